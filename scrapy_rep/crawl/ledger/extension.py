@@ -49,10 +49,10 @@ _WRITE_INTERVAL = 1.0
 # The most decisions to remember at the level "denied", so that they are not recorded twice.
 _MAX_REMEMBERED = 10_000
 
-# The reasons of an allowed request by an override in the settings or by meta.
+# The reasons of requests that an override in the settings, or a meta key, allows.
 _OF_ROBOTSTXT = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
-# The reasons of indexing rules that withhold nothing.
+# The reasons in records of indexing rules without an effect.
 _WITHOUT_EFFECT = frozenset({"data", "no-page"})
 
 
@@ -130,7 +130,7 @@ class LedgerExtension:
         connect = self._crawler.signals.connect
         connect(self._robotstxt_known, ours.robotstxt_known)
         if self._settings.dry_run:
-            # In a dry run, there is no wire, which notes each page.
+            # A dry run has no wire, which would count each page.
             connect(self._response_downloaded, signals.response_downloaded)
         if not (self._settings.obey or self._settings.dry_run):
             connect(self._not_obeyed, signals.request_reached_downloader)
@@ -149,9 +149,11 @@ class LedgerExtension:
             self._writer.write_decision(record)
 
     def _is_due(self, record: Record) -> bool:
-        """Whether the level ``"denied"`` has *record*. What the user's overrides allow is recorded
-        once for each origin, since the user has to justify it. So are indexing rules that have no
-        effect, because the response is data, or has no 2xx status.
+        """Whether *record* belongs in a ledger of the level ``"denied"``.
+
+        Requests that the overrides of the user allow are recorded once for each origin, since the user has
+        to justify them. So are indexing rules without an effect: those of data, and of responses without a
+        2xx status.
         """
         is_override = record.verdict is Verdict.ALLOWED
         if not is_override and record.reason not in _WITHOUT_EFFECT:
@@ -203,7 +205,7 @@ class LedgerExtension:
         self._check_writer()
 
     def _add_traffic(self) -> None:
-        """Pass what was counted since the last time to the writer."""
+        """Pass the counts since the last call to the writer."""
         for row in self._traffic.take(time.time()):
             self._writer.write(*row)
 
@@ -236,7 +238,9 @@ class LedgerExtension:
 
 
 def _path(setting: str, spider: str) -> Path:
-    """Return the path in the setting. Raises SettingError for an unknown placeholder."""
+    """Return the path of the ledger, with the placeholders of the *setting* filled in. Raises SettingError
+    for an unknown placeholder.
+    """
     now = datetime.now(timezone.utc).replace(microsecond=0)
     values = {
         # The name of a spider must not lead to another folder.

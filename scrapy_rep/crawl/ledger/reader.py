@@ -1,4 +1,6 @@
-"""The format of a ledger, and how one is opened for reading: any SQLite file can claim to be one."""
+"""The format of a ledger, and functions to read one. The file is not trusted: any SQLite file can claim to
+be a ledger.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,8 @@ SCHEMA = Schema(APPLICATION_ID, VERSION, tuple(TABLES.split(";\n")))
 _MAX_VALUE = 16 * 1024 * 1024
 """The most bytes of a value. A robots.txt has 500 KiB at most, a text 4,096 characters."""
 
-# The steps of SQLite's virtual machine that reading may take: for each byte of the file, and
-# in addition to these. Reading a ledger of a crawl takes far fewer.
+# The most steps of SQLite's virtual machine for reading a ledger: so many for each byte of the file, and
+# a constant. The ledger of a crawl takes far fewer.
 _STEPS_A_BYTE = 50
 _STEPS = 100_000_000
 _STEPS_AT_ONCE = 100_000
@@ -51,8 +53,8 @@ MAX_ID = 2**40
 
 _IDS = frozenset({"id", "crawl", "snapshot"})
 
-# The condition on a value of each declared type, which SQLite does not enforce. Integers are
-# exact as floats too; times are in the range of datetime.
+# The condition on the values of each declared type, which SQLite does not enforce. Integers are
+# small enough to be exact as floats; times are in the range of datetime.
 _STORED = {
     "INTEGER": f"typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND {2**53}",
     "REAL": "typeof({0}) IN ('real', 'integer') AND {0} BETWEEN -62135596800 AND 253402300799",
@@ -68,13 +70,13 @@ def open_ledger(path: str) -> sqlite3.Connection:
     version, or has a value that no ledger has.
     """
     with reading(path):
-        found = Path(path).stat()
-        if not stat.S_ISREG(found.st_mode):
+        status = Path(path).stat()
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError("this is not a file")
         uri = Path(path).resolve(strict=True).as_uri() + "?mode=ro"
         connection = sqlite3.connect(uri, uri=True)
         try:
-            bound(connection, found.st_size)
+            bound(connection, status.st_size)
             if not has_tables(connection, SCHEMA):
                 raise ValueError("it is not a ledger")
             _check(connection)
@@ -91,7 +93,7 @@ def reading(path: str) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        raise  # Of what the caller writes meanwhile; a ledger is no pipe.
+        raise  # The caller was writing to a pipe; a ledger is none.
     except OSError as error:
         raise LedgerError(path, error.strerror or error) from None
     except FAILURES as error:
@@ -106,15 +108,15 @@ def reading(path: str) -> Iterator[None]:
 
 
 def bound(connection: sqlite3.Connection, size: int) -> None:
-    """Limit the work of a connection that reads ledgers of *size* bytes, and the size of
-    their values. Whatever their schemas call is not trusted.
+    """Limit the work of a connection that reads ledgers of *size* bytes in total, and the size of
+    their values. Functions that the schemas call are not trusted.
     """
-    left = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
+    rounds = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
 
     def is_too_long() -> bool:
-        nonlocal left
-        left -= 1
-        return left < 0
+        nonlocal rounds
+        rounds -= 1
+        return rounds < 0
 
     connection.set_progress_handler(is_too_long, _STEPS_AT_ONCE)
     if sys.version_info >= (3, 11):
@@ -140,8 +142,8 @@ def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]
 
 
 def read_json(text: str, kind: type[_Kind]) -> _Kind:
-    """Parse a column in JSON. Raises ValueError or RecursionError if that is not possible, or the
-    value is not of this *kind*.
+    """Parse the value of a column in JSON. Raises ValueError or RecursionError if that is not possible, or
+    the result is not of this *kind*.
     """
     value = json.loads(text)
     if not isinstance(value, kind):
@@ -152,25 +154,25 @@ def read_json(text: str, kind: type[_Kind]) -> _Kind:
 
 
 def read_texts(text: str) -> tuple[str, ...]:
-    """Parse a column with a JSON list of texts."""
+    """Parse the value of a column with a JSON list of texts."""
     return tuple(map(str, read_json(text, list)))
 
 
 def _check(connection: sqlite3.Connection) -> None:
     """Raise ValueError if a table of a ledger is missing, or has a value that no ledger has.
 
-    A view or a virtual table is none, since it may have more rows than the file has bytes; nor
-    is a column that is computed.
+    A view or a virtual table does not count as a table, since it may have more rows than the file has
+    bytes, and a computed column does not count as a column.
     """
     for table, columns in _tables().items():
         query = f"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = '{table}'"  # noqa: S608
         if (connection.execute(query).fetchone() or [0])[0] == 0:
             raise ValueError(f"it has no table {table!r}")
         info = connection.execute(f"PRAGMA table_info({table})")
-        there = {row[1] for row in info}
+        present = {row[1] for row in info}
         cases = []
         for name, kind, is_required in columns:
-            if name not in there:
+            if name not in present:
                 raise ValueError(f"its table {table!r} has no column {name!r}")
             stored = _STORED[kind].format(name)
             if name in _IDS:

@@ -1,4 +1,4 @@
-"""Adds up, for the ledger, what a crawl receives, and measures how long it waits for hosts."""
+"""Counts for the ledger the pages and bytes that a crawl receives, and the gaps that it keeps."""
 
 from __future__ import annotations
 
@@ -23,80 +23,80 @@ if TYPE_CHECKING:
 
 _HOUR, _MINUTE = 3600, 60
 
-# The most hosts whose shortest gaps are remembered. Of one that is forgotten, more rows are written.
+# The most hosts whose shortest gaps are remembered. A host that is forgotten gets more rows.
 _MAX_REMEMBERED = 100_000
 
 
 class Traffic:
-    """Adds up what is counted and measured, until the ledger takes it.
+    """Counts pages, bytes and waiting requests, and collects gaps, until the ledger takes them.
 
     Times are in seconds since the epoch.
     """
 
     def __init__(self) -> None:
         self.wants_waiting = True
-        """Whether it is not known how many requests wait. Once for each row is enough."""
+        """Whether the number of waiting requests is still unknown. Each row needs it once."""
 
         self._is_open = False
         self._pages: dict[Origin, list[int]] = {}
         self._waiting: int | None = None
         self._gaps: list[Row] = []
         self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
-        """For each origin and kind, the shortest gap by what was asked for, and the most that was."""
+        """The smallest ratio of a gap to what was asked for, and the most that was asked for, by kind and
+        origin."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> Traffic | None:
-        """The instance that the components of a crawl share; None if it writes no ledger."""
+        """Return the instance that the components of a crawl share; None if the crawl has no ledger."""
         if RepSettings.of(crawler).ledger is None:
             return None
-        return shared_component(crawler, _made)
+        return shared_component(crawler, _new_traffic)
 
     def open(self) -> None:
-        """Begin to add up: from now on, :meth:`take` is called again and again."""
+        """Begin to count. From now on, :meth:`take` is called regularly."""
         self._is_open = True
 
     def take(self, now: float) -> list[Row]:
-        """Return what was noted since the last call, which counts for the hour and the minute of
-        *now*.
-        """
-        hour, minute = (int(now // each * each) for each in (_HOUR, _MINUTE))
-        taken: list[Row] = [
+        """Return rows with everything since the last call, for the hour and the minute of *now*."""
+        hour, minute = (int(now // unit * unit) for unit in (_HOUR, _MINUTE))
+        rows: list[Row] = [
             ("traffic", (str(origin), hour, *counts))
             for origin, counts in self._pages.items()
         ]
         pages = sum(count for count, _ in self._pages.values())
         if pages or self._waiting:
-            taken.append(("progress", (minute, pages, self._waiting)))
-        taken += self._gaps
+            rows.append(("progress", (minute, pages, self._waiting)))
+        rows += self._gaps
         self._pages, self._gaps, self._waiting = {}, [], None
         self.wants_waiting = True
-        return taken
+        return rows
 
     def note_response(self, request: Request, response: Response) -> None:
-        """Note *response*, which has come to *request*."""
+        """Count *response*, the answer to *request*."""
         origin = origin_at(response.url, request)
         if origin is not None:
             self.note_page(origin, len(response.body))
 
     def note_page(self, origin: Origin, octets: int) -> None:
-        """Note a response, with the length of its body."""
+        """Count a response from *origin* with a body of so many *octets*."""
         if self._is_open:
             counts = self._pages.setdefault(origin, [0, 0])
             counts[0] += 1
             counts[1] += octets
 
     def note_waiting(self, requests: int) -> None:
-        """Note how many requests wait."""
+        """Note the number of *requests* that wait."""
         self._waiting, self.wants_waiting = requests, False
 
     def note_gap(
         self, kind: str, origin: str, asked: float, gap: float | None, now: float
     ) -> None:
-        """Note that a request is sent to an origin *gap* seconds after an answer; None if there was
-        no answer, or no request yet. The *kind* is ``"delay"`` or ``"pause"``: what was *asked* for.
+        """Note that a request is sent to an origin *gap* seconds after an answer. The gap is None if there
+        was no answer, or no request yet.
 
-        A gap is kept if it is shorter, by what was asked for, than those before it. One that is not
-        known counts only if it is the first, or if more is asked for.
+        The origin has *asked* for so many seconds, by a *kind* of statement: ``"delay"`` or ``"pause"``.
+        A gap is kept if it is shorter than those before it, in relation to what was asked for. An unknown
+        gap is kept only if it is the first, or if more is asked for.
         """
         if not self._is_open or asked <= 0:
             return
@@ -108,9 +108,9 @@ class Traffic:
         if len(self._extremes) >= _MAX_REMEMBERED:
             self._extremes.clear()
         self._extremes[key] = min(ratio, shortest), max(asked, most)
-        known = None if gap is None else round(gap, 6)
-        self._gaps.append(("gap", (origin, kind, now, asked, known)))
+        rounded = None if gap is None else round(gap, 6)
+        self._gaps.append(("gap", (origin, kind, now, asked, rounded)))
 
 
-def _made(crawler: Crawler) -> Traffic:
+def _new_traffic(_crawler: Crawler) -> Traffic:
     return Traffic()

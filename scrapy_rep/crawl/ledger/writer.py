@@ -1,4 +1,4 @@
-"""Writes a ledger, in threads."""
+"""The writer of a ledger, which writes in threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     # Rows, by table.
     _Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]
 
-# Seconds that the end of a crawl waits for the last records to be written.
+# The seconds for which the end of a crawl waits until the last records are written.
 _CLOSE_TIMEOUT = 10.0
 
 # Seconds to wait for the lock of a file that another process writes.
@@ -57,8 +57,8 @@ _CRAWL = (
 )
 _END = "UPDATE crawl SET ended = ?, finish_reason = ?, counts = ? WHERE id = ?"
 
-# The columns of what is written to each table, in the order in which tables are written; of the
-# crawl itself, the number is added. A row that is there already is kept, or both are added up.
+# The columns that are written to each table, in the order in which the tables are written. The number of
+# the crawl is added. A row that exists already is kept, or the new one is added to it.
 _COLUMNS = {
     "body": ("sha256", "body"),
     "snapshot": (
@@ -79,9 +79,9 @@ _CONFLICTS = {
 }
 
 _RECORDS = "snapshot", "decision"
-"""The tables whose rows are counted as recorded, or as dropped."""
+"""The tables whose rows are counted as recorded or dropped."""
 
-# Transient failures: parts of SQLite's messages, and error numbers of the system.
+# Transient failures: parts of the messages of SQLite, and error numbers of the system.
 _TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -89,8 +89,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 for _term in (Subject, Verdict, Layer):
     sqlite3.register_adapter(_term, attrgetter("_value_"))
 
-# The errors of a file that fails. Any other, also one of their subclasses, is that of a value that
-# SQLite cannot store.
+# The errors of a file that fails. Any other error, one of their subclasses included, is that of a value
+# that SQLite cannot store.
 _OF_FILE = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
@@ -118,11 +118,11 @@ def prepare(path: Path) -> None:
 def open_to_write(path: Path) -> sqlite3.Connection:
     """Open the ledger at *path*; create the file, and its folder if only that is missing.
 
-    Raises LedgerError, and changes nothing, for a file that is not a ledger of this version;
-    sqlite3.Error or OSError for a file that can't be opened.
+    Raises LedgerError, and changes nothing, for a file that is not a ledger of this version, and
+    sqlite3.Error or OSError for a file that cannot be opened.
     """
     path.parent.mkdir(exist_ok=True)
-    # Opened for the error of the system: SQLite does not say why it can't open a file.
+    # Opened for the error of the system: SQLite does not say why it cannot open a file.
     with path.open("ab"):
         pass
     connection = sqlite3.connect(
@@ -160,8 +160,8 @@ def close_and_merge_log(connection: sqlite3.Connection) -> bool:
 def snapshot(
     origin: str, entry: CacheEntry, dialect: Dialect
 ) -> tuple[tuple[Any, ...], bytes | None]:
-    """Return the row of a robots.txt that was fetched or loaded, and the bytes that are followed,
-    as far as the *dialect* reads them; None if no robots.txt is followed.
+    """Return the row of a robots.txt that was fetched or loaded, and the body whose rules are followed, as
+    far as the *dialect* reads it. The body is None if there are no rules to follow.
     """
     result, answer, body = entry.result, entry.answer(dialect), None
     if answer is not None and answer.access is Access.SUCCESSFUL:
@@ -190,10 +190,9 @@ class LedgerWriter:
     """Keeps records in memory until :meth:`flush` writes all of them to the file at *path*, in one
     transaction and in a thread.
 
-    It raises nothing. Failed writes are counted in ``errors``; the error of the last one is in
-    ``error``. The next flush tries again. Records that exceed the memory limit, can't be written
-    before the end of the crawl, or are in one statement with a value that can never be written,
-    are counted in ``dropped``.
+    Nothing is raised. Failed writes are counted in ``errors``, the last error is in ``error``, and the next
+    flush tries again. Records are counted in ``dropped`` if they exceed the memory limit, cannot be written
+    before the end of the crawl, or are in one statement with a value that can never be written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -211,17 +210,17 @@ class LedgerWriter:
         self._weight = self._batch_weight = 0
         """The approximate memory of all rows in bytes, and that of the batch."""
         self._is_done = True
-        """Whether the batch is written, but for what never can be."""
+        """Whether the batch is written, except for records that can never be written."""
         self._unwritable = 0
         """The records of the batch that can never be written."""
         self._thread = Thread()
-        """The one that wrote last."""
+        """The thread that wrote last."""
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._is_closed = False
         """Whether the end of the crawl is written, and no other process has the file open."""
         self._has_ended = False
-        """Whether nothing more is written: a row that comes now is lost."""
+        """Whether nothing more is written. A row that comes later is lost."""
 
     def start(self, crawl: tuple[Any, ...]) -> None:
         """Begin a crawl. *crawl* has the columns of the table, from ``uuid`` to ``started``."""
@@ -229,7 +228,7 @@ class LedgerWriter:
         self.flush()
 
     def write(self, table: str, row: tuple[Any, ...], size: int = 0) -> None:
-        """Keep a row for the next flush, unless the memory is full. *size* is that of its long
+        """Keep a row for the next flush, unless the memory is full. *size* is the size of its long
         values.
         """
         with self._lock:
@@ -261,9 +260,11 @@ class LedgerWriter:
             self._start(self._write)
 
     def close(self, end: tuple[Any, ...]) -> None:
-        """Write what is left and the *end* of the crawl: its time, reason and counts. Blocks for 10
-        seconds at most. What is not written by then is counted, and written later if the process
-        lives on. Rows that come meanwhile are written too; later ones are counted as dropped.
+        """Write the remaining rows and the *end* of the crawl: its time, reason and counts.
+
+        Blocks for 10 seconds at most. Records that are not written by then are counted as dropped, and
+        written later if the process lives on. Rows that come meanwhile are written too; later ones are
+        counted as dropped.
         """
         self._start(self._write_end, self._thread, end)
         if self._thread.is_alive():
@@ -280,11 +281,11 @@ class LedgerWriter:
         """
         if not self._is_closed:
             return None
-        found = sha256()
+        digest = sha256()
         with suppress(OSError), self._path.open("rb") as file:
             while part := file.read(_PART):
-                found.update(part)
-            return found.hexdigest()
+                digest.update(part)
+            return digest.hexdigest()
         return None
 
     def _start(self, write: Callable[..., None], *args: Any) -> None:
@@ -299,7 +300,7 @@ class LedgerWriter:
             self._thread = thread
 
     def _take(self) -> None:
-        """Count the batch, and let it go, unless it is to be written again. Add all other rows."""
+        """Count the batch and empty it, unless it must be written again. Add all new rows to it."""
         with self._lock:
             if self._is_done:
                 self.recorded += _count(self._batch) - self._unwritable
@@ -313,8 +314,10 @@ class LedgerWriter:
     # The methods below run in the thread.
 
     def _write_end(self, before: Thread, end: tuple[Any, ...]) -> None:
-        """Write what is left and the *end*, once the thread *before* this one has ended; and again, if
-        rows have come meanwhile: the crawl goes on until all handlers of its end have returned.
+        """Write the remaining rows and the *end*, once the thread *before* this one has ended.
+
+        Repeat that if rows have come meanwhile: the crawl goes on until all handlers of ``spider_closed``
+        have returned.
         """
         if before.is_alive():
             before.join()
@@ -347,8 +350,8 @@ class LedgerWriter:
     def _commit(
         self, connection: sqlite3.Connection, end: tuple[Any, ...] | None
     ) -> Exception | None:
-        """Write the batch and the *end*. Return the error of a value that can never be written, which
-        costs its statement alone.
+        """Write the batch and the *end* in one transaction. Return the error of a value that can never be
+        written; only the rows of its statement are lost.
         """
         failure, self._unwritable = None, 0
         # After a plain BEGIN, the first statement would fail without waiting if another
@@ -376,7 +379,7 @@ class LedgerWriter:
 
     def _connected(self) -> sqlite3.Connection:
         # SQLite continues to write to a removed file. A new file at this path would inherit
-        # the rest of its log, and be corrupt.
+        # the rest of the log, and be corrupt.
         if self._file is not None and identity(self._path) != self._file:
             raise FileNotFoundError("it was moved or removed")
         if self._connection is None:
@@ -395,17 +398,17 @@ def _count(rows: _Rows) -> int:
 
 @cache
 def _insert(table: str, rows: int, crawl: int) -> str:
-    """Return the statement that writes so many rows to a table. The robots.txt that decided is known
-    by the time at which it was fetched.
+    """Return the statement that writes so many *rows* to a table. A decision names its robots.txt by the
+    time at which that was fetched.
     """
     names = dict(zip(_COLUMNS[table], map("column{}".format, count(1)), strict=False))
     values = f"({', '.join('?' * len(names))})"
     if table == "decision":
-        found = (
+        snapshot_id = (
             f"(SELECT id FROM snapshot WHERE crawl = {crawl}"  # noqa: S608
             f" AND origin = {names['origin']} AND fetched = {names.pop('fetched')})"
         )
-        names["snapshot"] = found
+        names["snapshot"] = snapshot_id
     if table != "body":
         names["crawl"] = str(crawl)
     conflict = f" ON CONFLICT {_CONFLICTS[table]}" if table in _CONFLICTS else ""

@@ -61,8 +61,8 @@ def test_the_middleware(
     named = {"DOWNLOADER_MIDDLEWARES": orders} if orders else {}
     is_of_spider = where == "custom_settings"
     settings = settings_of(named) if is_of_spider else settings_of(**named)
-    found = settings.getwithbase("DOWNLOADER_MIDDLEWARES")
-    loaded = {load_object(key): order for key, order in found.items()}
+    middlewares = settings.getwithbase("DOWNLOADER_MIDDLEWARES")
+    loaded = {load_object(key): order for key, order in middlewares.items()}
     assert (loaded[RobotsTxtMiddleware], loaded[ScrapysOwn]) == (ours, theirs)
     assert settings.getbool("ROBOTSTXT_OBEY")
 
@@ -77,8 +77,8 @@ def test_the_middleware(
 )
 def test_a_browser(settings: dict[str, Any], is_used: bool) -> None:
     """Only a crawl with scrapy-playwright has a middleware for its browser."""
-    found = settings_of(**settings).getwithbase("DOWNLOADER_MIDDLEWARES")
-    assert (PlaywrightMiddleware in found) is is_used
+    middlewares = settings_of(**settings).getwithbase("DOWNLOADER_MIDDLEWARES")
+    assert (PlaywrightMiddleware in middlewares) is is_used
 
 
 def test_what_the_log_calls_it() -> None:
@@ -107,12 +107,14 @@ def test_a_subclass_of_theirs(
     warning says what to do.
     """
     settings = settings_of(DOWNLOADER_MIDDLEWARES=orders, ROBOTSTXT_OBEY=obeys)
-    found = settings.getdict("DOWNLOADER_MIDDLEWARES")
-    assert found[Subclass] == orders[Subclass]
-    records = [each for each in caplog.records if each.name == "scrapy_rep.crawl.addon"]
-    assert [each.levelname for each in records] == ["WARNING"] * warned
-    for each in records:
-        message = each.getMessage()
+    orders_set = settings.getdict("DOWNLOADER_MIDDLEWARES")
+    assert orders_set[Subclass] == orders[Subclass]
+    records = [
+        record for record in caplog.records if record.name == "scrapy_rep.crawl.addon"
+    ]
+    assert [record.levelname for record in records] == ["WARNING"] * warned
+    for record in records:
+        message = record.getMessage()
         assert "DOWNLOADER_MIDDLEWARES names tests.test_addon.Subclass" in message
         assert f"set {OURS} there to None" in message
 

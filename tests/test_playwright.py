@@ -200,7 +200,7 @@ async def test_a_browser_on_a_thread() -> None:
     loop = asyncio.get_running_loop()
     asked = await loop.run_in_executor(None, lambda: asyncio.run(ask()))
     assert asked == [True, False]
-    assert [each.url for each in crawler.engine.asked] == [ROBOTS_URL]
+    assert [request.url for request in crawler.engine.asked] == [ROBOTS_URL]
 
 
 @coroutine_test
@@ -314,14 +314,14 @@ async def test_a_page_that_closes(session: Any) -> None:
         return fetches[-1]
 
     silent, busy = "http://silent.example/", "http://busy.example/"
-    for each in (silent, busy):
-        crawler.engine.answers[f"{each}robots.txt"] = hang
+    for site in (silent, busy):
+        crawler.engine.answers[f"{site}robots.txt"] = hang
     context = new_context(session)
-    one, other = new_page(context), new_page(context)
-    await watched(guard, one)
-    await watched(guard, other)
+    first, second = new_page(context), new_page(context)
+    await watched(guard, first)
+    await watched(guard, second)
     tasks = []
-    for url, page in ((silent, one), (busy, one), (busy, other)):
+    for url, page in ((silent, first), (busy, first), (busy, second)):
         watcher = playwright._PAGES[page]
         check = watcher._browser.may_fetch(url, watcher)
         tasks.append(asyncio.ensure_future(check))
@@ -332,15 +332,15 @@ async def test_a_page_that_closes(session: Any) -> None:
         for call in page.once.call_args_list:
             call.args[1](page)
 
-    close(one)
+    close(first)
     assert not await tasks[0]
     assert not await tasks[1]
     await maybe_deferred_to_future(ended)
     assert not fetches[1].called
     fetches[1].callback(answer(f"{busy}robots.txt", b""))
     assert await tasks[2]
-    close(other)
-    assert not playwright._PAGES.keys() & {one, other}
+    close(second)
+    assert not playwright._PAGES.keys() & {first, second}
 
 
 own_callback = AsyncMock()

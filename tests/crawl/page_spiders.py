@@ -134,8 +134,10 @@ class LoginSpider(PlanSpider):
         yield FormRequest(url, formdata=form, callback=self.note_response)
         yield response.follow("/api/orders", self.note_response)
         awaited = Request(response.urljoin("/awaited"), callback=NO_CALLBACK)
-        found = await self.crawler.engine.download_async(awaited)
-        yield response.follow(found.css("a::attr(href)").get(), self.note_response)
+        awaited_response = await self.crawler.engine.download_async(awaited)
+        yield response.follow(
+            awaited_response.css("a::attr(href)").get(), self.note_response
+        )
 
 
 class EndlessSpider(Spider):

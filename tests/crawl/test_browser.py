@@ -145,7 +145,9 @@ def test_what_has_arrived(site: Site, tmp_path: Path) -> None:
     for path, target in forbidden:
         message = result.error(host.url(path))["message"]
         assert f"{target} arrived by a browser's redirect from" in message
-    assert {each["url"] for each in result.denied} == set(moves.forbidden.values())
+    assert {refusal["url"] for refusal in result.denied} == set(
+        moves.forbidden.values()
+    )
     assert result.stats["rep/browser/arrived"] == 4
     assert result.stats["robotstxt/forbidden"] == 4
     refused = {(to, "refused", f"redirect {host.url(path)}") for path, to in forbidden}
@@ -211,7 +213,7 @@ def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
         return Answer(after=lambda: all(on.hits_on(f"/hop{path}") for path in paths))
 
     rules = "<script type=speculationrules>%s</script>"
-    speculates = [SPECULATES % (each, each) for each in ("prefetch", "prerender")]
+    speculates = [SPECULATES % (action, action) for action in ("prefetch", "prerender")]
     by_file = SPECULATES % ("prefetch", "by-file")
     of_rules = {"Content-Type": "application/speculationrules+json"}
     workers = WORKER.format("/by-worker") + "new Worker('/nested.js');"
@@ -232,7 +234,7 @@ def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
         "rich": RICH,
         "download": """<a id=a download href="/private/file">A file</a>
             <script>a.click()</script>""",
-        "rules": "".join(rules % each for each in speculates),
+        "rules": "".join(rules % rule for rule in speculates),
         "framing": "".join(frames),
     }
     pages = {

@@ -98,18 +98,18 @@ def large_site(site: Site, hosts: int, pages: int) -> list[Host]:
     """Add *hosts* with *pages* each, with everything for which a crawl withholds requests, links,
     items and files, and with many ways to most pages.
     """
-    found = [
+    hosts = [
         site.add(ROBOTS[number % len(ROBOTS)], name=f"h{number}.test")
         for number in range(hosts)
     ]
-    for number, host in enumerate(found):
+    for number, host in enumerate(hosts):
         host.answers["/moved.txt"] = robots(RULES)
         for page in range(pages):
             chance = Random(1000 * number + page)
-            host.answers[f"/p/{page}"] = _page(chance, found, page, pages)
+            host.answers[f"/p/{page}"] = _page(chance, hosts, page, pages)
             tag = {"X_Robots_Tag": "noindex"} if chance.random() < 0.1 else {}
             host.answers[f"/img/{page}"] = image(**tag)
-    return found
+    return hosts
 
 
 def _page(chance: Random, hosts: list[Host], page: int, pages: int) -> Answer:
@@ -117,17 +117,17 @@ def _page(chance: Random, hosts: list[Host], page: int, pages: int) -> Answer:
     if page and chance.random() < 0.05:
         return redirect(other)
     rel = "nofollow" if chance.random() < 0.2 else ""
-    urls = [f"/p/{each}" for each in (2 * page + 1, 2 * page + 2) if each < pages]
+    urls = [f"/p/{number}" for number in (2 * page + 1, 2 * page + 2) if number < pages]
     urls.append(chance.choice(hosts).url("/p/0"))
     body = "".join(f'<a href="{url}">' for url in urls)
     body += f'<a href="{other}" rel="{rel}">'
     if chance.random() < 0.3:
         body += f'<img src="/img/{chance.randrange(pages)}">'
     says = ["noindex", "nofollow", "noimageindex", "none", ""]
-    (said,) = chance.choices(says, [10, 10, 5, 5, 70])
-    if said == "none":
-        return html(body, tag=said)
-    return html(body, meta(said) if said else "")
+    (tag,) = chance.choices(says, [10, 10, 5, 5, 70])
+    if tag == "none":
+        return html(body, tag=tag)
+    return html(body, meta(tag) if tag else "")
 
 
 def withheld(ledger: Path) -> Counter[tuple[Any, ...]]:
@@ -135,9 +135,9 @@ def withheld(ledger: Path) -> Counter[tuple[Any, ...]]:
     query = f"SELECT {COLUMNS} FROM decision WHERE verdict NOT IN ('allowed', 'noted')"
     query += " AND url NOT LIKE '%/tdmrep.json'"  # No request of the spider.
     with closing(sqlite3.connect(ledger)) as file:
-        found = file.execute(query).fetchall()
+        decisions = file.execute(query).fetchall()
     real = {"would-refuse": "refused", "would-drop": "dropped"}
-    return Counter((row[0], real.get(row[1], row[1]), *row[2:]) for row in found)
+    return Counter((row[0], real.get(row[1], row[1]), *row[2:]) for row in decisions)
 
 
 def test_compared_with_both_runs(site: Site, mode: str, tmp_path: Path) -> None:
@@ -157,9 +157,9 @@ def test_compared_with_both_runs(site: Site, mode: str, tmp_path: Path) -> None:
     }
     results, sent = {}, {}
     for name, enable in {"stock": {}, "dry": DRY, "real": ADDON}.items():
-        own = {"REP_LEDGER": str(tmp_path / name)} if enable else {}
+        of_ledger = {"REP_LEDGER": str(tmp_path / name)} if enable else {}
         arguments = {"mode": mode, "names": names, "enable": enable}
-        results[name] = crawl(starts, settings | own, "SiteSpider", **arguments)
+        results[name] = crawl(starts, settings | of_ledger, "SiteSpider", **arguments)
         hits = [hit for hit in site.log if hit.path.startswith(("/p/", "/img/"))]
         sent[name] = Counter((hit.host.name, hit.path) for hit in hits)
         site.log.clear()
@@ -200,8 +200,8 @@ def test_the_log(site: Site, mode: str) -> None:
     ):  # fmt: skip
         assert len(result.lines(level, *words)) == 1, words
     assert len(result.lines("INFO", "a dry run")) == 1
-    found = {key: count for key, count in result.stats.items() if "dry_run" in key}
-    assert found == {
+    counts = {key: count for key, count in result.stats.items() if "dry_run" in key}
+    assert counts == {
         "rep/dry_run/denied/rule": 3,
         "rep/dry_run/noindex/dropped/noindex": 2,
         "rep/dry_run/requests": 6,
@@ -305,8 +305,8 @@ def test_what_scrapy_refuses_and_a_real_run_would_send(
     assert len(result.lines("INFO", *words)) == 1
     assert result.stats["rep/dry_run/allowed/no-rule"] == 1
     assert result.stats["rep/dry_run/denied/rule"] == 1
-    found = withheld(tmp_path / "ledger")
-    verdicts = sorted((row[1], row[4]) for row in found)
+    decisions = withheld(tmp_path / "ledger")
+    verdicts = sorted((row[1], row[4]) for row in decisions)
     assert verdicts == [("refused", urls[1]), ("would-allow", urls[0])]
 
 

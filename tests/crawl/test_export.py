@@ -123,11 +123,11 @@ def by_path(rows: list[dict[str, Any]], host: Host) -> dict[str, Any]:
     text = json.dumps(rows)
     for origin in (host.origin, quote(host.origin, safe="")):
         text = text.replace(origin, "")
-    found = {row["url"]: row for row in json.loads(text)}
-    for row in found.values():
+    rows_by_path = {row["url"]: row for row in json.loads(text)}
+    for row in rows_by_path.values():
         for file in row.get("files", ()):
             del file["path"]  # A digest of its URL.
-    return found
+    return rows_by_path
 
 
 def rules_of(result: CrawlResult) -> list[dict[str, Any]]:
@@ -141,9 +141,9 @@ def test_what_a_project_exports(site: Site, tmp_path: Path, name: str) -> None:
     what the site withholds is missing, and the flags of a page have its rules. What a response states
     is known in callbacks, errbacks and pipelines, and of copies of the response.
     """
-    own, withheld, rep_flags = FEATURES[name]
+    of_feature, withheld, rep_flags = FEATURES[name]
     host, other, service = host_of(site), host_of(site), site.add(name="127.0.0.9")
-    settings = {**own, "SERVICE_URL": service.origin}
+    settings = {**of_feature, "SERVICE_URL": service.origin}
     server: Any = nullcontext()
     if name == "Redis":
         pytest.importorskip("scrapy_redis")
@@ -159,7 +159,7 @@ def test_what_a_project_exports(site: Site, tmp_path: Path, name: str) -> None:
     assert "log_count/ERROR" not in stock.stats, stock.log
     for kind in ("items", "responses", "read"):
         expected = by_path(getattr(stock, kind), other)
-        found = by_path(getattr(result, kind), host)
+        exported = by_path(getattr(result, kind), host)
         for flag in ("noindex", "nofollow"):
             if rep_flags and f"/{flag}" in expected:
                 expected[f"/{flag}"]["flags"] = [flag]
@@ -167,12 +167,14 @@ def test_what_a_project_exports(site: Site, tmp_path: Path, name: str) -> None:
         if kind == "read":
             # The page is fetched, and its items are dropped.
             missing = withheld - {"/noindex"}
-            files = {path: row for path, row in found.items() if path not in expected}
+            files = {
+                path: row for path, row in exported.items() if path not in expected
+            }
             assert all(path.endswith(FILES) for path in files)
             assert "rep" not in str([list(row["meta"]) for row in files.values()])
-            found = {path: row for path, row in found.items() if path in expected}
+            exported = {path: row for path, row in exported.items() if path in expected}
         rows = {path: row for path, row in expected.items() if path not in missing}
-        assert found == rows, kind
+        assert exported == rows, kind
     paths = {*PATHS, "/", "/target", "/private/target", "/behind", "/private/mine"}
     assert set(by_path(stock.items, other)) == {*paths, "/rendered/mine"} - {"/moved"}
     assert set(by_path(stock.responses, other)) == {"/file.pdf"}

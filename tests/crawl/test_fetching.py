@@ -84,9 +84,9 @@ def test_what_scrapy_does_for_pages(site: Site, mode: str) -> None:
     assert "gate" not in gate.hits_on("/public")[0].headers.get("Cookie", "")
     # Some of Scrapy's download handlers can't fetch a URL with user information.
     assert {"/b", "/public"} <= set(host.pages) <= {"/b", "/c", "/login", "/public"}
-    fetched = [[path for path in each.pages if path in PAGES] for each in hosts]
+    fetched = [[path for path in host.pages if path in PAGES] for host in hosts]
     assert fetched == [["/public"]] * 4 + [[], []]
-    assert [len(each.robots_hits) for each in hosts] == [1, 1, 2, 2, 2, 1]
+    assert [len(host.robots_hits) for host in hosts] == [1, 1, 2, 2, 2, 1]
     assert page.pages == ["/public"]
     assert result.stats["robotstxt/request_count"] == 7
     adjusted = [line for line in result.log.splitlines() if "latency:" in line]
@@ -172,7 +172,7 @@ def test_proxies(site: Site, mode: str) -> None:
     assert sent == {"Basic dXNlcjp3b3Jk"}
     assert {path for path in bad.pages if "alone" in path} == {f"{alone[0]}/robots.txt"}
     assert {hit.method for hit in tunnel.hits} == {"CONNECT"}
-    assert {each["url"]: each.get("reason") for each in result.errors} == {
+    assert {error["url"]: error.get("reason") for error in result.errors} == {
         f"{origins[3]}/public": None,
         **{f"{origins[number]}/private": "rule" for number in (0, 2, 3)},
         **{f"{origin}/a": "unreachable" for origin in alone},

@@ -44,9 +44,9 @@ def test_scrapy_parse_says_what_a_crawl_drops(site: Site, tmp_path: Path) -> Non
     for path in ("/none", "/fine"):
         command = ["scrapy", "parse", "--spider", "pages", host.url(path)]
         done = forks.run(command, cwd=tmp_path)
-        said = done.stderr.decode()
-        assert f"{{'url': '{host.url(path)}'}}" in done.stdout.decode(), said
-        assert ("would drop" in said) is (would in said) is (path == "/none")
+        log = done.stderr.decode()
+        assert f"{{'url': '{host.url(path)}'}}" in done.stdout.decode(), log
+        assert ("would drop" in log) is (would in log) is (path == "/none")
 
 
 @pytest.mark.parametrize("command", ["fetch", "shell"])
@@ -59,7 +59,7 @@ def test_a_site_that_answers_503(site: Site, command: str, tmp_path: Path) -> No
     addons = f"ADDONS={json.dumps(ADDON['ADDONS'])}"
     full = ["scrapy", command, "-s", addons, *code, host.url("/a")]
     done = forks.run(full, cwd=tmp_path)
-    said = (done.stdout + done.stderr).decode()
+    log = (done.stdout + done.stderr).decode()
     assert [hit.path for hit in host.hits] == ["/robots.txt"]
-    assert f"{host.robotstxt} is unreachable (status 503)" in said
-    assert "are refused" in said
+    assert f"{host.robotstxt} is unreachable (status 503)" in log
+    assert "are refused" in log

@@ -54,16 +54,16 @@ def rows(path: Path, query: str, *values: Any) -> list[dict[str, Any]]:
 
 def decisions(path: Path, url: str) -> list[tuple[Any, ...]]:
     """Return the decisions on a URL in order, with *page* as a path."""
-    found = rows(path, "SELECT * FROM decision WHERE url = ? ORDER BY id", url)
-    for row in found:
+    decisions = rows(path, "SELECT * FROM decision WHERE url = ? ORDER BY id", url)
+    for row in decisions:
         row["page"] = row["page"] and re.sub("^http://[^/]*", "", row["page"])
-    return [tuple(row[name] for name in COLUMNS) for row in found]
+    return [tuple(row[name] for name in COLUMNS) for row in decisions]
 
 
 def headline(*paths: str) -> str:
     with closing(ReportLedgers(paths, ReportLimits())) as ledgers:
-        said: str = overall(ledgers, 0.0)["headline"]
-    return said
+        headline_text: str = overall(ledgers, 0.0)["headline"]
+    return headline_text
 
 
 def has_rows(path: Path) -> bool:
@@ -200,16 +200,16 @@ def check_snapshots(path: Path, host: Host, same: Host, down: Host) -> None:
     """Check that two hosts with the same robots.txt share a body, and that the snapshot of
     an unreachable one says so.
     """
-    found = rows(path, "SELECT * FROM snapshot LEFT JOIN body USING (sha256)")
-    of = {row["origin"]: row for row in found}
-    assert len(found) == len(of) == 3
+    snapshots = rows(path, "SELECT * FROM snapshot LEFT JOIN body USING (sha256)")
+    of = {row["origin"]: row for row in snapshots}
+    assert len(snapshots) == len(of) == 3
     assert of[host.origin]["body"] == of[same.origin]["body"] == RULES.encode()
     assert len(rows(path, "SELECT * FROM body")) == 1
-    one, missing = of[host.origin], of[down.origin]
-    assert (one["access"], one["status"]) == ("successful", 200)
-    assert one["url"] == host.robotstxt
-    assert ["content-type", "text/plain"] in json.loads(one["headers"])
-    assert one["fetched"] < time.time() < one["expires"]
+    fetched, missing = of[host.origin], of[down.origin]
+    assert (fetched["access"], fetched["status"]) == ("successful", 200)
+    assert fetched["url"] == host.robotstxt
+    assert ["content-type", "text/plain"] in json.loads(fetched["headers"])
+    assert fetched["fetched"] < time.time() < fetched["expires"]
     assert (missing["access"], missing["status"]) == ("unreachable", 503)
     assert (missing["sha256"], missing["copy_of"]) == (None, None)
 
@@ -238,8 +238,8 @@ def test_what_was_denied_alone(site: Site, tmp_path: Path) -> None:
         },
     )
     assert "log_count/ERROR" not in result.stats, result.log
-    found = rows(path, "SELECT layer, verdict, reason, url FROM decision")
-    counts = Counter((row["layer"], row["verdict"], row["reason"]) for row in found)
+    decisions = rows(path, "SELECT layer, verdict, reason, url FROM decision")
+    counts = Counter((row["layer"], row["verdict"], row["reason"]) for row in decisions)
     assert counts == {
         ("robots.txt", "refused", "rule"): 1,
         ("override", "allowed", "override"): 1,
@@ -316,10 +316,10 @@ def test_headlines(site: Site, tmp_path: Path) -> None:
             map(host.url, paths), settings={"REP_LEDGER": str(ledger), **settings}
         )
         ledgers.append(str(ledger))
-        found = headline(str(ledger))
-        assert found == expected
+        text = headline(str(ledger))
+        assert text == expected
         pages = int(
-            found.partition(" page")[0].removeprefix("Dry run: ").replace("No", "0")
+            text.partition(" page")[0].removeprefix("Dry run: ").replace("No", "0")
         )
         assert pages == len(host.pages)
     assert headline(*ledgers) == (
@@ -371,17 +371,17 @@ def test_from_the_store_and_in_an_outage(site: Site, tmp_path: Path) -> None:
             offset=offset,
             settings=settings,
         )
-    found = rows(path, "SELECT * FROM snapshot ORDER BY id")
+    snapshots = rows(path, "SELECT * FROM snapshot ORDER BY id")
     assert len(host.robots_hits) == 2
-    assert [one["crawl"] for one in found] == [1, 2, 3]
-    assert found[0]["fetched"] == found[1]["fetched"]
-    last = found[-1]
+    assert [snapshot["crawl"] for snapshot in snapshots] == [1, 2, 3]
+    assert snapshots[0]["fetched"] == snapshots[1]["fetched"]
+    last = snapshots[-1]
     assert (last["access"], last["status"]) == ("unreachable", 503)
-    assert last["copy_of"] == found[0]["fetched"]
-    assert last["sha256"] == found[0]["sha256"]
+    assert last["copy_of"] == snapshots[0]["fetched"]
+    assert last["sha256"] == snapshots[0]["sha256"]
     refused = "SELECT snapshot, line FROM decision WHERE verdict = 'refused'"
     assert [tuple(row.values()) for row in rows(path, refused)] == [
-        (one["id"], 2) for one in found
+        (snapshot["id"], 2) for snapshot in snapshots
     ]
 
 
@@ -396,16 +396,20 @@ def test_a_status_of_many_digits(site: Site, tmp_path: Path) -> None:
         site.add(robots(RULES)).url("/page"),
     ]
     result = run_crawl(urls, settings=settings)
-    found = rows(
+    decisions = rows(
         path, "SELECT verdict FROM decision JOIN snapshot ON snapshot.id = snapshot"
     )
-    assert sorted(row["verdict"] for row in found) == ["allowed", "refused", "refused"]
+    assert sorted(row["verdict"] for row in decisions) == [
+        "allowed",
+        "refused",
+        "refused",
+    ]
     assert large.pages == negative.pages == []
     assert result.stats["rep/ledger/recorded"] == 6
     assert "rep/ledger/dropped" not in result.stats
     errors = {row["error"] for row in rows(path, "SELECT error FROM snapshot")}
-    said = "is no HTTP status"
-    assert errors == {None, f"-1 {said}", f"1{19 * '0'} {said}"}
+    words = "is no HTTP status"
+    assert errors == {None, f"-1 {words}", f"1{19 * '0'} {words}"}
 
 
 def test_killed(site: Site, tmp_path: Path) -> None:
@@ -427,8 +431,8 @@ def test_killed(site: Site, tmp_path: Path) -> None:
     assert len(host.pages) >= len(seen) - 1
     [traffic] = rows(path, "SELECT sum(pages) AS pages FROM traffic")
     assert 0 < traffic["pages"] <= len(host.pages)
-    [one] = rows(path, "SELECT * FROM crawl")
-    assert (one["ended"], one["finish_reason"], one["counts"]) == (None, None, None)
+    [row] = rows(path, "SELECT * FROM crawl")
+    assert (row["ended"], row["finish_reason"], row["counts"]) == (None, None, None)
     # The next crawl continues the file.
     run_crawl([host.url("/")], settings=settings)
     ended = rows(path, "SELECT ended IS NULL AS killed FROM crawl ORDER BY id")
@@ -494,15 +498,15 @@ def test_what_data_states(site: Site, mode: str, tmp_path: Path) -> None:
     effect: noai on an API is meant for its content.
     """
     host, other = site.add(), site.add()
-    for one, tag in ((host, "noindex, nofollow"), (other, "noai")):
+    for site_host, tag in ((host, "noindex, nofollow"), (other, "noai")):
         for path, content_type in DATA.items():
-            body = json.dumps({"link": one.url(f"/shop{path}")}).encode()
+            body = json.dumps({"link": site_host.url(f"/shop{path}")}).encode()
             headers = {"Content-Type": content_type, "X-Robots-Tag": tag}
-            one.answers[path] = Answer(body, headers=headers)
+            site_host.answers[path] = Answer(body, headers=headers)
     ledger = tmp_path / "ledger.sqlite"
     settings = {"REP_LEDGER": str(ledger), "REP_PURPOSES": ["train-ai"]}
     result = run_crawl(
-        [one.url(path) for one in (host, other) for path in DATA],
+        [site_host.url(path) for site_host in (host, other) for path in DATA],
         mode=mode,
         spider="tests.crawl.page_spiders.TextLinkSpider",
         settings={**settings, "REP_NOINDEX": "annotate"},
@@ -579,19 +583,19 @@ def test_a_report(site: Site, tmp_path: Path) -> None:
     loop = site.add(redirect("/robots.txt", 301))
     owned, refused = site.add("User-agent: *\nDisallow: /\n"), site.refusing()
     ledger = tmp_path / "ledger.sqlite"
-    own = {f"127.0.0.1:{owned.port}": "User-agent: *\nDisallow: /no"}
+    overrides = {f"127.0.0.1:{owned.port}": "User-agent: *\nDisallow: /no"}
     answered = (slow, none, closed, loop, owned)
     run_crawl(
         [host.url(path) for host in answered for path in ("/1", "/2", "/3", "/no")]
         + [refused.url("/1")],
-        settings={"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all", "REP_OVERRIDES": own},
+        settings={"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all", "REP_OVERRIDES": overrides},
     )  # fmt: skip
     with closing(ReportLedgers([str(ledger)], ReportLimits())) as ledgers:
         hosts = {host["origin"]: host for host in ledgers.view("host")}
         urls = ledgers.view("judged_url").fetchall()
         without = {
-            one["origin"]: (answers.status(one["status"], one["error"]), one["allowed"])
-            for one in ledgers.view("without")
+            row["origin"]: (answers.status(row["status"], row["error"]), row["allowed"])
+            for row in ledgers.view("without")
         }
         (outage,) = ledgers.view("outage")
     assert headline(str(ledger)) == (
@@ -606,10 +610,10 @@ def test_a_report(site: Site, tmp_path: Path) -> None:
         loop.origin: (loops, 4),
     }
     assert (outage["origin"], outage["error"]) == (refused.origin, "connection refused")
-    (one,) = (one for one in urls if one["origin"] == slow.origin)
-    found = (one["url"], one["line"], one["statement"])
-    assert found == (slow.url("/no"), 2, "Disallow: /no")
-    of_owned = [one for one in urls if one["origin"] == owned.origin]
-    assert {one["verdict"] for one in of_owned} == {"allowed", "refused"}
-    assert {one["overridden_of_host"] for one in of_owned} == {4}
-    assert {one["refused_of_host"] for one in of_owned} == {0}
+    (row,) = (row for row in urls if row["origin"] == slow.origin)
+    evidence = (row["url"], row["line"], row["statement"])
+    assert evidence == (slow.url("/no"), 2, "Disallow: /no")
+    of_owned = [row for row in urls if row["origin"] == owned.origin]
+    assert {row["verdict"] for row in of_owned} == {"allowed", "refused"}
+    assert {row["overridden_of_host"] for row in of_owned} == {4}
+    assert {row["refused_of_host"] for row in of_owned} == {0}

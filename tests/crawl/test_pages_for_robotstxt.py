@@ -60,10 +60,10 @@ def test_a_challenge_page(site: Site, tmp_path: Path) -> None:
     assert ruled.robotstxt in obeyed
     assert result.lines("INFO", "HTML pages without rules", ": 2.", "REP_OVERRIDES")
     with closing(open_ledger(str(path))) as ledger:
-        found = ledger.execute(
+        snapshots = ledger.execute(
             "SELECT origin FROM snapshot WHERE is_page ORDER BY origin"
         )
-        assert [row["origin"] for row in found] == sorted(
+        assert [row["origin"] for row in snapshots] == sorted(
             host.origin for host in (*walls, ruled)
         )
     with closing(ReportLedgers([str(path)], ReportLimits())) as ledgers:

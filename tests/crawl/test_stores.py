@@ -55,10 +55,10 @@ def test_run_again(site: Site, mode: str, store: str, tmp_path: Path) -> None:
     robots.txt, and obeys the stored ones.
     """
     hosts = [site.add(RULES) for _ in range(5)]
-    own = {"REP_STORE": OWN_STORE, "ROBOTSTXT_FOLDER": str(tmp_path / "kept")}
+    of_project = {"REP_STORE": OWN_STORE, "ROBOTSTXT_FOLDER": str(tmp_path / "kept")}
     # An address of a store could not have this name.
     jobdir = {"JOBDIR": str(tmp_path / "what?mb=1")}
-    settings = jobdir if store == "of the JOBDIR" else own
+    settings = jobdir if store == "of the JOBDIR" else of_project
     for run in ("first", "second"):
         asked = urls(hosts, run)
         result = run_crawl(asked, settings=settings, mode=mode)

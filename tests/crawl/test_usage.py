@@ -117,8 +117,8 @@ def test_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     the crawl, and an invalid one refuses it.
     """
     host = build(site)
-    known = [path for path in PAGES if path != "/no-training/moved"]
-    asked = [([purpose], path) for purpose in PURPOSES for path in known]
+    paths = [path for path in PAGES if path != "/no-training/moved"]
+    asked = [([purpose], path) for purpose in PURPOSES for path in paths]
     asked += [([], "/no-training/a"), (["mining"], "/refused")]
     ledger = tmp_path / "ledger.sqlite"
     result = run_crawl(
@@ -148,12 +148,12 @@ def test_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     moved = {(purpose, "/moved") for purpose in PURPOSES}
     assert kept == everything - moved - denied.keys() | {("", "/no-training/a")}
     dropped = rows(ledger)
-    found = {}
+    statements = {}
     for row in dropped:
         evidence = (row["source"], row["line"], row["statement"])
         key = row["reason"], row["url"].removeprefix(host.origin)
-        found[key] = " ".join(str(each) for each in evidence if each is not None)
-    assert found == denied
+        statements[key] = " ".join(str(part) for part in evidence if part is not None)
+    assert statements == denied
     assert {row["verdict"] for row in dropped} == {"dropped"}
     assert len(dropped) == len(denied) == result.stats["item_dropped_count"]
     for purpose in PURPOSES:
@@ -210,7 +210,7 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
     replaced, ignored = site.add(OPEN), site.add(SECRET)
     for host in (other, by_agent, replaced, ignored):
         host.answers |= {"/secret": RESERVED, "/policy": RESERVED}
-    one, two = site.add(OPEN), site.add(OPEN)
+    first, second = site.add(OPEN), site.add(OPEN)
     delayed = site.add("User-agent: *\nCrawl-delay: 0.3\n", name="127.0.0.2")
     other_form = other.url("/a/..%2Fsecret/%2e./../secret")
     reserving = {
@@ -219,8 +219,8 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
         "moved": (site.add(OPEN), redirect("/policy")),
         "moved to an allowed page": (site.add(OPEN), redirect(other.url("/policy"))),
         "moved to an override": (site.add(OPEN), redirect(ignored.url("/secret"))),
-        "one of a circle": (one, redirect(two.url("/policy"))),
-        "the other one": (two, redirect(one.url("/policy"))),
+        "one of a circle": (first, redirect(second.url("/policy"))),
+        "the other one": (second, redirect(first.url("/policy"))),
     }
     slow = site.add("User-agent: *\nCrawl-delay: 2\n", name="127.0.0.3")
     kept = {
@@ -258,7 +258,7 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
         *kept
     }
     targets = (down, other, by_agent, replaced, ignored)
-    fetched = [each.pages for each in targets]
+    fetched = [target.pages for target in targets]
     assert fetched == [[], ["/policy"], [], [], ["/secret"]]
     assert replaced.robots_hits == ignored.robots_hits == []
     with_policy = ("moved", "one of a circle", "the other one")
@@ -294,7 +294,7 @@ def test_a_spider_that_closes(site: Site, mode: str) -> None:
     slow.answers[WELL_KNOWN] = HANGS
     host.answers[WELL_KNOWN] = redirect(silent.url("/policy"))
     settings = {"CLOSESPIDER_TIMEOUT": 1, "REP_PURPOSES": ["tdm"]}
-    pages = [one.url("/page") for one in (slow, host)]
+    pages = [site_host.url("/page") for site_host in (slow, host)]
     result = run_crawl(pages, mode=mode, settings=settings)
     assert slow.pages == host.pages == [WELL_KNOWN]
     assert len(silent.robots_hits) == 1

@@ -35,17 +35,17 @@ def check_data(written: bytes) -> None:
     a crawl can use and write again.
     """
     try:
-        found = loads(written, AT)
+        kept = loads(written, AT)
     except ValueError:
         return
-    assert len(found.result.body) <= MAX_SIZE
-    assert loads(dumps(found), AT) == found
+    assert len(kept.result.body) <= MAX_SIZE
+    assert loads(dumps(kept), AT) == kept
     failed = AccessResult(url=URL, status=503)
     for dialect in (RFC9309, GOOGLE, CLASSIC):
-        for each in (found, renew(failed, found, dialect=dialect, now=START)):
-            assert each.is_fresh(START) in {True, False}
-            assert robots_of(each, dialect).is_allowed(URL, "mybot") in {True, False}
-            assert each.expires <= each.fetched + KEEP
+        for after in (kept, renew(failed, kept, dialect=dialect, now=START)):
+            assert after.is_fresh(START) in {True, False}
+            assert robots_of(after, dialect).is_allowed(URL, "mybot") in {True, False}
+            assert after.expires <= after.fetched + KEEP
 
 
 class SharedMemory(Store):

@@ -66,13 +66,13 @@ class RedisServer:
         )
         output = self._process.stdout
         assert output is not None
-        said = []
+        lines = []
         for line in output:
-            said.append(line)
+            lines.append(line)
             if "eady to accept connections" in line:
                 break
         else:
-            self._fail(said)
+            self._fail(lines)
         Thread(target=_drain, args=(output,), daemon=True).start()
 
     def stop(self) -> None:
@@ -95,9 +95,9 @@ class RedisServer:
     def client(self) -> Redis:
         return Redis.from_url(self.url)
 
-    def _fail(self, said: list[str]) -> NoReturn:
+    def _fail(self, lines: list[str]) -> NoReturn:
         self.stop()
-        raise RuntimeError("Redis did not start:\n" + "".join(said))
+        raise RuntimeError("Redis did not start:\n" + "".join(lines))
 
 
 def free_port() -> int:

@@ -65,13 +65,13 @@ class Fetcher:
     ) -> AccessResult:
         assert (check is None) == (url == ROBOTS_URL)
         self.asked.append(url)
-        found = self.answers[url]
-        if isinstance(found, Deferred):
-            found = await maybe_deferred_to_future(found)
-        if isinstance(found, BaseException):
-            raise found
-        assert isinstance(found, AccessResult)
-        return found
+        answer = self.answers[url]
+        if isinstance(answer, Deferred):
+            answer = await maybe_deferred_to_future(answer)
+        if isinstance(answer, BaseException):
+            raise answer
+        assert isinstance(answer, AccessResult)
+        return answer
 
 
 class Cached(Clock):
@@ -84,7 +84,7 @@ class Cached(Clock):
         self.fetcher: Any = Fetcher()
         self.reported: list[bool] = []
         """Whether each robots.txt that was reported was fetched, not read from the store."""
-        self.crawler.signals.connect(self._known, robotstxt_known)
+        self.crawler.signals.connect(self._note, robotstxt_known)
         with patch.object(stores, "open_store", return_value=(store, 10_000_000)):
             self.cache = RobotsTxtCache(
                 self.crawler,
@@ -102,7 +102,7 @@ class Cached(Clock):
     def monotonic(self) -> float:
         return self.passed
 
-    def _known(self, origin: Origin, request: Request, is_new: bool) -> None:
+    def _note(self, origin: Origin, request: Request, is_new: bool) -> None:
         assert (origin, request.url) == (ORIGIN, PAGE)
         self.reported.append(is_new)
 
@@ -130,9 +130,9 @@ async def test_an_entry_in_memory() -> None:
     cached = Cached()
     assert cached.cache.cached(ORIGIN) is None
     cached.keep(entry(ROBOTS_URL, ROBOTS))
-    known = cached.cache.cached(ORIGIN)
-    assert not known.robots.is_allowed("http://example.com/private", ("mybot",))
-    assert (await cached.learn()).entry == known.entry
+    rules = cached.cache.cached(ORIGIN)
+    assert not rules.robots.is_allowed("http://example.com/private", ("mybot",))
+    assert (await cached.learn()).entry == rules.entry
     assert cached.fetcher.asked == cached.reported == []
 
 
@@ -142,8 +142,8 @@ async def test_an_entry_that_is_too_new_to_be_stale() -> None:
     cached = Cached()
     before = entry(ROBOTS_URL, ROBOTS, age=30)
     cached.keep(before)
-    known, again = await cached.learn(before), await cached.learn(before)
-    assert again.entry == known.entry
+    rules, again = await cached.learn(before), await cached.learn(before)
+    assert again.entry == rules.entry
     assert cached.fetcher.asked == [ROBOTS_URL]
     assert cached.reported == [True]
 
@@ -160,9 +160,9 @@ async def test_a_store_that_loses_everything() -> None:
     assert cached.fetcher.asked == [ROBOTS_URL]
     cached.passed = 2 * DAY
     cached.fetcher.answers[ROBOTS_URL] = DOWN
-    known = await cached.learn()
-    assert known.entry.copy is not None
-    assert known.entry.copy.body == ROBOTS
+    rules = await cached.learn()
+    assert rules.entry.copy is not None
+    assert rules.entry.copy.body == ROBOTS
     assert cached.fetcher.asked == [ROBOTS_URL] * 2
 
 
@@ -177,9 +177,9 @@ async def test_another_worker_was_faster(caplog: pytest.LogCaptureFixture) -> No
     store.put(str(ORIGIN), dumps(stored), 0)
     cached = Cached(store)
     cached.keep(entry(ROBOTS_URL, ROBOTS, age=120))
-    known = await cached.learn()
-    assert known.robots.is_allowed("http://example.com/private", ("mybot",))
-    assert not known.robots.is_allowed("http://example.com/other", ("mybot",))
+    rules = await cached.learn()
+    assert rules.robots.is_allowed("http://example.com/private", ("mybot",))
+    assert not rules.robots.is_allowed("http://example.com/other", ("mybot",))
     assert cached.reported == [False]
     assert f"{ROBOTS_URL} is taken from the store (status 200)" in caplog.messages
     assert cached.fetcher.asked == []
@@ -224,13 +224,13 @@ async def test_an_outage_lasts_as_long_as_a_crawl_has_seen_it() -> None:
     assert outage((await cached.learn()).entry) == 29 * DAY + 3 * HOUR
     cached.set_forward = -40 * DAY
     cached.passed = 5 * HOUR
-    known = await cached.learn()
-    assert outage(known.entry) == 29 * DAY + 5 * HOUR
-    assert known.state is State.UNREACHABLE
+    rules = await cached.learn()
+    assert outage(rules.entry) == 29 * DAY + 5 * HOUR
+    assert rules.state is State.UNREACHABLE
     cached.passed = DAY
-    known = await cached.learn()
-    assert outage(known.entry) == 30 * DAY
-    assert known.robots.is_allowed("http://example.com/private", ("mybot",))
+    rules = await cached.learn()
+    assert outage(rules.entry) == 30 * DAY
+    assert rules.robots.is_allowed("http://example.com/private", ("mybot",))
 
 
 @coroutine_test
@@ -243,9 +243,9 @@ async def test_an_outage_that_several_workers_see() -> None:
         for worker in workers:
             worker.fetcher.answers[ROBOTS_URL] = DOWN
             worker.passed = hours * HOUR
-            known = await worker.learn()
-            assert known.state is State.UNREACHABLE
-            assert outage(known.entry) <= hours * HOUR
+            rules = await worker.learn()
+            assert rules.state is State.UNREACHABLE
+            assert outage(rules.entry) <= hours * HOUR
 
 
 @pytest.mark.parametrize(
@@ -266,9 +266,9 @@ async def test_when_an_unreachable_robotstxt_is_fetched_again(
     since = before.fetched - hours * HOUR
     cached.keep(before._replace(unreachable_since=since))
     cached.fetcher.answers[ROBOTS_URL] = soon
-    known = await cached.learn()
-    assert known.state is state
-    assert round(known.entry.expires - known.entry.fetched) == holds
+    rules = await cached.learn()
+    assert rules.state is state
+    assert round(rules.entry.expires - rules.entry.fetched) == holds
 
 
 # tdmrep.json.
@@ -287,11 +287,11 @@ async def test_both_files_are_what_is_known() -> None:
     cached = mining()
     cached.keep(entry(ROBOTS_URL, ROBOTS))
     assert cached.cache.cached(ORIGIN) is None
-    known = await cached.learn()
+    rules = await cached.learn()
     assert cached.fetcher.asked == [TDMREP_URL]
     assert cached.reported == []
-    assert cached.cache.cached(ORIGIN) == known
-    assert bool(known.tdmrep.usage(PAGE))
+    assert cached.cache.cached(ORIGIN) == rules
+    assert bool(rules.tdmrep.usage(PAGE))
     cached.passed = 2 * DAY
     assert cached.cache.cached(ORIGIN) is None
     assert bool((await cached.learn()).tdmrep.usage(PAGE))
@@ -299,9 +299,9 @@ async def test_both_files_are_what_is_known() -> None:
 
     closed = mining()
     closed.keep(entry(ROBOTS_URL, b"User-agent: *\nDisallow: /.well-known/\n"))
-    known = closed.cache.cached(ORIGIN)
-    assert known.tdmrep is None
-    assert await closed.learn() == known
+    rules = closed.cache.cached(ORIGIN)
+    assert rules.tdmrep is None
+    assert await closed.learn() == rules
     assert closed.fetcher.asked == []
 
 
@@ -319,9 +319,9 @@ async def test_a_store_that_crawls_without_purposes_use_too() -> None:
     assert first.fetcher.asked == [TDMREP_URL]
     await first.cache._store._spider_closed()
     assert bool((await second.learn()).tdmrep.usage(PAGE))
-    known = await other.learn()
-    assert known.tdmrep is None
-    assert known.entry.tdmrep.body == TDMREP
+    rules = await other.learn()
+    assert rules.tdmrep is None
+    assert rules.entry.tdmrep.body == TDMREP
     assert second.fetcher.asked == other.fetcher.asked == []
 
 
@@ -336,9 +336,9 @@ async def test_a_tdmrep_beside_an_unreachable_robotstxt_is_not_stored() -> None:
     down = before._replace(result=NO_ANSWER["no answer"], copy=before.result)
     cached.keep(down._replace(unreachable_since=down.fetched - 13 * HOUR))
     cached.fetcher.answers[ROBOTS_URL] = NO_ANSWER["no answer"]
-    known = await cached.learn()
-    assert known.state is State.STALE
-    assert bool(known.tdmrep.usage(PAGE))
+    rules = await cached.learn()
+    assert rules.state is State.STALE
+    assert bool(rules.tdmrep.usage(PAGE))
     await cached.cache._store._spider_closed()
     assert store.kept == {}
 
@@ -347,8 +347,8 @@ async def test_a_tdmrep_beside_an_unreachable_robotstxt_is_not_stored() -> None:
 async def test_a_tdmrep_that_is_needed_twice_is_fetched_once() -> None:
     """Those who wait for an origin share one fetch of each file."""
     cached = mining()
-    found = await asyncio.gather(cached.learn(), cached.learn())
-    assert found[0] == found[1]
+    results = await asyncio.gather(cached.learn(), cached.learn())
+    assert results[0] == results[1]
     assert cached.fetcher.asked == [ROBOTS_URL, TDMREP_URL]
 
 
@@ -365,10 +365,10 @@ async def test_a_robotstxt_that_comes_meanwhile() -> None:
     later = entry(ROBOTS_URL, b"")._replace(fetched=time.time() + 1)
     cached.keep(later)
     landing.callback(result(TDMREP_URL, TDMREP))
-    known = await asyncio.wait_for(learning, 10)
-    assert known.entry.fetched == later.fetched
-    assert known.robots.is_allowed("http://example.com/private", ("mybot",))
-    assert known.entry.tdmrep.body == TDMREP
+    rules = await asyncio.wait_for(learning, 10)
+    assert rules.entry.fetched == later.fetched
+    assert rules.robots.is_allowed("http://example.com/private", ("mybot",))
+    assert rules.entry.tdmrep.body == TDMREP
 
 
 NO_ANSWER = {
@@ -378,9 +378,9 @@ NO_ANSWER = {
 }
 
 
-@pytest.mark.parametrize("found", NO_ANSWER.values(), ids=NO_ANSWER)
+@pytest.mark.parametrize("failure", NO_ANSWER.values(), ids=NO_ANSWER)
 @coroutine_test
-async def test_only_what_a_server_said_is_stored(found: AccessResult) -> None:
+async def test_only_what_a_server_said_is_stored(failure: AccessResult) -> None:
     """What is no answer of a server counts in this process only, where it is remembered although
     the store knows the last good copy: an outage grows, and the pauses with it.
     """
@@ -388,12 +388,12 @@ async def test_only_what_a_server_said_is_stored(found: AccessResult) -> None:
     before = dumps(entry(ROBOTS_URL, ROBOTS, age=3600))
     store.put(str(ORIGIN), before, 0)
     cached = Cached(store)
-    cached.fetcher.answers[ROBOTS_URL] = found
-    assert (await cached.learn()).entry.result == found
+    cached.fetcher.answers[ROBOTS_URL] = failure
+    assert (await cached.learn()).entry.result == failure
     assert cached.cache.cached(ORIGIN).entry.copy.body == ROBOTS
     cached.passed = HOUR
-    known = await cached.learn()
-    assert (known.entry.attempts, outage(known.entry)) == (2, HOUR)
+    rules = await cached.learn()
+    assert (rules.entry.attempts, outage(rules.entry)) == (2, HOUR)
     # It waits until everything is written.
     await cached.cache._store._spider_closed()
     assert store.kept[str(ORIGIN)] == before
@@ -412,8 +412,8 @@ async def test_what_is_being_stored() -> None:
     store = Slow()
     cache = Cached(store).cache
     for body in (ROBOTS, bytes(MAX_SIZE)):
-        known = cache._read(ORIGIN, entry(ROBOTS_URL, body), 0.0)
-        cache._put(known, known.entry.result)
+        rules = cache._read(ORIGIN, entry(ROBOTS_URL, body), 0.0)
+        cache._put(rules, rules.entry.result)
         assert not cache.stored.called
     is_written.set()
     await maybe_deferred_to_future(cache.stored)
@@ -434,7 +434,7 @@ async def test_a_robotstxt_that_is_needed_twice_is_fetched_once() -> None:
     for _ in range(100):
         await asyncio.sleep(0)
     landing.callback(result(ROBOTS_URL, ROBOTS))
-    first, second = [await maybe_deferred_to_future(one) for one in waiting]
+    first, second = [await maybe_deferred_to_future(waiter) for waiter in waiting]
     assert first == second
     assert cached.reported == [True]
     assert cached.fetcher.asked == [ROBOTS_URL]
@@ -458,8 +458,8 @@ async def test_a_stale_robotstxt_is_not_shared() -> None:
     cached.fetcher.answers[ROBOTS_URL] = result(ROBOTS_URL, b"")
     templates.clear()
     first.cancel()
-    known = await asyncio.wait_for(second, 10)
-    assert known.entry.result.body == b""
+    rules = await asyncio.wait_for(second, 10)
+    assert rules.entry.result.body == b""
     assert cached.reported == [True, True]
 
 
@@ -472,9 +472,9 @@ async def test_the_last_good_tdmrep_counts() -> None:
     await cached.learn()
     cached.passed = 2 * DAY
     cached.fetcher.answers[TDMREP_URL] = result(TDMREP_URL, status=None)
-    known = await cached.learn()
-    assert bool(known.tdmrep.usage(PAGE))
-    assert known.entry.expires - known.entry.fetched <= HOUR + 1
+    rules = await cached.learn()
+    assert bool(rules.tdmrep.usage(PAGE))
+    assert rules.entry.expires - rules.entry.fetched <= HOUR + 1
     assert cached.crawler.stats.get_value("rep/tdmrep/unreachable") == 1
 
     without = mining()

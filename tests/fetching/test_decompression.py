@@ -44,9 +44,9 @@ def decode(
     """Return the decoded body of a response, whose header must be gone."""
     headers = {"Content-Encoding": list(encodings)}
     response = Response(URL, status, headers=headers, body=body, flags=flags)
-    found = decoded(response, LIMIT)
-    assert "Content-Encoding" not in found.headers
-    return bytes(found.body)
+    plain = decoded(response, LIMIT)
+    assert "Content-Encoding" not in plain.headers
+    return bytes(plain.body)
 
 
 def check_cuts(encoding: str, body: bytes) -> None:
@@ -117,9 +117,9 @@ def test_other_encodings(header: str, flags: tuple[str, ...]) -> None:
     """
     body = gzip.compress(gzip.compress(LONG))
     for headers in ([header], header.split(", ")):
-        with pytest.raises(UndecodableBody, match="unsupported encoding: ") as found:
+        with pytest.raises(UndecodableBody, match="unsupported encoding: ") as error:
             decode(body, *headers, flags=flags)
-        assert len(str(found.value)) < 200
+        assert len(str(error.value)) < 200
 
 
 def test_noise_at_the_limit() -> None:

@@ -38,19 +38,19 @@ def entries(draw: st.DrawFn) -> CacheEntry:
     fetched = draw(times)
     expires = fetched + draw(st.floats(0, KEEP))
     result, copy = draw(results), draw(st.none() | results)
-    known = {
+    fields = {
         "result": result,
         "fetched": fetched,
         "expires": min(expires, fetched + KEEP),
     }
     if copy is not None:
-        known |= {"result": result._replace(body=b""), "copy": copy}
-        known |= {"copy_fetched": draw(times), "unreachable_since": draw(times)}
-        known |= {"attempts": draw(st.integers(0, 10**9))}
+        fields |= {"result": result._replace(body=b""), "copy": copy}
+        fields |= {"copy_fetched": draw(times), "unreachable_since": draw(times)}
+        fields |= {"attempts": draw(st.integers(0, 10**9))}
     if (tdmrep := draw(st.none() | results)) is not None:
-        known |= {"tdmrep": tdmrep._replace(url=AT.url(TDMREP))}
-        known |= {"tdmrep_fetched": draw(times)}
-    return CacheEntry(**known)
+        fields |= {"tdmrep": tdmrep._replace(url=AT.url(TDMREP))}
+        fields |= {"tdmrep_fetched": draw(times)}
+    return CacheEntry(**fields)
 
 
 json_values = st.recursive(
@@ -101,9 +101,13 @@ def test_the_longest_entry() -> None:
         body, tdmrep=AccessResult(url=AT.url(TDMREP), status=200, body=body[:400_000])
     )
     assert loads(dumps(both), AT) == both
-    for each in (entry(bytes(MAX_SIZE)), entry(error="x" * MAX_SIZE), entry(random)):
+    for unstorable in (
+        entry(bytes(MAX_SIZE)),
+        entry(error="x" * MAX_SIZE),
+        entry(random),
+    ):
         with pytest.raises(ValueError, match="bytes are too long to be stored"):
-            dumps(each)
+            dumps(unstorable)
 
 
 # What is no entry.
@@ -211,6 +215,6 @@ def test_more_than_an_entry_has() -> None:
     more than 30 days, whatever it says.
     """
     redirects, headers = ["a"] * 9_999, [["age", "1"]] * 9_999
-    found = loads(with_fields(redirects=redirects, headers=headers, expires=LATEST), AT)
-    assert len(found.result.redirects) == len(found.result.headers) == 16
-    assert found.expires == START + KEEP
+    kept = loads(with_fields(redirects=redirects, headers=headers, expires=LATEST), AT)
+    assert len(kept.result.redirects) == len(kept.result.headers) == 16
+    assert kept.expires == START + KEEP

@@ -25,7 +25,7 @@ class DownloadFailedError(Exception):
 def failed(*errors: Exception) -> Exception:
     """Return what Scrapy's download handlers raise when Twisted's client has failed."""
     outer = DownloadFailedError("[<twisted.python.failure.Failure ...>]")
-    outer.__cause__ = ResponseFailed([Failure(each) for each in errors])
+    outer.__cause__ = ResponseFailed([Failure(error) for error in errors])
     return outer
 
 
@@ -49,9 +49,9 @@ def refused_handshake() -> Exception:
 
 def circle() -> Exception:
     """Return an error that is its own cause, through another."""
-    one, other = RuntimeError("one"), RuntimeError("other")
-    one.__cause__, other.__cause__ = other, one
-    return one
+    first, second = RuntimeError("one"), RuntimeError("other")
+    first.__cause__, second.__cause__ = second, first
+    return first
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def during(handled: Exception, raised: Exception) -> Exception:
 
 def unbound() -> Exception:
     """The error of a socket whose address is not one of this machine."""
-    with socket.socket() as one, pytest.raises(OSError, match="assign") as caught:
-        one.bind(("192.0.2.1", 0))
+    with socket.socket() as bound, pytest.raises(OSError, match="assign") as caught:
+        bound.bind(("192.0.2.1", 0))
     return caught.value
 
 
@@ -159,8 +159,8 @@ def unresolved() -> Exception:
 def a_thicket() -> Exception:
     """Return errors that are causes of each other, in many ways."""
     errors = [ResponseFailed([]) for _ in range(60)]
-    for each in errors:
-        each.reasons = [Failure(other) for other in errors]
+    for knot in errors:
+        knot.reasons = [Failure(other) for other in errors]
     return errors[0]
 
 

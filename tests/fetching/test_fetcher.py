@@ -139,7 +139,7 @@ async def test_each_pause_is_kept() -> None:
     busy = answer(URL, b"", 503)
     busy.headers.setlist("Retry-After", [b"%d" % number for number in range(9)])
     result, _ = await fetch({URL: busy})
-    assert result.headers == tuple(("retry-after", each) for each in "0123")
+    assert result.headers == tuple(("retry-after", seconds) for seconds in "0123")
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,8 @@ async def test_a_fetch_that_is_cancelled(error: BaseException, why: str) -> None
     read = RepSettings(crawler.settings)
     fetch = RobotsTxtFetcher(crawler, read, take_turn).fetch(URL, templates)
     if why == "another component":
-        found = await fetch
-        assert (found.access, found.error) == ("unreachable", "cancelled")
+        result = await fetch
+        assert (result.access, result.error) == ("unreachable", "cancelled")
     else:
         with pytest.raises(type(error)):
             await fetch
@@ -205,9 +205,12 @@ async def test_an_error_of_the_crawler(caplog: pytest.LogCaptureFixture) -> None
 
     read = RepSettings(crawler.settings)
     fetcher = RobotsTxtFetcher(crawler, read, is_own_fault=is_own_fault)
-    found = await fetcher.fetch(URL, [CAUSE])
-    assert (found.access, found.error) == ("unreachable", "RuntimeError: out of order")
-    (record,) = (each for each in caplog.records if each.exc_info)
+    result = await fetcher.fetch(URL, [CAUSE])
+    assert (result.access, result.error) == (
+        "unreachable",
+        "RuntimeError: out of order",
+    )
+    (record,) = (record for record in caplog.records if record.exc_info)
     assert URL in record.getMessage()
     assert record.levelname == "ERROR"
 

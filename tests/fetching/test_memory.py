@@ -174,5 +174,5 @@ def test_bytes_are_true(
     finally:
         tracemalloc.stop()
     assert taken <= memory.size + PYTHONS_OWN
-    found = sum(memory.get(origin(number)) is not None for number in range(count))
-    assert found == kept or (kept is None and 0 < found < count)
+    known_hosts = sum(memory.get(origin(number)) is not None for number in range(count))
+    assert known_hosts == kept or (kept is None and 0 < known_hosts < count)

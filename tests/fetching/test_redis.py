@@ -108,18 +108,18 @@ def test_an_address_with_a_password() -> None:
     port = free_port()
     url = f"redis://:secret@127.0.0.1:{port}"
     with (
-        closing(RedisStore(f"{url}/1?client_name=secret")) as one,
+        closing(RedisStore(f"{url}/1?client_name=secret")) as named,
         closing(RedisStore(f"{url}/1?socket_timeout=20", "prefix")) as prefixed,
         closing(RedisStore(f"{url}/2")) as two,
     ):
         sentence = r"^redis://\*\*\*@127\.0\.0\.1:\d+/1: "
         with pytest.raises(StoreError, match=sentence) as raised:
-            one.get(ORIGIN)
+            named.get(ORIGIN)
         assert "secret" not in str(raised.value)
         with RedisServer(port) as server, closing(server.client()) as client:
             client.config_set("requirepass", "secret")
-            put(one)
-            assert one.get(ORIGIN) == DATA
+            put(named)
+            assert named.get(ORIGIN) == DATA
             assert prefixed.get(ORIGIN) is two.get(ORIGIN) is None
 
 

@@ -67,11 +67,11 @@ def test_a_process_that_is_killed(
     entries that it has put.
     """
     put(store)
-    left = tmp_path / "left"
-    left.mkdir()
+    copies = tmp_path / "left"
+    copies.mkdir()
     for file in path.parent.glob(f"{path.name}*"):
-        shutil.copy(file, left)
-    with closing(SqliteStore(left / path.name)) as other:
+        shutil.copy(file, copies)
+    with closing(SqliteStore(copies / path.name)) as other:
         assert other.get(ORIGIN) == DATA
         check_works(other)
 
@@ -117,9 +117,9 @@ def test_what_is_out_of_use_goes(path: Path) -> None:
             put(store, f"http://{number}.example")
         sql(path, "UPDATE entries SET until = 1800000")
     with closing(SqliteStore(path)) as store:
-        for left in (900, 400, 0):
+        for rest in (900, 400, 0):
             put(store)
-            assert sql(path, "SELECT count(*) FROM entries") == left + 1
+            assert sql(path, "SELECT count(*) FROM entries") == rest + 1
             for _ in range(99):
                 put(store)
         assert store.get(ORIGIN) == DATA
@@ -196,7 +196,7 @@ def test_damaged(
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "read"),
     [
         (f"zeroblob({MAX_SIZE})", bytes(MAX_SIZE)),
         (f"zeroblob({50 * MAX_SIZE})", "too long"),
@@ -207,7 +207,7 @@ def test_damaged(
     ids=["as long as an entry", "too long", "NULL", "a number", "text"],
 )
 def test_a_row_of_any_kind(
-    path: Path, store: SqliteStore, value: str, found: object
+    path: Path, store: SqliteStore, value: str, read: object
 ) -> None:
     """Data that are too long for an entry are not read. Data of any kind are replaced by the next
     write.
@@ -216,7 +216,7 @@ def test_a_row_of_any_kind(
     sql(path, f"UPDATE entries SET data = {value}")
     tracemalloc.start()
     try:
-        assert store.get(ORIGIN) == found
+        assert store.get(ORIGIN) == read
         assert tracemalloc.get_traced_memory()[1] < 10 * MAX_SIZE
     finally:
         tracemalloc.stop()

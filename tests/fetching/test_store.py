@@ -82,9 +82,9 @@ def entry(age: float = 0, holds: float = 3600, body: bytes = b"x") -> CacheEntry
 @coroutine_test
 async def test_kept() -> None:
     """A put entry can be read, by its origin."""
-    worker, known = Worker(), entry()
-    await worker.put(known)
-    assert await worker.get() == known
+    worker, stored = Worker(), entry()
+    await worker.put(stored)
+    assert await worker.get() == stored
     virtual = WHERE.at_virtual_host("b.example")
     assert virtual is not None
     assert await worker.get(virtual) is None
@@ -243,8 +243,8 @@ async def test_calls_that_wait_while_the_store_fails() -> None:
         return get_many(keys)
 
     worker.store.get_many = get
-    found = await asyncio.gather(*(worker.get() for _ in range(40)))
-    assert all(found)
+    entries = await asyncio.gather(*(worker.get() for _ in range(40)))
+    assert all(entries)
     assert asked == [32, 8]
     worker.store.fault = GONE
     assert not any(await asyncio.gather(*(worker.get() for _ in range(40))))

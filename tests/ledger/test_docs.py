@@ -31,8 +31,8 @@ def ledger() -> Iterator[sqlite3.Connection]:
 
 def test_the_tables(ledger: sqlite3.Connection) -> None:
     """Each table has a section, and each column a row, in the same order."""
-    found = ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-    for (table,) in found.fetchall():
+    names = ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    for (table,) in names.fetchall():
         section = TEXT.split(f"\n### {table}\n")[1].split("\n#")[0]
         shown = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
         columns = ledger.execute(f"PRAGMA table_info({table})")
@@ -43,10 +43,10 @@ def test_the_views(ledger: sqlite3.Connection) -> None:
     """Each view has a row, with its columns in the same order."""
     section = TEXT.split("\n## Views\n")[1].split("\n## ")[0]
     shown = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", section, re.MULTILINE)
-    found = ledger.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+    names = ledger.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
     assert shown == [
         (view, ", ".join(f"`{column[1]}`" for column in columns))
-        for (view,) in found.fetchall()
+        for (view,) in names.fetchall()
         for columns in [ledger.execute(f"PRAGMA table_info({view})")]
     ]
 

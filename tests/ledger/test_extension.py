@@ -76,8 +76,10 @@ async def test_what_the_user_ignores(
     rows, _ = await crawl(tmp_path, urls, page=page, **settings)
     kept = [row for row in rows if row["reason"] == reason]
     assert [row["url"] for row in kept] == (URLS if level == "all" else URLS[::2])
-    said = ("override", "allowed", page or None)
-    assert {(row["layer"], row["verdict"], row["statement"]) for row in kept} == {said}
+    stated = ("override", "allowed", page or None)
+    assert {(row["layer"], row["verdict"], row["statement"]) for row in kept} == {
+        stated
+    }
 
 
 @coroutine_test
@@ -128,7 +130,7 @@ async def test_a_spider_that_never_opens(
     """If a crawl ends before its spider is open, the extension does nothing."""
     assert (await crawl(tmp_path, urls=()))[0] == []
     # Scrapy's CoreStats logs an error of its own here.
-    assert not any(each.name.startswith("scrapy_rep") for each in caplog.records)
+    assert not any(record.name.startswith("scrapy_rep") for record in caplog.records)
     assert "Ledger" not in caplog.text
 
 

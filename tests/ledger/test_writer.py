@@ -192,7 +192,7 @@ def test_all_of_it(path: Path) -> None:
     ]  # fmt: skip
     assert rows(path, "SELECT count(*) FROM body") == [(2,)]
     assert rows(path, "SELECT count(*) FROM snapshot") == [(6,)]
-    assert [found.name for found in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 DOWN = AccessResult(
@@ -234,7 +234,7 @@ def test_traffic(path: Path, is_each_alone: bool) -> None:
     ran. Counts are no records. Before the ledger is open, nothing is added up.
     """
     writer, traffic = started(path), Traffic()
-    a, b = (origin_of(each) for each in (A, B))
+    a, b = (origin_of(url) for url in (A, B))
     assert a is not None
     assert b is not None
     traffic.note_page(b, 7)
@@ -359,9 +359,9 @@ def test_two_writers(path: Path) -> None:
     same = "SELECT d.crawl, count(*) FROM decision d JOIN snapshot s ON s.id = d.snapshot AND s.crawl = d.crawl AND s.fetched = d.time + 1 GROUP BY 1"
     assert rows(path, same) == [(1, 200), (2, 200)]
     # The first one left while the other had the file open.
-    assert [each.digest() for each in writers] == [None, digest(path)]
+    assert [writer.digest() for writer in writers] == [None, digest(path)]
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
-    assert [found.name for found in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_slow_disk(

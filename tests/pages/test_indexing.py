@@ -48,7 +48,9 @@ PDF, JSON = "application/pdf", "application/json"
 CLASSES = {"text/html": HtmlResponse, "text/plain": TextResponse}
 
 IGNORE, ANNOTATE = {"REP_NOINDEX": "ignore"}, {"REP_NOINDEX": "annotate"}
-FOR_TRAINING, FOR_SEARCH = ({"REP_PURPOSES": [each]} for each in ("train-ai", "search"))
+FOR_TRAINING, FOR_SEARCH = (
+    {"REP_PURPOSES": [purpose]} for purpose in ("train-ai", "search")
+)
 UNKNOWN_IS_NO = {**FOR_SEARCH, "REP_USAGE_UNKNOWN": "deny"}
 FOR_BOTH = {"REP_PURPOSES": ["search", "train-ai"], "REP_USAGE": "annotate"}
 ITEMS, LINKS = (f"its {name}, which must not be" for name in ("items", "links"))
@@ -85,8 +87,8 @@ class Crawl:
         return list(self.gate.process_spider_output(response, made))
 
     def count(self, stat: str) -> int | None:
-        found: int | None = self.crawler.stats.get_value(stat)
-        return found
+        count: int | None = self.crawler.stats.get_value(stat)
+        return count
 
 
 def page(
@@ -128,8 +130,8 @@ def test_what_a_spider_can_read(
     assert Crawl(**settings).receive(response).flags == flags
     assert response.meta == {}
     rules = indexing_rules(response)
-    found = {"noindex": rules.index, "nofollow": rules.follow}
-    assert [name for name, is_allowed in found.items() if not is_allowed] == flags
+    rights = {"noindex": rules.index, "nofollow": rules.follow}
+    assert [name for name, is_allowed in rights.items() if not is_allowed] == flags
 
 
 @pytest.mark.parametrize("content_type", ["text/html", "application/pdf"])
@@ -176,11 +178,11 @@ def test_what_responses_state_is_forgotten() -> None:
     crawl.seen.clear()
     del response
     gc.collect()
-    assert [each() is not None for each in kept] == [False, True, True]
+    assert [read() is not None for read in kept] == [False, True, True]
     assert not indexing_rules(copied).index
     del copied
     gc.collect()
-    assert [each() for each in kept] == [None, None, None]
+    assert [read() for read in kept] == [None, None, None]
 
 
 def test_a_page_that_is_too_long() -> None:
@@ -258,9 +260,9 @@ def test_what_a_crawl_drops(
         withheld.append("images")
     if link not in kept:
         withheld.append("links")
-    reasons = [each.reason for each in crawl.seen if each.verdict == "dropped"]
-    found = zip(withheld, reasons, strict=True)
-    assert ", ".join(f"{what}: {reason}" for what, reason in found) == dropped
+    reasons = [record.reason for record in crawl.seen if record.verdict == "dropped"]
+    outcomes = zip(withheld, reasons, strict=True)
+    assert ", ".join(f"{what}: {reason}" for what, reason in outcomes) == dropped
 
 
 @pytest.mark.parametrize("status", [199, 200, 204, 299, 300, 304, 404, 503])
@@ -275,7 +277,7 @@ def test_the_status_of_a_page(status: int) -> None:
     response = crawl.receive(page(*rules, body=LINK, status=status))
     assert response.flags == (["noindex", "nofollow"] if is_page else [])
     assert not indexing_rules(response).index
-    noted = {each.reason for each in crawl.seen if each.verdict == "noted"}
+    noted = {record.reason for record in crawl.seen if record.verdict == "noted"}
     assert noted == (set() if is_page else {"no-page"})
     item, link = {"image_urls": [IMAGE]}, Request(OTHER)
     assert crawl.kept(response, item, link) == ([] if is_page else [item, link])
@@ -292,7 +294,7 @@ def test_the_status_of_a_page(status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "settings", "said"),
+    ("tag", "settings", "words"),
     [
         ("none", {"REP_NOFOLLOW": "ignore", "REP_NOINDEX": "annotate"}, ""),
         ("noindex", {}, f"{ITEMS} indexed: noindex (header)"),
@@ -309,7 +311,7 @@ def test_the_status_of_a_page(status: int) -> None:
     ],
 )
 def test_what_scrapy_parse_says(
-    caplog: pytest.LogCaptureFixture, tag: str, settings: dict[str, Any], said: str
+    caplog: pytest.LogCaptureFixture, tag: str, settings: dict[str, Any], words: str
 ) -> None:
     """``scrapy parse`` drops nothing. It warns of what a crawl would drop, and says why."""
     crawl = Crawl(**settings)
@@ -317,7 +319,7 @@ def test_what_scrapy_parse_says(
     crawl.reader = IndexingMiddleware.from_crawler(crawl.crawler)
     crawl.receive(page(tag))
     start = f"scrapy parse shows all items and links of {URL}, but a crawl would drop "
-    assert caplog.messages == ([start + said] if said else [])
+    assert caplog.messages == ([start + words] if words else [])
 
 
 class Silent(LogFormatter):
@@ -471,12 +473,13 @@ async def test_rules_are_not_handed_on() -> None:
         yield {"a": 1}
         yield Request(OTHER, meta=dict(response.meta))
 
-    found = [
-        each async for each in crawl.gate.process_spider_output_async(response, made())
+    requests = [
+        request
+        async for request in crawl.gate.process_spider_output_async(response, made())
     ]
-    found += crawl.kept(response, Request(OTHER, meta=dict(response.meta)))
-    assert [each.url for each in found] == [OTHER, OTHER]
-    assert [each.meta for each in found] == [{}, {}]
+    requests += crawl.kept(response, Request(OTHER, meta=dict(response.meta)))
+    assert [request.url for request in requests] == [OTHER, OTHER]
+    assert [request.meta for request in requests] == [{}, {}]
 
 
 @pytest.mark.parametrize("request_", [None, Request(URL)])
@@ -533,7 +536,7 @@ def test_what_items_say(
     assert crawl.kept(crawl.receive(response, **meta), *made) == made
     assert item["image_urls"] == [IMAGE]
     assert item["rules"] == {"own": 1, **says}
-    noted = [(each.verdict, each.reason) for each in crawl.seen]
+    noted = [(record.verdict, record.reason) for record in crawl.seen]
     assert noted == [("annotated", "noindex")] * (says.get("index") is False)
     is_expiring = response.headers.get("X-Robots-Tag") == FUTURE.encode()
     is_expiring &= not meta and settings is not IGNORE
@@ -556,7 +559,7 @@ def test_for_what_items_may_not_be_used(tag: str, says: dict[str, Any]) -> None:
     crawl = Crawl(**FOR_BOTH)
     (item,) = crawl.kept(crawl.receive(page(tag)), {})
     assert item == ({"robots": says} if says else {})
-    noted = [(each.verdict, each.reason) for each in crawl.seen]
+    noted = [(record.verdict, record.reason) for record in crawl.seen]
     assert noted == [("annotated", "train-ai")] * ("usage" in says)
     assert crawl.count("rep/usage/annotated") == (1 if says else None)
 
@@ -587,8 +590,8 @@ def test_item_types(make: Any, is_annotated: bool) -> None:
     without the field pass unchanged.
     """
     crawl, item = Crawl(**ANNOTATE), make()
-    (found,) = crawl.kept(crawl.receive(page("noindex")), item)
-    assert found is item
+    (kept,) = crawl.kept(crawl.receive(page("noindex")), item)
+    assert kept is item
     if is_annotated:
         rules = item["robots"] if isinstance(item, (dict, Item)) else item.robots
         assert rules == {"index": False}
@@ -642,9 +645,9 @@ def test_items_without_images(item: Any, settings: dict[str, Any]) -> None:
     is left as it is, whatever it is.
     """
     crawl, before = Crawl(**settings), copy(item)
-    (found,) = crawl.kept(crawl.receive(page("noimageindex")), item)
-    assert found is item
-    assert found == before or isinstance(item, Anything)
+    (kept,) = crawl.kept(crawl.receive(page("noimageindex")), item)
+    assert kept is item
+    assert kept == before or isinstance(item, Anything)
     assert crawl.seen == []
 
 

@@ -92,12 +92,12 @@ class IndexingMiddleware:
         """Read the indexing rules in the headers of *response*, and in its body if that is HTML."""
         headers, lines, html, encoding = response.headers, [], b"", None
         if not _X_ROBOTS_TAG.isdisjoint(headers):
-            lines = headers.getlist("X-Robots-Tag")
+            lines = headers.getlist(b"X-Robots-Tag")
         if isinstance(response, HtmlResponse):
             html = response.body
             if len(html) > MAX_PAGE:
                 self._crawler.stats.inc_value(stats.PAGE_TOO_LONG)
-            encoding = _declared_encoding(*headers.getlist("Content-Type")[-1:])
+            encoding = _declared_encoding(headers.get(b"Content-Type"))
         tokens, dialect = self._identity.tokens(request), self._settings.dialect
         return IndexingRules.of_page(lines, html, tokens, dialect, encoding)
 
@@ -225,5 +225,5 @@ def _is_image(response: Response) -> bool:
 
 # A site uses few different Content-Type values.
 @lru_cache(maxsize=256)
-def _declared_encoding(content_type: bytes = b"") -> str | None:
-    return http_content_type_encoding(content_type.decode("latin-1"))
+def _declared_encoding(content_type: bytes | None) -> str | None:
+    return http_content_type_encoding((content_type or b"").decode("latin-1"))

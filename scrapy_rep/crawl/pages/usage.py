@@ -137,8 +137,8 @@ class SiteUsage:
         """Return the effects of what *response*, the answer to *request*, states. A response that
         IndexingMiddleware has not read states nothing.
         """
-        purposes = self._settings.purposes
-        if meta.PURPOSES in request.meta:
+        purposes, request_meta = self._settings.purposes, request.meta
+        if meta.PURPOSES in request_meta:
             purposes = self.purposes_of(request)
         stated = stated_by(response)
         rules, preferences = (None, NOTHING_STATED) if stated is None else stated
@@ -148,7 +148,7 @@ class SiteUsage:
             rules,
             preferences,
             purposes,
-            is_exempt=bool(request.meta.get(meta.DONT_OBEY_NOINDEX)),
+            is_exempt=bool(request_meta.get(meta.DONT_OBEY_NOINDEX)),
         )
 
     def entry(self, request: Request | None) -> CacheEntry | None:

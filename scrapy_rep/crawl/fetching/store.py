@@ -374,7 +374,7 @@ class StoreClient:
 
 
 def _make_folder(crawler: Crawler, store: Any, address: str) -> None:
-    """Make the folder for the file of a store, if its parent exists. Raises SettingError if that fails."""
+    """Make the folder for the file of a store, if only that is missing. Raises SettingError if more are."""
     from scrapy_rep.base.sqlitefile import make_folder  # noqa: PLC0415
 
     path: Path = store.path

@@ -105,7 +105,7 @@ async def watch_page(page: Page, request: scrapy.Request) -> None:
     if guard is not None:
         if page not in _PAGES:
             _PAGES[page] = await _WatchedPage.open(page, guard)
-        _PAGES[page].cause = request
+        _PAGES[page].begin_load(request)
     callback = _PAGE_INIT.get(request)
     if callback is not None:
         await load_object(callback)(page, request)
@@ -261,7 +261,7 @@ class _Browser:
     def __init__(self, guard: PlaywrightMiddleware) -> None:
         self._guard = guard
         self.has_session = False
-        self.frames: dict[str, _WatchedPage] = {}
+        self._frames: dict[str, _WatchedPage] = {}
         """The page of each frame, by the ID that Chromium gave the frame."""
 
         self._checks: dict[asyncio.Future[bool], set[_WatchedPage]] = {}
@@ -305,7 +305,7 @@ class _Browser:
         page_url, cause = ("", None) if page is None else (page.url, page.cause)
         check = self._guard.may_fetch(url, cause, page_url, is_top=is_top)
         task = asyncio.ensure_future(check)
-        self._checks[task] = set(self.frames.values()) if page is None else {page}
+        self._checks[task] = set(self._frames.values()) if page is None else {page}
         try:
             await asyncio.wait([task])
         finally:
@@ -313,10 +313,18 @@ class _Browser:
             task.cancel()
         return not task.cancelled() and task.result()
 
+    def add_frame(self, frame: str, page: _WatchedPage) -> None:
+        """Note that the requests of *frame* are for *page*."""
+        self._frames[frame] = page
+
+    def remove_frame(self, frame: str) -> None:
+        """Forget *frame*."""
+        self._frames.pop(frame, None)
+
     def forget(self, page: _WatchedPage) -> None:
         """Cancel the checks that only *page*, which is closed, needed."""
-        self.frames = {
-            frame: owner for frame, owner in self.frames.items() if owner is not page
+        self._frames = {
+            frame: owner for frame, owner in self._frames.items() if owner is not page
         }
         for task, pages in self._checks.items():
             if pages == {page}:
@@ -343,7 +351,7 @@ class _Browser:
             headers = event.get("responseHeaders", ())
             types = [h["value"] for h in headers if h["name"].lower() == "content-type"]
             return not any(_SPECULATION_RULES in kind.lower() for kind in types)
-        page = self.frames.get(event["frameId"])
+        page = self._frames.get(event["frameId"])
         is_main_frame = page is not None and page.main_frame == event["frameId"]
         is_top = is_main_frame and event["resourceType"] == "Document"
         return await self.may_fetch(event["request"]["url"], page, is_top=is_top)
@@ -392,6 +400,10 @@ class _WatchedPage:
         url = self._page.url
         return url if self.cause is None or url.startswith("http") else self.cause.url
 
+    def begin_load(self, cause: scrapy.Request) -> None:
+        """Note that the page is about to load the response to *cause*."""
+        self.cause = cause
+
     async def may_send(self, request: Request) -> bool:
         """Return True if robots.txt allows *request*, or if a DevTools session checks it."""
         if self._browser.has_session:
@@ -401,12 +413,12 @@ class _WatchedPage:
         return await self._browser.may_fetch(request.url, self, is_top=is_top)
 
     def _add_frame(self, event: dict[str, Any]) -> None:
-        self._browser.frames[event["frameId"]] = self
+        self._browser.add_frame(event["frameId"], self)
 
     def _remove_frame(self, event: dict[str, Any]) -> None:
         # A frame that only moves to another process keeps its ID.
         if event["reason"] == "remove":
-            self._browser.frames.pop(event["frameId"], None)
+            self._browser.remove_frame(event["frameId"])
 
     def _forget(self, page: Page) -> None:
         _PAGES.pop(page, None)

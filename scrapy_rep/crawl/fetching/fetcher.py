@@ -121,48 +121,10 @@ class RobotsTxtFetcher:
         proxy of the next of *templates*. Raises SpiderClosing or a cancellation if the spider closes
         meanwhile, and a cancellation if *templates* is empty by then: no request waits any more.
         """
-        current, virtual_host = split_virtual_host(url)
-        attempts, is_redirected, targets = 0, False, list[str]()
-        # Some sites redirect to the same URL until the client sends a cookie.
-        cookies: CookieJar | None = None
         count = _not_counted if check else self._crawler.stats.inc_value
         count(stats.REQUEST_COUNT)
         try:
-            while True:
-                # The attempts use the templates in turn.
-                templates.append(templates.pop(0))
-                request = RobotsTxtRequest.of(
-                    current,
-                    templates[-1],
-                    self._meta_keys,
-                    virtual_host="" if is_redirected else virtual_host,
-                    is_redirected=is_redirected,
-                )
-                if cookies is not None:
-                    cookies.add_cookie_header(request)
-                allowed = check and not attempts and check(request, templates)
-                answer = await self._send(request, count, allowed or None)
-                if isinstance(answer, AccessResult):
-                    if answer.failure and self._is_own_fault(answer.failure):
-                        continue
-                    is_final = answer.failure is Failure.DROPPED
-                else:
-                    is_final = answer.status != _PROXY_REFUSES
-                attempts += 1
-                # Templates with other proxies may have been added meanwhile.
-                if not is_final and attempts < max(_ATTEMPTS, len(templates)):
-                    continue
-                if isinstance(answer, AccessResult):
-                    return answer._replace(url=url, redirects=tuple(targets))
-                target, error = _redirect_target(current, answer)
-                if target is not None and len(targets) == self._dialect.max_redirects:
-                    target, error = None, f"redirected more than {len(targets)} times"
-                if target is None:
-                    break
-                targets.append(target)
-                cookies = _with_cookies(cookies, answer, request)
-                current, attempts = target, 0
-                is_redirected = origin_of(target) != origin_of(url)
+            return await self._follow(url, templates, check, count)
         except (SpiderClosing, CancelledError, asyncio.CancelledError) as ended:
             is_told = isinstance(ended, SpiderClosing) or is_closing(self._crawler)
             if is_told or not templates:
@@ -176,18 +138,60 @@ class RobotsTxtFetcher:
                 url=url,
             )
             return AccessResult(url=url, status=None, error=in_words(exception))
-        count(stats.RESPONSE_COUNT)
-        count(stats.RESPONSE_STATUS_COUNT.format(status=answer.status))
-        is_of_http = answer.status in _STATUSES
-        no_status = f"{str(answer.status)[:20]} is no HTTP status"
-        return AccessResult(
-            url=url,
-            status=answer.status if is_of_http else None,
-            headers=headers_of(answer.headers),
-            body=answer.body if answer.status // 100 == 2 else b"",
-            redirects=tuple(targets),
-            error=error if is_of_http else no_status,
-        )
+
+    async def _follow(
+        self,
+        url: str,
+        templates: list[Request],
+        check: Check | None,
+        count: Callable[[str], None],
+    ) -> AccessResult:
+        """Send requests for *url*, and for the URLs to which it redirects, until one has a final answer,
+        and return the result. *count* increments a stat.
+        """
+        current, virtual_host = split_virtual_host(url)
+        attempts, is_redirected, targets = 0, False, list[str]()
+        # Some sites redirect to the same URL until the client sends a cookie.
+        cookies: CookieJar | None = None
+        while True:
+            # The attempts use the templates in turn.
+            templates.append(templates.pop(0))
+            request = RobotsTxtRequest.of(
+                current,
+                templates[-1],
+                self._meta_keys,
+                virtual_host="" if is_redirected else virtual_host,
+                is_redirected=is_redirected,
+            )
+            if cookies is not None:
+                cookies.add_cookie_header(request)
+            allowed = None
+            if check is not None and not attempts:
+                allowed = check(request, templates)
+            answer = await self._send(request, count, allowed)
+            if isinstance(answer, AccessResult):
+                if answer.failure and self._is_own_fault(answer.failure):
+                    continue
+                is_final = answer.failure is Failure.DROPPED
+            else:
+                is_final = answer.status != _PROXY_REFUSES
+            attempts += 1
+            # Templates with other proxies may have been added meanwhile.
+            if not is_final and attempts < max(_ATTEMPTS, len(templates)):
+                continue
+            if isinstance(answer, AccessResult):
+                return answer._replace(url=url, redirects=tuple(targets))
+            target, error = _redirect_target(current, answer)
+            if target is not None and len(targets) == self._dialect.max_redirects:
+                target, error = None, f"redirected more than {len(targets)} times"
+            if target is None:
+                count(stats.RESPONSE_COUNT)
+                count(stats.RESPONSE_STATUS_COUNT.format(status=answer.status))
+                return _result(url, answer, targets, error)
+            targets.append(target)
+            cookies = _with_cookies(cookies, answer, request)
+            current, attempts = target, 0
+            is_redirected = origin_of(target) != origin_of(url)
 
     async def _send(
         self,
@@ -294,6 +298,24 @@ class RobotsTxtFetcher:
 
 def _not_counted(_: str) -> None:
     """Count nothing: Scrapy's stats about robots.txt have no other files."""
+
+
+def _result(
+    url: str, response: Response, targets: list[str], error: str
+) -> AccessResult:
+    """Return the result for *url*: the *response* behind its redirects, whose URLs are *targets*. *error*
+    says why a further redirect was not followed.
+    """
+    is_of_http = response.status in _STATUSES
+    no_status = f"{str(response.status)[:20]} is no HTTP status"
+    return AccessResult(
+        url=url,
+        status=response.status if is_of_http else None,
+        headers=headers_of(response.headers),
+        body=response.body if response.status // 100 == 2 else b"",
+        redirects=tuple(targets),
+        error=error if is_of_http else no_status,
+    )
 
 
 def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:

@@ -43,7 +43,7 @@ from scrapy_rep.crawl.reporting import (
     IF_OBEYED,
     ROBOTS_TXT,
     UNREACHABLE,
-    Case,
+    Check,
     DecisionReporter,
     Via,
 )
@@ -127,19 +127,19 @@ class Judge:
         self._has_overrides = bool(settings.overrides)
         self._reports_all = reporter.reports_all
 
-    def look_up(self, case: Case) -> bool:
-        """Add to *case* what decides about its request, as far as that is known now. Return False
+    def look_up(self, check: Check) -> bool:
+        """Add to *check* what decides about its request, as far as that is known now. Return False
         if that is a robots.txt that must be fetched first. Raises ValueError if the purposes in the
         meta of the request are invalid.
         """
-        origin = case.origin
-        if case.is_exempt or origin is None:
+        origin = check.origin
+        if check.is_exempt or origin is None:
             return True
-        if meta.PURPOSES in case.request.meta:
-            self._usage.purposes_of(case.request)
+        if meta.PURPOSES in check.request.meta:
+            self._usage.purposes_of(check.request)
         if self._has_overrides:
-            case.override = self._cache.override(origin)
-            if case.override is not None:
+            check.override = self._cache.override(origin)
+            if check.override is not None:
                 return True
         site_rules = self._cache.cached(origin)
         if (
@@ -147,62 +147,62 @@ class Judge:
             or self._is_dry_run
             or site_rules.state is not State.UNREACHABLE
         ):
-            case.known = site_rules
+            check.rules = site_rules
         else:
-            case.known = None  # Requests wait for it.
-        return case.known is not None
+            check.rules = None  # Requests wait for it.
+        return check.rules is not None
 
     def judge(
-        self, case: Case, tokens: tuple[str, ...]
+        self, check: Check, tokens: tuple[str, ...]
     ) -> tuple[Decision | None, Pace | None]:
-        """Return the decision that allows the request of *case* for a crawler with the product *tokens*, or
+        """Return the decision that allows the request of *check* for a crawler with the product *tokens*, or
         None if it need not be reported; and the pace of its host, or None if no robots.txt decides.
 
         Raises RobotsDenied if the request is forbidden, or if the delay is longer than the settings
         allow.
         """
-        if case.is_exempt:
+        if check.is_exempt:
             return BY_USER, None
-        if case.origin is None:
-            self.refuse(case, BAD_URL)
-        request, url, site_rules = case.request, case.request.url, case.known
+        if check.origin is None:
+            self.refuse(check, BAD_URL)
+        request, url, site_rules = check.request, check.request.url, check.rules
         robots = None if site_rules is None else site_rules.robots
-        if case.override is not None:
-            robots = case.override.robots
+        if check.override is not None:
+            robots = check.override.robots
             if robots is None:
                 return BY_USER, None
         elif is_robotstxt(url) and request.method == "GET":
             return ROBOTS_TXT, None
         if robots is None:
-            self.refuse(case, UNREACHABLE)
+            self.refuse(check, UNREACHABLE)
         clients = self._settings.clients
         decision = None
-        is_reported = self._reports_all or case.override or case.is_refused_by_scrapy
+        is_reported = self._reports_all or check.override or check.is_refused_by_scrapy
         if is_reported or not is_allowed(robots, url, tokens, clients):
             decision = decide(robots, url, tokens, clients)
             if not decision.allowed:
-                self.refuse(case, decision)
+                self.refuse(check, decision)
         if robots.may_state_usage or (
             site_rules is not None and site_rules.tdmrep is not None
         ):
             self._usage.note(request, robots, site_rules, tokens)
         pace = robots.pace(tokens)
         if pace.delay and not self._settings.accepts(pace):
-            self._frontier.politeness.warn_of_delay(case.origin, pace.delay)
-            self.refuse(case, pace.refusal(robots.decide(url, tokens).agent))
+            self._frontier.politeness.warn_of_delay(check.origin, pace.delay)
+            self.refuse(check, pace.refusal(robots.decide(url, tokens).agent))
         return decision, pace
 
-    def refuse(self, case: Case, decision: Decision) -> NoReturn:
-        """Report that the request of *case* is refused. Raises RobotsDenied."""
-        self.count_override(case.origin)
-        raise self._reporter.refused(case, decision)
+    def refuse(self, check: Check, decision: Decision) -> NoReturn:
+        """Report that the request of *check* is refused. Raises RobotsDenied."""
+        self.count_override(check.origin)
+        raise self._reporter.refused(check, decision)
 
-    def allow(self, case: Case, decision: Decision | None) -> None:
-        """Report that the request of *case* is sent. *decision* is what :meth:`judge` returned."""
-        if self._has_overrides and not case.is_exempt:
-            self.count_override(case.origin)
+    def allow(self, check: Check, decision: Decision | None) -> None:
+        """Report that the request of *check* is sent. *decision* is what :meth:`judge` returned."""
+        if self._has_overrides and not check.is_exempt:
+            self.count_override(check.origin)
         if decision is not None:
-            self._reporter.allowed(case, decision)
+            self._reporter.allowed(check, decision)
 
     def count_override(self, origin: Origin | None) -> None:
         """Count the override for *origin*, if there is one, as used for a decision."""
@@ -255,39 +255,39 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             return None
         if entry.is_at_wire:
             return frontier.replaced(request, entry)
-        case = self._case_of(request, entry)
-        if case.is_exempt and case.origin is not None:
-            self._exempt_origins[case.origin] = True
-        return self._judge(case, entry)
+        check = self._check_of(request, entry)
+        if check.is_exempt and check.origin is not None:
+            self._exempt_origins[check.origin] = True
+        return self._judge(check, entry)
 
     def _judge(
-        self, case: Case, entry: InFlight
+        self, check: Check, entry: InFlight
     ) -> Response | Request | Coroutine[Any, Any, Response | None] | None:
-        """Judge the request of *case* by what is known. If that is not enough, one of the scheduler returns
+        """Judge the request of *check* by what is known. If that is not enough, one of the scheduler returns
         there, and any other waits: then return a coroutine. Raises RobotsDenied.
         """
-        if self.look_up(case) or self._needs_no_fresh_rules(case, entry):
-            return self._judge_now(case, entry)
-        case.why = self._frontier.refusal(entry)
-        if case.why:
-            self.refuse(case, BACK_OFF)
+        if self.look_up(check) or self._needs_no_fresh_rules(check, entry):
+            return self._judge_now(check, entry)
+        check.why = self._frontier.refusal(entry)
+        if check.why:
+            self.refuse(check, BACK_OFF)
         site = entry.queue.site
-        if entry.is_of_scheduler and site is not None and site.origin == case.origin:
+        if entry.is_of_scheduler and site is not None and site.origin == check.origin:
             site.expire()
-            return self._frontier.return_to_scheduler(case.request, entry)
-        return self._judge_when_known(case, entry)
+            return self._frontier.return_to_scheduler(check.request, entry)
+        return self._judge_when_known(check, entry)
 
-    def _case_of(self, request: Request, entry: InFlight) -> Case:
+    def _check_of(self, request: Request, entry: InFlight) -> Check:
         origin = entry.queue.key.origin
         if (
             origin is not None
             and not self._default_host
             and _HOST.isdisjoint(request.headers)
         ):
-            return Case(request, origin)  # The usual case.
-        case = Case(request, self._origin_of(request))
-        case.is_exempt = is_exempt(request)
-        return case
+            return Check(request, origin)  # The usual case.
+        check = Check(request, self._origin_of(request))
+        check.is_exempt = is_exempt(request)
+        return check
 
     def _origin_of(self, request: Request) -> Origin | None:
         """Return the origin of *request*, at the virtual host that a ``Host`` header names, be it one that all
@@ -298,17 +298,17 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             return origin
         return origin.at_virtual_host(host)
 
-    def _needs_no_fresh_rules(self, case: Case, entry: InFlight) -> bool:
-        """Add to *case* the rules that decide although they are stale, or that robots.txt is unreachable for
+    def _needs_no_fresh_rules(self, check: Check, entry: InFlight) -> bool:
+        """Add to *check* the rules that decide although they are stale, or that robots.txt is unreachable for
         too long. Return False if the request has to wait.
         """
-        assert case.origin is not None
-        site = self._frontier.limits.sites.get(case.origin)
+        assert check.origin is not None
+        site = self._frontier.limits.sites.get(check.origin)
         if site is not None and site.phase is Phase.REFUSED and site.outage is not None:
-            case.known = site.outage.last_result
+            check.rules = site.outage.last_result
         elif entry.may_use_stale:
-            case.known = self._cache.latest(case.origin)
-        return case.known is not None or self._is_for_fetch(case.request, entry, site)
+            check.rules = self._cache.latest(check.origin)
+        return check.rules is not None or self._is_for_fetch(check.request, entry, site)
 
     def _is_for_fetch(
         self, request: Request, entry: InFlight, site: Site | None
@@ -319,44 +319,44 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         is_fetching = site is not None and site.is_fetching
         return is_fetching and not entry.is_of_scheduler and is_robotstxt(request.url)
 
-    def _judge_now(self, case: Case, entry: InFlight) -> Response | None:
-        """Judge the request of *case* by what is known. Return the copy of a robots.txt that a spider asks
+    def _judge_now(self, check: Check, entry: InFlight) -> Response | None:
+        """Judge the request of *check* by what is known. Return the copy of a robots.txt that a spider asks
         for; else None. Raises RobotsDenied.
         """
-        tokens = self._identity.tokens(case.request)
-        decision, pace = self.judge(case, tokens)
-        is_sent = case.via is not None  # By a browser.
+        tokens = self._identity.tokens(check.request)
+        decision, pace = self.judge(check, tokens)
+        is_sent = check.via is not None  # By a browser.
         if not is_sent:
-            case.why = self._frontier.refusal(entry)
-            if case.why:
-                self.refuse(case, BACK_OFF)
-        copy = self._copy(case) if decision is ROBOTS_TXT and not is_sent else None
+            check.why = self._frontier.refusal(entry)
+            if check.why:
+                self.refuse(check, BACK_OFF)
+        copy = self._copy(check) if decision is ROBOTS_TXT and not is_sent else None
         if copy is not None:
             return copy
-        if not (is_sent or self._frontier.admits_page(case.request, entry)):
-            case.why = self._frontier.why_no_page(case.request)
-            self.refuse(case, BUDGET)
+        if not (is_sent or self._frontier.admits_page(check.request, entry)):
+            check.why = self._frontier.why_no_page(check.request)
+            self.refuse(check, BUDGET)
         if pace is not None and pace.delay:
-            assert case.origin is not None
+            assert check.origin is not None
             host = entry.queue.host
-            self._frontier.politeness.keep_pace(host, case.origin, pace, case.known)
-        entry.judged = case.request.url, tokens, case.origin
+            self._frontier.politeness.keep_pace(host, check.origin, pace, check.rules)
+        entry.judged = check.request.url, tokens, check.origin
         entry.judged_until = inf
-        if case.override is not None:
-            entry.judged_until = case.override.ends
-        elif case.known is not None:
-            entry.judged_until = case.known.entry.expires
+        if check.override is not None:
+            entry.judged_until = check.override.ends
+        elif check.rules is not None:
+            entry.judged_until = check.rules.entry.expires
         if decision is not None or self._has_overrides:
-            entry.report = case, decision
+            entry.report = check, decision
         return None
 
-    async def _judge_when_known(self, case: Case, entry: InFlight) -> Response | None:
-        """Judge the request of *case* once its robots.txt is known. If that is unreachable, refuse it, unless
+    async def _judge_when_known(self, check: Check, entry: InFlight) -> Response | None:
+        """Judge the request of *check* once its robots.txt is known. If that is unreachable, refuse it, unless
         the crawl has no scheduler of this package in which it could have waited.
         """
-        assert case.origin is not None
-        frontier, request = self._frontier, case.request
-        site = self._site_of(case.origin, entry)
+        assert check.origin is not None
+        frontier, request = self._frontier, check.request
+        site = self._site_of(check.origin, entry)
         waits = not frontier.has_scheduler and request.callback is not NO_CALLBACK
         is_known = False
         while not is_known:
@@ -364,10 +364,10 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             entry.may_use_stale = True
             if not is_told or (site.phase is Phase.DOWN and not waits):
                 outage = site.outage
-                case.known = None if outage is None else outage.last_result
+                check.rules = None if outage is None else outage.last_result
                 break
-            is_known = self.look_up(case) or self._needs_no_fresh_rules(case, entry)
-        return self._judge_now(case, entry)
+            is_known = self.look_up(check) or self._needs_no_fresh_rules(check, entry)
+        return self._judge_now(check, entry)
 
     def _site_of(self, origin: Origin, entry: InFlight) -> Site:
         """Return the site of *origin*, which a ``Host`` header may have named."""
@@ -404,9 +404,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """
         entry.queue = self._frontier.queue_of(request)
         # Default headers are in it by now.
-        case = Case(request, request_origin(request))
-        case.is_exempt = is_exempt(request)
-        judged = self._judge(case, entry)
+        check = Check(request, request_origin(request))
+        check.is_exempt = is_exempt(request)
+        judged = self._judge(check, entry)
         return await judged if isinstance(judged, Awaitable) else judged
 
     def report(self, entry: InFlight) -> None:
@@ -419,18 +419,18 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     # Responses.
 
-    def _copy(self, case: Case) -> Response | None:
+    def _copy(self, check: Check) -> Response | None:
         """Return the cached response to a spider's own request for a robots.txt; None if there
         is none, robots.txt is unreachable or was redirected, so that Scrapy downloads it, and
         notes in its meta where it was redirected.
         """
-        if case.known is None:
+        if check.rules is None:
             return None
-        request, result = case.request, case.known.entry.result
+        request, result = check.request, check.rules.entry.result
         is_unreachable = result.access is Access.UNREACHABLE
         if result.status is None or is_unreachable or result.redirects:
             return None
-        self.count_override(case.origin)
+        self.count_override(check.origin)
         self._crawler.stats.inc_value(stats.FROM_COPY)
         content_type = dict(result.headers).get("content-type", "text/plain")
         return TextResponse(
@@ -517,10 +517,10 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         the request of the spider, is exempt. Raises RobotsDenied or SpiderClosing.
         """
         entry = InFlight(self._frontier.queue_of(request))
-        case = Case(request, request_origin(request))
-        case.via = via
-        case.is_exempt = cause is not None and self._exempts(cause, case.origin)
-        judged = self._judge(case, entry)
+        check = Check(request, request_origin(request))
+        check.via = via
+        check.is_exempt = cause is not None and self._exempts(cause, check.origin)
+        judged = self._judge(check, entry)
         if isinstance(judged, Awaitable):
             await judged
         self.report(entry)
@@ -637,14 +637,14 @@ class DryRun(Judge):
         self._judged.add(request)
         self._crawler.stats.inc_value(stats.DRY_RUN_REQUESTS)
         try:
-            case = Case(request, request_origin(request))
-            case.is_exempt = is_exempt(request)
-            case.is_refused_by_scrapy = is_refused_by_scrapy
-            if not self.look_up(case):
-                assert case.origin is not None
-                case.known = await self._known(case.origin, request)
-            decision, pace = self.judge(case, self._identity.tokens(request))
-            self.allow(case, decision)
+            check = Check(request, request_origin(request))
+            check.is_exempt = is_exempt(request)
+            check.is_refused_by_scrapy = is_refused_by_scrapy
+            if not self.look_up(check):
+                assert check.origin is not None
+                check.rules = await self._known(check.origin, request)
+            decision, pace = self.judge(check, self._identity.tokens(request))
+            self.allow(check, decision)
         except CancelledError:
             raise
         except (RobotsDenied, SpiderClosing):
@@ -658,8 +658,8 @@ class DryRun(Judge):
         delay = 0.0 if pace is None else self._settings.delay(pace)
         if delay:
             assert pace is not None
-            assert case.origin is not None
-            self._frontier.politeness.report_delay(case.origin, pace)
+            assert check.origin is not None
+            self._frontier.politeness.report_delay(check.origin, pace)
             self._note_delay(request, delay)
 
     async def _known(self, origin: Origin, request: Request) -> SiteRules:

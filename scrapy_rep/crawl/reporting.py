@@ -126,10 +126,10 @@ class Via(NamedTuple):
     """The URL of the page (or empty), or of the spider's request before the redirect."""
 
 
-class Case:
+class Check:
     """A request that is judged, and the rules that decide about it."""
 
-    known: SiteRules | None = None
+    rules: SiteRules | None = None
     """The robots.txt of the origin; None if it does not decide, or must be fetched first."""
 
     override: Override | None = None
@@ -156,7 +156,7 @@ class Case:
     @property
     def entry(self) -> CacheEntry | None:
         """The cache entry of robots.txt; None if robots.txt does not decide."""
-        return None if self.known is None else self.known.entry
+        return None if self.rules is None else self.rules.entry
 
     def record(self, decision: Decision) -> Record:
         """Return the record of a decision about the request."""
@@ -207,7 +207,7 @@ class Case:
         if self.override is not None:
             robots = self.override.robots
         else:
-            robots = None if self.known is None else self.known.robots
+            robots = None if self.rules is None else self.rules.robots
         line = None if robots is None else robots.user_agent_line(decision)
         if line is None:
             return ""
@@ -250,24 +250,24 @@ class DecisionReporter:
         """Whether robots.txt has refused a start request."""
         return self._summary.is_start_refused
 
-    def allowed(self, case: Case, decision: Decision) -> None:
+    def allowed(self, check: Check, decision: Decision) -> None:
         """Report that a request is allowed, if allowed requests of its kind are reported."""
-        if case.is_refused_by_scrapy:
-            record = case.record(decision)._replace(verdict=Verdict.WOULD_ALLOW)
-            self.decided(record, case.request)
+        if check.is_refused_by_scrapy:
+            record = check.record(decision)._replace(verdict=Verdict.WOULD_ALLOW)
+            self.decided(record, check.request)
         elif self.reports_all or (
-            self._has_ledger and (case.is_exempt or case.override is not None)
+            self._has_ledger and (check.is_exempt or check.override is not None)
         ):
-            self.decided(case.record(decision), case.request)
+            self.decided(check.record(decision), check.request)
 
-    def refused(self, case: Case, decision: Decision) -> RobotsDenied:
+    def refused(self, check: Check, decision: Decision) -> RobotsDenied:
         """Report that a request is refused, and return the error for its errback."""
-        denied = RobotsDenied(case.message(decision), case.record(decision))
+        denied = RobotsDenied(check.message(decision), check.record(decision))
         if not self._is_dry_run:
             message = "%(denied)s: %(request)s"
-            self._logger.debug(message, denied=denied, request=case.request)
+            self._logger.debug(message, denied=denied, request=check.request)
             self._crawler.stats.inc_value(stats.FORBIDDEN)
-        self.decided(denied.record, case.request)
+        self.decided(denied.record, check.request)
         return denied
 
     def decided(

@@ -18,7 +18,7 @@ from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier, Withdrawn
 from scrapy_rep.crawl.gate import gate_of
-from scrapy_rep.crawl.reporting import BACK_OFF, BUDGET, Case, DecisionReporter
+from scrapy_rep.crawl.reporting import BACK_OFF, BUDGET, Check, DecisionReporter
 from scrapy_rep.exceptions import BackingOff
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ class WireMiddleware:
         """Return the error that refuses *request* by *decision*, and *why*."""
         if isinstance(request, RobotsTxtRequest):
             return BackingOff(why)
-        case = Case(request, request_origin(request))
-        case.why = why
-        return self._reporter.refused(case, decision)
+        check = Check(request, request_origin(request))
+        check.why = why
+        return self._reporter.refused(check, decision)
 
     # Responses.
 

@@ -18,7 +18,7 @@ from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.fetching.memory import Memory
 from scrapy_rep.crawl.fetching.store import open_client
-from scrapy_rep.crawl.reporting import Case, DecisionReporter
+from scrapy_rep.crawl.reporting import Check, DecisionReporter
 from scrapy_rep.protocol.access.entries import (
     TDMREP,
     CacheEntry,
@@ -323,17 +323,17 @@ class RobotsTxtCache:
         if origin is not None and request.fetch.virtual_host:
             origin = origin.at_virtual_host(request.fetch.virtual_host)
         assert origin is not None
-        case = Case(request, origin)
-        case.override = self.override(origin)
+        check = Check(request, origin)
+        check.override = self.override(origin)
         override = self.override_for(origin)
         if override is not None:
             self._reporter.override_used(override, origin)
-        if case.override is not None:
-            robots = case.override.robots
+        if check.override is not None:
+            robots = check.override.robots
         else:
             # Only robots.txt: sites could redirect their tdmrep.json in a circle.
-            case.known = await self.learn(origin, templates, needs_tdmrep=False)
-            robots = case.known.robots
+            check.rules = await self.learn(origin, templates, needs_tdmrep=False)
+            robots = check.rules.robots
         if robots is None:
             return
         tokens = self._identity.tokens(
@@ -344,7 +344,7 @@ class RobotsTxtCache:
         if decision.allowed and not self._settings.accepts(pace):
             decision = pace.refusal(decision.agent)
         if not decision.allowed:
-            raise self._reporter.refused(case, decision)
+            raise self._reporter.refused(check, decision)
 
     # Reports.
 

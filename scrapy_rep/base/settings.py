@@ -666,6 +666,12 @@ class RepSettings:
             setattr(self, attribute, kind.read(settings, name, default))
         self.clients = _clients(settings)
 
+    @property
+    def limits_pages(self) -> bool:
+        """Whether any host may have only so many pages."""
+        overrides = self.overrides
+        return self.pages_per_host > 0 or any(each.pages for each in overrides)
+
     def accepts(self, pace: Pace) -> bool:
         """Whether the crawl accepts the delay of *pace*. Otherwise it refuses requests to the host."""
         return not self.crawl_delay_obey or pace.delay <= self.skip_delay_over

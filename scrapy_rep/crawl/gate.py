@@ -334,7 +334,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         if copy is not None:
             return copy
         if not (is_sent or self._frontier.admits_page(check.request, entry)):
-            check.why = self._frontier.why_no_page(check.request)
+            check.why = self._frontier.why_no_page(check.request, entry)
             self.refuse(check, BUDGET)
         if pace is not None and pace.delay:
             assert check.origin is not None

@@ -80,7 +80,8 @@ class WireMiddleware:
             self._robotstxt.process_request(request)
             gate = None
         elif gate is None and not frontier.admits_page(request, entry):
-            raise self._refused(request, frontier.why_no_page(request), BUDGET)
+            why = frontier.why_no_page(request, entry)
+            raise self._refused(request, why, BUDGET)
         is_judged = gate is None or gate.is_judged(request, entry)
         if not is_judged:
             entry.is_of_scheduler = False  # There, it would be changed once more.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakSet
 
 from scrapy import signals
 from scrapy.utils.datatypes import LocalCache
@@ -19,7 +20,6 @@ from scrapy_rep.protocol.origins import origin_of
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from typing_extensions import Self
 
     from scrapy_rep.base.clock import Clock
     from scrapy_rep.crawl.frontier.limits import InFlight
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 # The URLs of the last pages that are remembered: a retry or a redirect of one is no further page.
 _MAX_URLS = 100_000
+
+
+class Keeper(Protocol):
+    """Keeps the numbers of pages, so that they outlive the process."""
+
+    def keep_page(self, request: Request, host: str, change: int) -> None:
+        """Keep that *request* counts as a page of *host*, before it is sent; no more if the *change* is -1."""
 
 
 class Budget:
@@ -42,21 +49,15 @@ class Budget:
         self.pages: Counter[str] = Counter()
         """The pages of each host that were sent, or are on their way."""
 
-        self.new_pages: dict[object, str] | None = None
-        """The hosts of the pages that are not done, for a scheduler that keeps the counts; None if it does not."""
+        self.keeper: Keeper | None = None
+        """Keeps the counts; None if they end with this process."""
+
+        self.counted: WeakSet[Request] = WeakSet()
+        """The requests that an earlier run has counted, and that are not done."""
 
         self._urls: LocalCache[int, bool] = LocalCache(_MAX_URLS)
         self._full: set[str] = set()
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
-
-    @classmethod
-    def if_set(cls, crawler: Crawler, clock: Clock) -> Self | None:
-        """Return the budget of a crawl; None if no setting limits its pages."""
-        settings = RepSettings.of(crawler)
-        is_set = settings.pages_per_host or any(
-            override.pages is not None for override in settings.overrides
-        )
-        return cls(crawler, clock) if is_set else None
 
     def admits(self, request: Request, entry: InFlight) -> bool:
         """Count *request* as a page of its host, unless it is a retry of one, or was redirected from one. Return
@@ -65,64 +66,75 @@ class Budget:
         origin = url_origin(request)
         if origin is None:
             return True  # It is not sent.
-        host = bare_host(origin)
-        if entry.page_of or self._repeats(request, host):
-            self._urls[hash(request.url)] = True
+        host = _host_of(origin, entry)
+        if entry.page_of == host:
             return True
-        pages = self._limit(origin)
+        if entry.page_of:  # A component has changed its URL.
+            self.give_back(request, entry)
+        if not self._repeats(request, host):
+            if request not in self.counted and not self._count(request, host, origin):
+                return False
+            self.counted.discard(request)
+            entry.page_of = host
+        self._urls[hash(request.url)] = True
+        return True
+
+    def _count(self, request: Request, host: str, origin: Origin) -> bool:
+        """Count *request* as a page of *host*. Return False if that has had as many as it may."""
+        pages, _ = self._limit(origin)
         if pages and self.pages[host] >= pages:
-            self._note_full(host, pages)
+            self._note_full(host, origin)
             return False
         self.pages[host] += 1
-        self._urls[hash(request.url)] = True
-        entry.page_of = host
-        if self.new_pages is not None:
-            self.new_pages[request] = host
+        if self.keeper is not None:
+            self.keeper.keep_page(request, host, 1)
         return True
 
     def give_back(self, request: Request, entry: InFlight) -> None:
         """Note that *request* was not sent, although it was counted."""
         self.pages[entry.page_of] -= 1
+        if self.keeper is not None:
+            self.keeper.keep_page(request, entry.page_of, -1)
         entry.page_of = ""
-        if self.new_pages is not None:
-            self.new_pages.pop(request, None)
 
-    def done(self, request: object) -> str:
-        """Return the host in whose budget *request*, whose callback has ended, counts; empty if in none."""
-        return "" if self.new_pages is None else self.new_pages.pop(request, "")
-
-    def why_refused(self, request: Request) -> str:
+    def why_refused(self, request: Request, entry: InFlight) -> str:
         """Return why *request* is refused, for a message."""
         origin = url_origin(request)
         assert origin is not None
-        return f"{bare_host(origin)} has had {self._limit(origin)} pages (REP_PAGES_PER_HOST)"
+        return self._why(_host_of(origin, entry), origin)
 
-    def _limit(self, origin: Origin) -> int:
+    def _why(self, host: str, origin: Origin) -> str:
+        pages, setting = self._limit(origin)
+        return f"{host} has had {pages} pages ({setting})"
+
+    def _limit(self, origin: Origin) -> tuple[int, str]:
+        """Return how many pages the host of *origin* may have, and the setting that says so."""
         override = override_for(self._overrides, origin, self._clock.time())
         if override is None or override.pages is None:
-            return self._pages
-        return override.pages
+            return self._pages, "REP_PAGES_PER_HOST"
+        return override.pages, "REP_OVERRIDES"
 
     def _repeats(self, request: Request, host: str) -> bool:
-        """Whether *request* is for a page of *host* that was counted: Scrapy repeats it, or follows its redirect."""
-        url = request.url if request.meta.get("retry_times") else None
+        """Whether *request* is for a page of *host* that was counted: Scrapy repeats it, or follows its redirect.
+        Spiders copy the meta that says so to requests for other pages.
+        """
+        if request.meta.get("retry_times") and hash(request.url) in self._urls:
+            return True
         redirected_from = request.meta.get("redirect_urls")
-        if url is None and redirected_from:
-            url = redirected_from[-1]
-            origin = origin_of(url)
-            if origin is None or bare_host(origin) != host:
-                return False
-        return url is not None and hash(url) in self._urls
+        if not redirected_from:
+            return False
+        origin = origin_of(redirected_from[-1])
+        if origin is None or bare_host(origin) != host:
+            return False
+        return self._urls.pop(hash(redirected_from[-1]), False)  # It has one redirect.
 
-    def _note_full(self, host: str, pages: int) -> None:
+    def _note_full(self, host: str, origin: Origin) -> None:
         if host in self._full:
             return
         if not self._full:
             self._logger.info(
-                "%(host)s has had %(pages)d pages: further requests to it are refused. Further hosts are "
-                "counted, and not named (REP_PAGES_PER_HOST)",
-                host=host,
-                pages=pages,
+                "%(why)s: further requests to it are refused. Further hosts are counted, and not named",
+                why=self._why(host, origin),
             )
         self._full.add(host)
         self._crawler.stats.inc_value(stats.BUDGET_HOSTS)
@@ -135,3 +147,10 @@ class Budget:
                 "%(hosts)s",
                 hosts=f"{len(self._full):,}",
             )
+
+
+def _host_of(origin: Origin, entry: InFlight) -> str:
+    """Return the host whose page the request of *entry*, to *origin*, is for: a service may fetch it."""
+    key = entry.queue.key
+    slot: str = key.slot
+    return slot if key.is_service else bare_host(origin)

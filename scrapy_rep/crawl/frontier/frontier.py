@@ -37,7 +37,6 @@ from scrapy_rep.base.requests import (
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.fetcher import NO_SERVER, in_words, kind_of
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.budget import Budget
 from scrapy_rep.crawl.frontier.limits import InFlight, Limits, Queue, Waiter
 from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Politeness, duration
 from scrapy_rep.crawl.frontier.rules import Rules
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_rep.crawl.frontier.budget import Budget
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.crawl.frontier.sites import Site
     from scrapy_rep.protocol.origins import Origin
@@ -148,8 +148,13 @@ class Frontier:
         self.has_wire = False
         """Whether the crawl has the wire of this package, so that delays and pauses are kept."""
 
-        self.budget = Budget.if_set(crawler, self.clock)
+        self.budget: Budget | None = None
         """How many pages each host may have; None for no limit."""
+
+        if settings.limits_pages:
+            from scrapy_rep.crawl.frontier.budget import Budget  # noqa: PLC0415  few crawls need it
+
+            self.budget = Budget(crawler, self.clock)
 
         self.turns: Turns | None = None
         """Asked before a request is sent; None if this process is the only one."""
@@ -486,7 +491,7 @@ class Frontier:
         """Note that *request*, which was sent, was answered."""
         host, now = entry.queue.host, self.clock.monotonic()
         if self._settings.concurrency_per_address:
-            self._note_address(request, response, host, now)
+            self._note_address(request, response, entry, now)
         network = self.limits.network
         if network.failed_hosts or now >= network.noted_at:
             site = self._site_on_network(request, entry)
@@ -501,15 +506,17 @@ class Frontier:
             self._withdraw_paused(host)
 
     def _note_address(
-        self, request: Request, response: Response, host: Limiter, now: float
+        self, request: Request, response: Response, entry: InFlight, now: float
     ) -> None:
-        """Note the address from which *response* has come: that of the first answer of *host*, and of each of
-        its robots.txt. That of a proxy says nothing.
+        """Note the address from which *response* has come: that of the first answer of its host, and of each of
+        its robots.txt. That of a proxy, or of a service that fetches pages, says nothing.
         """
+        host = entry.queue.host
         is_robotstxt = isinstance(request, RobotsTxtRequest)
         if not is_robotstxt and host.address is not None:
             return
-        if response.ip_address is not None and not request.meta.get("proxy"):
+        is_direct = not (entry.queue.key.is_service or request.meta.get("proxy"))
+        if response.ip_address is not None and is_direct:
             most = self._settings.concurrency_per_address
             self.limits.set_address(host, str(response.ip_address), most, now)
 
@@ -522,12 +529,13 @@ class Frontier:
         is_page = entry.is_of_scheduler or not (
             self.has_scheduler or request.callback is NO_CALLBACK
         )
-        return not is_page or self.budget.admits(request, entry)
+        is_counted = bool(entry.page_of)
+        return not (is_page or is_counted) or self.budget.admits(request, entry)
 
-    def why_no_page(self, request: Request) -> str:
+    def why_no_page(self, request: Request, entry: InFlight) -> str:
         """Return why *request* is refused for the budget of its host."""
         assert self.budget is not None
-        return self.budget.why_refused(request)
+        return self.budget.why_refused(request, entry)
 
     def failed(self, request: Request, error: Exception, entry: InFlight) -> None:
         """Note that *request*, which was sent, has failed with *error*."""

@@ -40,6 +40,7 @@ _SCHEMA = Schema(
             rank INTEGER NOT NULL,
             position INTEGER NOT NULL,
             in_flight INTEGER NOT NULL DEFAULT 0,
+            is_page INTEGER NOT NULL DEFAULT 0,
             data BLOB NOT NULL
         )
         """,
@@ -61,8 +62,7 @@ _SCHEMA = Schema(
     ),
 )
 
-# What was in flight when a process ended is popped before all other requests of its host, in the same order
-# as before: then a limit of the pages of a host lets the same ones pass.
+# What was in flight when a process ended is popped before all other requests of its host.
 _FRONT = -(2**63)
 _MAX_RANK = 2**62
 
@@ -74,10 +74,14 @@ _BEST = (
 _ADDED = (
     "INSERT INTO requests (number, host, rank, position, data) VALUES (?, ?, ?, ?, ?)"
 )
-_POPPED = "UPDATE requests SET in_flight = ? WHERE number = ?"
+_POPPED = "UPDATE requests SET in_flight = 1 WHERE number = ?"
 _DONE = "DELETE FROM requests WHERE number = ?"
 _SEEN = "INSERT INTO seen VALUES (?)"
-_PAGE = "INSERT INTO pages VALUES (?, 1) ON CONFLICT (host) DO UPDATE SET number = number + 1"
+_PAGES = (
+    "INSERT INTO pages VALUES (?, ?) "
+    "ON CONFLICT (host) DO UPDATE SET number = number + excluded.number"
+)
+_PAGE = "UPDATE requests SET is_page = ? WHERE number = ?"
 _PAUSED = "INSERT OR REPLACE INTO pauses VALUES (?, ?, ?)"
 
 # The seconds to wait for another program that has locked the file.
@@ -148,12 +152,13 @@ class JobFile:
         prepare_file(db, _SCHEMA)
         self._check(db)
         db.execute(
-            "UPDATE requests SET rank = ?, position = in_flight, in_flight = 0 WHERE in_flight > 0",
-            (_FRONT,),
+            "UPDATE requests SET rank = ?, in_flight = 0 WHERE in_flight = 1", (_FRONT,)
         )
         [last] = db.execute("SELECT max(number) FROM requests").fetchone()
         self._last = last or 0
-        self._popped = 0
+        rows = db.execute("SELECT number FROM requests WHERE is_page = 1")
+        self.counted = {number for (number,) in rows}
+        """The requests that an earlier run has counted as pages of their hosts."""
 
     @staticmethod
     def _check(db: sqlite3.Connection) -> None:
@@ -196,8 +201,7 @@ class JobFile:
     def pop(self, host: str) -> tuple[int, bytes | None]:
         """Return the same as :meth:`best`. The request is in flight then."""
         number, data = self.best(host)
-        self._popped += 1
-        self._add_change(_POPPED, self._popped, number)
+        self._add_change(_POPPED, number)
         return number, data
 
     def add(self, host: str, data: bytes, rank: int, is_last_first: bool) -> None:
@@ -210,11 +214,9 @@ class JobFile:
         self._add_change(_ADDED, number, host, rank, position, _with_checksum(data))
         self.waiting += len(data)
 
-    def done(self, number: int, page_of: str = "") -> None:
-        """Remove a request that was in flight, and count it as a page of the host *page_of*."""
+    def done(self, number: int) -> None:
+        """Remove a request that was in flight."""
         self._add_change(_DONE, number)
-        if page_of:
-            self._add_change(_PAGE, page_of)
 
     # What was seen, and what is known of hosts.
 
@@ -238,8 +240,16 @@ class JobFile:
         )
 
     def pages(self) -> dict[str, int]:
-        """Return the number of pages of each host that are done."""
+        """Return the number of pages of each host."""
         return dict(self._read("SELECT host, number FROM pages"))
+
+    def note_page(self, number: int | None, host: str, change: int) -> None:
+        """Count a request that is in flight as a page of *host*; no more if the *change* is -1. Without a
+        *number*, the request is not in the file.
+        """
+        self._add_change(_PAGES, host, change)
+        if number is not None:
+            self._add_change(_PAGE, int(change > 0), number)
 
     def note_pause(self, scope: str, until: float, seconds: float) -> None:
         """Note that *scope* pauses until a time by the wall clock, in *seconds*."""

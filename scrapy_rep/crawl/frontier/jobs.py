@@ -138,7 +138,7 @@ class JobStore:
                 limits.resume_pause(limits.limiter(host), now, until=now + seconds)
             budget = self._frontier.budget
             if budget is not None:
-                budget.new_pages = {}
+                budget.keeper = self
                 budget.pages.update(file.pages())
             for host, count in file.hosts():
                 key = _key_in_file(host, file)
@@ -227,6 +227,23 @@ class JobStore:
                 error=error,
             )
 
+    # The pages of hosts.
+
+    def note_counted(self, request: Request) -> None:
+        """Note that an earlier run has counted *request*, which is in flight again, as a page."""
+        if self._frontier.budget is not None:
+            self._frontier.budget.counted.add(request)
+
+    def keep_page(self, request: Request, host: str, change: int) -> None:
+        """Keep that *request* counts as a page of *host*: in the file before it is sent, so that a run after
+        a kill knows it.
+        """
+        file = self._file
+        if file is not None:
+            file.note_page(file.in_flight.get(request), host, change)
+            if change > 0 and not self._is_failing:
+                self._write(file)
+
     # When changes are written.
 
     def note_change(self) -> None:
@@ -266,12 +283,11 @@ class JobStore:
 
     def _note_done(self, file: JobFile) -> None:
         """Note which requests are done. Those that a closing spider did not send are not."""
-        interrupted, budget = self._frontier.interrupted, self._frontier.budget
+        interrupted = self._frontier.interrupted
         for request in file.in_flight.keys() - requests_in_progress(self._crawler):
             number = file.in_flight.pop(request)
-            page_of = "" if budget is None else budget.done(request)
             if request not in interrupted:
-                file.done(number, page_of)
+                file.done(number)
 
     def _note_pauses(self, file: JobFile) -> None:
         """Note the pauses that hosts have asked for, for the next run."""
@@ -386,6 +402,9 @@ class JobRequests:
             self._job.note_unreadable(self._host, error)
             return None
         file.in_flight[request] = number
+        if number in file.counted:
+            file.counted.discard(number)
+            self._job.note_counted(request)
         return request
 
     def back(self, request: Request) -> None:

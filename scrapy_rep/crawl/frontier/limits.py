@@ -783,7 +783,7 @@ class Limits:
     def _count_in_flight(self, host: Limiter, limiter: Limiter) -> None:
         """Count the requests to *host* that are in flight in *limiter*, too, which they need from now on."""
         for entry in self.in_flight.values():
-            if host in entry.limiters:
+            if host in entry.limiters and limiter not in entry.limiters:
                 entry.limiters += (limiter,)
                 limiter.planned += entry.is_planned
                 limiter.sent += entry.is_sent

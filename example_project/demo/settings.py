@@ -70,6 +70,11 @@ REP_LEDGER_LEVEL = "all"
 # long, the crawl ends.
 # REP_WAIT_TIMEOUT = 600
 
+# How many pages of each host are fetched, and how many requests are in flight to all hosts on
+# one address. 0 sets no limit.
+# REP_PAGES_PER_HOST = 0
+# REP_CONCURRENCY_PER_ADDRESS = 0
+
 # --- The rules that pages state -------------------------------------------------------
 
 # What to do with items from pages with noindex: "drop", "annotate" or "ignore".

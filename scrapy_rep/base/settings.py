@@ -444,33 +444,6 @@ class RepSettings:
     Example: `REP_REQUEST_META_KEYS = ["download_slot", "playwright"]`
     """
 
-    pages_per_host: int = _COUNT("REP_PAGES_PER_HOST", 0)
-    """How many pages of each host are fetched at most. `0` sets no limit.
-
-    Further requests are refused with the reason `budget`, and `rep/budget/hosts` counts their hosts. The name of
-    the host counts, whatever its scheme, port or download slot. Retries, redirects within the host, robots.txt
-    and the files of pipelines do not count. A crawl with a `JOBDIR` goes on counting when it is resumed; many
-    workers count together. `REP_OVERRIDES = {"example.com": {"pages": 500}}` sets another limit for a host,
-    and `"pages": 0` none.
-
-    Default: a crawl that should end early has other reasons than the size of a site.
-
-    Example: `REP_PAGES_PER_HOST = 1000`
-    """
-
-    concurrency_per_address: int = _COUNT("REP_CONCURRENCY_PER_ADDRESS", 0)
-    """How many requests are in flight to all hosts on one IP address together. `0` sets no limit.
-
-    Hundreds of small sites may be on one machine, to which each of them is polite by itself. The address is that
-    from which the robots.txt of the host came, so the first robots.txt of a host is not counted there.
-    Through a proxy, or where robots.txt comes from a store, a host has no address until its first page has
-    come from one. Delays and pauses stay those of hosts. Each of many workers counts for itself.
-
-    Default: Scrapy counts by host, and a large site on one address would become slow.
-
-    Example: `REP_CONCURRENCY_PER_ADDRESS = 8`
-    """
-
     max_age: float = _SECONDS("REP_MAX_AGE", 86400)
     """The longest time, in seconds, for which a robots.txt is used before it is fetched again.
 
@@ -539,6 +512,34 @@ class RepSettings:
     Default: a host that asks for more than 480 pages a day leave hardly wants to be crawled.
 
     Example: `REP_SKIP_DELAY_OVER = 60`
+    """
+
+    pages_per_host: int = _COUNT("REP_PAGES_PER_HOST", 0)
+    """How many pages of each host are fetched at most. `0` sets no limit.
+
+    Further requests are refused with the reason `budget`, and `rep/budget/hosts` counts their hosts. The name of
+    the host counts, whatever its scheme, port or download slot. Retries, redirects within the host, robots.txt,
+    the files of pipelines, and pages from Scrapy's HTTP cache do not count. A crawl with a `JOBDIR` goes on
+    counting when it is resumed; what waited for a retry then counts once more. A dry run does not count.
+    `REP_OVERRIDES = {"example.com": {"pages": 500}}` sets another limit for a host, and `"pages": 0` none.
+
+    Default: a crawl that should end early has other reasons than the size of a site.
+
+    Example: `REP_PAGES_PER_HOST = 1000`
+    """
+
+    concurrency_per_address: int = _COUNT("REP_CONCURRENCY_PER_ADDRESS", 0)
+    """How many requests are in flight to all hosts on one IP address together. `0` sets no limit.
+
+    Hundreds of small sites may be on one machine, to which each of them is polite by itself. The address is that
+    from which the robots.txt of the host came, so the first robots.txt of a host is not counted there. Where
+    that comes from a store, or is still known when a host was idle for minutes, the host has no address until
+    its next answer; one behind a proxy has none. Delays and pauses stay those of hosts. Each of many workers
+    counts for itself.
+
+    Default: Scrapy counts by host, and a large site on one address would become slow.
+
+    Example: `REP_CONCURRENCY_PER_ADDRESS = 8`
     """
 
     queue_lease: float = _SECONDS("REP_QUEUE_LEASE", 60)

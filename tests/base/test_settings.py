@@ -106,6 +106,7 @@ def test_the_components_of_a_crawl_share_them(monkeypatch: pytest.MonkeyPatch) -
 
 VALUES: dict[str, list[tuple[object, object]]] = {
     "REP_BACKOFF_MAX": [("0", 0.0), ("300", 300.0)],
+    "REP_CONCURRENCY_PER_ADDRESS": [("8", 8), (2, 2), ("0", 0)],
     "REP_CRAWL_DELAY_OBEY": [("0", False), ("true", True)],
     "REP_SKIP_DELAY_OVER": [("2.5", 2.5)],
     "REP_DIALECT": [("classic", CLASSIC), (GOOGLE, GOOGLE), (f"{__name__}.MINE", MINE)],
@@ -123,6 +124,7 @@ VALUES: dict[str, list[tuple[object, object]]] = {
             (Override("a.example:65535", "ignore", None, "a.example", 65535),),
         ),
     ],
+    "REP_PAGES_PER_HOST": [("1000", 1000), (5.0, 5), ("0", 0)],
     "REP_PURPOSES": [
         ("", ()),
         ("tdm,search", ("tdm", "search")),
@@ -179,6 +181,10 @@ def test_a_store_of_ones_own_in_the_ledger() -> None:
 
 
 INVALID: dict[str, tuple[str, list[object]]] = {
+    "REP_CONCURRENCY_PER_ADDRESS": (
+        "a whole number, 0 or greater",
+        [-1, 1.5, "few", True, inf, nan, []],
+    ),
     "REP_CRAWL_DELAY_OBEY": ("True or False", ["2"]),
     "REP_SKIP_DELAY_OVER": (
         "a number of seconds, greater than 0",
@@ -189,6 +195,7 @@ INVALID: dict[str, tuple[str, list[object]]] = {
     "REP_LEDGER": ("a string that is not empty", [False]),
     "REP_NOINDEX": ("'annotate'", [[]]),
     "REP_OVERRIDES": ('"ignore"', ["example.com", "[" * 100_000, {3: "ignore"}]),
+    "REP_PAGES_PER_HOST": ("a whole number, 0 or greater", [-1, "1.5", False, inf]),
     "REP_PURPOSES": (
         "train-ai, ai-use, search, tdm",
         ["training", ["train-ai", "Search"]],
@@ -237,6 +244,13 @@ def test_an_invalid_value_is_an_error(name: str) -> None:
         ({"obey": True, "delay": 3}, None, '"obey", '),
         ({"robotstxt": "ignore"}, "robotstxt", "the text "),
         ({"obey": "no"}, "obey", "True or False."),
+        ({"pages": -1}, "pages", "a whole number, 0 or greater."),
+        ({"pages": 1.5}, "pages", "a whole number, 0 or greater."),
+        ({"pages": "500"}, "pages", "a whole number, 0 or greater."),
+        ({"pages": True}, "pages", "a whole number, 0 or greater."),
+        ({"pages": None}, "pages", "a whole number, 0 or greater."),
+        ({"obey": False, "pages": []}, "pages", "a whole number, 0 or greater."),
+        ({"pages": 5, "page": 5}, None, '"obey", '),
         ({"obey": False, "reason": 3}, "reason", "a text."),
         ({"obey": False, "until": ""}, "until", "an ISO "),
         ({"obey": False, "until": "01.01.2027"}, "until", "an ISO "),
@@ -254,6 +268,32 @@ def test_a_part_of_an_override(entry: Any, key: str | None, allowed: str) -> Non
     value = entry[key] if key else entry
     message = error_of(REP_OVERRIDES={"a.example": entry})
     assert message.startswith(f"{place} is {value!r}, but it must be {allowed}")
+
+
+def test_the_pages_of_an_override() -> None:
+    """A limit alone obeys the robots.txt of the host. 0 is no limit, whatever the setting for all hosts says."""
+    text = "User-agent: *\nDisallow: /b\n"
+    entries: dict[str, Any] = {
+        "alone.example": {"pages": 500},
+        "none.example": {"pages": 0, "reason": "large", "until": "2999-01-01"},
+        "obey.example": {"obey": True, "pages": 2},
+        "ignore.example": {"obey": False, "pages": 3},
+        "text.example": {"robotstxt": text, "pages": 4},
+        "short.example": "obey",
+    }
+    found = read(REP_OVERRIDES=entries)
+    assert {each.host: (each.kind, each.pages) for each in found.overrides} == {
+        "alone.example": ("obey", 500),
+        "none.example": ("obey", 0),
+        "obey.example": ("obey", 2),
+        "ignore.example": ("ignore", 3),
+        "text.example": ("robotstxt", 4),
+        "short.example": ("obey", None),
+    }
+    assert found.limits_pages
+    assert not read(REP_OVERRIDES={"a.example": {"pages": 0}}).limits_pages
+    assert not read(REP_OVERRIDES={"a.example": "ignore"}).limits_pages
+    assert read(REP_PAGES_PER_HOST=1).limits_pages
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 from math import inf
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scrapy_rep.crawl.frontier.limits import READY, InFlight
 from tests.frontier.steps import Crawl
+
+if TYPE_CHECKING:
+    from scrapy_rep.crawl.frontier.limits import Queue
 
 pytestmark = pytest.mark.newest
 
@@ -81,6 +85,126 @@ def test_a_request_that_is_returned_is_the_next_one() -> None:
     assert crawl.plan_all() == ["a1"]
     crawl.end("a1")
     assert crawl.plan_all() == ["a2"]
+
+
+# Addresses.
+
+
+def on_one_address(crawl: Crawl, *hosts: str, places: int = 2) -> list[Queue]:
+    queues = [crawl.queue(host) for host in hosts]
+    for queue in queues:
+        crawl.limits.set_address(queue.host, "192.0.2.1", places, crawl.now)
+    return queues
+
+
+def test_hosts_on_one_address_share_its_places() -> None:
+    """They take turns; what is planned, and a robots.txt, has a place too."""
+    crawl = Crawl()
+    a, b = on_one_address(crawl, "a", "b")
+    other = crawl.queue("other")
+    address = a.host.address
+    assert address is b.host.address
+    assert address is not None
+    crawl.push(a, "a1", "a2", "a3")
+    crawl.push(b, "b1", "b2", "b3")
+    crawl.push(other, "other1")
+    assert crawl.plan_all() == ["a1", "b1", "other1"]
+    assert repr(address).startswith(
+        "<Limiter address 192.0.2.1: 2 planned, 0 sent of 2"
+    )
+    assert [crawl.send(name) for name in ("a1", "b1")] == [True, True]
+    assert crawl.plan() is None
+    assert a.place is b.place is address
+    crawl.wait("robots.txt of b", b, is_for_robotstxt=True)
+    crawl.end("a1")
+    assert crawl.decided() + crawl.go_all() == ["robots.txt of b"]
+    crawl.end("b1")
+    assert crawl.go_all() == ["a2"]
+    crawl.end("a2")
+    assert crawl.go_all() == ["b2"]
+    for name in ("robots.txt of b", "b2"):
+        crawl.end(name)
+    assert crawl.go_all() == ["a3", "b3"]
+
+
+def test_a_delay_or_a_pause_is_that_of_its_host_alone() -> None:
+    crawl = Crawl()
+    a, b = on_one_address(crawl, "a", "b", places=1)
+    crawl.delay("a", 10)
+    crawl.push(a, "a1")
+    crawl.push(b, "b1", "b2")
+    for name in ("b1", "b2"):
+        assert crawl.go_all() == [name]
+        crawl.end(name)
+    crawl.at(10)
+    assert crawl.go_all() == ["a1"]
+
+
+def test_an_address_that_becomes_known_while_requests_are_in_flight() -> None:
+    """They count there, whether they are planned or sent, even if they are more than its places."""
+    crawl = Crawl()
+    a, b = crawl.queue("a"), crawl.queue("b")
+    crawl.push(a, "a1", "a2", "a3", "a4")
+    crawl.push(b, "b1")
+    assert [crawl.plan(), crawl.plan(), crawl.plan()] == ["a1", "b1", "a2"]
+    crawl.send("a1")
+    on_one_address(crawl, "a", "b", places=2)
+    address = a.host.address
+    assert address is not None
+    assert (address.planned, address.sent) == (2, 1)
+    assert crawl.plan() is None
+    assert crawl.send("a2")
+    assert not crawl.send("b1")
+    crawl.end("a1")
+    assert crawl.send("b1")
+    assert crawl.plan() is None
+    crawl.end("b1")
+    assert crawl.go_all() == ["a3"]
+    crawl.end("a2")
+    crawl.end("a3")
+    assert crawl.go_all() == ["a4"]
+    crawl.end("a4")
+    assert (address.planned, address.sent) == (0, 0)
+
+
+def test_a_host_that_moves_to_another_address() -> None:
+    """What waits for a place at the old one goes on; what is in flight counts at both. It may come back."""
+    crawl = Crawl()
+    a, b = on_one_address(crawl, "a", "b", places=1)
+    crawl.push(b, "b1")
+    crawl.push(a, "a1", "a2", "a3")
+    crawl.wait("robots.txt of a", a, is_for_robotstxt=True)
+    assert crawl.decided() == ["robots.txt of a"]
+    assert crawl.go_all() == []
+    crawl.wait("file", a)
+    crawl.limits.set_address(a.host, "192.0.2.2", 2, crawl.now)
+    old, new = (crawl.limits.addresses[f"192.0.2.{n}"] for n in (1, 2))
+    assert (a.host.address, b.host.address) == (new, old)
+    assert crawl.decided() == ["file"]
+    assert crawl.go_all() == []
+    crawl.end("robots.txt of a")
+    assert crawl.go_all() == ["b1", "a1"]
+    crawl.limits.set_address(a.host, "192.0.2.1", 2, crawl.now)
+    crawl.limits.set_address(a.host, "192.0.2.2", 2, crawl.now)
+    for name in ("file", "b1", "a1"):
+        crawl.end(name)
+    assert [(each.planned, each.sent) for each in (old, new)] == [(0, 0)] * 2
+    assert crawl.go_all() == ["a2", "a3"]
+
+
+def test_addresses_that_no_host_has_are_forgotten() -> None:
+    crawl = Crawl()
+    a, _ = on_one_address(crawl, "a", "b")
+    crawl.push(a, "a1")
+    assert crawl.go() == "a1"
+    crawl.limits.set_address(a.host, "192.0.2.2", 2, crawl.now)
+    crawl.limits.sweep(crawl.now)
+    assert crawl.limits.addresses.keys() == {"192.0.2.1", "192.0.2.2"}
+    crawl.end("a1")
+    crawl.limits.sweep(crawl.now)
+    crawl.limits.sweep(crawl.now)
+    assert crawl.limits.limiters == {}
+    assert crawl.limits.addresses == {}
 
 
 # Delays.

@@ -67,11 +67,7 @@ class Budget:
         if origin is None:
             return True  # It is not sent.
         host = _host_of(origin, entry)
-        if entry.page_of == host:
-            return True
-        if entry.page_of:  # A component has changed its URL.
-            self.give_back(request, entry)
-        if not self._repeats(request, host):
+        if not (entry.page_of or self._repeats(request, host)):
             if request not in self.counted and not self._count(request, host, origin):
                 return False
             self.counted.discard(request)

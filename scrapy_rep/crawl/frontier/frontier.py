@@ -148,13 +148,8 @@ class Frontier:
         self.has_wire = False
         """Whether the crawl has the wire of this package, so that delays and pauses are kept."""
 
-        self.budget: Budget | None = None
+        self.budget = self._budget()
         """How many pages each host may have; None for no limit."""
-
-        if settings.limits_pages:
-            from scrapy_rep.crawl.frontier.budget import Budget  # noqa: PLC0415  few crawls need it
-
-            self.budget = Budget(crawler, self.clock)
 
         self.turns: Turns | None = None
         """Asked before a request is sent; None if this process is the only one."""
@@ -200,6 +195,13 @@ class Frontier:
         connect(self._engine_started, signals.engine_started)
         connect(self._spider_opened, signals.spider_opened)
         connect(self._spider_closed, signals.spider_closed)
+
+    def _budget(self) -> Budget | None:
+        if not self._settings.limits_pages:
+            return None
+        from scrapy_rep.crawl.frontier.budget import Budget  # noqa: PLC0415  few crawls need it
+
+        return Budget(self._crawler, self.clock)
 
     @classmethod
     def of(cls, crawler: Crawler) -> Frontier:
@@ -529,8 +531,7 @@ class Frontier:
         is_page = entry.is_of_scheduler or not (
             self.has_scheduler or request.callback is NO_CALLBACK
         )
-        is_counted = bool(entry.page_of)
-        return not (is_page or is_counted) or self.budget.admits(request, entry)
+        return not is_page or self.budget.admits(request, entry)
 
     def why_no_page(self, request: Request, entry: InFlight) -> str:
         """Return why *request* is refused for the budget of its host."""

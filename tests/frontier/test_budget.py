@@ -1,0 +1,271 @@
+"""Which requests count as pages of their host, and how many pass; without a network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from scrapy import Request
+from scrapy.http.request import NO_CALLBACK
+
+from scrapy_rep.crawl.frontier.limits import InFlight
+from tests.frontier.engine import Run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+pytestmark = pytest.mark.newest
+
+SITE = "http://a.example"
+
+
+def page(path: object = 0, site: str = SITE, **meta: Any) -> Request:
+    return Request(f"{site}/{path}", meta=meta, dont_filter=True)
+
+
+def admits(run: Run, request: Request, *, is_sent: bool = True) -> bool:
+    """Whether a *request* of the scheduler passes. If so, it is sent, and ends."""
+    entry = InFlight(run.frontier.queue_of(request), is_of_scheduler=True)
+    admitted = run.frontier.admits_page(request, entry)
+    if admitted:
+        if is_sent:
+            entry.sent_at = 1.0
+        run.frontier.end(request, entry)
+    return admitted
+
+
+def admitted(run: Run, *requests: Request) -> list[bool]:
+    return [admits(run, request) for request in requests]
+
+
+def test_a_host_is_a_name() -> None:
+    """Whatever its scheme, port or download slot; and however its name is written."""
+    run = Run(REP_PAGES_PER_HOST=5)
+    assert admitted(
+        run,
+        page(),
+        page(site="https://a.example"),
+        page(site="http://a.example:8080"),
+        page(site="http://A.EXAMPLE."),
+        page(download_slot="other"),
+        page(1),
+        page(site="http://b.example"),
+    ) == [True] * 5 + [False, True]
+    run.close()
+
+
+def test_without_a_limit_nothing_is_counted() -> None:
+    run = Run(REP_OVERRIDES={"a.example": {"pages": 0}, "b.example": "obey"})
+    assert run.frontier.budget is None
+    assert admitted(run, *map(page, range(3))) == [True] * 3
+    run.close()
+
+
+def test_overrides() -> None:
+    """Another limit for a host, none, and that of all hosts where an override does not say."""
+    run = Run(
+        REP_PAGES_PER_HOST=2,
+        REP_OVERRIDES={
+            "a.example": {"pages": 3},
+            "b.example": {"pages": 0},
+            "c.example": "ignore",
+            "d.example": {"pages": 1, "until": "2020-01-01"},
+        },
+    )
+    passed = Counter(
+        site
+        for site in "abcde"
+        for number in range(5)
+        if admits(run, page(number, f"http://{site}.example"))
+    )
+    assert passed == {"a": 3, "b": 5, "c": 2, "d": 2, "e": 2}
+    run.close()
+
+
+def test_what_was_not_sent_gives_its_place_back() -> None:
+    run = Run(REP_PAGES_PER_HOST=1)
+    assert admits(run, page(), is_sent=False)
+    assert admits(run, page(1))
+    assert not admits(run, page(2))
+    run.close()
+
+
+def test_what_is_returned_is_not_counted_twice() -> None:
+    run = Run(REP_PAGES_PER_HOST=1)
+    run.push(page())
+    for _ in range(3):
+        request = run.next()
+        assert request is not None
+        assert run.frontier.admits_page(request, run.frontier.in_flight[request])
+        # The gate judges it once more at the wire.
+        assert run.frontier.admits_page(request, run.frontier.in_flight[request])
+        assert not admits(run, page(1))
+        run.give_back(request)
+    assert admits(run, page(1))
+    run.close()
+
+
+def test_retries() -> None:
+    """One of a page that was counted is no further page; of another one, it is."""
+    run = Run(REP_PAGES_PER_HOST=2)
+    retries = [page(retry_times=number) for number in (1, 2)]
+    assert admitted(run, page(), *retries) == [True] * 3
+    # The spider has copied the meta to requests for other pages.
+    copies = [page(number, retry_times=2) for number in (1, 2)]
+    assert admitted(run, *copies) == [True, False]
+    run.close()
+
+
+def test_redirects() -> None:
+    """A redirect within the host is no further page, also that of a retry; one to another host is."""
+    run = Run(REP_PAGES_PER_HOST=2)
+    first = f"{SITE}/0"
+    moved = page(1, redirect_urls=[first], retry_times=1)
+    again = page(2, redirect_urls=[first, f"{SITE}/1"])
+    secure = page(2, "https://a.example", redirect_urls=[f"{SITE}/2"])
+    away = page(site="http://b.example", redirect_urls=["https://a.example/2"])
+    back = page(3, redirect_urls=["http://b.example/0"])
+    assert admitted(run, page(), moved, again, secure, away, back) == [True] * 6
+    assert admitted(run, page(4), page(1, "http://b.example")) == [False, True]
+    assert not admits(run, page(2, "http://b.example"))
+    run.close()
+
+
+def test_a_spider_that_copies_the_meta_of_a_redirected_page() -> None:
+    """Its further requests look like redirects of that page, and count."""
+    run = Run(REP_PAGES_PER_HOST=2)
+    copied = {"redirect_urls": [f"{SITE}/0"], "redirect_times": 1}
+    pages = [page(number, **copied) for number in range(1, 5)]
+    assert admitted(run, page(), *pages) == [True, True, True, False, False]
+    run.close()
+
+
+def test_what_comes_past_the_scheduler_does_not_count() -> None:
+    """Files of pipelines, and what a callback downloads itself."""
+    run = Run(REP_PAGES_PER_HOST=1)
+    for request in (page(), Request(f"{SITE}/file", callback=NO_CALLBACK)):
+        entry = InFlight(run.frontier.queue_of(request))
+        assert run.frontier.admits_page(request, entry)
+        assert entry.page_of == ""
+    assert admitted(run, page(1), page(2)) == [True, False]
+    run.close()
+
+
+def test_another_scheduler() -> None:
+    """All but files of pipelines count."""
+    run = Run(REP_PAGES_PER_HOST=1)
+    run.frontier.has_scheduler = False
+    file = Request(f"{SITE}/file", callback=NO_CALLBACK)
+    requests = [file, page(1), page(2), file]
+    found = []
+    for request in requests:
+        entry = InFlight(run.frontier.queue_of(request))
+        found.append(run.frontier.admits_page(request, entry))
+    assert found == [True, True, False, True]
+    run.close()
+
+
+def test_other_schemes() -> None:
+    run = Run(REP_PAGES_PER_HOST=1)
+    pages = [page(number, "ftp://a.example") for number in range(3)]
+    assert admitted(run, *pages) == [True] * 3
+    assert admitted(run, page(1), page(2)) == [True, False]
+    run.close()
+
+
+# With a JOBDIR.
+
+
+def fetch(run: Run, count: int) -> list[str]:
+    """Have *count* pages pass the gate, if there are as many, and be sent. None of them is done."""
+    urls = []
+    while len(urls) < count and (request := run.next()) is not None:
+        entry = run.frontier.in_flight[request]
+        if run.frontier.admits_page(request, entry):
+            entry.sent_at = 1.0
+            urls.append(request.url)
+        else:
+            run.frontier.end(request, entry)
+            run.done(request)
+    return urls
+
+
+def kill(run: Run) -> None:
+    """End *run* without writing what was not written."""
+    run.scheduler._job._file.close()  # type: ignore[union-attr]
+    run.frontier.alarms.stop()
+
+
+def test_pages_over_kills(tmp_path: Path) -> None:
+    """What was sent before a kill, and is sent again, counts once. Further pages never pass."""
+    settings = {"REP_PAGES_PER_HOST": 3, "JOBDIR": str(tmp_path)}
+    run = Run(**settings)
+    run.push(*(page(number) for number in range(6)))
+    sent = fetch(run, 2)
+    kill(run)
+    for _ in range(3):
+        run = Run(**settings)
+        run.push(page("late"))
+        found = fetch(run, 1)
+        assert set(found) <= set(sent)
+        kill(run)
+    run = Run(**settings)
+    run.push(page("last"))
+    sent += fetch(run, 10)
+    assert len(set(sent)) == 3
+    run.close()
+
+
+def test_pages_that_are_done_count_in_the_next_run(tmp_path: Path) -> None:
+    settings = {"REP_PAGES_PER_HOST": 3, "JOBDIR": str(tmp_path)}
+    run = Run(**settings)
+    run.push(page(), page(1))
+    for _ in range(2):
+        request = run.next()
+        assert request is not None
+        entry = run.frontier.in_flight[request]
+        assert run.frontier.admits_page(request, entry)
+        entry.sent_at = 1.0
+        run.frontier.end(request, entry)
+        run.done(request)
+    run.close()
+    run = Run(**settings)
+    run.push(page(2), page(3))
+    assert len(fetch(run, 5)) == 1
+    run.close()
+
+
+def test_what_has_come_back_does_not_count_after_a_kill(tmp_path: Path) -> None:
+    settings = {"REP_PAGES_PER_HOST": 2, "JOBDIR": str(tmp_path)}
+    run = Run(**settings)
+    run.push(*(page(number) for number in range(4)))
+    requests = [run.next(), run.next()]
+    for request in requests:
+        assert request is not None
+        assert run.frontier.admits_page(request, run.frontier.in_flight[request])
+    for request in requests:
+        assert request is not None
+        run.give_back(request)
+    sent = fetch(run, 1)
+    kill(run)
+    run = Run(**settings)
+    sent += fetch(run, 10)
+    assert len(set(sent)) == 2
+    assert len(sent) == 3 or sent[0] == sent[1]
+    run.close()
+
+
+def test_a_run_with_a_higher_limit_goes_on(tmp_path: Path) -> None:
+    run = Run(REP_PAGES_PER_HOST=1, JOBDIR=str(tmp_path))
+    run.push(*(page(number) for number in range(2)))
+    assert len(fetch(run, 1)) == 1
+    kill(run)
+    run = Run(JOBDIR=str(tmp_path))  # Without a limit, nothing is counted.
+    assert len(fetch(run, 1)) == 1
+    kill(run)
+    run = Run(REP_PAGES_PER_HOST=3, JOBDIR=str(tmp_path))
+    run.push(*(page(number) for number in range(2, 9)))
+    assert len(fetch(run, 10)) == 3
+    run.close()

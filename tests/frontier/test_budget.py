@@ -142,6 +142,31 @@ def test_a_spider_that_copies_the_meta_of_a_redirected_page() -> None:
     run.close()
 
 
+def test_a_redirect_that_is_returned(tmp_path: Path) -> None:
+    """It belongs to its page each time that it comes, also in the next run."""
+    for settings in {}, {"JOBDIR": str(tmp_path)}:
+        run = Run(REP_PAGES_PER_HOST=1, **settings)
+        assert admits(run, page())
+        run.push(page(1, redirect_urls=[f"{SITE}/0"]))
+        for _ in range(3):
+            request = run.next()
+            assert request is not None
+            entry = run.frontier.in_flight[request]
+            assert run.frontier.admits_page(request, entry)
+            assert not admits(run, page(2))
+            run.give_back(request)
+        run.close()
+    run = Run(REP_PAGES_PER_HOST=1, **settings)
+    assert not admits(run, page(2))
+    for _ in range(3):
+        request = run.next()
+        assert request is not None
+        assert run.frontier.admits_page(request, run.frontier.in_flight[request])
+        run.give_back(request)
+        assert not admits(run, page(2))
+    run.close()
+
+
 def test_what_comes_past_the_scheduler_does_not_count() -> None:
     """Files of pipelines, and what a callback downloads itself."""
     run = Run(REP_PAGES_PER_HOST=1)

@@ -50,6 +50,9 @@ class Job:
         # Of one rank, all are popped in the same order.
         return request.rank, request.rank in {0, 1}
 
+    def is_counted(self, request: Pushed) -> bool:
+        return False
+
     def stop(self, error: JobError) -> None:
         raise error
 

@@ -52,10 +52,10 @@ class Budget:
         self.keeper: Keeper | None = None
         """Keeps the counts; None if they end with this process."""
 
-        self.counted: WeakSet[Request] = WeakSet()
-        """The requests that an earlier run has counted, and that are not done."""
+        self._free: WeakSet[Request] = WeakSet()
+        """The requests that belong to pages that were counted before. They pass as often as they come."""
 
-        self._urls: LocalCache[int, bool] = LocalCache(_MAX_URLS)
+        self._counted_urls: LocalCache[int, bool] = LocalCache(_MAX_URLS)
         self._full: set[str] = set()
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
@@ -66,13 +66,17 @@ class Budget:
         origin = url_origin(request)
         if origin is None:
             return True  # It is not sent.
-        host = _host_of(origin, entry)
-        if not (entry.page_of or self._repeats(request, host)):
-            if request not in self.counted and not self._count(request, host, origin):
+        if not (entry.page_of or request in self._free):
+            page = self._repeated(request)
+            host = _host_of(origin, entry)
+            if page is not None:
+                del self._counted_urls[page]  # It has one retry or redirect.
+                self._free.add(request)
+            elif self._count(request, host, origin):
+                entry.page_of = host
+            else:
                 return False
-            self.counted.discard(request)
-            entry.page_of = host
-        self._urls[hash(request.url)] = True
+        self._counted_urls[hash(request.url)] = True
         return True
 
     def _count(self, request: Request, host: str, origin: Origin) -> bool:
@@ -110,19 +114,30 @@ class Budget:
             return self._pages, "REP_PAGES_PER_HOST"
         return override.pages, "REP_OVERRIDES"
 
-    def _repeats(self, request: Request, host: str) -> bool:
-        """Whether *request* is for a page of *host* that was counted: Scrapy repeats it, or follows its redirect.
-        Spiders copy the meta that says so to requests for other pages.
+    def is_counted(self, request: Request) -> bool:
+        """Whether *request*, which is new, belongs to a page that was counted, for a keeper."""
+        return self._repeated(request) is not None
+
+    def pass_free(self, request: Request) -> None:
+        """Note that an earlier run has counted *request*, and may have sent it."""
+        self._free.add(request)
+
+    def _repeated(self, request: Request) -> int | None:
+        """Return the hash of the page that *request* repeats, or to whose redirect within the host it goes; None
+        if it is a page of its own. Spiders copy the meta that says so to requests for other pages.
         """
-        if request.meta.get("retry_times") and hash(request.url) in self._urls:
-            return True
+        url = hash(request.url)
+        if request.meta.get("retry_times") and url in self._counted_urls:
+            return url
         redirected_from = request.meta.get("redirect_urls")
         if not redirected_from:
-            return False
-        origin = origin_of(redirected_from[-1])
-        if origin is None or bare_host(origin) != host:
-            return False
-        return self._urls.pop(hash(redirected_from[-1]), False)  # It has one redirect.
+            return None
+        url, origins = (
+            hash(redirected_from[-1]),
+            (origin_of(redirected_from[-1]), url_origin(request)),
+        )
+        hosts = {origin and bare_host(origin) for origin in origins}
+        return url if len(hosts) == 1 and url in self._counted_urls else None
 
     def _note_full(self, host: str, origin: Origin) -> None:
         if host in self._full:

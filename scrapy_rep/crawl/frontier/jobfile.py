@@ -72,7 +72,8 @@ _BEST = (
     "ORDER BY rank, position LIMIT 1"
 )
 _ADDED = (
-    "INSERT INTO requests (number, host, rank, position, data) VALUES (?, ?, ?, ?, ?)"
+    "INSERT INTO requests (number, host, rank, position, is_page, data) "
+    "VALUES (?, ?, ?, ?, ?, ?)"
 )
 _POPPED = "UPDATE requests SET in_flight = 1 WHERE number = ?"
 _DONE = "DELETE FROM requests WHERE number = ?"
@@ -158,7 +159,7 @@ class JobFile:
         self._last = last or 0
         rows = db.execute("SELECT number FROM requests WHERE is_page = 1")
         self.counted = {number for (number,) in rows}
-        """The requests that an earlier run has counted as pages of their hosts."""
+        """The requests that belong to pages that an earlier run has counted."""
 
     @staticmethod
     def _check(db: sqlite3.Connection) -> None:
@@ -204,14 +205,24 @@ class JobFile:
         self._add_change(_POPPED, number)
         return number, data
 
-    def add(self, host: str, data: bytes, rank: int, is_last_first: bool) -> None:
+    def add(
+        self,
+        host: str,
+        data: bytes,
+        rank: int,
+        is_last_first: bool,
+        *,
+        is_page: bool = False,
+    ) -> None:
         """Add a request of *host*. Requests with a higher *rank* are popped first. If it
-        *is_last_first*, it is popped before those of its rank that were added before it.
+        *is_last_first*, it is popped before those of its rank that were added before it. If it *is_page*,
+        it belongs to a page that was counted.
         """
         self._last = number = self._last + 1
         position = -number if is_last_first else number
         rank = -max(min(rank, _MAX_RANK), -_MAX_RANK)
-        self._add_change(_ADDED, number, host, rank, position, _with_checksum(data))
+        values = number, host, rank, position, int(is_page), _with_checksum(data)
+        self._add_change(_ADDED, *values)
         self.waiting += len(data)
 
     def done(self, number: int) -> None:

@@ -232,7 +232,12 @@ class JobStore:
     def note_counted(self, request: Request) -> None:
         """Note that an earlier run has counted *request*, which is in flight again, as a page."""
         if self._frontier.budget is not None:
-            self._frontier.budget.counted.add(request)
+            self._frontier.budget.pass_free(request)
+
+    def is_counted(self, request: Request) -> bool:
+        """Whether *request*, which is new, belongs to a page that was counted: a run after a kill knows it, too."""
+        budget = self._frontier.budget
+        return budget is not None and budget.is_counted(request)
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
         """Keep that *request* counts as a page of *host*: in the file before it is sent, so that a run after
@@ -378,7 +383,8 @@ class JobRequests:
         if self._file is None:
             raise ValueError("The file of this JOBDIR cannot be used")
         data, order = self._job.written(request), self._job.order(request)
-        self._file.add(self._host, data, *order)
+        is_page = self._job.is_counted(request)
+        self._file.add(self._host, data, *order, is_page=is_page)
         self.count += 1
         self._job.note_change()
 

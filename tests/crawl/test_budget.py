@@ -1,0 +1,302 @@
+"""Limits that a crawl sets itself: requests in flight to an address, and pages of a host."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import effort
+from tests.crawl.answers import Answer, busy, redirect
+from tests.crawl.crawl import run_crawl
+from tests.crawl.test_ledger import decisions, rows
+from tests.crawl.trials import HTML, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Hit, Host, Site
+
+EVERY_WAY = "tests.crawl.waiting_spiders.EveryWaySpider"
+KILLS = 20 if effort.is_long else 4
+RULES = "User-agent: *\nDisallow: /private/\n"
+LATENCY = 0.2
+
+
+def pages(host: Host, count: int, kind: str = "page") -> list[str]:
+    return [host.url(f"/{kind}/{number}") for number in range(count)]
+
+
+# Addresses.
+
+
+def most_at_once(hits: Iterable[Hit]) -> int:
+    """Return how many of *hits* the server was answering at the same time at most."""
+    changes = [(hit.time, 1) for hit in hits]
+    changes += [(hit.answered, -1) for hit in hits if hit.answered is not None]
+    most = now = 0
+    for _, change in sorted(changes):
+        now += change
+        most = max(most, now)
+    return most
+
+
+@pytest.mark.slow
+def test_many_hosts_on_a_few_addresses(site: Site, mode: str) -> None:
+    """The hosts on an address have four pages in flight together, and no place stays empty."""
+    servers = [site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3, 4)]
+    names, urls = {}, []
+    for number in range(300):
+        server = servers[number % 3]
+        names[f"h{number}.test"] = [server.name]
+        count = 4 if number < 30 else 1
+        urls += [f"http://h{number}.test:{server.port}/{page}" for page in range(count)]
+    site.limit = lambda hit: (
+        None if hit.path == "/robots.txt" else Answer(b"page", delay=LATENCY)
+    )
+    result = run_crawl(
+        urls,
+        mode=mode,
+        settings={"REP_CONCURRENCY_PER_ADDRESS": 4, "CONCURRENT_REQUESTS": 64},
+        names=names,
+    )
+    assert result.exit_code == 0, result.log
+    assert len(result.responses) == len(urls)
+    for server in servers:
+        hits = [hit for hit in server.hits if hit.path != "/robots.txt"]
+        assert len(hits) == 130
+        assert most_at_once(hits) == 4
+        took = max(hit.answered or 0.0 for hit in hits) - min(hit.time for hit in hits)
+        assert took < 3 * len(hits) * LATENCY / 4
+
+
+# Pages.
+
+
+def fetched(host: Host, kind: str = "page") -> set[str]:
+    """Return the distinct pages that *host* was asked for."""
+    return {path for path in host.pages if path.startswith(f"/{kind}/")}
+
+
+def check_refused(result: CrawlResult, count: int) -> None:
+    assert result.exit_code == 0, result.log
+    assert [error.get("reason") for error in result.errors] == ["budget"] * count
+    assert "log_count/ERROR" not in result.stats, result.log
+
+
+def troublesome(host: Host) -> Host:
+    """Half of the pages of *host* redirect within it, the others fail at first. robots.txt is asked for often."""
+
+    def limit(hit: Hit) -> Answer | None:
+        kind, number = hit.path.rsplit("/", 1)
+        if kind == "/page" and int(number) % 2:
+            return redirect(f"/moved/{number}")
+        if kind == "/page" and len(host.hits_on(hit.path)) == 1:
+            return Answer(status=500)
+        return None
+
+    host.limit = limit
+    host.answers["/robots.txt"] = Answer(
+        RULES.encode(), headers={"Cache-Control": "max-age=0"}
+    )
+    return host
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+def test_a_budget(site: Site, mode: str, obeys: bool, tmp_path: Path) -> None:
+    """By the access logs, no host gets one page more: not by redirects, retries or download slots. robots.txt
+    and files of a pipeline do not count. Overrides set another limit, or none.
+    """
+    usual, small, large = (
+        troublesome(site.add(name=f"127.0.0.{number}")) for number in (21, 22, 23)
+    )
+    urls: list[Any] = [
+        {
+            "url": url,
+            "meta": {"download_slot": f"slot {number % 3}"} if number > 5 else {},
+        }
+        for host in (usual, small, large)
+        for number, url in enumerate(pages(host, 12))
+    ]
+    answered = pages(usual, 12) + pages(usual, 12, "moved")
+    result = run_crawl(
+        urls,
+        mode=mode,
+        spider=EVERY_WAY,
+        settings={
+            "ROBOTSTXT_OBEY": obeys,
+            "RETRY_ENABLED": True,
+            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+            "FILES_STORE": str(tmp_path),
+            "REP_PAGES_PER_HOST": 5,
+            "REP_OVERRIDES": {small.name: {"pages": 2}, large.name: {"pages": 0}},
+        },
+        files={
+            url: pages(usual, 3, f"file{number}") for number, url in enumerate(answered)
+        },
+    )
+    check_refused(result, 7 + 10)
+    assert [len(fetched(host)) for host in (usual, small, large)] == [5, 2, 12]
+    assert len(result.responses) == 5 + 2 + 12
+    assert sum(path.startswith("/file") for path in usual.pages) == 15
+    assert result.stats["rep/budget/hosts"] == 2
+    assert result.stats["rep/denied/budget"] == 17
+    (line,) = result.lines("INFO", "further requests to it are refused")
+    assert "127.0.0.21 has had 5 pages (REP_PAGES_PER_HOST)" in line or (
+        "127.0.0.22 has had 2 pages (REP_OVERRIDES)" in line
+    )
+    (line,) = result.lines("INFO", "were asked for more: 2")
+
+
+def test_what_the_ledger_says(site: Site, tmp_path: Path) -> None:
+    """The reason, with the setting that changes it; what robots.txt forbids is no page."""
+    host, ledger = site.add(RULES), tmp_path / "ledger"
+    urls = [host.url("/private/1"), *pages(host, 3)]
+    result = run_crawl(
+        [{"url": url, "priority": -number} for number, url in enumerate(urls)],
+        settings={"REP_PAGES_PER_HOST": 2, "REP_LEDGER": str(ledger)},
+    )
+    assert [error["reason"] for error in result.errors] == ["rule", "budget"]
+    assert (
+        "127.0.0.1 has had 2 pages (REP_PAGES_PER_HOST)" in result.errors[1]["message"]
+    )
+    assert (
+        len(result.lines("INFO", "Requests refused: 1", "REP_PAGES_PER_HOST changes"))
+        == 1
+    )
+    expected = (None, "override", "refused", "budget", None, None, None)
+    assert decisions(ledger, urls[3]) == [expected]
+    query = "SELECT count(*) AS n FROM decision WHERE reason = 'budget'"
+    assert rows(ledger, query) == [{"n": 1}]
+
+
+@pytest.mark.parametrize("order", [543, 800])
+def test_a_middleware_that_fetches_by_itself(site: Site, mode: str, order: int) -> None:
+    """It gets no page more."""
+    host = site.add(RULES)
+    driver = "tests.crawl.driver_middlewares.Driver"
+    requests = [
+        {"url": url, "meta": {"driver": number % 2 == 0}}
+        for number, url in enumerate(pages(host, 8))
+    ]
+    result = run_crawl(
+        requests,
+        mode=mode,
+        settings={"REP_PAGES_PER_HOST": 3, "DOWNLOADER_MIDDLEWARES": {driver: order}},
+    )
+    check_refused(result, 5)
+    assert len(host.pages) == 3
+
+
+@pytest.mark.newest
+def test_a_service_that_fetches_the_pages(site: Site, mode: str) -> None:
+    """A page counts for its site, and not for the service, whose requests replace the others."""
+    service = site.add(name="127.0.0.9")
+    hosts = [site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3, 4)]
+    result = run_crawl(
+        [url for host in hosts for url in pages(host, 5)],
+        mode=mode,
+        settings={
+            "DOWNLOADER_MIDDLEWARES": {
+                "tests.crawl.component_spiders.ExemptService": 725
+            },
+            "SERVICE_URL": service.origin,
+            "REP_PAGES_PER_HOST": 2,
+            "REP_CONCURRENCY_PER_ADDRESS": 1,
+        },
+    )
+    check_refused(result, 9)
+    assert len(service.pages) == 6
+
+
+@pytest.mark.newest
+def test_pages_from_the_cache(site: Site, mode: str, tmp_path: Path) -> None:
+    """They give their places back."""
+    host = site.add(RULES)
+    settings = {
+        "CONCURRENT_REQUESTS": 1,
+        "HTTPCACHE_ENABLED": True,
+        "HTTPCACHE_DIR": str(tmp_path),
+        "HTTPCACHE_IGNORE_HTTP_CODES": [404],
+    }
+    run_crawl(pages(host, 4), mode=mode, settings=settings)
+    limited = {**settings, "REP_PAGES_PER_HOST": 2}
+    result = run_crawl(pages(host, 8), mode=mode, settings=limited)
+    check_refused(result, 2)
+    assert len(result.responses) == 6
+    assert len(fetched(host)) == 6
+
+
+@pytest.mark.parametrize("jobdir", [False, True])
+def test_a_pause(site: Site, mode: str, jobdir: bool, tmp_path: Path) -> None:
+    """Pages that come back to the scheduler for it count once."""
+    host = site.add(RULES)
+
+    def limit(hit: Hit) -> Answer | None:
+        is_first = len([each for each in host.hits if each.path != "/robots.txt"]) == 1
+        is_page = hit.path != "/robots.txt"
+        return busy(429, "1") if is_page and is_first else None
+
+    host.limit = limit
+    result = run_crawl(
+        pages(host, 12),
+        mode=mode,
+        settings={
+            "REP_PAGES_PER_HOST": 4,
+            "REP_WAIT_TIMEOUT": 60,
+            "CONCURRENT_REQUESTS_PER_DOMAIN": 2,
+            "RETRY_ENABLED": True,
+            **({"JOBDIR": str(tmp_path / "job")} if jobdir else {}),
+        },
+    )
+    check_refused(result, 8)
+    assert len(fetched(host)) == 4
+    assert len(result.responses) == 4
+
+
+@pytest.mark.newest
+def test_a_dry_run(site: Site) -> None:
+    """It counts no pages."""
+    host = site.add(RULES)
+    result = run_crawl(
+        pages(host, 4), settings={"REP_PAGES_PER_HOST": 2, "REP_DRY_RUN": True}
+    )
+    assert len(result.responses) == 4
+    assert not any("budget" in key for key in result.stats)
+
+
+@pytest.mark.newest
+@pytest.mark.slow
+@pytest.mark.parametrize("obeys", [True, False])
+def test_kills(site: Site, mode: str, obeys: bool, tmp_path: Path) -> None:
+    """However often the crawl is killed, no host gets one page more, and each gets all of its budget."""
+    chance = random.Random(11)
+    hosts = [
+        troublesome(site.add(name=f"127.0.0.{number}")) for number in (21, 22, 23, 24)
+    ]
+    for host in hosts:
+        for number in range(40):
+            links = "".join(f'<a href="/page/{3 * number + n}">' for n in (1, 2, 3))
+            for kind in ("page", "moved"):
+                host.answers[f"/{kind}/{number}"] = Answer(links.encode(), headers=HTML)
+    trial = Trial(
+        site,
+        tmp_path,
+        [url for host in hosts for url in pages(host, 3)],
+        mode=mode,
+        settings={
+            "CONCURRENT_REQUESTS": 8,
+            "REP_PAGES_PER_HOST": 20,
+            "RETRY_ENABLED": True,
+            "ROBOTSTXT_OBEY": obeys,
+        },
+    )
+    for _ in range(KILLS):
+        trial.run_until(chance.randint(1, 12))
+    trial.finish()
+    for host in hosts:
+        assert len(fetched(host)) <= 20
+        assert len(fetched(host)) == 20

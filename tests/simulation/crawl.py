@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -150,7 +151,8 @@ class Handler:
         sent = send(self.story, request)
         await asyncio.sleep(sent.answer.seconds)
         sent.ended = _now()
-        return response_to(request, sent)
+        address = self.story.world.addresses.get(sent.host)
+        return response_to(request, sent, address)
 
     async def close(self) -> None:
         pass
@@ -164,8 +166,10 @@ def send(story: Story, request: scrapy.Request, *, is_driven: bool = False) -> S
     return sent
 
 
-def response_to(request: scrapy.Request, sent: Sent) -> Response:
-    """Return the answer as Scrapy has it. Raises the error, if it is one."""
+def response_to(
+    request: scrapy.Request, sent: Sent, address: str | None = None
+) -> Response:
+    """Return the answer as Scrapy has it, which comes from an IP *address*. Raises the error, if it is one."""
     answer = sent.answer
     answer.raise_error()
     kind: type[TextResponse] = TextResponse if sent.is_robots else HtmlResponse
@@ -176,6 +180,7 @@ def response_to(request: scrapy.Request, sent: Sent) -> Response:
         headers={"Content-Type": of_type, **answer.headers},
         body=answer.body.encode(),
         request=request,
+        ip_address=None if address is None else IPv4Address(address),
     )
 
 

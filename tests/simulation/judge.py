@@ -11,7 +11,9 @@ the ledger.
   (`_delays`).
 - After a 429 or 503, no page is sent before the pause is over that the host asks for, or a second; then one
   at a time, and one more after each success (`_pauses`).
-- No more requests are on their way to a host, and in all, than the settings allow (`_places`).
+- No more requests are on their way to a host, to an address, and in all, than the settings allow (`_places`,
+  `_addresses`).
+- No host is asked for more pages than the settings allow, over kills too (`politeness._pages`).
 - Without a network, no page is sent and none is given up; one robots.txt at a time tries it, each a second
   or more after the last one (`_outages`).
 - Each request has one outcome: an answer that was sent, or a refusal; after a kill too, nothing is lost, and
@@ -282,6 +284,8 @@ def _refusals(story: Story) -> Iterator[Violation]:
                 is_caused = said.has_failed(until=one.at, waits=waits)
                 # In a pause that is too long to wait for, no robots.txt is fetched.
                 is_caused |= is_paused
+            case "budget":
+                is_caused = _is_used_up(story, parts.netloc)
             case "back-off" | "":
                 is_caused = is_paused
             case _:
@@ -289,6 +293,23 @@ def _refusals(story: Story) -> Iterator[Violation]:
         if not is_caused:
             text = f"refused without a cause: {one.sent_to} -> {one.exception} {one.reason}"
             yield Violation(one.at, parts.netloc, text)
+
+
+def _is_used_up(story: Story, host: str) -> bool:
+    """Whether all pages that *host* may have were sent, but for those that were refused, or taken away by a
+    component, on their way.
+    """
+    sent = sum(each.host == host and each.is_page_of_host for each in story.world.log)
+    refused = sum(
+        urlsplit(each.sent_to).netloc == host
+        and each.exception in {*_REFUSALS, "SpiderClosing"}
+        and each.reason != "budget"
+        for each in story.outcomes
+    )
+    is_interrupted = story.world.has_components or story.world.kind == "job"
+    places: int = story.world.settings["CONCURRENT_REQUESTS"]
+    on_way = refused + (places if is_interrupted else 0)
+    return 0 < story.world.budget(host) <= sent + on_way
 
 
 def _pages(story: Story) -> Iterator[Violation]:

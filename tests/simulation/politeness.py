@@ -82,7 +82,8 @@ class Said:
         self._settings = story.world.settings
         overrides = self._settings.get("REP_OVERRIDES", {})
         found = overrides.get(host, overrides.get("*", "obey"))
-        self.override = None if found == "obey" else found
+        is_obeyed = found == "obey" or isinstance(found, dict)
+        self.override = None if is_obeyed else found
         """The text in place of its robots.txt, or ``ignore``."""
 
     def texts(self, *, until: float, process: int | None = None) -> list[Text]:
@@ -157,7 +158,7 @@ _HELD_FOR = 3
 
 def impoliteness(story: Story) -> list[Violation]:
     """Return what was sent that should not have been, or not then."""
-    found = [*_places(story), *_outages(story)]
+    found = [*_places(story), *_addresses(story), *_pages(story), *_outages(story)]
     by_host: dict[str, list[Sent]] = defaultdict(list)
     for sent in story.world.log:
         by_host[sent.host].append(sent)
@@ -476,6 +477,53 @@ def _places(story: Story) -> Iterator[Violation]:
         is_strict = is_strict and not (sent.is_robots or sent.is_leaf)
         if change and is_strict and at_once > settings["CONCURRENT_REQUESTS"]:
             yield Violation(at, sent.host, f"too many requests on their way: {sent}")
+
+
+def _addresses(story: Story) -> Iterator[Violation]:
+    """No more requests are on their way to an address than it has places, once it is known. A host is
+    forgotten to which nothing was on its way for half a minute.
+    """
+    world = story.world
+    most = world.settings.get("REP_CONCURRENCY_PER_ADDRESS", 0)
+    events = [(sent.at, 1, sent) for sent in world.log]
+    events += [(_end(sent, story), 0, sent) for sent in world.log]
+    # Nearest to the network, a component hides answers.
+    hides = world.replacement is not None and world.replacement.order > LAST_WORD
+    on_way: dict[tuple[int, str], set[int]] = defaultdict(set)
+    known: dict[tuple[int, str], float] = {}
+    """The hosts whose address a process knows, and when something was last on its way."""
+    for at, begins, sent in sorted(events, key=lambda each: each[:2]) if most else ():
+        key = sent.process, sent.host
+        is_alone = not on_way[key]
+        if begins and is_alone and at > known.get(key, at) + _FORGOTTEN - _SLACK:
+            known.pop(key, None)
+        (on_way[key].add if begins else on_way[key].discard)(sent.number)
+        is_told = sent.answer.status > 0 and sent.ended is not None
+        is_told = is_told and not sent.is_driven and (sent.is_robots or not hides)
+        if key in known or (not begins and is_told):
+            known[key] = at
+        address = world.addresses[sent.host]
+        at_once = sum(
+            len(on_way[other])
+            for other in known
+            if other[0] == sent.process and world.addresses[other[1]] == address
+        )
+        # What is sent past the scheduler cannot know of a page that does not come to the wire.
+        is_excused = world.driver is not None and (sent.is_past_queue or sent.is_robots)
+        if begins and key in known and at_once > most + is_excused:
+            yield Violation(at, sent.host, f"too many requests to {address}: {sent}")
+
+
+def _pages(story: Story) -> Iterator[Violation]:
+    """No more pages of a host are fetched than it may have, over all processes."""
+    if story.hindered:
+        return  # While the file of the JOBDIR cannot be written, pages go on.
+    pages: dict[str, set[str]] = defaultdict(set)
+    for sent in story.world.log:
+        if sent.is_page_of_host:
+            pages[sent.host].add(sent.path)
+            if len(pages[sent.host]) > story.world.budget(sent.host):
+                yield Violation(sent.at, sent.host, f"one page too many: {sent}")
 
 
 def _end(sent: Sent, story: Story) -> float:

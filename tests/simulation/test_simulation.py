@@ -54,6 +54,15 @@ def test_some_worlds_have_each_middleware_and_bans(name):
     assert 0 < count < 30
 
 
+def test_some_worlds_limit_addresses_and_pages():
+    worlds = [World(seed) for seed in range(202611280400, 202611280460)]
+    for count in (
+        sum(bool(world.addresses) for world in worlds),
+        sum("REP_PAGES_PER_HOST" in world.settings for world in worlds),
+    ):
+        assert 0 < count < 30
+
+
 def test_todays_crawls_keep_to_what_the_hosts_ask_for():
     crawls = simulate("--long") if effort.is_long else simulate("--seconds", "20")
     assert crawls.returncode == 0, crawls.stdout + crawls.stderr[-2000:]

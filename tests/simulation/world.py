@@ -128,6 +128,12 @@ class Sent:
         return is_past_queue(self.path)
 
     @property
+    def is_page_of_host(self) -> bool:
+        """Whether it counts as a page of its host: it is of the scheduler, and not redirected within the host."""
+        is_within = self.is_redirected and self.slot == self.host
+        return not (self.is_robots or self.is_past_queue or is_within)
+
+    @property
     def slot(self) -> str:
         """The host in whose download slot Scrapy keeps it: the one that has redirected it."""
         if not self.is_redirected:
@@ -405,6 +411,10 @@ class World:
             begins = 1_000 + moments.uniform(0, 60)
             self.outages.append((begins, begins + moments.choice([20, 300])))
         self._draw_components_and_bans()
+        self.addresses: dict[str, str] = {}
+        """The address of each host, where the crawl limits what is in flight to one."""
+        if seed >= _LIMITS_SINCE and self.kind != "workers":
+            self._draw_limits(Random(f"{seed} limits"))
         # The judge knows of what a run sets for all its crawls.
         self.settings |= options.chosen_settings()
         lags = Random(f"{seed} lag")
@@ -476,6 +486,28 @@ class World:
         kind = random.choice(["rewrite", "again", "other", "drop"])
         self.replacement = Replacement(order, kind, random.choice([2, 5]))
 
+    def _draw_limits(self, random: Random) -> None:
+        """Draw the limits that a crawl sets itself: places for each address, pages for each host."""
+        if random.random() < 0.3:
+            count = random.choice([1, 2, 3])
+            self.addresses = {
+                name: f"192.0.2.{random.randrange(count)}" for name in self.hosts
+            }
+            self.settings["REP_CONCURRENCY_PER_ADDRESS"] = random.choice([1, 2, 4])
+        if random.random() < 0.3:
+            self.settings["REP_PAGES_PER_HOST"] = random.choice([1, 4, 12, 30])
+            overrides = {"h0.example": {"pages": random.choice([0, 2, 20])}}
+            if random.random() < 0.3 and "REP_OVERRIDES" not in self.settings:
+                self.settings["REP_OVERRIDES"] = overrides
+
+    def budget(self, host: str) -> float:
+        """Return how many pages of *host* the crawl may fetch."""
+        override = self.settings.get("REP_OVERRIDES", {}).get(host)
+        limit = self.settings.get("REP_PAGES_PER_HOST", 0)
+        if isinstance(override, dict):
+            limit = override["pages"]
+        return limit or inf
+
     async def has_sent(self, count: int, process: int | None = None) -> None:
         """Wait until so many requests were sent, and one of them just now; by this *process*, if it is
         given.
@@ -516,6 +548,9 @@ class World:
             ),
         ]  # fmt: skip
 
+
+_LIMITS_SINCE = 202611280400
+"""Seeds from here on may have limits for addresses and pages: earlier ones keep their stories."""
 
 _CHANCES = {"ban": 0.15, "driver": 0.25, "hold": 0.25, "replace": 0.25}
 """How often a world has bans, and each of the middlewares."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
 
 # For how many seconds after a pause the crawl remembers that a host has asked for it, and after an answer,
-# when that came from a host with a delay, or that it was a 503.
+# when that came from a host with a delay, or that it was a 503, or its address.
 _REMEMBERED = 600.0
 _LAST_REMEMBERED = 30.0
 
@@ -181,7 +181,7 @@ class Limiter:
             return False
         if self.crawl_delay is not None and not self.crawl_delay.is_quiet(now):
             return False
-        needs_last = self.delay or self.had_503
+        needs_last = self.delay or self.had_503 or self.address is not None
         if needs_last and now < max(self.next_at, self.ended_at) + _LAST_REMEMBERED:
             return False
         return self.back_off is None or now >= self.back_off.until + _REMEMBERED

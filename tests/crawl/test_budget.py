@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scrapy_rep.tools.report.answers import overall
+from scrapy_rep.tools.report.ledgers import ReportLedgers, ReportLimits
 from tests import effort
 from tests.crawl.answers import Answer, busy, redirect
 from tests.crawl.crawl import run_crawl
 from tests.crawl.test_ledger import decisions, rows
 from tests.crawl.trials import HTML, Trial
+from tests.tools.rep import execute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -151,7 +155,10 @@ def test_a_budget(site: Site, mode: str, obeys: bool, tmp_path: Path) -> None:
     (line,) = result.lines("INFO", "were asked for more: 2")
 
 
-def test_what_the_ledger_says(site: Site, tmp_path: Path) -> None:
+@pytest.mark.newest
+def test_what_ledger_report_and_log_say(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The reason, with the setting that changes it; what robots.txt forbids is no page."""
     host, ledger = site.add(RULES), tmp_path / "ledger"
     urls = [host.url("/private/1"), *pages(host, 3)]
@@ -171,6 +178,12 @@ def test_what_the_ledger_says(site: Site, tmp_path: Path) -> None:
     assert decisions(ledger, urls[3]) == [expected]
     query = "SELECT count(*) AS n FROM decision WHERE reason = 'budget'"
     assert rows(ledger, query) == [{"n": 1}]
+    with closing(ReportLedgers((str(ledger),), ReportLimits())) as ledgers:
+        said = [each["answer"] for each in overall(ledgers, 0.0)["answers"]]
+    words = "the host has had as many pages as the crawl may fetch"
+    assert any(words in answer for answer in said)
+    assert execute(["why", urls[3], str(ledger)], {}) == 1
+    assert words in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("order", [543, 800])

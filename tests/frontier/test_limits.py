@@ -193,6 +193,7 @@ def test_a_host_that_moves_to_another_address() -> None:
 
 
 def test_addresses_that_no_host_has_are_forgotten() -> None:
+    """A host keeps its address for half a minute: it may be asked again, with the robots.txt that is known."""
     crawl = Crawl()
     a, _ = on_one_address(crawl, "a", "b")
     crawl.push(a, "a1")
@@ -201,6 +202,11 @@ def test_addresses_that_no_host_has_are_forgotten() -> None:
     crawl.limits.sweep(crawl.now)
     assert crawl.limits.addresses.keys() == {"192.0.2.1", "192.0.2.2"}
     crawl.end("a1")
+    crawl.at(29.9)
+    crawl.limits.sweep(crawl.now)
+    assert crawl.limits.limiters.keys() == {"a"}
+    assert crawl.limits.addresses.keys() == {"192.0.2.2"}
+    crawl.at(30)
     crawl.limits.sweep(crawl.now)
     crawl.limits.sweep(crawl.now)
     assert crawl.limits.limiters == {}

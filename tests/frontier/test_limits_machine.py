@@ -199,6 +199,13 @@ class Limits(RuleBasedStateMachine):
         self.crawl.pause(host, None if has_failed else asked, has_failed=has_failed)
         self.decide()
 
+    @rule(host=HOSTS, address=st.sampled_from(["192.0.2.1", "192.0.2.2"]))
+    def answer_from(self, host: str, address: str) -> None:
+        limiter = self.crawl.limiter(host)
+        places = int(address[-1])
+        self.crawl.limits.set_address(limiter, address, places, self.crawl.now)
+        self.decide()
+
     @rule(host=HOSTS)
     def succeed(self, host: str) -> None:
         self.crawl.succeed(host)
@@ -227,7 +234,8 @@ class Limits(RuleBasedStateMachine):
         network = self.crawl.limits.network
         named = list(self.crawl.limits.limiters.values())
         delays = [limiter.crawl_delay for limiter in named if limiter.crawl_delay]
-        return [*named, *delays, network.pages, network.robotstxt]
+        addresses = self.crawl.limits.addresses.values()
+        return [*named, *delays, *addresses, network.pages, network.robotstxt]
 
     @invariant()
     def counts_are_those_of_the_requests(self) -> None:

@@ -134,6 +134,9 @@ def _network_gone(story: Story) -> Iterator[Violation]:
             latest = (sent.ended or inf) + timeout + _CLOSES_WITHIN
             if world.hold is not None:
                 latest += world.hold.seconds
+            if not any(s.answer.status for s in world.log if s.process == process):
+                # Each host is given up by itself, when the last request has waited for its delay.
+                latest += max(host.crawl_delay or 0.0 for host in world.hosts.values())
             latest = max([latest, *(s.ended or 0.0 for s in failures if s.at < latest)])
             if ended > latest:
                 text = f"ended {ended - (sent.ended or 0.0):.0f} s after {_GONE_HOSTS} hosts had failed"
@@ -143,7 +146,7 @@ def _network_gone(story: Story) -> Iterator[Violation]:
 
 def _failures_since_last_answer(story: Story, process: int, until: float) -> list[Sent]:
     """Return what has failed in a process since anything was answered, in the order in which it ended. An answer
-    that was on its way when the first one failed does not count.
+    that was on its way when one failed does not count for that one.
     """
     log = [
         sent for sent in story.world.log
@@ -153,8 +156,8 @@ def _failures_since_last_answer(story: Story, process: int, until: float) -> lis
     for sent in sorted(log, key=lambda sent: sent.ended or 0.0):
         if sent.answer.error:
             failed.append(sent)
-        elif sent.answer.status and failed and sent.at >= (failed[0].ended or 0.0):
-            failed = []
+        elif sent.answer.status:
+            failed = [failure for failure in failed if (failure.ended or 0.0) > sent.at]
     return failed
 
 

@@ -141,6 +141,8 @@ class JobStore:
                 budget.keeper = self
                 budget.pages.update(file.pages())
             for host, count in file.hosts():
+                # If no host answers now, that is more likely to be the network of the crawler.
+                limits.network.worked_before()
                 key = _key_in_file(host, file)
                 yield key, JobRequests(self, file, host, count)
         except JobError as error:

@@ -55,15 +55,18 @@ class Network:
         self._wait_timeout = wait_timeout
         self._pause = _FIRST_ATTEMPT
         self._hosts_needed = _HOSTS
-        self.failed_hosts: dict[str, Origin] = {}
-        """The hosts that have failed since any has answered, each with a site."""
+        self.failed_hosts: dict[str, tuple[Origin, float]] = {}
+        """The hosts that have failed since any has answered, each with a site and the last time, the first one
+        first. Only an answer to a request that was sent later counts."""
 
-        self._first_failed_at = -inf
         self._gone_at = -inf
         """When the network was taken for gone."""
 
         self._answered: dict[Origin, None] = {}
         """The sites that have answered last."""
+
+        self.has_worked = False
+        """Whether any site has ever answered, in this run or before."""
 
         self.noted_at = -inf
         """Until then, an answer changes nothing if no host has failed: it need not be noted."""
@@ -79,11 +82,6 @@ class Network:
         )
 
     @property
-    def has_answer(self) -> bool:
-        """Whether any site has ever answered."""
-        return bool(self._answered)
-
-    @property
     def is_gone(self) -> bool:
         """Whether no page may be sent, since hosts fail that have nothing else in common."""
         return self.gone_since is not None
@@ -92,7 +90,7 @@ class Network:
         """Note that *site* has answered, with anything, a request that was sent at *sent_at*. Return since when
         the network was gone, if it is back now.
         """
-        is_noted = site in self._answered
+        is_noted, self.has_worked = site in self._answered, True
         self._answered.pop(site, None)
         self._answered[site] = None
         if len(self._answered) > _ANSWERED:
@@ -100,41 +98,44 @@ class Network:
             is_noted = True
         if is_noted:
             self.noted_at = now + _NOTED_EVERY
-        if self.failed_hosts and sent_at < self._first_failed_at:
+        failed, self.failed_hosts = self.failed_hosts, {}
+        for host, (failed_site, at) in failed.items():
+            if at > sent_at:
+                self.failed_hosts[host] = failed_site, at
+            elif self.is_gone and failed_site == site:
+                self.is_certain = True
+        is_attempt, count = sent_at >= self._gone_at, len(self.failed_hosts)
+        if not self.is_gone or (count >= self._hosts_needed and not is_attempt):
             return None
-        is_one_that_failed = site in self.failed_hosts.values()
-        self.failed_hosts.clear()
+        many = min(2 * self._hosts_needed, _MOST_HOSTS)
+        self._hosts_needed = _HOSTS if self.is_certain else many
+        self.pages.set_concurrency(inf)
+        self.robotstxt.set_concurrency(inf)
+        self.robotstxt.next_at = -inf
         since, self.gone_since = self.gone_since, None
-        if since is not None:
-            self.is_certain |= is_one_that_failed
-            many = min(2 * self._hosts_needed, _MOST_HOSTS)
-            self._hosts_needed = _HOSTS if self.is_certain else many
-            self.pages.set_concurrency(inf)
-            self.robotstxt.set_concurrency(inf)
-            self.robotstxt.next_at = -inf
         return since
 
-    def answered_before(self, site: Origin) -> None:
-        """Note that *site* has answered in an earlier run, of which a copy of its robots.txt is left."""
-        self._answered.setdefault(site)
+    def worked_before(self) -> None:
+        """Note that hosts have answered an earlier run, of which something is left."""
+        self.has_worked = True
 
     def failed(self, host: str, site: Origin, now: float, *, has_server: bool) -> bool:
         """Note that a request to *site*, of *host*, has failed at the level of the network. Return whether
         the network is gone now, and was not before. *has_server* is False if the failure says that there is
         no server: if no host has answered yet, that is taken for what it says.
         """
-        if not (has_server or self._answered):
+        if not (has_server or self.has_worked):
             return False
-        if not self.failed_hosts:
-            self._first_failed_at = now
+        self.failed_hosts.pop(host, None)
         if len(self.failed_hosts) < _MOST_HOSTS:
-            self.failed_hosts[host] = site
+            self.failed_hosts[host] = site, now
         if self.gone_since is not None:
             return False
         is_enough = len(self.failed_hosts) >= self._hosts_needed
         if not (is_enough and self._wait_timeout):
             return False
-        self.gone_since, self.is_certain = self._first_failed_at, False
+        _, self.gone_since = next(iter(self.failed_hosts.values()))
+        self.is_certain = False
         self._attempts, self._pause, self._gone_at = 0, _FIRST_ATTEMPT, now
         self.pages.set_concurrency(0)
         self.robotstxt.set_concurrency(1)
@@ -163,7 +164,8 @@ class Network:
         """Return the sites whose robots.txt may tell that the network is back, the best one first: in turns
         those that have answered before, and one that has failed.
         """
-        sites = [*reversed(self._answered), *list(self.failed_hosts.values())[-1:]]
+        failed = [site for site, _ in self.failed_hosts.values()]
+        sites = [*reversed(self._answered), *failed[-1:]]
         first = self._attempts % max(len(sites), 1)
         self._attempts += 1
         return sites[first:] + sites[:first]

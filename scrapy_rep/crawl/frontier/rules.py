@@ -119,13 +119,8 @@ class Rules:
         """Tell the limits what decides for *site*, whose robots.txt is *site_rules*. Return False if nothing is
         known.
         """
-        network = self._limits.network
-        if (
-            site_rules
-            and not network.has_answer
-            and site_rules.state is not State.UNREACHABLE
-        ):
-            network.answered_before(site.origin)
+        if site_rules and site_rules.state is not State.UNREACHABLE:
+            self._limits.network.worked_before()
         decision, outage = self._deciding(site.origin, site_rules), site.outage
         if decision is None:
             if site_rules is not None:

@@ -375,7 +375,11 @@ def _pauses(story: Story, _: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]
                 asked, places = [], inf
         if is_start:
             on_their_way[sent.number] = sent
-            heard = [end for one, end in asked if _has_heard(story, sent, one)]
+            heard = [
+                end
+                for busy, end in asked
+                if _has_heard(story, sent, busy) and not _blocks(story, busy, at)
+            ]
             until = max(heard, default=-inf)
             if at < until - _SLACK:
                 yield sent, f"sent {until - at:.2f} s before the end of a pause"
@@ -398,6 +402,15 @@ def _pauses(story: Story, _: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]
             # At the limit of its slot, a host has recovered.
             if places >= story.world.settings["CONCURRENT_REQUESTS_PER_DOMAIN"]:
                 places = inf
+
+
+def _blocks(story: Story, busy: Sent, at: float) -> bool:
+    """Whether the process only hears what *busy* asks for at that time: its driver has blocked the loop, in which
+    the next request has begun to wait for its download slot before.
+    """
+    driver = story.world.driver
+    is_blocking = driver is not None and driver.is_blocking and busy.is_driven
+    return is_blocking and at <= _end(busy, story) + _SLACK
 
 
 def _single_503s(story: Story, log: list[Sent]) -> set[int]:

@@ -148,13 +148,8 @@ class Exchange:
         self._worker = worker or uuid.uuid4().hex
         self._mark = ""
         self._call = self._last_answer = 0
-        self._first_try = 0
-        """The number of the first call with the reports of the next one; 0 if those are new."""
-
-    @property
-    def is_uncertain(self) -> bool:
+        self.is_uncertain = False
         """Whether the server may have executed the last call. Then the next one has the same reports."""
-        return self._first_try > 0
 
     def run(self, order: dict[str, Any], pushes: Sequence[Push]) -> Answer:
         """Give the server an order, as the script describes it, with new requests, and return the answer.
@@ -162,12 +157,10 @@ class Exchange:
         Raises RedisError or OSError if the server fails, and QueueLost.
         """
         self._call += 1
-        self._first_try = self._first_try or self._call
         whole = {
             **_NOTHING,
             "mark": self._mark,
             "call": self._call,
-            "first_try": self._first_try,
             "last_answer": self._last_answer,
             "lease": self._lease,
             **order,
@@ -175,11 +168,10 @@ class Exchange:
         words = [word for push in pushes for word in push.words]
         try:
             mark, *rest = self._run([self._worker, json.dumps(whole), *words])
-        except RedisError as error:
-            if is_full(error) and self._first_try == self._call:
-                self._first_try = 0  # Nothing was executed.
+        except Exception as error:
+            self.is_uncertain |= not is_full(error)  # Else nothing was executed.
             raise
-        self._last_answer, self._first_try = self._call, 0
+        self._last_answer, self.is_uncertain = self._call, False
         if not rest:
             self._mark, self._call, self._last_answer = "", 0, 0
             self._worker = uuid.uuid4().hex

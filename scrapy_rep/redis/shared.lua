@@ -52,9 +52,11 @@ local FREE, WORKERS, CALLS, ASIDE = key('free'), key('workers'), key('calls'), k
 local last_call = tonumber(call('HGET', CALLS, worker) or 0)
 if order.call <= last_call then return { 'late' } end
 -- Whether the reports of this call were executed, but the answer did not arrive.
-local is_repeated = last_call >= order.first_try
+local is_repeated = last_call > order.last_answer
 -- Whether others have taken over what the worker had, or the server has older data than the worker.
-local has_lost = not is_repeated and last_call ~= order.last_answer
+local has_lost = last_call < order.last_answer
+-- An error later on would leave half of a call: a key of another type is noticed now.
+if order.call == 1 then call('SCARD', SEEN) end
 
 -- A server that is out of memory refuses a script whose first write needs memory. Only new requests may fail.
 if #ARGV == 2 then call('DEL', prefix .. ':none') end
@@ -118,9 +120,10 @@ end
 
 -- Requests.
 
-local function add(queue, score, item)
+-- Add requests, each as its score and what is stored, to a queue.
+local function add(queue, ...)
     local host, is_news = host_of(queue), call('EXISTS', key('queue', queue)) == 0
-    call('ZADD', key('queue', queue), score, item)
+    call('ZADD', key('queue', queue), ...)
     if not is_news then return end
     call('SADD', key('queues', host), queue)
     call('PERSIST', key('host', host))
@@ -175,7 +178,7 @@ end
 
 -- What the worker has done.
 
-local seen = {}
+local seen, new = {}, {}
 if not is_repeated then
     for index = 3, #ARGV, 5 do
         local queue, score, is_last_first, fingerprint, data = unpack(ARGV, index, index + 4)
@@ -183,11 +186,15 @@ if not is_repeated then
             seen[#seen + 1] = (index - 3) / 5
         else
             local position = is_last_first == '1' and LAST - new_number() or new_number()
-            add(queue, score, string.format('%014x', position) .. data)
+            local items = new[queue] or {}
+            new[queue], items[#items + 1], items[#items + 2] = items, score, string.format('%014x', position) .. data
             change = change + 1
         end
     end
-    for _, id in ipairs(order.done) do change = change - call('HDEL', key('taken', worker), id) end
+    for queue, items in pairs(new) do add(queue, unpack(items)) end
+    for index = 1, #order.done, 1000 do
+        change = change - call('HDEL', key('taken', worker), unpack(order.done, index, math.min(index + 999, #order.done)))
+    end
     for _, id in ipairs(order.back) do put_back(worker, id) end
     for _, id in ipairs(order.unreadable) do
         local lease = call('HGET', key('taken', worker), id)
@@ -219,11 +226,12 @@ end
 
 -- Take the best requests of a queue. Returns its name, how many are left, and the requests: score and item.
 local function take(queue, most)
-    local items = call('ZPOPMIN', key('queue', queue), most)
+    local items, leases = call('ZPOPMIN', key('queue', queue), most), {}
     for index = 1, #items, 2 do
         local item, score = items[index], items[index + 1]
-        call('HSET', key('taken', worker), string.sub(item, 1, 14), table.concat({ queue, score, item }, '\n'))
+        leases[index], leases[index + 1] = string.sub(item, 1, 14), table.concat({ queue, score, item }, '\n')
     end
+    if #items > 0 then call('HSET', key('taken', worker), unpack(leases)) end
     local left = call('ZCARD', key('queue', queue))
     if left == 0 then call('SREM', key('queues', host_of(queue)), queue) end
     return { queue, left, items }
@@ -309,8 +317,8 @@ call('HSET', STATE, 'number', string.format('%.0f', number))
 
 -- The order of a worker has:
 --   mark                  that of the queue that it knows, or ""
---   call, first_try, last_answer   the number of this call, that of the first one with the same reports, and that of
---                         the last one whose answer has arrived
+--   call, last_answer     the number of this call, and that of the last one whose answer has arrived: all later ones
+--                         have the same reports
 --   lease                 for how long its lease is renewed
 --   done, back, unreadable   requests whose callbacks have ended, that it does not use, and cannot read
 --   ended                 turns: token, seconds since the end, whether it was sent

@@ -191,7 +191,8 @@ async def _befall(
 ) -> None:
     """Do to a worker, or to the server, what the world has in store."""
     number = worker.process.number
-    is_own = story.world.is_busy and fault.kind == "kill"
+    world = story.world
+    is_own = world.is_crowded or (world.is_busy and fault.kind == "kill")
     await _until(story.world, fault, number if is_own else None)
     if worker.crawl.done():
         return

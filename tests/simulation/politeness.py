@@ -323,10 +323,13 @@ def _is_known(story: Story, sent: Sent, after: Sent) -> bool:
     """Whether who sends *after* may know that *sent* was sent. Another worker does not if the server
     was gone when either of them was sent past the queue, or has lost what it had since *sent*; or if the
     lease of the worker of *sent* has ended while that was on its way: the server was gone, or the worker stood
-    still.
+    still. Nor does it if *sent* is the robots.txt from which its worker learned of the delay.
     """
     if story.world.kind != "workers" or sent.process == after.process:
         return True
+    texts = Said(story, sent.host).texts(until=sent.at, process=sent.process)
+    if sent.is_robots and not texts:
+        return False
     if any(sent.at <= flushed < after.at for flushed in story.flushed):
         return False
     least = _shortest_lease(story)
@@ -353,7 +356,7 @@ def lease_may_end(story: Story) -> bool:
     return any(ends - begins > least for begins, ends, _ in story.hindered)
 
 
-def _pauses(story: Story, _: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
+def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
     """After a 429 or 503, no page is fetched for as long as the host asks, or a second; then one, and
     one more after each success. A 503 that does not say how long counts if the answer before was one.
     No robots.txt is fetched either.
@@ -374,7 +377,8 @@ def _pauses(story: Story, _: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]
             ):
                 asked, places = [], inf
         if is_start:
-            on_their_way[sent.number] = sent
+            if _end(sent, story) > at:  # Else it was cancelled at once.
+                on_their_way[sent.number] = sent
             heard = [
                 end
                 for busy, end in asked
@@ -384,7 +388,10 @@ def _pauses(story: Story, _: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]
             if at < until - _SLACK:
                 yield sent, f"sent {until - at:.2f} s before the end of a pause"
             last = asked[-1][0] if asked else None
-            if last is not None and _has_heard(story, sent, last):
+            # A worker learns of a pause of others when it asks for its first turn within that.
+            is_new = sent.is_robots and not said.texts(until=at, process=sent.process)
+            is_new = is_new and last is not None and last.process != sent.process
+            if last is not None and not is_new and _has_heard(story, sent, last):
                 others = on_their_way.values()
                 own = sum(each.process == sent.process for each in others)
                 count = sum(_counts(story, each, sent, last) for each in others)
@@ -463,18 +470,23 @@ def _counts(story: Story, other: Sent, sent: Sent, asked: Sent) -> bool:
 def _places(story: Story) -> Iterator[Violation]:
     """No more pages are on their way than there are places."""
     settings = story.world.settings
-    # All requests to a host need a place of it. What a callback or a pipeline downloads itself does not wait
-    # for a place of all.
+    # All requests to a host need a place of it; but what a worker sends past the queue to a host of another one
+    # is not counted by that. What a callback or a pipeline downloads itself does not wait for a place of all.
     pages = [
         s for s in story.world.log if not _is_free(s) or not (s.is_robots or s.is_leaf)
     ]
     events = [(sent.at, 1, sent) for sent in pages]
     events += [(_end(sent, story), 0, sent) for sent in pages]
-    by_host: Counter[str] = Counter()
+    by_host: Counter[tuple[str, int | None]] = Counter()
     by_process: Counter[int] = Counter()
     past_queue: Counter[str] = Counter()
     for at, change, sent in sorted(events, key=lambda event: event[:2]):
-        by_host[sent.host] += 1 if change else -1
+        is_shared = story.world.kind == "workers" and not (
+            sent.is_robots or sent.is_leaf
+        )
+        sharers = (None, sent.process) if is_shared else (sent.process,)
+        for process in sharers:
+            by_host[sent.host, process] += 1 if change else -1
         past_queue[sent.host] += sent.is_past_queue * (1 if change else -1)
         if not (sent.is_robots or sent.is_leaf):
             by_process[sent.process] += 1 if change else -1
@@ -482,7 +494,8 @@ def _places(story: Story) -> Iterator[Violation]:
         # is on its way to the driver.
         is_excused = story.world.driver is not None and past_queue[sent.host] > 0
         most = settings["CONCURRENT_REQUESTS_PER_DOMAIN"] + is_excused
-        if change and by_host[sent.host] > most:
+        at_host = max(by_host[sent.host, process] for process in sharers)
+        if change and at_host > most:
             yield Violation(at, sent.host, f"too many requests to one host: {sent}")
         # While a robots.txt is fetched, Scrapy's own queue lets one more into the downloader.
         is_strict = "SCHEDULER_PRIORITY_QUEUE" not in settings

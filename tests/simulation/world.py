@@ -197,6 +197,9 @@ class Host:
     leaves: float = 1.0
     """How many pages need a file, and as many another page, for 8 that need neither."""
 
+    has_leaves_elsewhere: bool = False
+    """Whether these files and pages are on other hosts."""
+
     others: list[str] = field(default_factory=list)
     """The hosts that it redirects to."""
 
@@ -265,6 +268,9 @@ class Host:
                 path = f"/go/{child}" if is_moved else path_of(child)
                 urls[kind].append(f"http://{self.name}{path}")
         leaf = f"http://{self.name}{path_of(LEAF + number)}"
+        if self.has_leaves_elsewhere:
+            other = self.others[number % len(self.others)]
+            leaf = f"http://{other}{path_of(LEAF + 100 * self.place + number)}"
         kinds, weights = [(leaf, ""), ("", leaf), ("", "")], [self.leaves] * 2 + [8]
         media, own = random.choices(kinds, weights)[0]
         robots = random.choices(["noindex", "nofollow", "noindex, nofollow", ""],
@@ -273,9 +279,13 @@ class Host:
 
     def redirected(self, number: int) -> str:
         """Return the URL of the page to which ``/go/`` leads."""
-        place = int(self.name.partition(".")[0][1:])
         other = self.others[number % len(self.others)]
-        return f"http://{other}{path_of((place + 2) * LEAF + number)}"
+        return f"http://{other}{path_of((self.place + 2) * LEAF + number)}"
+
+    @property
+    def place(self) -> int:
+        """Its number among the hosts."""
+        return int(self.name.partition(".")[0][1:])
 
 
 def path_of(number: int) -> str:
@@ -403,6 +413,10 @@ class World:
             for host in self.hosts.values():
                 host.crawl_delay, host.latency, host.leaves = None, 1.0, 6.0
                 host.fate, host.pages, host.page_faults = "rules", 30, 0.2
+        self.is_crowded = self.kind == "workers" and _draw_crowd(self.hosts, seed)
+        """Whether each worker has hosts of its own, and fetches files from those of others."""
+        if self.is_crowded:
+            self.settings |= {"REP_QUEUE_LEASE": 10, "DOWNLOAD_DELAY": 0}
         self.faults = _faults(random, drawn)
         moments = Random(f"{seed} moments")
         for fault in self.faults:
@@ -570,6 +584,24 @@ def _host(name: str, seed: int, random: Random) -> Host:
         page_faults=random.choice([0, 0, 0.05, 0.2]),
         period=random.choice([20, 200]),
     )
+
+
+def _draw_crowd(hosts: dict[str, Host], seed: int) -> bool:
+    """Have several hosts for each worker, in half of the worlds. Return whether it is so."""
+    random = Random(f"{seed} crowd")
+    if random.random() < 0.5:
+        return False
+    for number in range(len(hosts), random.randint(6, 9)):
+        name = f"h{number}.example"
+        hosts[name] = _host(name, seed, random)
+    for host in hosts.values():
+        host.others = [name for name in hosts if name != host.name]
+        random.shuffle(host.others)
+        host.has_leaves_elsewhere, host.leaves = True, 6.0
+        host.pages, host.latency = random.choice([3, 8, 12]), random.choice([0.1, 1.0])
+        host.crawl_delay = random.choice([None, None, 1, 4])
+        host.page_faults = random.choice([0, 0.1, 0.2])
+    return True
 
 
 def _settings(random: Random, kind: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
+from contextlib import suppress
 from time import monotonic, process_time
 from types import MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -76,10 +77,8 @@ class SkippingClock(Clock):
 class Direct:
     """Runs what asks the server at once, since no event loop could go on meanwhile."""
 
-    def start(self) -> None: ...
-
-    def run(self, function: Callable[[], Any], done: Callable[..., None]) -> None:
-        done(function(), None)
+    async def call(self, function: Callable[[], Any]) -> Any:
+        return function()
 
 
 def _crawler(url: str, serializer: Any) -> Any:
@@ -151,7 +150,13 @@ class OfScrapyRep:
         frontier_of(self.crawler, SkippingClock())
         self.scheduler = SharedScheduler.from_crawler(self.crawler)
         self.scheduler._thread = Direct()
-        self.scheduler.open(self.crawler.spider)
+        self.scheduler._connect(self.crawler.spider)
+        self._call()
+
+    def _call(self) -> None:
+        """Exchange with the server, which waits for nothing but the answer."""
+        with suppress(StopIteration):
+            self.scheduler._call().send(None)
 
     def encode(self, request: Request) -> bytes:
         fields = self.scheduler._dicts.to_dict(request)
@@ -160,25 +165,25 @@ class OfScrapyRep:
 
     def begin(self) -> None:
         """Renew the lease."""
-        self.scheduler._call()
+        self._call()
 
     def push(self, request: Request) -> None:
         self.scheduler.enqueue_request(request)
         if len(self.scheduler._unsent) >= _AT_ONCE:
-            self.scheduler._call()
+            self._call()
 
     def pop(self) -> Request | None:
         request = self.scheduler.next_request()
         if request is None:
-            self.scheduler._call()
+            self._call()
             request = self.scheduler.next_request()
         return request
 
     def flush(self) -> None:
         """Tell what has ended, and take nothing more."""
         while self.scheduler._unsent:
-            self.scheduler._call()
-        self.scheduler._call()
+            self._call()
+        self._call()
 
     def fill(self, made: Iterator[Request]) -> None:
         for request in made:

@@ -6,19 +6,22 @@ from __future__ import annotations
 
 import json
 import uuid
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
 from importlib.resources import files
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 from scrapy.settings import BaseSettings
+from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.misc import load_object
 from scrapy_redis import connection
+from twisted.internet.defer import Deferred
 
 from scrapy_rep.base.compat import loop_caller
 from scrapy_rep.crawl.fetching.redisstore import without_handshake
@@ -26,7 +29,7 @@ from scrapy_rep.crawl.fetching.redisstore import without_handshake
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scrapy_rep.base.log import CrawlLog
+_T = TypeVar("_T")
 
 # How many seconds the thread waits for a connection, and for an answer.
 _TIMEOUT = 3.0
@@ -201,12 +204,13 @@ class Exchange:
     def sweep(self) -> None:
         """Delete what is left of earlier queues with this key."""
         prefix = self._keys[0]
-        mark = (self._client.hget(f"{prefix}:state", "mark") or b"").decode()
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in prefix)
-        for key in self._client.scan_iter(f"{escaped}:*", count=1_000):
-            name = key.decode(errors="replace")
-            is_used = mark and name.startswith((f"{prefix}:{mark}:", f"{prefix}:state"))
-            if not is_used:
+        keys = list(self._client.scan_iter(f"{escaped}:*", count=1_000))
+        # Only now: a queue that another worker has begun meanwhile has none of these keys.
+        mark = (self._client.hget(f"{prefix}:state", "mark") or b"").decode()
+        used = f"{prefix}:state", f"{prefix}:{mark}:"
+        for key in keys:
+            if not key.decode(errors="replace").startswith(used):
                 self._client.unlink(key)
 
     def close(self) -> None:
@@ -307,60 +311,32 @@ class ServerThread:
     """Runs functions that ask the server, one after the other, on one thread."""
 
     def __init__(self) -> None:
-        self._jobs: SimpleQueue[Any] = SimpleQueue()
-        self._call_in_loop: Callable[..., object] | None = None
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], Deferred[Any]] | None] = (
+            SimpleQueue()
+        )
+        self._has_started = False
 
-    def start(self) -> None:
-        """Start the thread. The event loop must run."""
-        self._call_in_loop = loop_caller()
-        Thread(target=self._run, name="scrapy-rep-redis", daemon=True).start()
-
-    def run(
-        self, function: Callable[[], Any], done: Callable[[Any, Exception | None], None]
-    ) -> None:
-        """Call *function* on the thread, and then *done* in the event loop: with its result, or with the error that
-        it has raised.
-        """
-        self._jobs.put((function, done))
+    async def call(self, function: Callable[[], _T]) -> _T:
+        """Call *function* on the thread. Return what it returns, and raise what it raises."""
+        if not self._has_started:
+            self._has_started = True
+            target, name = partial(self._run, loop_caller()), "scrapy-rep-redis"
+            # A daemon: at its end, the process does not wait for a call that never returns.
+            Thread(target=target, name=name, daemon=True).start()
+        over: Deferred[_T] = Deferred()
+        self._jobs.put((function, over))
+        return await maybe_deferred_to_future(over)
 
     def stop(self) -> None:
         """End the thread after what it has to do."""
         self._jobs.put(None)
 
-    def _run(self) -> None:
-        assert self._call_in_loop is not None
+    def _run(self, call_in_loop: Callable[..., object]) -> None:
         while (job := self._jobs.get()) is not None:
-            function, done = job
-            result, error = None, None
+            function, over = job
             try:
-                result = function()
-            except Exception as raised:  # noqa: BLE001  it is raised in the event loop, if it is no failure
-                error = raised
-            try:
-                self._call_in_loop(done, result, error)
-            except RuntimeError:
-                return  # The loop has ended.
-
-
-class Failures:
-    """Says once that the server fails, and once that it works again."""
-
-    def __init__(self, logger: CrawlLog) -> None:
-        self._logger = logger
-        self.is_failing = False
-
-    def failed(self, error: Exception) -> None:
-        """Note that a call has failed."""
-        if not self.is_failing:
-            self.is_failing = True
-            self._logger.warning(
-                "The queue in Redis fails (%(error)s): this worker keeps new requests in memory, and takes "
-                "requests again when the server works again",
-                error=f"{type(error).__name__}: {error}",
-            )
-
-    def recovered(self) -> None:
-        """Note that the server works, and has all that waited for it."""
-        if self.is_failing:
-            self.is_failing = False
-            self._logger.info("The queue in Redis works again")
+                end = partial(over.callback, function())
+            except BaseException as error:  # noqa: BLE001  it must not end the thread
+                end = partial(over.errback, error)
+            with suppress(RuntimeError):  # The loop has ended.
+                call_in_loop(end)

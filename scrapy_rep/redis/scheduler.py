@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from collections import defaultdict
+from functools import partial
 from importlib import import_module
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
+from redis.exceptions import RedisError
 from scrapy import signals
 from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
 from scrapy.exceptions import DontCloseSpider
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.request import request_from_dict
 from scrapy_redis import defaults
@@ -29,7 +32,6 @@ from scrapy_rep.redis.exchange import (
     MAX_PUSHES,
     Answer,
     Exchange,
-    Failures,
     Push,
     QueueLost,
     ServerThread,
@@ -38,22 +40,33 @@ from scrapy_rep.redis.exchange import (
     data_in,
     is_full,
 )
+from scrapy_rep.redis.hosts import (
+    MAX_BATCH,
+    OwnedHost,
+    OwnedRequests,
+    host_of,
+    name_of,
+    unit_of,
+)
 from scrapy_rep.redis.turns import SharedTurns
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Sequence
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from scrapy_rep.crawl.frontier.frontier import QueueKey
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.crawl.frontier.limits import Queue
 
-# The seconds between two calls: while there is something to tell, while requests are in progress, and while
-# this worker is idle, with requests of others and without any. After a failure; and the part of its lease after which a worker renews it.
-_SOON, _BUSY, _IDLE, _EMPTY, _FAILED, _PART_OF_LEASE = 0.02, 0.05, 0.2, 5.0, 1.0, 1 / 4
+# The seconds between two calls: while there is something to tell, while requests are in flight or in their
+# callbacks, and after a failure. Else a call comes after twice as long as the one before, up to the most while
+# requests wait, or while there are none.
+_SOON, _BUSY, _FAILED, _MOST_WAITING, _MOST_EMPTY = 0.02, 0.05, 1.0, 0.5, 5.0
+
+# The part of its lease after which a worker renews it.
+_PART_OF_LEASE = 1 / 4
 
 # For so many calls there are to be requests: a new host has its robots.txt looked up, too.
 _CALLS_AHEAD = 3
@@ -61,20 +74,23 @@ _CALLS_AHEAD = 3
 # The seconds after which a request in flight is replaced by the next one, as a guess.
 _ROUND = 0.1
 
-# The requests that are taken of a new queue, and the most of any.
-_BATCH, _MAX_BATCH = 16, 200
+# The requests that are taken of a new queue.
+_BATCH = 16
 
 # A host has enough requests ahead of need if the downloader has room for this many times as many requests.
 _AHEAD = 1.5
 
-# A host whose robots.txt is not known after these seconds is not counted on.
-_UNKNOWN_AFTER = 2.0
+# No more hosts are taken while so many requests are here: those of hosts that do not answer may wait for long.
+_MAX_TAKEN = 20_000
 
 # A host is given back if it has been empty for these seconds, or has to wait for longer than these.
 _EMPTY_FOR, _FAR = 2.0, 30.0
 
 # The greatest rank that an order of requests may have on the server, exactly.
 _MAX_RANK = 2**40
+
+# At its end, a worker calls a server that fails so often.
+_TRIES_AT_END = 2
 
 
 class SharedScheduler(Scheduler):
@@ -86,7 +102,8 @@ class SharedScheduler(Scheduler):
     pauses as the only worker of a crawl does. A request stays on the server until its callback has ended, so
     each worker may be killed at any moment.
 
-    The event loop never waits for the server: an exchange of what was done for what comes next runs on a thread.
+    The event loop never waits for the server: one coroutine calls it again and again, on a thread, tells it what
+    was done, and gets what comes next.
     """
 
     uses_jobdir = False
@@ -97,13 +114,15 @@ class SharedScheduler(Scheduler):
         self._clock, self._alarms = self._frontier.clock, self._frontier.alarms
         self._lease = RepSettings.of(crawler).queue_lease
         self._dicts = RequestDicts(crawler)
-        self._failures = Failures(self._logger)
         self._thread = ServerThread()
 
         # What this worker has.
-        self._owned: dict[str, _OwnedHost] = {}
-        self._popped: dict[Request, tuple[Taken, int]] = {}
-        """The requests that were handed out, and how many were pushed before that."""
+        self._owned: dict[str, OwnedHost] = {}
+        self._taken: dict[Request, Taken] = {}
+        """The requests that are from the server, and wait here or are in progress."""
+
+        self._popped: dict[Request, int] = {}
+        """Those that were handed out, and how many were pushed before that."""
 
         self._popped_since = 0
         """How many were handed out since the last call."""
@@ -112,19 +131,17 @@ class SharedScheduler(Scheduler):
         """Those that others have now, until their callbacks have ended."""
 
         # What is to be told.
-        self._reports: dict[str, Any] = _no_reports()
+        self._reports: defaultdict[str, list[Any]] = defaultdict(list)
+        self._told: dict[str, list[Any]] | None = None
+        """The reports of the last call, until the server has answered."""
+
         self._ended: list[tuple[str, int]] = []
         """The requests that are done, and how many are to be on the server before: their callbacks may have made
         these."""
 
         self._unsent: list[Push] = []
-        self._pushed = 0
-        self._told: dict[str, Any] = {}
-        """What the current call tells."""
-
-        self._told_ended: list[tuple[str, int]] = []
-        self._sending = 0
-        """How many of the unsent requests the current call has."""
+        self._pushed = self._sending = 0
+        """How many requests were pushed so far, and how many of the unsent ones the current call has."""
 
         self._seen_here: set[str] = set()
         """The fingerprints of the requests that cannot be written, and wait in memory."""
@@ -138,18 +155,19 @@ class SharedScheduler(Scheduler):
         """The places of requests that others could not read, and this worker can."""
 
         self._set_aside = 0
-        self._full_until = -inf
-        """New requests are not sent before, since the server has no memory left."""
 
-        self._renewed_at, self._took = -inf, 0.0
+        # The calls.
+        self._renewed_at, self._took = (-inf, -inf), 0.0
+        """When the last call began that was answered, on both clocks, and how long that took."""
+
+        self._next_at, self._pause = inf, _BUSY
+        self._asleep: Deferred[None] | None = None
+        self._calls: Deferred[None] | None = None
+        """Done when there are no more calls but those at the end; None before the first answer."""
+
         self._last_request = self._clock.monotonic()
-        self._has_begun = self._is_calling = self._is_hungry = False
-        self._has_unreadable = self._is_lost = self._has_left = False
-        self._tries_at_end = 2
-        self._next_at = inf
-        self._is_open = False
-        self._opened: Deferred[None] = Deferred()
-        self._closed: Deferred[None] | None = None
+        self._has_begun = self._is_failing = self._is_closed = False
+        self._has_unreadable = self._is_lost = False
         self._frontier.politeness.new_pauses = {}
         self._turns = self._frontier.turns = SharedTurns(
             crawler, self._frontier, self._is_owned, self._lost, self._call_soon
@@ -190,34 +208,21 @@ class SharedScheduler(Scheduler):
 
     def has_pending_requests(self) -> bool:
         """Whether any request of any worker is not done."""
-        is_missing = self._failures.is_failing or bool(self._readable)
+        is_missing = self._is_failing or bool(self._readable)
         return len(self) > 0 or self._count > 0 or is_missing
 
     def open(self, spider: Spider) -> Deferred[None]:
         """Called by Scrapy. The result comes with the first answer of the server, or fails as that does."""
-        self._spider = spider
-        settings, names = self._crawler.settings, {"spider": spider.name}
-        self._order.warn_of_classes(self._logger)
-        self._key = (
-            str(settings.get("SCHEDULER_QUEUE_KEY") or defaults.SCHEDULER_QUEUE_KEY)
-            % names
-        )
-        seen_key = (
-            settings.get("SCHEDULER_DUPEFILTER_KEY")
-            or defaults.SCHEDULER_DUPEFILTER_KEY
-        )
-        kind = load_object(settings["DUPEFILTER_CLASS"])
-        self._fingerprinter: Any = (
-            kind if hasattr(kind, "from_spider") else RedisDupeFilter
-        ).from_spider(spider)
-        self._exchange = Exchange(
-            connect(settings), self._key, seen_key % names, self._lease
-        )
-        self._thread.start()
-        if settings.getbool("SCHEDULER_FLUSH_ON_START"):
-            self._thread.run(self._exchange.clear, lambda _, error: None)
-        self._call()
-        return self._opened
+        self._connect(spider)
+        return deferred_from_coro(self._begin())
+
+    def close(self, reason: str) -> Deferred[None] | None:
+        """Called by Scrapy. Give all back that is not done."""
+        if self._calls is None:
+            return None
+        self._is_closed = True
+        self._awake()
+        return deferred_from_coro(self._end(self._calls))
 
     def enqueue_request(self, request: Request) -> bool:
         """Keep *request* for all workers. One that gate or wire have returned is the next one of its host. Return
@@ -234,17 +239,14 @@ class SharedScheduler(Scheduler):
         queue = frontier.queue_of(request)
         try:
             data = self._serializer.dumps(self._dicts.to_dict(request))
+            if isinstance(data, str):
+                data = data.encode()
         except Exception as error:  # noqa: BLE001  a serialiser can raise any
             return self._keep_in_memory(queue, request, fingerprint, error)
-        if isinstance(data, str):
-            data = data.encode()
         rank, is_last_first = self._order.of(request)
         rank = max(min(rank, _MAX_RANK), -_MAX_RANK)
         name = name_of(queue.key)
-        self._unsent.append(
-            Push(name, -rank, is_last_first, fingerprint, data, request)
-        )
-        self._pushed += 1
+        self._push(Push(name, -rank, is_last_first, fingerprint, data, request))
         self._stats.inc_value("scheduler/enqueued/redis")
         self._stats.inc_value("scheduler/enqueued")
         self._call_soon()
@@ -261,9 +263,7 @@ class SharedScheduler(Scheduler):
         request = super().next_request()
         if request is not None:
             self._last_request = self._clock.monotonic()
-        elif self._is_hungry:
-            self._is_hungry = False
-            self._call_soon()
+            self._call_soon(_BUSY)
         return request
 
     def _spider_idle(self) -> None:
@@ -289,6 +289,10 @@ class SharedScheduler(Scheduler):
         fingerprint: str = self._fingerprinter.request_fingerprint(request)
         return None if fingerprint in self._seen_here else fingerprint
 
+    def _push(self, push: Push) -> None:
+        self._unsent.append(push)
+        self._pushed += 1
+
     def _keep_in_memory(
         self, queue: Queue, request: Request, fingerprint: str, error: Exception
     ) -> bool:
@@ -304,11 +308,14 @@ class SharedScheduler(Scheduler):
             )
         self._stats.inc_value("scheduler/unserializable")
         self._seen_here |= {fingerprint} - {""}
+        self._put_in_memory(queue, request)
+        return True
+
+    def _put_in_memory(self, queue: Queue, request: Request) -> None:
         queue = self._unwritable(queue)
         self._push_to_memory(queue, request)
         self._count += 1
         self._frontier.fill(queue, request)
-        return True
 
     def _drop(self, request: Request) -> None:
         """Do what scheduler and engine do with a duplicate, which the server has found."""
@@ -326,42 +333,40 @@ class SharedScheduler(Scheduler):
 
     @property
     def _is_alive(self) -> bool:
-        """Whether the lease of this worker has not ended: later, others may have what it had."""
-        return self._clock.monotonic() < self._renewed_at + self._lease
+        """Whether the lease of this worker has not ended: later, others may have what it had. One of the clocks may
+        stand still while the machine sleeps, and the other may be set.
+        """
+        monotonic, time = self._renewed_at
+        passed = max(self._clock.monotonic() - monotonic, self._clock.time() - time)
+        return passed < self._lease
 
-    def popped(self, request: Request, taken: Taken) -> None:
-        """Note that a request was handed out."""
-        self._popped[request] = taken, self._pushed
+    def _note_popped(self, request: Request) -> None:
+        self._popped[request] = self._pushed
         self._popped_since += 1
 
     def _take_back(self, request: Request) -> None:
-        entry = self._popped.pop(request, None)
-        if entry is not None:
-            self._put(request, entry[0]._replace(score=-inf))
+        taken = self._taken.get(request)
+        if taken is not None:
+            self._popped.pop(request, None)
+            self._put(request, taken, is_first=True)
             self._count_dequeued(OwnedRequests.medium, -1)
         elif request not in self._lost:  # Else another worker has it.
-            queue = self._unwritable(self._frontier.queue_of(request))
-            self._push_to_memory(queue, request)
+            self._put_in_memory(self._frontier.queue_of(request), request)
             self._count_dequeued(MemoryRequests.medium, -1)
-            self._count += 1
-            self._frontier.fill(queue, request)
 
-    def _put(self, request: Request, taken: Taken) -> OwnedRequests:
+    def _put(
+        self, request: Request, taken: Taken, *, is_first: bool = False
+    ) -> OwnedRequests:
         """Have *request* wait here until it may be sent."""
         queue = self._frontier.queue_of(request)
         if queue.requests is None:
-            queue.requests = OwnedRequests(self, queue)
-        queue.requests.put(request, taken)
+            queue.requests = OwnedRequests(queue, self._note_popped)
+        requests: OwnedRequests = queue.requests
+        requests.put(request, taken, is_first=is_first)
+        self._taken[request] = taken
         self._count += 1
         self._frontier.fill(queue, request)
-        requests: OwnedRequests = queue.requests
         return requests
-
-    def _waiting(self) -> Iterator[OwnedRequests]:
-        """Return what waits here, that of hosts of others included."""
-        for queue in self._frontier.limits.queues.values():
-            if isinstance(queue.requests, OwnedRequests):
-                yield queue.requests
 
     def _read(self, data: bytes, host: str) -> Request | None:
         """Return the request in *data*; None if this worker cannot read it."""
@@ -380,6 +385,20 @@ class SharedScheduler(Scheduler):
                 )
             return None
 
+    def _forget(self) -> list[Taken]:
+        """Forget all that this worker has, and return its requests."""
+        for queue in self._frontier.limits.queues.values():
+            if isinstance(queue.requests, OwnedRequests):
+                self._count -= len(queue.requests.take_all())
+        requests = list(self._taken.values())
+        self._owned.clear()
+        self._taken.clear()
+        self._popped.clear()
+        self._turns.held.clear()
+        self._reports.clear()
+        self._ended.clear()
+        return requests
+
     # What this worker tells.
 
     def _note_done(self) -> None:
@@ -387,54 +406,83 @@ class SharedScheduler(Scheduler):
         in_progress = requests_in_progress(self._crawler)
         self._lost.intersection_update(in_progress)
         for request in self._popped.keys() - in_progress:
-            taken, pushed = self._popped.pop(request)
+            taken, pushed = self._taken.pop(request), self._popped.pop(request)
             if request in self._frontier.interrupted:
                 self._reports["back"].append(taken.number)
             else:
                 has_pushed = self._pushed > pushed
                 self._ended.append((taken.number, self._pushed if has_pushed else 0))
 
-    def _look_at(
-        self, host: _OwnedHost, busy: Container[str], now: float
-    ) -> tuple[bool, float]:
-        """Return whether *host* need not be here any more, and when its next request may be sent. *busy* are the
-        hosts that have requests in flight.
-        """
+    def _collect(self) -> None:
+        """Collect what the next call tells, until the server has answered."""
+        now, reports, politeness = (
+            self._clock.monotonic(),
+            self._reports,
+            self._frontier.politeness,
+        )
+        on_server = self._pushed - len(self._unsent)
+        reports["done"] += [
+            number for number, pushed in self._ended if pushed <= on_server
+        ]
+        self._ended = [entry for entry in self._ended if entry[1] > on_server]
+        reports["ended"] += self._turns.ended()
+        pauses, politeness.new_pauses = politeness.new_pauses, {}
+        reports["paused"] += [
+            (host, max(until - now, 0.0)) for host, until in (pauses or {}).items()
+        ]
+        self._told, self._reports = dict(reports), defaultdict(list)
+        self._sending = min(len(self._unsent), MAX_PUSHES)
+
+    def _give_back_needless(self) -> None:
+        """Give back the hosts that need not be here any more."""
+        now = self._clock.monotonic()
+        busy = {host_of(self._taken[request].queue) for request in self._popped}
+        busy |= {
+            unit_of(entry.queue.slot.key) for entry in self._frontier.in_flight.values()
+        }
+        for host in list(self._owned.values()):
+            is_busy = host.key in busy
+            if is_busy or host.count:
+                host.needed_at = now
+            is_needless = (
+                self._waits_for(host) > _FAR or now - host.needed_at > _EMPTY_FOR
+            )
+            if is_needless and not is_busy:
+                self._give_back(host)
+
+    def _give_back(self, host: OwnedHost) -> None:
+        """Let others have *host*, and its requests that wait here."""
+        limiter = self._frontier.limits.limiters.get(host.key)
+        back_off = None if limiter is None else limiter.back_off
+        own: tuple[float, float, float] = (0.0, 0, 0.0)
+        if back_off is not None:
+            lasted = self._clock.monotonic() - back_off.since
+            own = back_off.own_pause, back_off.concurrency, lasted
+        next_in = max(self._waits_for(host), 0.0)
+        self._reports["left"].append((host.key, next_in, *own))
+        for requests in host.queues.values():
+            for request in requests.take_all():
+                self._count -= 1
+                self._reports["back"].append(self._taken.pop(request).number)
+        del self._owned[host.key]
+
+    def _waits_for(self, host: OwnedHost) -> float:
+        """Return for how many seconds nothing may be sent to *host*."""
         limiter = self._frontier.limits.limiters.get(host.key)
         delay = None if limiter is None else limiter.crawl_delay
         moments = [each.next_at for each in (limiter, delay) if each is not None]
-        next_at = max(moments, default=-inf)
-        is_busy = host.key in busy or bool(self._frontier.returned)
-        if is_busy or host.count:
-            host.empty_since = now
-        is_needless = next_at - now > _FAR or now - host.empty_since > _EMPTY_FOR
-        return is_needless and not is_busy, next_at
+        return max(moments, default=-inf) - self._clock.monotonic()
 
-    def _most(self, host: _OwnedHost) -> int:
+    def _most(self, host: OwnedHost) -> int:
         """Return how many requests to *host* may be in flight."""
         limiter = self._frontier.limits.limiters.get(host.key)
         delay = None if limiter is None else limiter.crawl_delay
         return 1 if delay is not None and delay.delay else self._concurrency
 
-    def _give_back(self, host: _OwnedHost, next_in: float) -> None:
-        """Let others have *host*, and its requests that wait here."""
-        limiter = self._frontier.limits.limiters.get(host.key)
-        back_off = None if limiter is None else limiter.back_off
-        now = self._clock.monotonic()
-        own: tuple[float, float, float] = (0.0, 0, 0.0)
-        if back_off is not None:
-            own = back_off.own_pause, back_off.concurrency, now - back_off.since
-        self._reports["left"].append((host.key, max(next_in, 0.0), *own))
-        for requests in host.queues.values():
-            numbers = [taken.number for taken in requests.take_all()]
-            self._count -= len(numbers)
-            self._reports["back"] += numbers
-        del self._owned[host.key]
-
     # What it wants.
 
     def _wants(self) -> dict[str, Any]:
-        """Give hosts back, and return what is wanted."""
+        """Return what is wanted."""
         now, supply = self._clock.monotonic(), 0.0
         more: list[tuple[str, int]] = []
         places = concurrent_requests(self._crawler)
@@ -443,141 +491,147 @@ class SharedScheduler(Scheduler):
             self._popped_since // places, round(self._took / _ROUND)
         )
         self._popped_since = 0
-        busy = {
-            unit_of(entry.queue.slot.key) for entry in self._frontier.in_flight.values()
-        }
-        for host in list(self._owned.values()):
-            is_left, next_at = self._look_at(host, busy, now)
-            if is_left:
-                self._give_back(host, next_at - now)
-                continue
+        for host in self._owned.values():
             more += host.wanted(_BATCH * rounds)
-            if next_at - now < 1 and host.is_usable(now):
+            if self._waits_for(host) < 1 and host.is_usable(now):
                 supply += min(host.count, self._most(host) * rounds)
         room = _AHEAD * places * rounds
         room -= len(self._frontier.in_flight) + supply
         takes_none = (
             not self._has_begun
-            or self._closed is not None
             or len(self._unsent) >= MAX_PUSHES
             or bool(self._frontier.closes_for)
             or is_closing(self._crawler)
         )
+        has_room = not takes_none and len(self._taken) < _MAX_TAKEN
         return {
             "turns": self._turns.order(),
             "more": () if takes_none else more,
-            "room": 0 if takes_none else max(ceil(room), 0),
+            "room": max(ceil(room), 0) if has_room else 0,
             "concurrency": self._concurrency * rounds,
-            "batch": _BATCH * rounds,
+            "batch": min(_BATCH * rounds, MAX_BATCH),
             "readable": self._readable,
             "last_aside": self._last_aside,
         }
 
     # Calls.
 
+    def _connect(self, spider: Spider) -> None:
+        self._spider = spider
+        settings, names = self._crawler.settings, {"spider": spider.name}
+        self._order.warn_of_classes(self._logger)
+        key = settings.get("SCHEDULER_QUEUE_KEY") or defaults.SCHEDULER_QUEUE_KEY
+        seen_key = (
+            settings.get("SCHEDULER_DUPEFILTER_KEY")
+            or defaults.SCHEDULER_DUPEFILTER_KEY
+        )
+        kind = load_object(settings["DUPEFILTER_CLASS"])
+        self._fingerprinter: Any = (
+            kind if hasattr(kind, "from_spider") else RedisDupeFilter
+        ).from_spider(spider)
+        self._key = str(key) % names
+        self._exchange = Exchange(
+            connect(settings), self._key, seen_key % names, self._lease
+        )
+
+    async def _begin(self) -> None:
+        """Make the first call, and let the others follow. Raises what the first one raises."""
+        try:
+            if self._crawler.settings.getbool("SCHEDULER_FLUSH_ON_START"):
+                await self._thread.call(self._exchange.clear)
+            error = await self._call()
+            if error is not None and not is_full(error):
+                raise error
+        except Exception:
+            self._thread.stop()
+            raise
+        self._calls = deferred_from_coro(self._call_again_and_again())
+
+    async def _call_again_and_again(self) -> None:
+        while not self._is_closed:
+            if self._clock.monotonic() < self._next_at:
+                self._asleep = Deferred()
+                await maybe_deferred_to_future(self._asleep)
+            else:
+                await self._call()
+
     def _call_soon(self, seconds: float = _SOON) -> None:
         """Call the server in so many *seconds*, or as soon as it has answered."""
         at = self._clock.monotonic() + seconds
         if at < self._next_at:
             self._next_at = at
-            self._alarms.at(at, self._on_alarm)
+            self._alarms.at(at, self._awake)
 
-    def _on_alarm(self) -> None:
-        is_due = self._clock.monotonic() >= self._next_at
-        if is_due and not self._is_calling and self._closed is None:
-            self._call()
+    def _awake(self) -> None:
+        asleep, self._asleep = self._asleep, None
+        if asleep is not None:
+            asleep.callback(None)
 
-    def _call(self, **order: Any) -> None:
-        """Tell the server what was done, and get what comes next."""
-        self._is_calling, self._next_at = True, inf
-        wants = self._wants()
-        if self._exchange.is_uncertain:
-            # The server may have done what the last call has told. What this worker does not know of returns.
-            waiting = [
-                taken.number for requests in self._waiting() for taken in requests
-            ]
-            popped = [taken.number for taken, _ in self._popped.values()]
-            ended = [number for number, _ in self._ended]
-            unreadable = self._reports["unreadable"]
-            wants["has"] = [*waiting, *popped, *ended, *unreadable]
-            wants["has"] += [*self._owned, *self._turns.held]
-        else:
+    async def _call(self, **order: Any) -> Exception | None:
+        """Tell the server what was done, and get what comes next. Return the error if that fails."""
+        began, self._next_at = (self._clock.monotonic(), self._clock.time()), inf
+        if self._told is None:
+            self._note_done()
+            self._give_back_needless()
             self._collect()
-        order = {**self._told, **wants, **order}
-        pushes, began = self._unsent[: self._sending], self._clock.monotonic()
-
-        def done(answer: Answer | None, error: Exception | None) -> None:
-            self._is_calling = False
-            if answer is not None:
-                self._renewed_at, self._took = began, self._clock.monotonic() - began
-                self._answered(answer, pushes)
-            elif isinstance(error, QueueLost):
-                self._queue_lost()
-            else:
-                assert error is not None
-                self._failed(error)
-            self._after_call(error)
-
-        self._thread.run(lambda: self._exchange.run(order, pushes), done)
-
-    def _collect(self) -> None:
-        """Collect what the next call tells, until the server has it."""
-        self._note_done()
-        is_full = self._clock.monotonic() < self._full_until
-        self._sending = 0 if is_full else min(len(self._unsent), MAX_PUSHES)
-        on_server = self._pushed - len(self._unsent) + self._sending
-        self._told_ended = [entry for entry in self._ended if entry[1] <= on_server]
-        self._ended = [entry for entry in self._ended if entry[1] > on_server]
-        self._reports["ended"] += self._turns.ended()
-        politeness, now = self._frontier.politeness, self._clock.monotonic()
-        pauses, politeness.new_pauses = politeness.new_pauses, {}
-        self._reports["paused"] += [
-            (host, max(until - now, 0.0)) for host, until in (pauses or {}).items()
-        ]
-        done = [number for number, _ in self._told_ended]
-        self._told, self._reports = {**self._reports, "done": done}, _no_reports()
-
-    def _after_call(self, error: Exception | None) -> None:
-        """Plan the next call."""
-        # An alarm during the call has done nothing.
-        wanted_at, self._next_at = self._next_at, inf
-        if not self._opened.called:
-            if error is None or is_full(error):
-                self._is_open = True
-                self._opened.callback(None)
-            else:
-                self._opened.errback(error)
-                return
-        if self._closed is not None:
-            self._go_on_closing(error)
-            return
-        if error is not None:
-            self._call_soon(_FAILED if self._failures.is_failing else _SOON)
-        elif (
-            self._unsent
-            or self._turns.wishes
-            or self._readable
-            or any(self._reports.values())
-        ):
-            self._call_soon()
-        elif self._popped or self._turns.held or self._count:
-            self._call_soon(_BUSY)
+        assert self._told is not None
+        order = {**self._told, **self._wants(), **order}
+        if self._exchange.is_uncertain:
+            order["has"] = self._has()
+        pushes = self._unsent[: self._sending]
+        error: Exception | None = None
+        try:
+            answer = await self._thread.call(partial(self._exchange.run, order, pushes))
+            self._took = self._clock.monotonic() - began[0]
+            self._told = None
+            self._answered(answer, pushes, began)
+        except QueueLost as lost:
+            error, self._told = lost, None
+            self._queue_lost()
+        except Exception as failure:  # noqa: BLE001  whatever it is, the calls go on
+            error = failure
+            self._failed(failure)
+        if error is None:
+            self._call_soon(self._next_in())
         else:
-            self._call_soon(_IDLE if self._total else _EMPTY)
-        latest = self._lease * _PART_OF_LEASE
-        self._call_soon(min(latest, max(wanted_at - self._clock.monotonic(), 0.0)))
+            is_at_once = isinstance(error, QueueLost) or (pushes and is_full(error))
+            self._call_soon(_SOON if is_at_once else _FAILED)
+        return error
+
+    def _has(self) -> list[str]:
+        """Return all that this worker has: what the server has besides, in an answer that did not arrive, returns."""
+        ended = [number for number, _ in self._ended]
+        numbers = [taken.number for taken in self._taken.values()]
+        untold = self._reports["unreadable"]
+        return [*numbers, *ended, *untold, *self._owned, *self._turns.held]
+
+    def _next_in(self) -> float:
+        """Return in how many seconds the next call is to be, after one that was answered."""
+        is_waiting = self._turns.wishes or self._readable or any(self._reports.values())
+        if self._is_failing and self._unsent:
+            return _FAILED
+        if self._unsent or self._ended or is_waiting:
+            return _SOON
+        if self._popped or self._frontier.in_flight or self._turns.held:
+            self._pause = _BUSY
+            return _BUSY
+        seconds, most = self._pause, _MOST_WAITING if self._total else _MOST_EMPTY
+        self._pause = min(2 * seconds, most)
+        return min(seconds, self._lease * _PART_OF_LEASE)
 
     # Answers.
 
-    def _answered(self, answer: Answer, pushes: Sequence[Push]) -> None:
+    def _answered(
+        self, answer: Answer, pushes: Sequence[Push], began: tuple[float, float]
+    ) -> None:
+        was_alive, self._renewed_at = self._is_alive, began
         del self._unsent[: len(pushes)]
-        self._readable, was_empty = [], not self._total
+        was_empty, self._readable = not self._total, []
         self._total, self._set_aside = answer.remaining, answer.set_aside
-        if not self._unsent:
-            self._failures.recovered()
-        for index in answer.seen:
-            self._drop(pushes[index].request)
-        if not self._opened.called:
+        if self._is_failing and (pushes or not self._unsent):
+            self._is_failing = False
+            self._logger.info("The queue in Redis works again")
+        if self._calls is None:
             self._log_what_is_there(answer)
         if answer.returned:
             self._logger.warning(
@@ -588,37 +642,42 @@ class SharedScheduler(Scheduler):
         if answer.has_lost:
             self._note_lost()
         self._take(answer)
-        self._is_hungry = bool(answer.deliveries)
-        if answer.deliveries or not (was_empty or self._total):
+        for index in answer.seen:
+            self._drop(pushes[index].request)
+        if answer.deliveries:
+            self._pause = _BUSY
+        is_over = not (was_empty or self._total)
+        if answer.deliveries or is_over or not was_alive:
             wake(self._crawler)
 
     def _take(self, answer: Answer) -> None:
         """Take what the server has given out."""
         frontier, now = self._frontier, self._clock.monotonic()
         self._reports["ended"] += self._turns.granted(answer.turns)
-        for owned in answer.hosts:
-            self._owned[owned.host] = _OwnedHost(owned.host, now)
-            if owned.concurrency:
+        for leased in answer.hosts:
+            self._owned[leased.host] = OwnedHost(leased.host, now)
+            if leased.concurrency:
                 frontier.limits.resume_back_off(
-                    frontier.limits.limiter(owned.host),
+                    frontier.limits.limiter(leased.host),
                     now,
-                    concurrency=owned.concurrency,
-                    own_pause=owned.own_pause,
-                    since=now - owned.lasted,
+                    concurrency=leased.concurrency,
+                    own_pause=leased.own_pause,
+                    since=now - leased.lasted,
                 )
         for host, seconds in answer.pauses:
             frontier.resume_pause(host, seconds)
         for delivery in answer.deliveries:
-            requests = None
+            owner = self._owned.get(host_of(delivery.queue))
             for taken in delivery.requests:
                 request = self._read(taken.data, host_of(delivery.queue))
                 if request is None:
                     self._reports["unreadable"].append(taken.number)
-                else:
-                    requests = self._put(request, taken)
-            owner = self._owned.get(host_of(delivery.queue))
+                    continue
+                requests = self._put(request, taken)
+                if owner is not None:
+                    owner.queues[delivery.queue] = requests
             if owner is not None:
-                owner.note(delivery.queue, requests, delivery.left)
+                owner.left[delivery.queue] = delivery.left
         for lease, place in answer.unread:
             self._last_aside = place
             if self._read(data_in(lease), host_of(lease.decode(errors="replace"))):
@@ -651,36 +710,28 @@ class SharedScheduler(Scheduler):
             count=len(self._lost),
         )
 
-    def _forget(self) -> list[Taken]:
-        """Forget all that this worker has, and return its requests."""
-        taken = [entry[0] for entry in self._popped.values()]
-        for requests in self._waiting():
-            waiting = requests.take_all()
-            self._count -= len(waiting)
-            taken += waiting
-        self._owned.clear()
-        self._popped.clear()
-        self._turns.held.clear()
-        self._reports, self._ended = _no_reports(), []
-        return taken
-
     def _failed(self, error: Exception) -> None:
         if is_full(error) and not self._exchange.is_uncertain:
-            # What frees memory is told at once, without the new requests.
-            self._full_until = self._clock.monotonic() + _FAILED
-            self._ended = self._told_ended + self._ended
-            for name, reports in self._told.items():
-                self._reports[name] = [*reports, *self._reports[name]]
-            self._reports["done"] = []
-        self._failures.failed(error)
+            self._sending = 0  # What frees memory is told at once.
+        is_of_server = isinstance(error, (RedisError, OSError))
+        # What the answer had for this worker may be lost.
+        self._exchange.is_uncertain |= not is_of_server
+        if self._is_failing:
+            return
+        self._is_failing = True
+        self._logger.warning(
+            "The queue in Redis fails (%(error)s): this worker keeps new requests in memory, and takes "
+            "requests again when the server works again",
+            error=f"{type(error).__name__}: {error}",
+            exc_info=None if is_of_server else error,
+        )
 
     def _queue_lost(self) -> None:
         """Push again what this worker has, since the queue is gone, and close the spider."""
         for taken in self._forget():
             rank = round(max(taken.score, -_MAX_RANK))
-            self._unsent.append(Push(taken.queue, rank, False, "", taken.data))
-            self._pushed += 1
-        if is_closing(self._crawler) or self._closed is not None:
+            self._push(Push(taken.queue, rank, False, "", taken.data))
+        if is_closing(self._crawler):
             if not (self._unsent or self._total):
                 return  # The queue was empty when the spider began to close.
         else:
@@ -699,32 +750,28 @@ class SharedScheduler(Scheduler):
 
     # The end.
 
-    def close(self, reason: str) -> Deferred[None] | None:
-        """Called by Scrapy. Give all back that is not done."""
-        if not self._is_open:
-            return None
-        self._closed = Deferred()
-        if not self._is_calling:
-            self._go_on_closing(None)
-        return self._closed
+    async def _end(self, calls: Deferred[None]) -> None:
+        """Send what the server does not have yet, and take leave; after a failure, without."""
+        await maybe_deferred_to_future(calls)
+        failures, has_left = 0, False
+        while not has_left and failures < _TRIES_AT_END:
+            self._note_done()
+            retires = bool(failures) or not (self._unsent or self._ended)
+            if retires:
+                for host in list(self._owned.values()):
+                    self._give_back(host)
+            error = await self._call(
+                retires=retires, clears=retires and not self._persists
+            )
+            failures += error is not None and not isinstance(error, QueueLost)
+            has_left = retires and error is None
+        self._log_what_is_left()
+        if not self._persists and not self._unsent:
+            await self._thread.call(self._exchange.sweep)
+        await self._thread.call(self._exchange.close)
+        self._thread.stop()
 
-    def _go_on_closing(self, error: Exception | None) -> None:
-        """Send what the server does not have yet, and take leave; after failures, without."""
-        self._tries_at_end -= error is not None
-        is_over = self._has_left and error is None
-        if is_over or not self._tries_at_end:
-            self._end()
-        elif len(self._unsent) > MAX_PUSHES and error is None:
-            self._call()
-        else:
-            for host in list(self._owned.values()):
-                _, next_at = self._look_at(host, (), self._clock.monotonic())
-                self._give_back(host, next_at - self._clock.monotonic())
-            self._has_left = True
-            self._call(retires=True, clears=not self._persists)
-
-    def _end(self) -> None:
-        assert self._closed is not None
+    def _log_what_is_left(self) -> None:
         if self._set_aside:
             self._logger.error(
                 "%(count)d requests could be read by no worker so far, and were not sent. They stay in Redis "
@@ -738,123 +785,3 @@ class SharedScheduler(Scheduler):
                 "not worked again when the worker ended",
                 count=len(self._unsent),
             )
-        if not self._persists and not self._unsent:
-            self._thread.run(self._exchange.sweep, lambda *_: None)
-        self._thread.run(self._exchange.close, lambda *_: self._thread.stop())
-        closed = self._closed
-        self._thread.run(lambda: None, lambda *_: closed.callback(None))
-
-
-class OwnedRequests:
-    """The requests of a queue that this worker has taken from the server, in their order there."""
-
-    medium = "redis"
-
-    def __init__(self, scheduler: SharedScheduler, queue: Queue) -> None:
-        self._scheduler = scheduler
-        self._queue = queue
-        self._heap: list[tuple[float, str, Request, Taken]] = []
-        self.popped = 0
-        """How many were popped since more was wanted."""
-
-    def __iter__(self) -> Iterator[Taken]:
-        return (entry[-1] for entry in self._heap)
-
-    @property
-    def count(self) -> int:
-        """The number of requests."""
-        return len(self._heap)
-
-    @property
-    def waits_for_rules(self) -> bool:
-        """Whether the robots.txt is being fetched, or unreachable."""
-        site = self._queue.site
-        return site is not None and bool(
-            site.is_wanted or site.is_fetching or site.outage
-        )
-
-    def put(self, request: Request, taken: Taken) -> None:
-        """Add *request*, which was taken from the server."""
-        heappush(self._heap, (taken.score, taken.number, request, taken))
-
-    def pop(self) -> Request | None:
-        """Remove and return the next request; None if there is none any more."""
-        if not self._heap:
-            return None
-        *_, request, taken = heappop(self._heap)
-        self.popped += 1
-        self._scheduler.popped(request, taken)
-        return request
-
-    def peek(self) -> Request | None:
-        """Return the next request; None if there is none."""
-        return self._heap[0][2] if self._heap else None
-
-    def take_all(self) -> list[Taken]:
-        """Remove all requests, and return them."""
-        taken = list(self)
-        self._heap.clear()
-        return taken
-
-
-class _OwnedHost:
-    """A host whose requests this worker alone sends."""
-
-    def __init__(self, key: str, now: float) -> None:
-        self.key = key
-        self.since = self.empty_since = now
-        self.queues: dict[str, OwnedRequests] = {}
-        """Its requests that are here, by the queue on the server."""
-
-        self.left: dict[str, int] = {}
-        """How many requests of each queue are on the server still."""
-
-    @property
-    def count(self) -> int:
-        """How many requests it has, as far as that is known."""
-        here = sum(requests.count for requests in self.queues.values())
-        return here + sum(self.left.values())
-
-    def note(self, queue: str, requests: OwnedRequests | None, left: int) -> None:
-        """Note that *requests* were taken from a *queue*."""
-        if requests is not None:
-            self.queues[queue] = requests
-        self.left[queue] = left
-
-    def wanted(self, batch: int) -> Iterator[tuple[str, int]]:
-        """Return of which queues how many requests are wanted: a *batch*, and twice as many as were popped since."""
-        for name, left in self.left.items():
-            requests = self.queues.get(name)
-            popped, here = (requests.popped, requests.count) if requests else (0, 0)
-            most = min(batch + 2 * popped, _MAX_BATCH)
-            if left and here <= most / 2:
-                yield name, most - here
-            if requests is not None:
-                requests.popped = 0
-
-    def is_usable(self, now: float) -> bool:
-        """Whether its requests will be sent soon, as far as its robots.txt goes."""
-        if now - self.since < _UNKNOWN_AFTER:
-            return True
-        return not all(requests.waits_for_rules for requests in self.queues.values())
-
-
-def _no_reports() -> dict[str, Any]:
-    names = ("done", "back", "unreadable", "ended", "paused", "left")
-    return {name: [] for name in names}
-
-
-def unit_of(slot: str) -> str:
-    """Return the name on the server of the download slot *slot*: nearly always a host."""
-    return " ".join(slot.split())
-
-
-def name_of(key: QueueKey) -> str:
-    """Return the name on the server of the queue with *key*."""
-    kind = "service" if key.is_service else "" if key.is_of_http else "other"
-    return f"{unit_of(key.slot)}\t{key.origin or ''}\t{kind}"
-
-
-def host_of(queue: str) -> str:
-    """Return the host, or the download slot, of a queue on the server."""
-    return queue.partition("\t")[0]

@@ -71,8 +71,9 @@ _PART_OF_LEASE = 1 / 4
 # For so many calls there are to be requests: a new host has its robots.txt looked up, too.
 _CALLS_AHEAD = 3
 
-# The seconds after which a request in flight is replaced by the next one, as a guess.
-_ROUND = 0.1
+# The seconds after which a request in flight is replaced by the next one, as a guess; and how often it is replaced
+# at most until the next requests are here.
+_ROUND, _MAX_ROUNDS = 0.1, 20
 
 # The requests that are taken of a new queue.
 _BATCH = 16
@@ -487,9 +488,8 @@ class SharedScheduler(Scheduler):
         more: list[tuple[str, int]] = []
         places = concurrent_requests(self._crawler)
         # How often all requests in flight are replaced until the requests are here that are wanted now.
-        rounds = 1 + _CALLS_AHEAD * max(
-            self._popped_since // places, round(self._took / _ROUND)
-        )
+        replaced = max(self._popped_since // places, round(self._took / _ROUND))
+        rounds = min(1 + _CALLS_AHEAD * replaced, _MAX_ROUNDS)
         self._popped_since = 0
         for host in self._owned.values():
             more += host.wanted(_BATCH * rounds)

@@ -1,0 +1,116 @@
+"""What the wire of a worker sends, and when: not what others have by now, and nothing while it waits for rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("scrapy_redis")
+
+from scrapy import Request
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from tests.fakes import coroutine_test
+from tests.redis.scheduling import Scheduling
+from tests.redis.workers import LEASE, fake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy_rep.crawl.frontier.limits import InFlight
+    from tests.redis.workers import Shared
+
+pytestmark = pytest.mark.newest
+URL = "http://a.example/1"
+
+
+@pytest.fixture
+def shared() -> Iterator[Shared]:
+    with fake() as shared:
+        yield shared
+
+
+@coroutine_test
+async def test_a_request_of_others_is_not_sent(shared: Shared) -> None:
+    """Its worker was silent for longer than its lease, so another one had the host. It owns that again when the
+    request, which it had handed out, comes to the wire.
+    """
+    worker, other = Scheduling(shared), shared.worker()
+    worker.scheduler.enqueue_request(Request(URL))
+    worker.call()
+    request = worker.next()
+    assert request is not None
+    shared.advance(LEASE + 1)
+    other.call(room=9)
+    assert len(other.taken) == 1
+    worker.call()
+    other.leave("a.example")
+    other.call()
+    worker.call()
+    assert worker.scheduler._is_owned(worker.frontier.queue_of(request).slot)
+
+    at_wire: Any = worker.wire.process_request(request)
+    assert await at_wire is request
+    worker.engine.downloader.active.discard(request)
+    assert worker.scheduler.enqueue_request(request)
+    again = worker.next()
+    assert again is not None
+    assert again is not request
+    assert worker.next() is None
+    assert worker.wire.process_request(again) is None
+    worker.close()
+
+
+class Gate:
+    """A gate that fetches robots.txt at the same host when it is asked to judge again."""
+
+    def __init__(self, worker: Scheduling) -> None:
+        self._worker = worker
+        self.has_judged = False
+
+    def is_judged(self, request: Request, entry: InFlight) -> bool:
+        return True
+
+    async def judge_again(self, request: Request, entry: InFlight) -> None:
+        robots = RobotsTxtRequest("http://a.example/robots.txt")
+        at_wire: Any = self._worker.wire.process_request(robots)
+        assert await at_wire is None
+        self._worker.frontier.end(robots, self._worker.frontier.in_flight[robots])
+        self.has_judged = True
+
+    def report(self, entry: InFlight) -> None:
+        """There is no ledger."""
+
+
+@coroutine_test
+async def test_a_turn_is_given_up_for_robotstxt(shared: Shared) -> None:
+    """The rules of a request, which does not come from the scheduler, become stale while it waits for its turn. Its
+    robots.txt needs that turn first: all workers together may have one request in flight to this host.
+    """
+    worker = Scheduling(shared)
+    frontier, request = worker.frontier, Request(URL)
+    gate = Gate(worker)
+    worker.wire.__dict__["_gate"] = gate
+    frontier.is_stale = lambda entry: not gate.has_judged  # type: ignore[method-assign]
+    host, now = frontier.queue_of(request).host, frontier.clock.monotonic()
+    frontier.look_at_slot(host)
+    frontier.limits.resume_back_off(host, now, concurrency=1, own_pause=1.0, since=now)
+
+    sending = deferred_from_coro(worker.wire.process_request(request))
+    for _ in range(10):
+        worker.call()
+        await tick()
+    assert gate.has_judged
+    assert sending.called
+    assert frontier.in_flight[request].is_sent
+    worker.close()
+
+
+async def tick() -> None:
+    soon: Deferred[None] = Deferred()
+    call_later(0.02, soon.callback, None)
+    await maybe_deferred_to_future(soon)

@@ -15,7 +15,7 @@ import pytest
 from redis import Redis
 
 from tests import effort
-from tests.crawl.answers import Answer, Busy, robots
+from tests.crawl.answers import Answer, Busy, redirect, robots
 from tests.crawl.crawl import RETRIED_SOON, run_crawl, start_crawl, wait_until
 from tests.crawl.pauses import EARLY, limit
 from tests.fetching.distant import distant
@@ -493,6 +493,27 @@ def test_files_of_a_host_of_another_worker(
         if begins + ON_ITS_WAY < hit.time < begins + 2 - EARLY
     ]
     assert not early
+
+
+@pytest.mark.newest
+@pytest.mark.unmeasured
+def test_robotstxt_that_redirects_to_a_host_of_another_worker(
+    site: Site, server: RedisServer
+) -> None:
+    """It keeps the delay of that host, which only the owner may know, together with the pages there."""
+    slow = site.add(f"{RULES}Crawl-delay: {DELAY}\n", name="127.0.8.1")
+    hosts = [site.add(RULES, name=f"127.0.8.{number}") for number in range(2, 9)]
+    for number, host in enumerate(hosts):
+        slow.answers[f"/rules-{number}"] = robots(RULES)
+        host.answers["/robots.txt"] = redirect(slow.url(f"/rules-{number}"))
+        limit(host, 0, seconds=0.05)
+    urls = [host.url(f"/{page}") for page in range(4) for host in (slow, *hosts)]
+    crowd = SimpleNamespace(urls=urls, hosts=[slow, *hosts], site=site)
+    finish(start_workers(crowd, settings_for(server), 3))
+    rules = {f"/rules-{number}" for number in range(len(hosts))}
+    assert {*slow.pages} == {f"/{page}" for page in range(4)} | rules
+    assert all({*host.pages} == {f"/{page}" for page in range(4)} for host in hosts)
+    assert min(slow.gaps) >= DELAY
 
 
 @pytest.mark.newest

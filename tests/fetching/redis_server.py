@@ -26,15 +26,19 @@ class RedisServer:
     """A server on a socket in its own folder, without persistence but for an append-only
     file.
 
-    With *port*, it also listens on that port of the loopback interface.
+    With *port*, it also listens on that port of the loopback interface. With *is_cluster*, it is the only node of one, which
+    needs the port 10,000 higher, too.
     """
 
-    def __init__(self, port: int = 0, *, appendonly: bool = False) -> None:
+    def __init__(
+        self, port: int = 0, *, appendonly: bool = False, is_cluster: bool = False
+    ) -> None:
         # Not pytest's folder: the path of a socket must not exceed 107 bytes.
         self._folder = Path(tempfile.mkdtemp(prefix="rep-redis-"))
         self._socket = self._folder / "redis.sock"
         self._port = port
         self._appendonly = "yes" if appendonly else "no"
+        self._is_cluster = is_cluster
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -60,6 +64,8 @@ class RedisServer:
             "--appendfsync": "always",
         }
         assert BINARY is not None
+        if self._is_cluster:
+            options["--cluster-enabled"] = "yes"
         arguments = [part for option in options.items() for part in option]
         self._process = subprocess.Popen(
             [BINARY, *arguments], stdout=subprocess.PIPE, text=True

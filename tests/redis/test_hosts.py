@@ -183,6 +183,18 @@ def test_a_delay_holds_for_all(shared: Shared) -> None:
     assert other.ask("4", delay=5.0).wait == 0
 
 
+def test_a_delay_that_a_worker_does_not_know(shared: Shared) -> None:
+    """It keeps the one that others know: it may not have had the robots.txt of the host."""
+    owner, other = shared.worker(), shared.worker()
+    owner.ask("1", delay=5.0)
+    assert other.ask("2", limit=0).wait == 5
+    owner.end("1")
+    owner.call()
+    shared.advance(5)
+    assert other.ask("3", limit=0).wait == 0
+    assert owner.ask("4", delay=5.0).wait == 5
+
+
 def test_who_was_refused_is_next(shared: Shared) -> None:
     """An owner that asks again and again does not keep the others from their turns, nor they it."""
     owner, other = shared.worker(), shared.worker()

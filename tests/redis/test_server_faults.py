@@ -16,6 +16,8 @@ from scrapy_rep.redis.exchange import QueueLost, data_in, is_full
 from tests.redis.workers import KEY, SEEN
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.redis.workers import Shared
 
 pytestmark = pytest.mark.newest
@@ -97,6 +99,61 @@ def test_restart_with_older_data(shared: Shared) -> None:
     assert one.call().has_lost
     assert shared.count == 4
     assert one.take() == ["1", "2"]
+
+
+@pytest.mark.parametrize("seconds", [-3600.0, 3600.0])
+def test_clock_that_is_set(shared: Shared, seconds: float) -> None:
+    """The clock of the server is set back or forward: nothing is lost, and new requests come after older ones."""
+    one, two = shared.worker(), shared.worker()
+    one.push("1", "2", "3", host="b")
+    one.push("4")
+    one.take()
+    two.call()
+    shared.advance(seconds)
+    one.done("1")
+    one.push("5", "6", host="b")
+    two.push("7", host="c")
+    two.call(room=9)
+    one.call(room=9)
+    one.take()
+    two.take()
+    # Whoever comes first after a leap takes the other one for dead.
+    assert shared.count == 6 + (seconds > 0)
+    for worker in (one, two):
+        worker.retire()
+    shared.advance(3601)
+    last = shared.worker()
+    names = last.take(batch=9)
+    assert {*names} == {*"1234567"} - ({"1"} if seconds < 0 else set())
+    assert names.index("5") > names.index("3")
+
+
+def test_fingerprints_of_another_type(shared: Shared) -> None:
+    """A key of another type in place of the fingerprints is an error of the first call, before anything changes."""
+    shared.client.set(SEEN, "of another filter")
+    worker = shared.worker()
+    worker.push("1")
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        worker.call()
+    assert shared.names() == []
+
+
+def test_sweep_beside_a_new_queue(shared: Shared) -> None:
+    """A worker that cleans up while another one begins a new queue takes nothing of that."""
+    worker, other = shared.worker(), shared.worker()
+    worker.push("1")
+    worker.call()
+    worker.retire(clears=True)
+    scan = worker.client.scan_iter
+
+    def scan_and_push(*args: object, **kwargs: object) -> Iterator[bytes]:
+        yield from scan(*args, **kwargs)
+        other.push("2")
+        other.call()
+
+    worker.client.scan_iter = scan_and_push
+    worker.exchange.sweep()
+    assert other.take() == ["2"]
 
 
 def test_queue_that_is_lost(shared: Shared) -> None:

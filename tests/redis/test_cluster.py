@@ -1,0 +1,75 @@
+"""A queue is on one node of a Redis Cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("scrapy_redis")
+
+from redis.exceptions import ResponseError
+
+from scrapy_rep.redis.exchange import Exchange
+from tests.crawl.crawl import wait_until
+from tests.fetching.redis_server import BINARY, RedisServer, free_port
+from tests.redis.workers import KEY, LEASE, SEEN, Shared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from redis import Redis
+
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH"),
+]
+QUEUE = "a\thttp://a\t"
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Redis]:
+    """The client of a node that has all slots."""
+    with RedisServer(_port(), is_cluster=True) as server, server.client() as client:
+        client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+        wait_until(lambda: client.cluster("INFO")["cluster_state"] == "ok")
+        yield client
+
+
+def _port() -> int:
+    """Return a port that leaves room for that of the cluster."""
+    while (port := free_port()) > 55_000:
+        pass
+    return port
+
+
+def test_a_crawl_on_one_node(node: Redis) -> None:
+    """All that workers do is allowed there, and all keys are in one slot."""
+    shared = Shared(node)
+    one, two = shared.worker(), shared.worker()
+    for worker in (one, two):
+        worker.exchange = Exchange(worker.client, KEY, f"{{{KEY}}}:dupefilter", LEASE)
+    one.push(*"12345")
+    assert one.take() == ["1", "2", "3"]
+    assert one.ask("1", delay=1.0).wait == 0
+    two.push("6", "1")
+    two.reports["paused"].append(("a", 30.0))
+    assert two.call().seen == [1]
+    one.done("1")
+    one.reports["unreadable"] = list(one.numbers("2"))
+    assert one.call().pauses
+    keys = {*node.keys()} - {b"now"}
+    assert len({node.execute_command("CLUSTER KEYSLOT", key) for key in keys}) == 1
+    one.leave("a")
+    one.retire()
+    two.retire(clears=True)
+    two.exchange.clear()
+    assert node.keys() == [b"now"]
+
+
+def test_fingerprints_on_another_node(node: Redis) -> None:
+    """A set of fingerprints without that tag is an error of the first call."""
+    worker = Shared(node).worker()
+    assert worker.exchange._keys[1] == SEEN
+    with pytest.raises(ResponseError, match=r"(?i)slot"):
+        worker.call()

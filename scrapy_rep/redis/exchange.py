@@ -206,7 +206,7 @@ class Exchange:
         prefix = self._keys[0]
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in prefix)
         keys = list(self._client.scan_iter(f"{escaped}:*", count=1_000))
-        # Only now: a queue that another worker has begun meanwhile has none of these keys.
+        # Only now: what a queue that is begun meanwhile has is of this mark, or not among these keys.
         mark = (self._client.hget(f"{prefix}:state", "mark") or b"").decode()
         used = f"{prefix}:state", f"{prefix}:{mark}:"
         for key in keys:

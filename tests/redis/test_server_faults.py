@@ -146,12 +146,12 @@ def test_sweep_beside_a_new_queue(shared: Shared) -> None:
     worker.retire(clears=True)
     scan = worker.client.scan_iter
 
-    def scan_and_push(*args: object, **kwargs: object) -> Iterator[bytes]:
-        yield from scan(*args, **kwargs)
+    def push_and_scan(*args: object, **kwargs: object) -> Iterator[bytes]:
         other.push("2")
         other.call()
+        yield from scan(*args, **kwargs)
 
-    worker.client.scan_iter = scan_and_push
+    worker.client.scan_iter = push_and_scan
     worker.exchange.sweep()
     assert other.take() == ["2"]
 

@@ -91,7 +91,10 @@ class Story:
     """When a disk was full, a server gone or a process still, and which process; None for all."""
 
     flushed: list[float] = field(default_factory=list)
-    """When a server lost all that it had."""
+    """When a server lost all that it had, or what was new."""
+
+    rewound: list[tuple[float, float]] = field(default_factory=list)
+    """What a server lost that was restarted with older data: since when, and when."""
 
     ledger: Counter[str] = field(default_factory=Counter)
     """The URLs that were refused, by the ledger."""

@@ -204,6 +204,16 @@ async def _befall(
         case "flushed":
             story.flushed.append(began)
             _client(server).flushall()
+        case "older":
+            client = _client(server)
+            saved = {key: client.dump(key) for key in client.scan_iter()}
+            await asyncio.sleep(fault.seconds)
+            client.flushall()
+            for key, value in saved.items():
+                client.restore(key, 0, value)
+            now = asyncio.get_running_loop().time()
+            story.flushed.append(now)
+            story.rewound.append((began, now))
         case "gone" | "restarted":
             server.connected = False
             await asyncio.sleep(fault.seconds)

@@ -60,6 +60,9 @@ _GONE_HOSTS = 5
 _CLOSES_WITHIN = 10.0
 """A crawl without a network ends within so many seconds of REP_WAIT_TIMEOUT."""
 
+_PATIENCE = 100.0
+"""What a callback or a pipeline downloads waits for a robots.txt that does not end for at least so many seconds."""
+
 _COMMITTED_AFTER = 1.0
 """A request whose callback has ended for so many seconds is not sent again after a kill."""
 
@@ -203,7 +206,8 @@ def _lost(story: Story) -> Iterator[str]:
     newest = {each.url: each for each in story.asked if each.parent != each.url}
     for url, asked in newest.items():
         child: Asked | None = asked
-        is_asked_again = False
+        # Or it was pushed to a server that has forgotten it.
+        is_asked_again = any(a - 1 < asked.at < b for a, b in story.rewound)
         while child is not None and not is_asked_again:
             is_asked_again = last.get(child.parent, 0.0) > child.at
             child = newest.get(child.parent)
@@ -273,7 +277,11 @@ def _refusals(story: Story) -> Iterator[Violation]:
         parts = urlsplit(one.sent_to)
         said = Said(story, parts.netloc)
         texts = said.texts(until=one.at)
-        longest = said.longest_pause(until=one.at)
+        # A worker does not know what a host has answered others.
+        longest = max(
+            said.longest_pause(until=one.at),
+            said.longest_pause(until=one.at, process=one.process),
+        )
         is_paused = longest >= settings["REP_WAIT_TIMEOUT"]
         match one.reason:
             case "rule":
@@ -287,6 +295,15 @@ def _refusals(story: Story) -> Iterator[Violation]:
                 is_caused = said.has_failed(until=one.at, waits=waits)
                 # In a pause that is too long to wait for, no robots.txt is fetched.
                 is_caused |= is_paused
+                # Without the queue's server, a robots.txt has no turn.
+                is_caused |= (
+                    any(
+                        begins + _PATIENCE <= one.at <= ends
+                        for begins, ends, process in story.hindered
+                        if process is None
+                    )
+                    and number_in(one.url) >= LEAF
+                )
             case "budget":
                 is_caused = _is_used_up(story, parts.netloc)
             case "back-off" | "":

@@ -131,12 +131,15 @@ class Said:
         will_wait = waited + max(doubled, *(_asked(sent) for sent in tries))
         return not waits or max(waited, will_wait) >= wait - 1.0
 
-    def longest_pause(self, *, until: float) -> float:
-        """The longest time in which it answered nothing but 429 or 503, or not at all, pauses included."""
+    def longest_pause(self, *, until: float, process: int | None = None) -> float:
+        """The longest time in which it answered nothing but 429 or 503, or not at all, pauses included; to one
+        *process*, if that is given.
+        """
         longest, begins = 0.0, None
         # No pause is shorter than the delay of the host.
         least = max((text.delay for text in self.texts(until=until)), default=0.0)
         log = [s for s in self.log if s.ended is not None and s.ended <= until]
+        log = [s for s in log if process in {None, s.process}]
         for sent in sorted(log, key=lambda each: each.ended or 0.0):
             ended = sent.ended or 0.0
             if sent.answer.status in {0, 429, 503}:
@@ -445,6 +448,8 @@ def _has_heard(story: Story, sent: Sent, asked: Sent) -> bool:
     assert asked.ended is not None
     heard = asked.ended
     if story.world.kind == "workers" and sent.process != asked.process:
+        if any(asked.at < flushed < sent.at for flushed in story.flushed):
+            return False
         gone = [b for a, b, of in story.hindered if of is None and a <= heard < b]
         # Each of the two may wait for the answer to its last call before it makes the next one.
         heard = max([heard + _HEARD_AFTER + 4 * story.world.lag, *gone])
@@ -464,6 +469,8 @@ def _counts(story: Story, other: Sent, sent: Sent, asked: Sent) -> bool:
     """
     if other is sent or story.world.kind != "workers":
         return True
+    if any(other.at < flushed < sent.at for flushed in story.flushed):
+        return False
     return not other.is_past_queue or _has_heard(story, other, asked)
 
 
@@ -481,9 +488,9 @@ def _places(story: Story) -> Iterator[Violation]:
     by_process: Counter[int] = Counter()
     past_queue: Counter[str] = Counter()
     for at, change, sent in sorted(events, key=lambda event: event[:2]):
-        is_shared = story.world.kind == "workers" and not (
-            sent.is_robots or sent.is_leaf
-        )
+        # A server that loses what it had no longer knows who owns a host.
+        is_shared = story.world.kind == "workers" and not story.flushed
+        is_shared = is_shared and not (sent.is_robots or sent.is_leaf)
         sharers = (None, sent.process) if is_shared else (sent.process,)
         for process in sharers:
             by_host[sent.host, process] += 1 if change else -1

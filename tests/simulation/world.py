@@ -298,7 +298,7 @@ class Fault:
     """What happens to the processes of a crawl with a JOBDIR, or of workers."""
 
     kind: str
-    """``kill``, ``stop``, ``full`` (disk), ``gone``, ``restarted`` or ``flushed`` (server),
+    """``kill``, ``stop``, ``full`` (disk), ``gone``, ``restarted``, ``flushed`` or ``older`` (server),
     ``still`` (process), ``ahead`` (clock).
     """
 
@@ -415,9 +415,10 @@ class World:
                 host.fate, host.pages, host.page_faults = "rules", 30, 0.2
         self.is_crowded = self.kind == "workers" and _draw_crowd(self.hosts, seed)
         """Whether each worker has hosts of its own, and fetches files from those of others."""
+        self.faults = _faults(random, drawn)
         if self.is_crowded:
             self.settings |= {"REP_QUEUE_LEASE": 10, "DOWNLOAD_DELAY": 0}
-        self.faults = _faults(random, drawn)
+            _draw_older_data(self.faults, seed)
         moments = Random(f"{seed} moments")
         for fault in self.faults:
             fault.later = moments.choice([0, 0, 0, 0.3, 3, 30])
@@ -602,6 +603,14 @@ def _draw_crowd(hosts: dict[str, Host], seed: int) -> bool:
         host.crawl_delay = random.choice([None, None, 1, 4])
         host.page_faults = random.choice([0, 0.1, 0.2])
     return True
+
+
+def _draw_older_data(faults: list[Fault], seed: int) -> None:
+    """Have the server restart with older data in place of some *faults*."""
+    random = Random(f"{seed} older")
+    for fault in faults:
+        if random.random() < 0.15:
+            fault.kind, fault.seconds = "older", random.choice([0.3, 3, 20])
 
 
 def _settings(random: Random, kind: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from math import ceil, inf
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 # The seconds between two calls: while there is something to tell, while requests are in flight or in their
 # callbacks, and after a failure. Else a call comes after twice as long as the one before, up to the most while
 # requests wait, or while there are none.
-_SOON, _BUSY, _FAILED, _MOST_WAITING, _MOST_EMPTY = 0.02, 0.05, 1.0, 0.5, 5.0
+_SOON, _BUSY, _FAILED, _MOST_WAITING, _MOST_EMPTY = 0.02, 0.05, 1.0, 0.2, 5.0
 
 # The part of its lease after which a worker renews it.
 _PART_OF_LEASE = 1 / 4
@@ -446,7 +447,7 @@ class SharedScheduler(Scheduler):
             if is_busy or host.count:
                 host.needed_at = now
             is_needless = (
-                self._waits_for(host) > _FAR or now - host.needed_at > _EMPTY_FOR
+                self._pace(host)[0] > _FAR or now - host.needed_at > _EMPTY_FOR
             )
             if is_needless and not is_busy:
                 self._give_back(host)
@@ -455,11 +456,11 @@ class SharedScheduler(Scheduler):
         """Let others have *host*, and its requests that wait here."""
         limiter = self._frontier.limits.limiters.get(host.key)
         back_off = None if limiter is None else limiter.back_off
-        own: tuple[float, float, float] = (0.0, 0, 0.0)
+        own: tuple[float, ...] = (0.0, 0, 0.0)
         if back_off is not None:
             lasted = self._clock.monotonic() - back_off.since
             own = back_off.own_pause, back_off.concurrency, lasted
-        next_in = max(self._waits_for(host), 0.0)
+        next_in = max(self._pace(host)[0], 0.0)
         self._reports["left"].append((host.key, next_in, *own))
         for requests in host.queues.values():
             for request in requests.take_all():
@@ -467,18 +468,14 @@ class SharedScheduler(Scheduler):
                 self._reports["back"].append(self._taken.pop(request).number)
         del self._owned[host.key]
 
-    def _waits_for(self, host: OwnedHost) -> float:
-        """Return for how many seconds nothing may be sent to *host*."""
+    def _pace(self, host: OwnedHost) -> tuple[float, int]:
+        """Return for how many seconds nothing may be sent to *host*, and how many requests may be in flight then."""
         limiter = self._frontier.limits.limiters.get(host.key)
-        delay = None if limiter is None else limiter.crawl_delay
-        moments = [each.next_at for each in (limiter, delay) if each is not None]
-        return max(moments, default=-inf) - self._clock.monotonic()
-
-    def _most(self, host: OwnedHost) -> int:
-        """Return how many requests to *host* may be in flight."""
-        limiter = self._frontier.limits.limiters.get(host.key)
-        delay = None if limiter is None else limiter.crawl_delay
-        return 1 if delay is not None and delay.delay else self._concurrency
+        if limiter is None:
+            return -inf, self._concurrency
+        delay = limiter.crawl_delay or limiter
+        wait = max(limiter.next_at, delay.next_at) - self._clock.monotonic()
+        return wait, 1 if delay.delay else self._concurrency
 
     # What it wants.
 
@@ -493,8 +490,9 @@ class SharedScheduler(Scheduler):
         self._popped_since = 0
         for host in self._owned.values():
             more += host.wanted(_BATCH * rounds)
-            if self._waits_for(host) < 1 and host.is_usable(now):
-                supply += min(host.count, self._most(host) * rounds)
+            wait, most = self._pace(host)
+            if wait < 1 and host.is_usable(now):
+                supply += min(host.count, most * rounds)
         room = _AHEAD * places * rounds
         room -= len(self._frontier.in_flight) + supply
         takes_none = (
@@ -569,7 +567,16 @@ class SharedScheduler(Scheduler):
 
     async def _call(self, **order: Any) -> Exception | None:
         """Tell the server what was done, and get what comes next. Return the error if that fails."""
-        began, self._next_at = (self._clock.monotonic(), self._clock.time()), inf
+        self._next_at = inf
+        try:
+            await self._exchange_with_server(order)
+        except Exception as error:  # noqa: BLE001  whatever it is, the calls go on
+            self._call_soon(self._failed(error))
+            return error
+        self._call_soon(self._next_in())
+        return None
+
+    async def _exchange_with_server(self, order: dict[str, Any]) -> None:
         if self._told is None:
             self._note_done()
             self._give_back_needless()
@@ -578,25 +585,11 @@ class SharedScheduler(Scheduler):
         order = {**self._told, **self._wants(), **order}
         if self._exchange.is_uncertain:
             order["has"] = self._has()
+        began = self._clock.monotonic(), self._clock.time()
         pushes = self._unsent[: self._sending]
-        error: Exception | None = None
-        try:
-            answer = await self._thread.call(partial(self._exchange.run, order, pushes))
-            self._took = self._clock.monotonic() - began[0]
-            self._told = None
-            self._answered(answer, pushes, began)
-        except QueueLost as lost:
-            error, self._told = lost, None
-            self._queue_lost()
-        except Exception as failure:  # noqa: BLE001  whatever it is, the calls go on
-            error = failure
-            self._failed(failure)
-        if error is None:
-            self._call_soon(self._next_in())
-        else:
-            is_at_once = isinstance(error, QueueLost) or (pushes and is_full(error))
-            self._call_soon(_SOON if is_at_once else _FAILED)
-        return error
+        answer = await self._thread.call(partial(self._exchange.run, order, pushes))
+        self._took, self._told = self._clock.monotonic() - began[0], None
+        self._answered(answer, pushes, began)
 
     def _has(self) -> list[str]:
         """Return all that this worker has: what the server has besides, in an answer that did not arrive, returns."""
@@ -624,7 +617,8 @@ class SharedScheduler(Scheduler):
     def _answered(
         self, answer: Answer, pushes: Sequence[Push], began: tuple[float, float]
     ) -> None:
-        was_alive, self._renewed_at = self._is_alive, began
+        was_stopped = not self._is_alive or len(self._unsent) >= MAX_PUSHES
+        self._renewed_at = began
         del self._unsent[: len(pushes)]
         was_empty, self._readable = not self._total, []
         self._total, self._set_aside = answer.remaining, answer.set_aside
@@ -647,7 +641,7 @@ class SharedScheduler(Scheduler):
         if answer.deliveries:
             self._pause = _BUSY
         is_over = not (was_empty or self._total)
-        if answer.deliveries or is_over or not was_alive:
+        if answer.deliveries or is_over or was_stopped:
             wake(self._crawler)
 
     def _take(self, answer: Answer) -> None:
@@ -710,24 +704,30 @@ class SharedScheduler(Scheduler):
             count=len(self._lost),
         )
 
-    def _failed(self, error: Exception) -> None:
-        if is_full(error) and not self._exchange.is_uncertain:
-            self._sending = 0  # What frees memory is told at once.
+    def _failed(self, error: Exception) -> float:
+        """Note that a call has failed. Return in how many seconds the next one is to be."""
+        if isinstance(error, QueueLost):
+            self._queue_lost()
+            return _SOON
         is_of_server = isinstance(error, (RedisError, OSError))
         # What the answer had for this worker may be lost.
         self._exchange.is_uncertain |= not is_of_server
-        if self._is_failing:
-            return
-        self._is_failing = True
-        self._logger.warning(
-            "The queue in Redis fails (%(error)s): this worker keeps new requests in memory, and takes "
-            "requests again when the server works again",
-            error=f"{type(error).__name__}: {error}",
-            exc_info=None if is_of_server else error,
-        )
+        if not self._is_failing:
+            self._is_failing = True
+            self._logger.warning(
+                "The queue in Redis fails (%(error)s): this worker keeps new requests in memory, and takes "
+                "requests again when the server works again",
+                error=f"{type(error).__name__}: {error}",
+                exc_info=None if is_of_server else error,
+            )
+        if self._sending and is_full(error) and not self._exchange.is_uncertain:
+            self._sending = 0  # What frees memory is told at once.
+            return _SOON
+        return _FAILED
 
     def _queue_lost(self) -> None:
         """Push again what this worker has, since the queue is gone, and close the spider."""
+        self._told = None
         for taken in self._forget():
             rank = round(max(taken.score, -_MAX_RANK))
             self._push(Push(taken.queue, rank, False, "", taken.data))
@@ -766,9 +766,10 @@ class SharedScheduler(Scheduler):
             failures += error is not None and not isinstance(error, QueueLost)
             has_left = retires and error is None
         self._log_what_is_left()
-        if not self._persists and not self._unsent:
-            await self._thread.call(self._exchange.sweep)
-        await self._thread.call(self._exchange.close)
+        with suppress(RedisError, OSError):
+            if not self._persists and not self._unsent:
+                await self._thread.call(self._exchange.sweep)
+            await self._thread.call(self._exchange.close)
         self._thread.stop()
 
     def _log_what_is_left(self) -> None:

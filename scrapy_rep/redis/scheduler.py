@@ -145,6 +145,9 @@ class SharedScheduler(Scheduler):
         self._pushed = self._sending = 0
         """How many requests were pushed so far, and how many of the unsent ones the current call has."""
 
+        self._enqueued = 0
+        """How many requests were kept, without duplicates, since that was counted."""
+
         self._seen_here: set[str] = set()
         """The fingerprints of the requests that cannot be written, and wait in memory."""
 
@@ -249,8 +252,7 @@ class SharedScheduler(Scheduler):
         rank = max(min(rank, _MAX_RANK), -_MAX_RANK)
         name = name_of(queue.key)
         self._push(Push(name, -rank, is_last_first, fingerprint, data, request))
-        self._stats.inc_value("scheduler/enqueued/redis")
-        self._stats.inc_value("scheduler/enqueued")
+        self._enqueued += 1
         self._call_soon()
         return True
 
@@ -322,8 +324,7 @@ class SharedScheduler(Scheduler):
     def _drop(self, request: Request) -> None:
         """Do what scheduler and engine do with a duplicate, which the server has found."""
         self._fingerprinter.log(request, self._spider)
-        for stat in ("scheduler/enqueued/redis", "scheduler/enqueued"):
-            self._stats.inc_value(stat, -1)
+        self._enqueued -= 1
         self._crawler.signals.send_catch_log(
             signals.request_dropped, request=request, spider=self._crawler.spider
         )
@@ -432,6 +433,10 @@ class SharedScheduler(Scheduler):
         reports["paused"] += [
             (host, max(until - now, 0.0)) for host, until in (pauses or {}).items()
         ]
+        if self._enqueued:
+            for stat in ("scheduler/enqueued/redis", "scheduler/enqueued"):
+                self._stats.inc_value(stat, self._enqueued)
+            self._enqueued = 0
         self._told, self._reports = dict(reports), defaultdict(list)
         self._sending = min(len(self._unsent), MAX_PUSHES)
 

@@ -601,7 +601,7 @@ def _draw_crowd(hosts: dict[str, Host], seed: int) -> bool:
         host.has_leaves_elsewhere, host.leaves = True, 6.0
         host.pages, host.latency = random.choice([3, 8, 12]), random.choice([0.1, 1.0])
         host.crawl_delay = random.choice([None, None, 1, 4])
-        host.page_faults = random.choice([0, 0.1, 0.2])
+        host.page_faults = random.choice([0, 0.1, 0.3])
     return True
 
 

@@ -226,7 +226,7 @@ class SharedScheduler(Scheduler):
         if self._calls is None:
             return None
         self._is_closed = True
-        self._awake()
+        self._end_sleep()
         return deferred_from_coro(self._end(self._calls))
 
     def enqueue_request(self, request: Request) -> bool:
@@ -548,9 +548,9 @@ class SharedScheduler(Scheduler):
         except Exception:
             self._thread.stop()
             raise
-        self._calls = deferred_from_coro(self._call_again_and_again())
+        self._calls = deferred_from_coro(self._keep_calling())
 
-    async def _call_again_and_again(self) -> None:
+    async def _keep_calling(self) -> None:
         while not self._is_closed:
             if self._clock.monotonic() < self._next_at:
                 self._asleep = Deferred()
@@ -563,9 +563,9 @@ class SharedScheduler(Scheduler):
         at = self._clock.monotonic() + seconds
         if at < self._next_at:
             self._next_at = at
-            self._alarms.at(at, self._awake)
+            self._alarms.at(at, self._end_sleep)
 
-    def _awake(self) -> None:
+    def _end_sleep(self) -> None:
         asleep, self._asleep = self._asleep, None
         if asleep is not None:
             asleep.callback(None)

@@ -19,7 +19,8 @@ the ledger.
 - Each request has one outcome: an answer that was sent, or a refusal; after a kill too, nothing is lost, and
   only what was under way is sent again (`_outcomes`, `_sent_once`).
 - Workers keep delays, pauses and places together. Excused is only what one could not know of another: a lease has
-  ended, or the server was gone or has lost what it had (`politeness._is_known`).
+  ended, or the server was gone or has lost what it had (`politeness._is_known`). Of what it sends past the queue to
+  hosts of others, each worker may have as many on their way as the settings allow (`_places`).
 - Each refusal has a cause in what the host said, or failed to say, before (`_refusals`).
 - The crawl ends, and says why. One that no host answers any more ends within REP_WAIT_TIMEOUT and ten
   seconds; only then the reason may be ``network_gone``, and requests may be left (`_ends`, `_network_gone`).

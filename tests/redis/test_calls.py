@@ -1,0 +1,91 @@
+"""When a worker calls the server, and what it does when an answer is of no use."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("scrapy_redis")
+
+from scrapy import Request
+
+from tests.fakes import coroutine_test
+from tests.redis.scheduling import Scheduling
+from tests.redis.workers import LEASE, fake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.redis.workers import Shared
+
+pytestmark = pytest.mark.newest
+URL = "http://a.example/{}"
+
+
+@pytest.fixture
+def shared() -> Iterator[Shared]:
+    with fake() as shared:
+        yield shared
+
+
+@coroutine_test
+async def test_a_machine_that_sleeps(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The monotonic clock stands still meanwhile. When the machine wakes up, the worker sends nothing before it has
+    heard of the server again.
+    """
+    worker = Scheduling(shared)
+    worker.scheduler.enqueue_request(Request(URL.format(1)))
+    worker.call()
+    monkeypatch.setattr(
+        worker.scheduler._clock, "time", lambda: time.time() + LEASE, raising=True
+    )
+    assert worker.next() is None
+    wakes = worker.engine.wakes
+    worker.call()
+    assert worker.engine.wakes > wakes
+    assert worker.next() is not None
+    worker.close()
+
+
+@coroutine_test
+async def test_a_worker_with_nothing_to_do(shared: Shared) -> None:
+    """It calls ever less often, until a request comes."""
+    worker, seconds = Scheduling(shared), []
+    for _ in range(10):
+        worker.call()
+        seconds.append(_next_in(worker))
+    assert seconds[0] < 0.11
+    assert seconds[-1] == pytest.approx(5, abs=0.1)
+    worker.scheduler.enqueue_request(Request(URL.format(1)))
+    assert _next_in(worker) < 0.03
+    worker.close()
+
+
+def _next_in(worker: Scheduling) -> float:
+    return worker.scheduler._next_at - worker.frontier.clock.monotonic()
+
+
+@coroutine_test
+async def test_an_answer_that_raises(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has brought returns to the server with the next call, which gives it out again."""
+    worker = Scheduling(shared)
+    monkeypatch.setattr(worker.scheduler, "_take", _fail)
+    worker.scheduler.enqueue_request(Request(URL.format(1)))
+    worker.call()
+    assert worker.next() is None
+    monkeypatch.undo()
+    worker.call()
+    worker.call()
+    assert worker.next() is not None
+    assert shared.count == 1
+    worker.close()
+
+
+def _fail(answer: Any) -> None:
+    raise RuntimeError("a mistake")

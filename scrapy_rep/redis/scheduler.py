@@ -62,9 +62,12 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limits import Queue
 
 # The seconds between two calls: while there is something to tell, while requests are in flight or in their
-# callbacks, and after a failure. Else a call comes after twice as long as the one before, up to the most while
-# requests wait, or while there are none.
-_SOON, _BUSY, _FAILED, _MOST_WAITING, _MOST_EMPTY = 0.02, 0.05, 1.0, 0.2, 5.0
+# callbacks, and after a failure.
+_SOON, _BUSY, _FAILED = 0.02, 0.05, 1.0
+
+# Else a call comes after twice as long as the one before, up to these seconds: while this worker owns hosts, while
+# there are requests for others only, and while there are none.
+_MOST_OWNER, _MOST_IDLE, _MOST_EMPTY = 0.2, 1.0, 5.0
 
 # The part of its lease after which a worker renews it.
 _PART_OF_LEASE = 1 / 4
@@ -613,7 +616,10 @@ class SharedScheduler(Scheduler):
         if self._popped or self._frontier.in_flight or self._turns.held:
             self._pause = _BUSY
             return _BUSY
-        seconds, most = self._pause, _MOST_WAITING if self._total else _MOST_EMPTY
+        most = _MOST_OWNER if self._owned else _MOST_IDLE
+        if not self._total:
+            most = _MOST_EMPTY
+        seconds = min(self._pause, most)
         self._pause = min(2 * seconds, most)
         return min(seconds, self._lease * _PART_OF_LEASE)
 

@@ -17,7 +17,10 @@ _SLACK = 0.01
 """The inaccuracy of sums of floating-point numbers and of an event loop, in seconds."""
 
 _HEARD_AFTER = 0.1
-"""After so many seconds, other workers and a JOBDIR know of a pause."""
+"""After so many seconds, a JOBDIR knows of a pause."""
+
+_HEARD_BY_OTHERS = 0.25
+"""After so many seconds, other workers know of one."""
 
 _FORGOTTEN = 30.0
 """After so many seconds, the delay of a host to which nothing is sent need not be known any more."""
@@ -452,7 +455,7 @@ def _has_heard(story: Story, sent: Sent, asked: Sent) -> bool:
             return False
         gone = [b for a, b, of in story.hindered if of is None and a <= heard < b]
         # Each of the two may wait for the answer to its last call before it makes the next one.
-        heard = max([heard + _HEARD_AFTER + 4 * story.world.lag, *gone])
+        heard = max([heard + _HEARD_BY_OTHERS + 4 * story.world.lag, *gone])
     return _decided_at(story, sent) >= heard
 
 

@@ -238,14 +238,15 @@ local function take(queue, most)
 end
 
 -- Let the worker send a request to a host that has no pause; with a *limit*, if fewer are in flight to it, and
--- the *delay* of the last one is over. A worker that knows of no delay keeps that of the others. The next turn is that
--- of the worker that was refused first. Returns the seconds after which to ask again, 0 if it may be sent; and the
--- seconds of a pause.
+-- the *delay* of the last one is over. A worker that knows of no delay or back-off keeps those of the others. The
+-- next turn is that of the worker that was refused first. Returns the seconds after which to ask again, 0 if it may
+-- be sent; and the seconds of a pause.
 local function take_turn(token, host, limit, delay)
     local name = key('host', host)
     if delay == 0 then delay = (numbers_of(host, 'delay')) end
     if delay > 0 then limit = 1 end
     local next_at, paused, sent, reserved_until = numbers_of(host, 'next_at', 'paused', 'sent', 'reserved_until')
+    if sent > 0 and limit == 0 then limit = 1 end
     local is_for_other = reserved_until > now and call('HGET', name, 'reserved_for') ~= worker
     local wait = paused - now
     if limit > 0 then

@@ -265,6 +265,16 @@ def test_a_back_off(shared: Shared) -> None:
     assert two.ask("3", limit=2).wait == 0
 
 
+def test_a_back_off_that_a_worker_does_not_know(shared: Shared) -> None:
+    """It sends nothing beside what others have in flight in their back-off."""
+    one, two = shared.worker(), shared.worker()
+    assert one.ask("1", limit=1).wait == 0
+    assert two.ask("2", limit=0).wait > 0
+    one.end("1")
+    one.call()
+    assert two.ask("3", limit=0).wait == 0
+
+
 def test_what_is_known_of_hosts_is_forgotten(shared: Shared) -> None:
     """The key of a host without requests expires; that of one with requests does not."""
     worker = shared.worker()

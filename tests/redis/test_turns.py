@@ -110,6 +110,29 @@ async def test_a_turn_is_given_up_for_robotstxt(shared: Shared) -> None:
     worker.close()
 
 
+@coroutine_test
+async def test_rules_that_become_stale_while_a_request_of_the_scheduler_waits(
+    shared: Shared,
+) -> None:
+    """It returns to the scheduler, and its turn begins no delay."""
+    worker = Scheduling(shared)
+    worker.scheduler.enqueue_request(Request(URL))
+    worker.call()
+    request = worker.next()
+    assert request is not None
+    frontier, now = worker.frontier, worker.frontier.clock.monotonic()
+    host = frontier.queue_of(request).host
+    frontier.limits.resume_back_off(host, now, concurrency=1, own_pause=1.0, since=now)
+    frontier.is_stale = lambda entry: True  # type: ignore[method-assign]
+    sending = deferred_from_coro(worker.wire.process_request(request))
+    await tick()
+    worker.call()
+    assert await maybe_deferred_to_future(sending) is request
+    worker.call()
+    assert not worker.scheduler._turns.held
+    worker.close()
+
+
 async def tick() -> None:
     soon: Deferred[None] = Deferred()
     call_later(0.02, soon.callback, None)

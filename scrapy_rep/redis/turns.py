@@ -127,8 +127,7 @@ class SharedTurns:
             if turn.paused:
                 frontier.resume_pause(host.key, turn.paused)
             if not turn.wait or frontier.refusal(entry):
-                # What may return is judged again when it comes again.
-                return not (may_return and frontier.is_stale(entry))
+                return True
             if may_return and turn.wait > _LONG:
                 delay = host.crawl_delay if delay_of(wish.queue) else None
                 frontier.limits.hold(delay or host, now + turn.wait, now)

@@ -71,16 +71,21 @@ class Gate:
     def __init__(self, worker: Scheduling) -> None:
         self._worker = worker
         self.has_judged = False
+        self.returns = False
+        """Whether the rules are not known, so that a request returns to the scheduler."""
 
     def is_judged(self, request: Request, entry: InFlight) -> bool:
         return True
 
-    async def judge_again(self, request: Request, entry: InFlight) -> None:
+    async def judge_again(self, request: Request, entry: InFlight) -> Request | None:
+        if self.returns:
+            return self._worker.frontier.return_to_scheduler(request, entry)
         robots = RobotsTxtRequest("http://a.example/robots.txt")
         at_wire: Any = self._worker.wire.process_request(robots)
         assert await at_wire is None
         self._worker.frontier.end(robots, self._worker.frontier.in_flight[robots])
         self.has_judged = True
+        return None
 
     def report(self, entry: InFlight) -> None:
         """There is no ledger."""
@@ -95,7 +100,7 @@ async def test_a_turn_is_given_up_for_robotstxt(shared: Shared) -> None:
     frontier, request = worker.frontier, Request(URL)
     gate = Gate(worker)
     worker.wire.__dict__["_gate"] = gate
-    frontier.is_stale = lambda entry: not gate.has_judged  # type: ignore[method-assign]
+    frontier.may_use_rules = lambda entry: gate.has_judged  # type: ignore[method-assign]
     host, now = frontier.queue_of(request).host, frontier.clock.monotonic()
     frontier.look_at_slot(host)
     frontier.limits.resume_back_off(host, now, concurrency=1, own_pause=1.0, since=now)
@@ -123,7 +128,10 @@ async def test_rules_that_become_stale_while_a_request_of_the_scheduler_waits(
     frontier, now = worker.frontier, worker.frontier.clock.monotonic()
     host = frontier.queue_of(request).host
     frontier.limits.resume_back_off(host, now, concurrency=1, own_pause=1.0, since=now)
-    frontier.is_stale = lambda entry: True  # type: ignore[method-assign]
+    frontier.may_use_rules = lambda entry: False  # type: ignore[method-assign]
+    gate = Gate(worker)
+    gate.returns = True
+    worker.wire.__dict__["_gate"] = gate
     sending = deferred_from_coro(worker.wire.process_request(request))
     await tick()
     worker.call()

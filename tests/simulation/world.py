@@ -378,8 +378,8 @@ class World:
         random = Random(seed)
         self.seed = seed
         # In this order, seeds that once failed have kept their kind.
-        kinds = ["busy", "plain", "job", "workers"]
-        drawn = random.choices(kinds, [1.5, 10.5, 6, 1])[0]
+        weights = {"busy": 1.5, "plain": 10.5, "job": 6, "workers": 1}
+        drawn = random.choices([*weights], [*weights.values()])[0]
         self.is_busy = drawn == "busy"
         self.kind = "workers" if self.is_busy else drawn
         self.outages: list[tuple[float, float]] = []
@@ -405,26 +405,17 @@ class World:
             for host in self.hosts.values():  # Each call of the server takes a while.
                 host.pages = min(host.pages, 20)
                 host.crawl_delay = min(host.crawl_delay or 0, 5) or None
-        is_busy = self.kind == "plain" and Random(f"{seed} busy").random() < 0.05
-        if is_busy or self.is_busy:
-            # Many requests are on their way when a host asks for a pause, or a worker is killed.
-            self.settings |= {"CONCURRENT_REQUESTS": 4, "DOWNLOAD_DELAY": 0}
-            self.settings["CONCURRENT_REQUESTS_PER_DOMAIN"] = 8
-            for host in self.hosts.values():
-                host.crawl_delay, host.latency, host.leaves = None, 1.0, 6.0
-                host.fate, host.pages, host.page_faults = "rules", 30, 0.2
+        if self.is_busy or (
+            self.kind == "plain" and Random(f"{seed} busy").random() < 0.05
+        ):
+            self._keep_hosts_busy()
         self.is_crowded = self.kind == "workers" and _draw_crowd(self.hosts, seed)
         """Whether each worker has hosts of its own, and fetches files from those of others."""
         self.faults = _faults(random, drawn)
         if self.is_crowded:
             self.settings |= {"REP_QUEUE_LEASE": 10, "DOWNLOAD_DELAY": 0}
             _draw_older_data(self.faults, seed)
-        moments = Random(f"{seed} moments")
-        for fault in self.faults:
-            fault.later = moments.choice([0, 0, 0, 0.3, 3, 30])
-        if self.kind == "job" and moments.random() < 0.4:
-            begins = 1_000 + moments.uniform(0, 60)
-            self.outages.append((begins, begins + moments.choice([20, 300])))
+        self._draw_moments(Random(f"{seed} moments"))
         self._draw_components_and_bans()
         self.addresses: dict[str, str] = {}
         """The address of each host, where the crawl limits what is in flight to one."""
@@ -438,6 +429,22 @@ class World:
 
         self.log: list[Sent] = []
         self._waiting: list[tuple[int, int | None, asyncio.Future[None]]] = []
+
+    def _draw_moments(self, random: Random) -> None:
+        """Draw when faults begin, and an outage of a crawl that is killed."""
+        for fault in self.faults:
+            fault.later = random.choice([0, 0, 0, 0.3, 3, 30])
+        if self.kind == "job" and random.random() < 0.4:
+            begins = 1_000 + random.uniform(0, 60)
+            self.outages.append((begins, begins + random.choice([20, 300])))
+
+    def _keep_hosts_busy(self) -> None:
+        """Have many requests on their way when a host asks for a pause, or a worker is killed."""
+        self.settings |= {"CONCURRENT_REQUESTS": 4, "DOWNLOAD_DELAY": 0}
+        self.settings["CONCURRENT_REQUESTS_PER_DOMAIN"] = 8
+        for host in self.hosts.values():
+            host.crawl_delay, host.latency, host.leaves = None, 1.0, 6.0
+            host.fate, host.pages, host.page_faults = "rules", 30, 0.2
 
     def _draw_components_and_bans(self) -> None:
         """Draw middlewares of the project, and bans: each from its own sequence of random numbers, so that

@@ -59,11 +59,11 @@ def parsed() -> argparse.Namespace:
 
 
 def chosen(words: list[str]) -> dict[str, Callable[..., Iterator[Row]]]:
-    found = (*parsers.ALL, crawls.broad, crawls.calls, crawls.crawls, crawls.waiting)
-    found += (queues.queues, jobs.jobs, ledgers.ledger)
+    measures = (*parsers.ALL, crawls.broad, crawls.calls, crawls.crawls, crawls.waiting)
+    measures += (queues.queues, jobs.jobs, ledgers.ledger)
     return {
         measure.__name__: measure
-        for measure in found
+        for measure in measures
         if any(word in measure.__name__ for word in words)
     }
 

@@ -73,13 +73,13 @@ class Handler(BaseDownloadHandler):
 class HostsSpider(scrapy.Spider):
     name = "hosts"
     hosts: int
-    each: int
+    pages_of_host: int
     pages: int
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         began = process_time()
         # The loop awaits nothing, so that no request is popped meanwhile.
-        for request in requests(self.hosts, self.each):
+        for request in requests(self.hosts, self.pages_of_host):
             self.crawler.engine.crawl(request)
         self.began, self.seen = process_time(), 0
         self.pushing = self.began - began
@@ -89,26 +89,31 @@ class HostsSpider(scrapy.Spider):
     def parse(self, response: scrapy.http.Response) -> None:
         self.seen += 1
         if self.seen == self.pages:
-            found = {
-                "push": self.pushing / (self.hosts * self.each),
+            seconds = {
+                "push": self.pushing / (self.hosts * self.pages_of_host),
                 "page": (process_time() - self.began) / self.seen,
             }
-            print(json.dumps(found))
+            print(json.dumps(seconds))
             raise CloseSpider
 
 
-def requests(hosts: int, each: int) -> Iterator[scrapy.Request]:
-    for page in range(each):
+def requests(hosts: int, pages_of_host: int) -> Iterator[scrapy.Request]:
+    for page in range(pages_of_host):
         for host in range(hosts):
             url = f"http://www.host-{host:06}.example/section/page-{page}.html"
             yield scrapy.Request(url, dont_filter=True)
 
 
-def main(side: str, hosts: str, each: str, pages: str, job: str = "") -> None:
+def main(side: str, hosts: str, pages_of_host: str, pages: str, job: str = "") -> None:
     with TemporaryDirectory() as folder:
-        own = {"JOBDIR": folder} if job else {}
-        process = AsyncCrawlerProcess({**SETTINGS, **SIDES[side], **own})
-        process.crawl(HostsSpider, hosts=int(hosts), each=int(each), pages=int(pages))
+        job_settings = {"JOBDIR": folder} if job else {}
+        process = AsyncCrawlerProcess({**SETTINGS, **SIDES[side], **job_settings})
+        process.crawl(
+            HostsSpider,
+            hosts=int(hosts),
+            pages_of_host=int(pages_of_host),
+            pages=int(pages),
+        )
         process.start()
 
 

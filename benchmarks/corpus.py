@@ -100,11 +100,11 @@ def urls(body: bytes, count: int = 20) -> list[str]:
     ]
     touching = count - len(FIXED_PATHS)
     step = max(1, len(values) // touching)
-    found = list(FIXED_PATHS)
+    paths = list(FIXED_PATHS)
     for i, value in enumerate(values[::step][:touching]):
         path = value.replace(b"*", (b"", b"a", b"/a/b")[i % 3]).removesuffix(b"$")
         path += (b"", b"a", b"/", b"?a=b")[i % 4]
-        found.append("/" + quote_from_bytes(path, safe=SAFE).removeprefix("/"))
-    while len(found) < count:
-        found.append(f"/{WORDS[len(found)]}/{len(found)}.html")
-    return [f"https://www.example.com{path}" for path in found]
+        paths.append("/" + quote_from_bytes(path, safe=SAFE).removeprefix("/"))
+    while len(paths) < count:
+        paths.append(f"/{WORDS[len(paths)]}/{len(paths)}.html")
+    return [f"https://www.example.com{path}" for path in paths]

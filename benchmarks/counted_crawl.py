@@ -42,42 +42,44 @@ def count(frame: FrameType, event: str, _argument: object) -> None:
 class CountedSpider(scrapy.Spider):
     name = "counted"
     hosts: int
-    each: int
+    pages_of_host: int
     seen = 0
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         sys.setprofile(count)
-        for request in requests(self.hosts, self.each):
+        for request in requests(self.hosts, self.pages_of_host):
             self.crawler.engine.crawl(request)
         return
         yield
 
     def parse(self, response: scrapy.http.Response) -> None:
         self.seen += 1
-        if self.seen == self.hosts * self.each:
+        if self.seen == self.hosts * self.pages_of_host:
             sys.setprofile(None)
 
 
-def main(side: str, hosts: str, each: str, settings: str = "{}") -> None:
-    own = json.loads(settings)
+def main(side: str, hosts: str, pages_of_host: str, settings: str = "{}") -> None:
+    extra_settings = json.loads(settings)
     process = AsyncCrawlerProcess(
-        {**SETTINGS, **SIDES[side], "LOG_LEVEL": "ERROR", **own}
+        {**SETTINGS, **SIDES[side], "LOG_LEVEL": "ERROR", **extra_settings}
     )
-    process.crawl(CountedSpider, hosts=int(hosts), each=int(each))
+    process.crawl(CountedSpider, hosts=int(hosts), pages_of_host=int(pages_of_host))
     process.start()
-    pages = int(hosts) * int(each)
+    pages = int(hosts) * int(pages_of_host)
     ours = {code: calls for code, calls in CALLS.items() if _is_ours(code)}
-    found = {
+    calls_for = {
         "all": CALLS.total() / pages,
         "ours": sum(ours.values()) / pages,
         "by_function": {
             f"{code.co_filename.removeprefix(OURS)}:{code.co_firstlineno} {code.co_name}": (
                 calls / pages
             )
-            for code, calls in sorted(ours.items(), key=lambda each: -each[1])
+            for code, calls in sorted(
+                ours.items(), key=lambda code_and_calls: -code_and_calls[1]
+            )
         },
     }
-    print(json.dumps(found, indent=1))
+    print(json.dumps(calls_for, indent=1))
 
 
 def _is_ours(code: CodeType) -> bool:

@@ -33,7 +33,7 @@ class Size(NamedTuple):
     """The hosts of a crawl, and the pages of each."""
 
     hosts: int
-    each: int
+    pages_of_host: int
     pairs: int
     target: Target
     pages: int = 0
@@ -71,19 +71,19 @@ def crawls(_files: list[bytes], rounds: int) -> Iterator[Row]:
         yield from in_pairs(without, suite, rounds, targets)
 
 
-def _side(who: str, own: dict[str, object], port: str) -> Side:
+def _side(who: str, extra_settings: dict[str, object], port: str) -> Side:
     arguments = ["-m", "scrapy", "runspider", "benchmarks/crawl_spider.py"]
     arguments += ["-a", f"port={port}", "-a", f"hosts={HOSTS}"]
-    for name, value in {**SETTINGS, **own}.items():
+    for name, value in {**SETTINGS, **extra_settings}.items():
         text = json.dumps(value) if isinstance(value, dict) else str(value)
         arguments += ["-s", f"{name}={text}"]
 
-    def numbers(said: str, processor_time: float) -> dict[str, float]:
+    def numbers(output: str, processor_time: float) -> dict[str, float]:
         # Both sides must have done the same.
-        files = HOSTS if "ADDONS" in own else None
+        files = HOSTS if "ADDONS" in extra_settings else None
         expected = {"item_scraped_count": PAGES, "robotstxt/response_count": files}
-        if expected.items() - json.loads(said).items():
-            raise RuntimeError(f"{said}, not {expected}")
+        if expected.items() - json.loads(output).items():
+            raise RuntimeError(f"{output}, not {expected}")
         return {"crawl": processor_time}
 
     return Side(who, arguments, numbers)
@@ -95,14 +95,17 @@ def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
     Scrapy does for it.
     """
     for size in SIZES:
-        hosts, each, pages = size.hosts, size.each, size.pages
+        hosts, pages_of_host, pages = size.hosts, size.pages_of_host, size.pages
         first = f"the first {pages:,} " if pages else ""
         job = f", with a {size.job}" if size.job else ""
-        what = f"a page, {first}of {hosts:,} hosts with {each:,}{job}"
-        numbers = [str(number) for number in (hosts, each, pages or hosts * each)]
+        what = f"a page, {first}of {hosts:,} hosts with {pages_of_host:,}{job}"
+        numbers = [
+            str(number)
+            for number in (hosts, pages_of_host, pages or hosts * pages_of_host)
+        ]
 
-        def compared(said: str, _: float, what: str = what) -> dict[str, float]:
-            return {what: sum(json.loads(said).values())}
+        def compared(output: str, _: float, what: str = what) -> dict[str, float]:
+            return {what: sum(json.loads(output).values())}
 
         stock, ours = (
             Side(
@@ -137,19 +140,22 @@ def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
 
 
 def counted(side: str) -> dict[str, dict[str, float]]:
-    """The calls for each request and each host: the whole crawl's, and those of this package."""
-    few, many = (_counts(side, hosts, each) for hosts, each in (FEW_HOSTS, MANY_HOSTS))
-    found: dict[str, dict[str, float]] = {"request": {}, "host": {}}
+    """Return the calls for each request and each host: of the whole crawl, and of this package."""
+    few, many = (
+        _counts(side, hosts, pages_of_host)
+        for hosts, pages_of_host in (FEW_HOSTS, MANY_HOSTS)
+    )
+    calls_for: dict[str, dict[str, float]] = {"request": {}, "host": {}}
     for key in ("all", "ours"):
         # A page of a crawl costs a request, and its part of a host.
         of_host = (many[key] - few[key]) / (1 / MANY_HOSTS[1] - 1 / FEW_HOSTS[1])
-        found["host"][key] = of_host
-        found["request"][key] = few[key] - of_host / FEW_HOSTS[1]
-    return found
+        calls_for["host"][key] = of_host
+        calls_for["request"][key] = few[key] - of_host / FEW_HOSTS[1]
+    return calls_for
 
 
-def _counts(side: str, hosts: int, each: int) -> dict[str, float]:
-    return _said("benchmarks.counted_crawl", side, hosts, each)
+def _counts(side: str, hosts: int, pages_of_host: int) -> dict[str, float]:
+    return _measured("benchmarks.counted_crawl", side, hosts, pages_of_host)
 
 
 WAITING = 100_000
@@ -161,15 +167,17 @@ def waiting(_files: list[bytes], **_: object) -> Iterator[Row]:
     """
     what = f"memory of each of {WAITING:,} hosts with a request in the queue"
     module = "benchmarks.waiting_hosts"
-    stock, ours = (_said(module, side, WAITING)["host"] for side in ("stock", "ours"))
+    stock, ours = (
+        _measured(module, side, WAITING)["host"] for side in ("stock", "ours")
+    )
     yield Row(what, STOCK, stock, unit="B")
     target = Target(most_ratio=1.0)
     yield Row(what, OURS, ours, None, ours / stock, target, "B")
 
 
-def _said(module: str, side: str, *numbers: int) -> dict[str, float]:
-    """What *module* prints, run in a process of its own."""
-    command = [sys.executable, "-m", module, side, *map(str, numbers)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found: dict[str, float] = json.loads(said)
-    return found
+def _measured(module: str, side: str, *sizes: int) -> dict[str, float]:
+    """Return the numbers that *module* prints when a process of its own runs it."""
+    command = [sys.executable, "-m", module, side, *map(str, sizes)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    numbers: dict[str, float] = json.loads(output)
+    return numbers

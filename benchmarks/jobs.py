@@ -96,9 +96,9 @@ class Bench:
     def push(self, hosts: int, number: int) -> float:
         """Push *number* requests. Return the processor seconds, without those for making them."""
         made, seconds = 1_000, 0.0
-        each = requests(self.spider, hosts, number)
+        new_requests = requests(self.spider, hosts, number)
         for _ in range(0, number, made):
-            some = list(islice(each, made))
+            some = list(islice(new_requests, made))
             before = time.process_time()
             for request in some:
                 self.scheduler.enqueue_request(request)
@@ -138,15 +138,15 @@ def size_of(folder: str) -> int:
 
 def times(bench: Bench, hosts: int, number: int, pops: int) -> dict[str, float]:
     push = bench.push(hosts, number) / number
-    found = {"push": push}
-    each = pops // len(TURNS)
+    seconds = {"push": push}
+    pops_of_turn = pops // len(TURNS)
     for turn in TURNS:
         what = f"pop, {turn} done in a turn"
-        found[what] = bench.pop(each, turn) / each
-        found[f"push and {what}"] = push + found[what]
+        seconds[what] = bench.pop(pops_of_turn, turn) / pops_of_turn
+        seconds[f"push and {what}"] = push + seconds[what]
         bench.active.clear()
         bench.in_progress.clear()
-    return found
+    return seconds
 
 
 def memory(bench: Bench, hosts: int, number: int) -> dict[str, float]:
@@ -155,10 +155,10 @@ def memory(bench: Bench, hosts: int, number: int) -> dict[str, float]:
     bench.push(hosts, number)
     gc.collect()
     size, _ = tracemalloc.get_traced_memory()
-    one = f"one of {number:,} requests that wait"
+    what = f"one of {number:,} requests that wait"
     return {
-        f"memory of {one}": size / number,
-        f"disk of {one}": size_of(bench.folder) / number,
+        f"memory of {what}": size / number,
+        f"disk of {what}": size_of(bench.folder) / number,
     }
 
 
@@ -183,11 +183,11 @@ def jobs(_files: list[bytes], rounds: int) -> Iterator[Row]:
 def _side(side: str, part: str, hosts: int, *numbers: int) -> Side:
     arguments = ["-m", "benchmarks.jobs", part, side, *map(str, (hosts, *numbers))]
 
-    def found(said: str, _: float) -> dict[str, float]:
-        each: dict[str, float] = json.loads(said.splitlines()[-1])
-        return {f"{what}, {hosts:,} hosts": number for what, number in each.items()}
+    def compared(output: str, _: float) -> dict[str, float]:
+        numbers: dict[str, float] = json.loads(output.splitlines()[-1])
+        return {f"{what}, {hosts:,} hosts": number for what, number in numbers.items()}
 
-    return Side(WHO[side], arguments, found)
+    return Side(WHO[side], arguments, compared)
 
 
 def main(part: str, side: str, *numbers: str) -> None:

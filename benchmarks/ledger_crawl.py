@@ -64,17 +64,21 @@ class LinksSpider(scrapy.Spider):
             self.is_known.set()
 
     def closed(self, reason: str) -> None:
-        found = self.crawler.stats.get_value
-        said = {
+        stat = self.crawler.stats.get_value
+        counts = {
             "fetched": self.fetched,
-            "refused": found("robotstxt/forbidden", 0),
+            "refused": stat("robotstxt/forbidden", 0),
         }
-        print(json.dumps(said), flush=True)
+        print(json.dumps(counts), flush=True)
 
 
 def main(count: str, level: str = "", ledger: str = "") -> None:
-    own = {"REP_LEDGER": ledger, "REP_LEDGER_LEVEL": level} if ledger else {}
-    process = AsyncCrawlerProcess({**SETTINGS, **SIDES["ours"], **HANDLER, **own})
+    ledger_settings = (
+        {"REP_LEDGER": ledger, "REP_LEDGER_LEVEL": level} if ledger else {}
+    )
+    process = AsyncCrawlerProcess(
+        {**SETTINGS, **SIDES["ours"], **HANDLER, **ledger_settings}
+    )
     process.crawl(LinksSpider, count=int(count))
     process.start()
 

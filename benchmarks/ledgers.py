@@ -71,9 +71,9 @@ def _side(who: str, decisions: int, level: str = "", path: str = "") -> Side:
     sent = -(-decisions // SENT)
     expected = {"fetched": sent, "refused": decisions - sent}
 
-    def numbers(said: str, processor_time: float) -> dict[str, float]:
-        if json.loads(said) != expected:
-            raise RuntimeError(f"{said}, not {expected}")
+    def numbers(output: str, processor_time: float) -> dict[str, float]:
+        if json.loads(output) != expected:
+            raise RuntimeError(f"{output}, not {expected}")
         return {f"crawl with {decisions:,} decisions": processor_time}
 
     arguments = ["-m", "benchmarks.ledger_crawl", str(decisions), level, path]

@@ -31,8 +31,8 @@ class Side(NamedTuple):
 
 
 def in_pairs(
-    one: Side,
-    other: Side,
+    first_side: Side,
+    second_side: Side,
     pairs: int,
     targets: Mapping[str, Target] = {},
     unit: str = "s",
@@ -43,28 +43,34 @@ def in_pairs(
     *targets* are those of the rows. Instead of a pair, a shorter process can *warm_up*: it compiles
     the modules.
     """
-    found: list[dict[str, Mapping[str, float]]] = []
+    numbers_of_pairs: list[dict[str, Mapping[str, float]]] = []
     with tempfile.TemporaryDirectory() as folder:
         if warm_up is not None:
             _Process(warm_up, folder).numbers()
         for number in range(pairs + (warm_up is None)):
             with on_one_processor():
                 # Alternate which side starts first: it takes longer.
-                order = (one, other) if number % 2 else (other, one)
+                order = (
+                    (first_side, second_side)
+                    if number % 2
+                    else (second_side, first_side)
+                )
                 running = {side.who: _Process(side, folder) for side in order}
-            found.append({who: process.numbers() for who, process in running.items()})
-    del found[:-pairs]  # The first one compiled the modules for the others.
-    for what in found[0][one.who]:
+            numbers_of_pairs.append(
+                {who: process.numbers() for who, process in running.items()}
+            )
+    del numbers_of_pairs[:-pairs]  # The first one compiled the modules for the others.
+    for what in numbers_of_pairs[0][first_side.who]:
         first, second = (
-            Times(tuple(pair[side.who][what] for pair in found))
-            for side in (one, other)
+            Times(tuple(pair[side.who][what] for pair in numbers_of_pairs))
+            for side in (first_side, second_side)
         )
         # The ratio of each pair matters, so the spread is the spread of the ratios.
         ratios = first.ratios(second)
-        yield Row(what, one.who, first.median, first.spread, unit=unit)
+        yield Row(what, first_side.who, first.median, first.spread, unit=unit)
         yield Row(
             what,
-            other.who,
+            second_side.who,
             second.median,
             ratios.spread,
             ratios.median,
@@ -76,22 +82,22 @@ def in_pairs(
 class _Process:
     def __init__(self, side: Side, folder: str) -> None:
         self._side = side
-        self._said, self._log = (tempfile.TemporaryFile("w+") for _ in range(2))
+        self._output, self._log = (tempfile.TemporaryFile("w+") for _ in range(2))
         self._process = subprocess.Popen(
             [sys.executable, *side.arguments], cwd=CHECKOUT, env=environment(folder),
-            stdout=self._said, stderr=self._log,
+            stdout=self._output, stderr=self._log,
         )  # fmt: skip
 
     def numbers(self) -> Mapping[str, float]:
         """Wait for the end, and return the compared numbers."""
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
-        with self._said, self._log:
-            self._said.seek(0)
+        with self._output, self._log:
+            self._output.seek(0)
             self._log.seek(0)
-            if self._process.returncode or not (said := self._said.read()):
+            if self._process.returncode or not (output := self._output.read()):
                 raise RuntimeError(f"{self._side} has failed\n{self._log.read()}")
-        return self._side.numbers(said, usage.ru_utime + usage.ru_stime)
+        return self._side.numbers(output, usage.ru_utime + usage.ru_stime)
 
 
 @contextmanager

@@ -184,11 +184,11 @@ def _compare(  # noqa: PLR0917
     )
     for parser in (OURS, *PEERS):
         one_in = parser.one_in
-        found = times[parser, one_in]
-        each = found.median / (len(samples[one_in]) * questions)
+        parser_times = times[parser, one_in]
+        seconds = parser_times.median / (len(samples[one_in]) * questions)
         who = f"{parser.label}, 1 file in {one_in}" if one_in > 1 else parser.label
-        ratio = None if parser is OURS else times[OURS, one_in].ratio(found)
-        yield Row(what, who, each, found.spread, ratio, targets.get(parser))
+        ratio = None if parser is OURS else times[OURS, one_in].ratio(parser_times)
+        yield Row(what, who, seconds, parser_times.spread, ratio, targets.get(parser))
 
 
 def memory(files: list[bytes], rounds: int) -> Iterator[Row]:

@@ -41,8 +41,8 @@ class JsonSerializer:
 
     @staticmethod
     def loads(text: bytes) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(text)
-        return {**found, "body": found["body"].encode()}
+        fields: dict[str, Any] = json.loads(text)
+        return {**fields, "body": fields["body"].encode()}
 
 
 SERIALIZERS = {"pickle": None, "json": JsonSerializer}
@@ -69,11 +69,11 @@ def main() -> None:
           "| fingerprint, each | in all |")  # fmt: skip
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     for kind, serializer, hosts in cases(options):
-        found = measure(kind, serializer, options.requests, hosts, options.listpack)
+        sizes = measure(kind, serializer, options.requests, hosts, options.listpack)
         print(
             f"| {kind} | {serializer} | {options.requests:,} | {hosts:,} "
-            f"| {found.serialised:,.0f} B | {found.queue:,.0f} B | {found.seen:,.0f} B "
-            f"| {found.total / 1e6:,.0f} MB |",
+            f"| {sizes.serialised:,.0f} B | {sizes.queue:,.0f} B | {sizes.seen:,.0f} B "
+            f"| {sizes.total / 1e6:,.0f} MB |",
             flush=True,
         )
 
@@ -124,8 +124,8 @@ def _seen(queue: Any, made: Iterator[Request]) -> Iterator[Request]:
 
 
 def _size_of_one(queue: Any, hosts: int) -> int:
-    (one,) = requests(queue.crawler.spider, hosts, 1)
-    return len(queue.encode(one))
+    (request,) = requests(queue.crawler.spider, hosts, 1)
+    return len(queue.encode(request))
 
 
 def _used(client: Redis) -> int:

@@ -58,7 +58,7 @@ def queues(
     _files: list[bytes],
     rounds: int,
     hosts: tuple[int, ...] = HOSTS,
-    each: int = EACH,
+    requests_each: int = EACH,
     fill: int = FILL,
 ) -> Iterator[Row]:
     """Push to and pop from full queues, in turns."""
@@ -67,23 +67,26 @@ def queues(
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         kinds = [("PriorityQueue", hosts[-1])]
         kinds += [("SharedScheduler", number) for number in hosts]
-        found = [
+        all_queues = [
             Queue(kind, number, stack.enter_context(_serving()))
             for kind, number in kinds
         ]
         crew = [stack.enter_context(_worker(folder)) for _ in range(max(WORKERS))]
-        for queue in found:
+        for queue in all_queues:
             _all(crew[:1], queue, "fill", fill)
         for workers in WORKERS:
-            yield from _rows(crew[:workers], found, rounds, each)
+            yield from _rows(crew[:workers], all_queues, rounds, requests_each)
 
 
 def _rows(
-    crew: list[subprocess.Popen[str]], all_queues: list[Queue], rounds: int, each: int
+    crew: list[subprocess.Popen[str]],
+    all_queues: list[Queue],
+    rounds: int,
+    requests_each: int,
 ) -> Iterator[Row]:
     stock, *ours = all_queues
     whose = "one worker" if len(crew) == 1 else f"{len(crew)} workers at once"
-    taken = _measure(crew, all_queues, rounds, each)
+    taken = _measure(crew, all_queues, rounds, requests_each)
     for what in ("push", "pop"):
         theirs = taken[stock, what]
         yield _rate(f"{what}, {whose}", STOCK, theirs)
@@ -101,8 +104,12 @@ def _rows(
             if queue is not stock:
                 name = f"{what}, {whose}, {queue.hosts:,} hosts, processor of"
             who = STOCK if queue is stock else OURS
-            yield Row(f"{name} the worker", who, median(one.worker for one in times))
-            yield Row(f"{name} the server", who, median(one.server for one in times))
+            yield Row(
+                f"{name} the worker", who, median(round_.worker for round_ in times)
+            )
+            yield Row(
+                f"{name} the server", who, median(round_.server for round_ in times)
+            )
 
 
 def _growth(what: str, whose: str, ours: list[Queue], taken: Any) -> Row:
@@ -119,11 +126,14 @@ def _rate(what: str, who: str, rounds: list[Round]) -> Row:
 
 
 def _times(rounds: list[Round]) -> Times:
-    return Times(tuple(each.clock for each in rounds))
+    return Times(tuple(round_.clock for round_ in rounds))
 
 
 def _measure(
-    crew: list[subprocess.Popen[str]], all_queues: list[Queue], rounds: int, each: int
+    crew: list[subprocess.Popen[str]],
+    all_queues: list[Queue],
+    rounds: int,
+    requests_each: int,
 ) -> dict[tuple[Queue, str], list[Round]]:
     """Measure each queue once a round; the first round warms up, and does not count."""
     taken: dict[tuple[Queue, str], list[Round]] = {}
@@ -133,9 +143,9 @@ def _measure(
             # Each push is followed by a pop, so the size of the queue stays the same.
             for what in ("push", "pop"):
                 times = taken.setdefault((queue, what), [])
-                one = _all(crew, queue, what, each)
+                round_ = _all(crew, queue, what, requests_each)
                 if number:
-                    times.append(one)
+                    times.append(round_)
         turns = [*turns[1:], turns[0]]  # Alternate which queue starts first.
     return taken
 
@@ -168,8 +178,8 @@ def _answer(worker: subprocess.Popen[str]) -> list[float]:
 def _processor_time(queue: Queue) -> float:
     """Return the processor time of the server of *queue* so far."""
     with Redis.from_url(queue.url) as client:
-        found = client.info("cpu")
-    return found["used_cpu_user"] + found["used_cpu_sys"]
+        cpu_seconds = client.info("cpu")
+    return cpu_seconds["used_cpu_user"] + cpu_seconds["used_cpu_sys"]
 
 
 @contextmanager

@@ -121,8 +121,8 @@ def main() -> None:
     print(row("Scrapy", "middleware", "mode", *heads))
     for middleware in MIDDLEWARES:
         for mode in modes:
-            found = race(middleware, mode)
-            print(row(scrapy.__version__, middleware, mode, *found), flush=True)
+            outcome = race(middleware, mode)
+            print(row(scrapy.__version__, middleware, mode, *outcome), flush=True)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def interleaved(
             tasks[name]()
             if number:
                 times[name].append(process_time() - start)
-    return {name: Times(tuple(found)) for name, found in times.items()}
+    return {name: Times(tuple(seconds)) for name, seconds in times.items()}
 
 
 def environment(folder: str) -> dict[str, str]:

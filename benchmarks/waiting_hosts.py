@@ -34,8 +34,8 @@ class WaitingSpider(scrapy.Spider):
         # The loop awaits nothing, so that no request is popped meanwhile.
         for request in requests(self.hosts, 1):
             self.crawler.engine.crawl(request)
-        found = (_size() - before) / self.hosts
-        print(json.dumps({"host": found}))
+        bytes_of_host = (_size() - before) / self.hosts
+        print(json.dumps({"host": bytes_of_host}))
         raise CloseSpider
         yield
 

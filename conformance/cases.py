@@ -47,8 +47,8 @@ class Case:
         return tuple(name for name in DIALECTS if name in self.fields["expected"])
 
     def expected(self, dialect: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.fields["expected"][dialect]
-        return found
+        answer: dict[str, Any] = self.fields["expected"][dialect]
+        return answer
 
     def question(self, dialect: str) -> dict[str, Any]:
         """Return the question for a parser: the case without the expected answers."""

@@ -40,16 +40,16 @@ class Command:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
-            found = json.loads(self._line())
+            answer = json.loads(self._line())
         except BrokenPipeError:
             raise self._ended() from None
         except TimeoutError as error:
             # An answer that comes later would be taken for the next one.
             self._process.kill()
             raise Ended(str(error)) from None
-        if found is not None and not isinstance(found, dict):
-            raise ValueError(f"{found!r} is no object")
-        return found
+        if answer is not None and not isinstance(answer, dict):
+            raise ValueError(f"{answer!r} is no object")
+        return answer
 
     def _line(self) -> bytes:
         stdout = self._process.stdout

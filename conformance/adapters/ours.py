@@ -71,11 +71,11 @@ def _indexing(
         dialect,
     )
     after = rules.unavailable_after
-    found = {name: getattr(rules, name) for name in _INDEXING}
-    found["unavailable_after"] = after and f"{after:%Y-%m-%dT%H:%M:%SZ}"
+    answer = {name: getattr(rules, name) for name in _INDEXING}
+    answer["unavailable_after"] = after and f"{after:%Y-%m-%dT%H:%M:%SZ}"
     if "now" in question:
-        found["indexable"] = rules.indexable(datetime.fromisoformat(question["now"]))
-    return found
+        answer["indexable"] = rules.indexable(datetime.fromisoformat(question["now"]))
+    return answer
 
 
 def _after_fetches(
@@ -101,7 +101,7 @@ def _after_fetches(
         )
     assert entry is not None
     robots = robots_of(entry, dialect)
-    found = _decided(robots, question["url"], agents)
+    answer = _decided(robots, question["url"], agents)
     if "at" in question:
-        found["fresh"] = entry.is_fresh(question["at"])
-    return found
+        answer["fresh"] = entry.is_fresh(question["at"])
+    return answer

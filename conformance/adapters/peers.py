@@ -31,8 +31,8 @@ class Peer:
         if question["kind"] == "decision":
             return {"allowed": bool(self.is_allowed(body, agents[0], question["url"]))}
         if question["kind"] == "sitemaps":
-            found = self.sitemaps(body)
-            return None if found is None else {"sitemaps": list(found)}
+            sitemaps = self.sitemaps(body)
+            return None if sitemaps is None else {"sitemaps": list(sitemaps)}
         if question["kind"] == "pace":
             return self.pace(body, agents[0])
         return None

@@ -71,9 +71,9 @@ def run(arguments: Namespace, settings: Settings) -> int:
     if is_list and (len(arguments.urls) > 1 or arguments.robots == "-"):
         raise UsageError("- reads all of standard input: give it once, as the only URL")
     profile = profile_of(arguments, settings)
-    given, path = None, arguments.robots
+    robots_file, path = None, arguments.robots
     if path is not None:
-        given = RulesSource.written(path, read_file(path))
+        robots_file = RulesSource.written(path, read_file(path))
     batches: Iterable[list[Asked]]
     if is_list:
         batches = urls = UrlList(opened("-"), "line")
@@ -91,15 +91,17 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
     async def show(web: Web | None) -> None:
         """Show the verdict on each URL as soon as it is known."""
-        sources = Sources(given)
+        sources = Sources(robots_file)
         if web is not None:
             sources = PresentSources(profile, web, sites=arguments.agents)
         output = Output(arguments)
         rows = _BRIEF_ROWS if arguments.brief else _ROWS
         for part in batches:
-            found = await sources.load(each.origin for each in part)
-            for each in part:
-                record = _record(each.url, found[each.origin], profile, arguments)
+            sources_by_origin = await sources.load(asked.origin for asked in part)
+            for asked in part:
+                record = _record(
+                    asked.url, sources_by_origin[asked.origin], profile, arguments
+                )
                 verdict = _VERDICTS[record["allowed"]]
                 counts[verdict] += 1
                 answer = record["allowed"] and not record["usage"]["denied"]
@@ -109,7 +111,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
             progress.say(f"{counts.total() - counts['unusable']:,} URLs judged")
             output.flush()
 
-    ask(profile, show, offline=given is not None)
+    ask(profile, show, offline=robots_file is not None)
     if is_list:
         notify(_summary(counts, urls.bad))
     return status_of(answers, is_wrong=bool(urls.bad))
@@ -161,25 +163,27 @@ def _record(
             for name, dialect in profile.dialects.items()
         }
         record["dialects"] = {
-            name: decision_record(each, profile, is_known=source.is_known)
-            for name, each in decisions.items()
+            name: decision_record(decision, profile, is_known=source.is_known)
+            for name, decision in decisions.items()
         }
-        record["agree"] = len({each.allowed for each in decisions.values()}) == 1
+        record["agree"] = (
+            len({decision.allowed for decision in decisions.values()}) == 1
+        )
     if arguments.agents:
         # The others follow the site, whatever the override of the user is.
         site = source.site or source
         record["crawlers"] = [
             {
-                "token": each.token,
-                "operator": each.operator,
-                "purpose": each.purpose,
-                "source": each.source,
-                "dialect": each.dialect.name,
+                "token": crawler.token,
+                "operator": crawler.operator,
+                "purpose": crawler.purpose,
+                "source": crawler.source,
+                "dialect": crawler.dialect.name,
                 **decision_record(
-                    site.read_as(each.dialect).decide(url, each.agents),
+                    site.read_as(crawler.dialect).decide(url, crawler.agents),
                     is_known=site.is_known,
                 ),
             }
-            for each in CRAWLERS.values()
+            for crawler in CRAWLERS.values()
         ]
     return record

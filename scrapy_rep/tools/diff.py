@@ -82,7 +82,7 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
     """
     if old.body == new.body and old.dialect == new.dialect:
         return []
-    left = _MAX_COMPARED
+    records_left = _MAX_COMPARED
     old_groups, new_groups = old.groups, new.groups
     followed = (
         _followed_by_agent(old_groups, merges=old.dialect.merge_groups),
@@ -95,8 +95,8 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
         following.setdefault(pair, []).append(agent)
     agents_of: dict[_Change, list[str]] = {}
     for (was, now), agents in following.items():
-        left -= _size(old_groups, was) + _size(new_groups, now)
-        if left < 0:
+        records_left -= _size(old_groups, was) + _size(new_groups, now)
+        if records_left < 0:
             return None
         kind = "changed" if was and now else "removed" if was else "added"
         records = _records(old_groups, was), _records(new_groups, now)
@@ -172,13 +172,13 @@ def _followed_by_agent(
     groups: Sequence[Group], *, merges: bool
 ) -> dict[str, _Followed]:
     """Return those of *groups* that each agent follows, with the runs that name it, in order."""
-    found: dict[str, dict[tuple[int, int], None]] = {}
+    runs_of: dict[str, dict[tuple[int, int], None]] = {}
     first_of: dict[str, int] = {}
     for index, group in enumerate(groups):
         for agent, run in zip(group.agents, group.runs, strict=True):
             if merges or first_of.setdefault(agent, index) == index:
-                found.setdefault(agent, {})[index, run] = None
-    return {agent: tuple(followed) for agent, followed in found.items()}
+                runs_of.setdefault(agent, {})[index, run] = None
+    return {agent: tuple(followed) for agent, followed in runs_of.items()}
 
 
 def _size(groups: Sequence[Group], followed: _Followed) -> int:
@@ -189,31 +189,33 @@ def _size(groups: Sequence[Group], followed: _Followed) -> int:
 
 def _records(groups: Sequence[Group], followed: _Followed) -> _Records:
     """Return the records of those of *groups* that are *followed*, each once, in order."""
-    found: _Records = {}
+    line_of: _Records = {}
     for index, run in followed:
         group = groups[index]
         for rule in group.rules:
-            found.setdefault((rule.kind, rule.pattern), rule.line)
-        for each in group.records:
-            if each.field not in RUN_FIELDS or each.run == run:
-                found.setdefault((each.field, each.value), each.line)
-    return found
+            line_of.setdefault((rule.kind, rule.pattern), rule.line)
+        for record in group.records:
+            if record.field not in RUN_FIELDS or record.run == run:
+                line_of.setdefault((record.field, record.value), record.line)
+    return line_of
 
 
 def _outside(robots: RobotsTxt, base: str | None) -> _Records:
     """Return the records that belong to no group. *base* is the base of sitemap URLs."""
     read = [*lines(robots.body, robots.dialect)]
-    found = {(each.field, each.value): each.line for each in records_for_all(read)}
+    line_of = {
+        (record.field, record.value): record.line for record in records_for_all(read)
+    }
     for line in read:
         for url in sitemap_urls([line], base):
-            found.setdefault((SITEMAP, url), line.number)
-    return found
+            line_of.setdefault((SITEMAP, url), line.number)
+    return line_of
 
 
 def _compared(old: _Records, new: _Records) -> tuple[_Found, _Found]:
     """Return the records that are in one of them alone."""
-    removed = ((*each, line) for each, line in old.items() if each not in new)
-    added = ((*each, line) for each, line in new.items() if each not in old)
+    removed = ((*record, line) for record, line in old.items() if record not in new)
+    added = ((*record, line) for record, line in new.items() if record not in old)
     return tuple(removed), tuple(added)
 
 
@@ -284,11 +286,11 @@ def run(arguments: Namespace, settings: Settings) -> int:
     with ExitStack() as stack:
         ledgers = {}
         named = {name: ledger_named(name) for name in names}
-        for each in arguments.old, [arguments.new], [arguments.urls]:
-            found = [*filter(None, map(named.get, each))]
-            if found and len(found) == len(each):
-                ledgers[tuple(each)] = stack.enter_context(
-                    closing(LedgerSources(found))
+        for side_names in arguments.old, [arguments.new], [arguments.urls]:
+            ledger_names = [*filter(None, map(named.get, side_names))]
+            if ledger_names and len(ledger_names) == len(side_names):
+                ledgers[tuple(side_names)] = stack.enter_context(
+                    closing(LedgerSources(ledger_names))
                 )
         purge, path = None, arguments.purge_list
         if path is not None:
@@ -348,9 +350,9 @@ class Differences:
         first = next(urls, [])
         have_rules_changed = self._show_rules(*files)
         for part in chain([first], urls):
-            old, new = await self._load(each.origin for each in part)
-            for each in part:
-                self._compare(each, old.get(each.origin), new.get(each.origin))
+            old, new = await self._load(asked.origin for asked in part)
+            for asked in part:
+                self._compare(asked, old.get(asked.origin), new.get(asked.origin))
             progress.say(f"{self._counts.total():,} URLs compared")
             self._output.flush()
         return self._end(have_rules_changed=have_rules_changed)
@@ -362,13 +364,17 @@ class Differences:
         async def open_(names: list[str]) -> Sources | None:
             return await sources_of(names, self._profile, web, self._opened)
 
-        old, new = [await open_(each) for each in names]
+        old, new = [await open_(side_names) for side_names in names]
         # A dialect reads the rules of the other side; two dialects read the present files.
         common = old or new or await open_([LIVE])
         assert common is not None
         first, second = (
-            Side(", ".join(each), found or common, self._profile.dialects.get(each[0]))
-            for each, found in zip(names, (old, new), strict=True)
+            Side(
+                ", ".join(side_names),
+                sources or common,
+                self._profile.dialects.get(side_names[0]),
+            )
+            for side_names, sources in zip(names, (old, new), strict=True)
         )
         return first, second
 
@@ -401,9 +407,9 @@ class Differences:
         if self._past is not None:
             yield from self._past.urls(self._origin)
         elif self._list is not None:
-            for each in chain.from_iterable(self._list):
-                if self._origin is None or each.origin in {None, self._origin}:
-                    yield each._replace(origin=each.origin or self._origin)
+            for asked in chain.from_iterable(self._list):
+                if self._origin is None or asked.origin in {None, self._origin}:
+                    yield asked._replace(origin=asked.origin or self._origin)
         else:
             start = "" if self._origin is None else str(self._origin)
             both = list(files)
@@ -506,8 +512,8 @@ class Differences:
         is_fetched = decision.allowed
         site = source.site
         if site and is_fetched and site.is_known:
-            said = profile.decide(site.read_as(dialect), asked.url)
-            decision = decision if said.allowed else said
+            site_decision = profile.decide(site.read_as(dialect), asked.url)
+            decision = decision if site_decision.allowed else site_decision
         is_known = decision.reason is not Reason.UNREACHABLE
         record = decision_record(decision, profile, is_known=is_known)
         record |= {"override": source.override and str(source.override), "time": None}
@@ -530,7 +536,7 @@ class Differences:
         if not has_changed and counts["unknown"]:
             has_changed = None
         crawls = self._past.ledgers.crawls if self._past else []
-        complete = sum(each["every_decision"] for each in crawls)
+        complete = sum(crawl["every_decision"] for crawl in crawls)
         record = {
             "kind": "summary",
             "old": self._old.name,
@@ -544,9 +550,9 @@ class Differences:
             "changed": has_changed,
         }
         self._output.show(record, _SUMMARY_ROWS, unchanged=self._counts[""])
-        if left := len(crawls) - complete:
+        if incomplete := len(crawls) - complete:
             notify(
-                f"{left:,} of {len(crawls):,} crawls recorded only what was refused or "
+                f"{incomplete:,} of {len(crawls):,} crawls recorded only what was refused or "
                 "overridden (REP_LEDGER_LEVEL was not 'all'): what becomes of the other URLs is "
                 "not known"
             )

@@ -92,12 +92,12 @@ def is_url(argument: str) -> bool:
 
 def parse_argument(text: str) -> Asked:
     """Return an argument of the command as a URL. Raises UsageError if it is no URL."""
-    found = parse_url(text)
-    if found is None:
+    url = parse_url(text)
+    if url is None:
         raise UsageError(
             f"{text[:200]!r} is not a URL of http, https or ftp; a URL begins with https://"
         )
-    return found
+    return url
 
 
 class UrlList:
@@ -151,12 +151,12 @@ def parts(urls: Iterable[Asked]) -> Iterator[list[Asked]]:
     """Split URLs into parts with few enough origins to fetch the robots.txt files concurrently."""
     part: list[Asked] = []
     origins: set[Origin | None] = set()
-    for each in urls:
-        origins.add(each.origin)
+    for asked in urls:
+        origins.add(asked.origin)
         if len(origins) > _ORIGINS_AT_ONCE or len(part) == _URLS_AT_ONCE:
             yield part
-            part, origins = [], {each.origin}
-        part.append(each)
+            part, origins = [], {asked.origin}
+        part.append(asked)
     if part:
         yield part
 
@@ -189,6 +189,11 @@ def read_file(path: str) -> bytes:
 _AROUND = 2
 _AGENT_LINES = 10
 _KEPT_OF_LINE = 200
+
+_HTML_PAGE = (
+    ", but an HTML page, such as the challenge of a bot wall, and not a robots.txt: only lines of it "
+    "that have the form of a rule count"
+)
 
 # The limit of the cache of fetched files. A file that is dropped is fetched again.
 _MAX_BYTES_KEPT = 64 * 1024 * 1024
@@ -266,18 +271,18 @@ class RulesSource:
         """Where it comes from, as a JSON object."""
         result, status = self.result, None
         if self.override is not None:
-            found, why = "override", "set in the settings"
+            outcome_name, why = "override", "set in the settings"
         elif self.origin is None:
-            found, why = "file", "a file"
+            outcome_name, why = "file", "a file"
         else:
-            found, status = str(result.access), result.status
-            why = f"{outcome(found)} ({result})"
+            outcome_name, status = str(result.access), result.status
+            why = f"{outcome(outcome_name)} ({result})"
             if result.redirects:
                 why += f", redirected to {result.redirects[-1]}"
-            if result.is_html:
-                why += "; an HTML page, whose lines that look like rules are followed"
+        if result.is_html:
+            why += _HTML_PAGE
         return {
-            "outcome": found,
+            "outcome": outcome_name,
             "status": status,
             "redirects": list(result.redirects),
             "error": result.error,
@@ -322,8 +327,8 @@ Loaded: TypeAlias = "dict[Origin | None, RulesSource]"
 """What a crawl follows at each origin, as far as that is known."""
 
 
-def _known(found: Mapping[Any, RulesSource | None]) -> Loaded:
-    return {origin: source for origin, source in found.items() if source}
+def _known(sources: Mapping[Any, RulesSource | None]) -> Loaded:
+    return {origin: source for origin, source in sources.items() if source}
 
 
 class Sources:
@@ -352,40 +357,44 @@ class PresentSources(Sources):
         self._with_sites = sites
         self._kept: LRU[RulesSource] = LRU(_MAX_BYTES_KEPT)
         self._now = time.time()
-        for each in self._overrides:
-            if each.ends <= self._now:
-                notify(each.end_notice)
+        for override in self._overrides:
+            if override.ends <= self._now:
+                notify(override.end_notice)
                 continue
-            for warning in each.warnings:
-                notify(f"REP_OVERRIDES[{each.pattern!r}], {warning}")
+            for warning in override.warnings:
+                notify(f"REP_OVERRIDES[{override.pattern!r}], {warning}")
 
     async def load(self, origins: Iterable[Origin | None]) -> Loaded:
         """Fetch the robots.txt files concurrently, unless they are known."""
-        overrides = {each: self._override(each) for each in origins if each}
+        overrides = {origin: self._override(origin) for origin in origins if origin}
         sites = {origin: self._kept.get(origin) for origin in overrides}
         missing = [
             origin
             for origin, override in overrides.items()
             if not sites[origin] and (self._with_sites or not override)
         ]
-        results = await self._web.robotstxts([each.robotstxt_url for each in missing])
+        results = await self._web.robotstxts(
+            [origin.robotstxt_url for origin in missing]
+        )
         for origin, result in zip(missing, results, strict=True):
             sites[origin] = source = RulesSource.answered(result)
             self._kept.put(origin, source, parsed_size(result.body))
         for origin, override in overrides.items():
             if override is not None:
                 override.site = sites[origin]
-        return _known({each: overrides[each] or sites[each] for each in overrides})
+        return _known(
+            {origin: overrides[origin] or sites[origin] for origin in overrides}
+        )
 
     def _override(self, origin: Origin) -> RulesSource | None:
-        found = override_for(self._overrides, origin, self._now)
-        if found is None or found.kind == "obey":
+        override = override_for(self._overrides, origin, self._now)
+        if override is None or override.kind == "obey":
             return None
-        body = found.robots.body if found.robots else b""
+        body = override.robots.body if override.robots else b""
         source = RulesSource.written(
-            f"REP_OVERRIDES[{found.pattern!r}]{found.note}", body
+            f"REP_OVERRIDES[{override.pattern!r}]{override.note}", body
         )
-        source.override = found
+        source.override = override
         return source
 
 
@@ -395,20 +404,20 @@ async def read_sources(
     """Read the files and fetch the URLs of these *names*. Return them in order, with a UsageError in
     place of each that can't be read. A URL without a path stands for the robots.txt of its host.
     """
-    found: dict[str, RulesSource | UsageError] = {}
+    sources: dict[str, RulesSource | UsageError] = {}
     urls: dict[str, str] = {}
-    for each in dict.fromkeys(names):
+    for name in dict.fromkeys(names):
         try:
-            if is_url(each):
-                urls[each] = _robotstxt_url(each)
+            if is_url(name):
+                urls[name] = _robotstxt_url(name)
             else:
-                found[each] = RulesSource.written(each, read_file(each))
+                sources[name] = RulesSource.written(name, read_file(name))
         except UsageError as error:
-            found[each] = error
+            sources[name] = error
     if urls and web is not None:
         results = await web.robotstxts(urls.values())
-        found |= zip(urls, map(RulesSource.answered, results), strict=True)
-    return [found[each] for each in names]
+        sources |= zip(urls, map(RulesSource.answered, results), strict=True)
+    return [sources[name] for name in names]
 
 
 def _robotstxt_url(argument: str) -> str:
@@ -475,7 +484,7 @@ class LedgerSources(Sources):
 
     async def load(self, origins: Iterable[Origin | None]) -> Loaded:
         """Return the last robots.txt of each of these *origins*."""
-        return _known({each: self._last(each) for each in dict.fromkeys(origins)})
+        return _known({origin: self._last(origin) for origin in dict.fromkeys(origins)})
 
     def _last(self, origin: Origin | None) -> RulesSource | None:
         row = next(self.ledgers.rows(_LAST, origin=origin and str(origin)), None)
@@ -489,9 +498,9 @@ class LedgerSources(Sources):
         crawl = self.ledgers.by_number[row["crawl"]]
         with reading(crawl["path"]):
             headers = tuple(
-                (str(each[0]), str(each[1]))
-                for each in read_json(row["headers"], list)
-                if isinstance(each, list) and len(each) == 2
+                (str(field[0]), str(field[1]))
+                for field in read_json(row["headers"], list)
+                if isinstance(field, list) and len(field) == 2
             )
             result = AccessResult(
                 url=row["url"],
@@ -517,8 +526,8 @@ async def sources_of(
     """Open the sources of these *names*; None for a dialect, which has no rules of its own. *ledgers*
     are those that are open, by their names. Raises UsageError for a source that can't be read.
     """
-    if found := ledgers.get(tuple(names)):
-        return found
+    if sources := ledgers.get(tuple(names)):
+        return sources
     if len(names) > 1:
         raise UsageError(
             f"{', '.join(names)}: all names but the last are OLD, and only ledgers can be several; "

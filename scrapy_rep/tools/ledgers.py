@@ -110,14 +110,14 @@ class Ledgers:
         """
         self._paths = ", ".join(dict.fromkeys(name.path for name in names))
         progress.say(f"reading {self._paths}")
-        found = [
+        states = [
             (state, crawl | {"number": crawl["id"] + index * MAX_ID})
             for index, name in enumerate(names)
             for state, crawl in _crawls(name)
         ]
-        found.sort(key=itemgetter(0), reverse=True)
+        states.sort(key=itemgetter(0), reverse=True)
         latest: dict[str, dict[str, Any]] = {}
-        for _, crawl in found:
+        for _, crawl in states:
             latest.setdefault(crawl["uuid"], crawl)
         self.crawls = sorted(latest.values(), key=itemgetter("started"))
         """What :func:`crawls_of` yields, the earliest first, with the ``number`` of each here."""
@@ -126,7 +126,7 @@ class Ledgers:
             self.database = sqlite3.connect("", uri=True, isolation_level=None)
             opened.enter_context(closing(self.database))
             self.database.row_factory = sqlite3.Row
-            bound(self.database, sum(Path(each.path).stat().st_size for each in names))
+            bound(self.database, sum(Path(name.path).stat().st_size for name in names))
             self.database.executescript(_TABLES)
             self._copy(names, wanted, values)
             self.close = opened.pop_all().close

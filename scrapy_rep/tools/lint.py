@@ -40,13 +40,15 @@ _CLOSED = "everything-forbidden"
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     output = Output(arguments)
-    ignored = {name.strip() for each in arguments.ignore for name in each.split(",")}
+    ignored = {name.strip() for codes in arguments.ignore for name in codes.split(",")}
     asked = {"--explain": arguments.explain, "--ignore": sorted(ignored)}
     for option, codes in asked.items():
         for code in codes:
             if code not in KINDS:
-                known = ", ".join(KINDS)
-                raise UsageError(f"{option} is {code!r}, but it must be one of {known}")
+                code_names = ", ".join(KINDS)
+                raise UsageError(
+                    f"{option} is {code!r}, but it must be one of {code_names}"
+                )
     for code in arguments.explain:
         explained = _explanation(code)
         lines = explained["example"].splitlines()
@@ -56,7 +58,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
             raise UsageError("name a file or a URL, or a code with --explain")
         return CLEAN
     severities = SEVERITIES[: SEVERITIES.index(arguments.severity) + 1]
-    offline = not any(is_url(each) and parse_url(each) for each in arguments.files)
+    offline = not any(is_url(name) and parse_url(name) for name in arguments.files)
     files = ask(
         profile, lambda web: read_sources(arguments.files, web), offline=offline
     )
@@ -68,24 +70,27 @@ def run(arguments: Namespace, settings: Settings) -> int:
             is_wrong = True
             continue
         findings = [
-            each._asdict()
-            for each in _findings(file, profile.dialect)
-            if each.severity in severities and each.code not in ignored
+            finding._asdict()
+            for finding in _findings(file, profile.dialect)
+            if finding.severity in severities and finding.code not in ignored
         ]
-        findings.sort(key=lambda each: SEVERITIES.index(each["severity"]))
-        counts = Counter(each["severity"] for each in findings)
+        findings.sort(key=lambda finding: SEVERITIES.index(finding["severity"]))
+        counts = Counter(finding["severity"] for finding in findings)
         name = file.url
         record: dict[str, Any] = {
             "file": name,
             "dialect": profile.dialect.name,
             "access": file.access,
             "clean": not findings if file.is_known else None,
-            **{f"{each}s": counts[each] for each in SEVERITIES},
+            **{f"{severity}s": counts[severity] for severity in SEVERITIES},
             "findings": findings,
         }
         places = [
-            {**each, "place": f"{name}:{each['line']}" if each["line"] else name}
-            for each in findings
+            {
+                **finding,
+                "place": f"{name}:{finding['line']}" if finding["line"] else name,
+            }
+            for finding in findings
         ]
         rows = _ROWS if file.result.access is Access.SUCCESSFUL else _NO_FILE_ROWS
         output.show(record, rows, findings=places)
@@ -105,11 +110,11 @@ def _findings(file: RulesSource, dialect: Dialect) -> Sequence[Finding]:
 
 
 def _explanation(code: str) -> dict[str, Any]:
-    found = explain(code)
+    finding = explain(code)
     return {
         "code": code,
-        "severity": found.severity,
+        "severity": finding.severity,
         "example": KINDS[code].example.decode("utf-8", "backslashreplace"),
-        "line": found.line,
-        "message": found.message,
+        "line": finding.line,
+        "message": finding.message,
     }

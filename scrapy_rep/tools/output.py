@@ -122,20 +122,24 @@ class Output(Formatter):
                 if isinstance(row, str):
                     sys.stdout.write(self.vformat(row, (), values) + "\n")
                     continue
-                found, _ = self.get_field(row[0], (), values)
-                named = found.items() if isinstance(found, dict) else enumerate(found)
-                for name, each in named:
-                    own = each if isinstance(each, dict) else {"item": each}
-                    self._show_rows(row[1], {**values, "name": name, **own})
+                values_shown, _ = self.get_field(row[0], (), values)
+                named = (
+                    values_shown.items()
+                    if isinstance(values_shown, dict)
+                    else enumerate(values_shown)
+                )
+                for name, value in named:
+                    value_fields = value if isinstance(value, dict) else {"item": value}
+                    self._show_rows(row[1], {**values, "name": name, **value_fields})
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
         try:
-            found = super().get_field(field_name, args, kwargs)
+            value_and_key = super().get_field(field_name, args, kwargs)
         except (KeyError, TypeError):
             raise _Empty from None
-        if found[0] is None or found[0] in ("", [], {}):
+        if value_and_key[0] is None or value_and_key[0] in ("", [], {}):
             raise _Empty
-        return found
+        return value_and_key
 
     def format_field(self, value: object, format_spec: str) -> str:
         """Return a value as it is shown. Control characters are made visible, so that text of
@@ -286,7 +290,7 @@ def output_file(
     except RuntimeError:  # Before Python 3.13.
         raise UsageError(f"{name}: Too many levels of symbolic links") from None
     partial = target.with_name(f".{target.name[:100]}.{os.getpid()}")
-    if target in {Path(each).resolve() for each in inputs}:
+    if target in {Path(path_of_input).resolve() for path_of_input in inputs}:
         raise UsageError(f"{name}: this is an input file, and is not replaced")
     if target.is_dir():
         raise UsageError(f"{name}: Is a directory")

@@ -113,12 +113,12 @@ def _response_of_file(path: str, written: Sequence[str]) -> Response:
     UsageError for a bad field.
     """
     fields = []
-    for each in written:
-        name, colon, value = each.partition(":")
+    for field in written:
+        name, colon, value = field.partition(":")
         name = name.strip().lower()
         if not colon or name not in {_TAG, *FIELDS}:
             raise UsageError(
-                f'--header is {each!r}, but it must be "X-Robots-Tag: ...", or one of '
+                f'--header is {field!r}, but it must be "X-Robots-Tag: ...", or one of '
                 f"{', '.join(sorted(FIELDS))}"
             )
         fields.append((name, value.strip().encode("utf-8", "replace")))
@@ -223,38 +223,38 @@ def _of_response(
     stated = robots | stated
     is_page = is_success(response)
     dialects = {}
-    for name, each in in_dialects.items():
-        verdict = each.why_not_indexable(now) or "indexable"
+    for name, rules_there in in_dialects.items():
+        verdict = rules_there.why_not_indexable(now) or "indexable"
         if not is_page:
             verdict = "no page" if response.status < 500 else "unknown"
         is_indexable = None if verdict == "unknown" else verdict == "indexable"
         dialects[name] = {
-            "verdict": verdict, "indexable": is_indexable, "header": each.to_header()
+            "verdict": verdict, "indexable": is_indexable, "header": rules_there.to_header()
         }  # fmt: skip
-    own, said = dialects[profile.dialect.name], rules.to_dict()
+    judged, values = dialects[profile.dialect.name], rules.to_dict()
     is_document = has_document(response)
     decision, crawl = record["decision"], None
     if is_page and (profile.is_off or decision is None or decision["allowed"]):
         rep, is_data = profile.rep, bool(rules.statements) and not is_document
-        found = effects(rep, response, rules, stated, rep.purposes)
-        crawl = _effects(found, rep, is_data=is_data)
+        response_effects = effects(rep, response, rules, stated, rep.purposes)
+        crawl = _effects(response_effects, rep, is_data=is_data)
     return {
         "fetched": True,
-        "verdict": own["verdict"],
-        "indexable": own["indexable"],
+        "verdict": judged["verdict"],
+        "indexable": judged["indexable"],
         "document": is_document,
         "usage": usage_record(stated, profile),
-        "rules": said,
+        "rules": values,
         "evidence": [
             {
                 "rule": rule,
-                "value": said[rule],
-                "statements": [_statement(each) for each in statements],
+                "value": values[rule],
+                "statements": [_statement(statement) for statement in statements],
             }
             for rule, statements in rules.evidence().items()
         ],
-        "statements": [_statement(each) for each in rules.statements],
-        "findings": [each._asdict() for each in rules.findings],
+        "statements": [_statement(statement) for statement in rules.statements],
+        "findings": [finding._asdict() for finding in rules.findings],
         "dialects": dialects,
         "crawl": crawl,
     }
@@ -268,15 +268,21 @@ def _statement(statement: Statement) -> dict[str, Any]:
     return {**statement._asdict(), "where": where}
 
 
-def _effects(found: Effects, rep: RepSettings, *, is_data: bool) -> dict[str, str]:
+def _effects(
+    response_effects: Effects, rep: RepSettings, *, is_data: bool
+) -> dict[str, str]:
     """Return what happens in a crawl to the items and the links that a callback makes from the
     page, as a part of a JSON object. *is_data* says whether it is data that states rules.
     """
-    items = "annotated" if found.restrictions or found.usage else "kept"
-    items = "dropped" if found.items else items
-    links = "dropped" if found.links else "followed"
-    words = f"items are {items}, links are {'not ' if found.links else ''}followed"
-    if rep.rel and not found.links:
+    items = (
+        "annotated"
+        if response_effects.restrictions or response_effects.usage
+        else "kept"
+    )
+    items = "dropped" if response_effects.items else items
+    links = "dropped" if response_effects.links else "followed"
+    words = f"items are {items}, links are {'not ' if response_effects.links else ''}followed"
+    if rep.rel and not response_effects.links:
         words += f", except with rel={', '.join(sorted(rep.rel))}"
     if is_data:
         words += ". This is data, not a document: noindex and nofollow drop nothing"

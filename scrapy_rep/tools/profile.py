@@ -78,8 +78,8 @@ class Profile:
     @property
     def dialects(self) -> dict[str, Dialect]:
         """The dialect of the crawler, and then the others, by name."""
-        own = {self.dialect.name: self.dialect}
-        return own | DIALECTS | own
+        first = {self.dialect.name: self.dialect}
+        return first | DIALECTS | first
 
     @property
     def is_off(self) -> bool:
@@ -172,10 +172,10 @@ _OUTCOMES = {True: "allowed", False: "disallowed", None: "unknown"}
 
 def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
     """Return what *robots* states about the use of a URL."""
-    found = NOTHING_STATED
-    for each in forms(url, profile.rep.clients):
-        found |= robots.usage(each, profile.agents)
-    return found
+    preferences = NOTHING_STATED
+    for form in forms(url, profile.rep.clients):
+        preferences |= robots.usage(form, profile.agents)
+    return preferences
 
 
 def _purposes(profile: Profile) -> tuple[str, ...]:
@@ -200,7 +200,7 @@ def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, A
             for purpose in _purposes(profile)
             for because in [preferences.because(purpose)]
         },
-        "statements": [_statement(each) for each in preferences.statements],
+        "statements": [_statement(statement) for statement in preferences.statements],
         "licenses": list(preferences.licenses),
         "denied": denial is not None,
     }
@@ -219,7 +219,9 @@ def usage_change(
     before = robotstxt_usage(old, url, profile)
     after = robotstxt_usage(new, url, profile)
     changed = [
-        each for each in _purposes(profile) if before.get(each) != after.get(each)
+        purpose
+        for purpose in _purposes(profile)
+        if before.get(purpose) != after.get(purpose)
     ]
     if not changed:
         return None
@@ -246,8 +248,8 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     Raises UsageError for an agent, a dialect, a purpose or a spider that does not exist. A command
     without ``--agent`` has the rules for everyone.
     """
-    given = getattr(arguments, "agent", [EVERYONE])
-    agent = ",".join(given).strip(", ")
+    agent_options = getattr(arguments, "agent", [EVERYONE])
+    agent = ",".join(agent_options).strip(", ")
     if agent != EVERYONE:
         # The group for everyone is followed last in any case.
         agent = agent.removesuffix(EVERYONE).rstrip(", ")
@@ -255,7 +257,10 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     options = {
         "REP_DIALECT": ("--dialect", arguments.dialect),
         "REP_PURPOSES": ("--purpose", ",".join(getattr(arguments, "purpose", ()))),
-        USER_AGENT: ("--agent", None if is_everyone else given and (agent or " ")),
+        USER_AGENT: (
+            "--agent",
+            None if is_everyone else agent_options and (agent or " "),
+        ),
     }
     settings = settings.copy()
     spider = _spider(getattr(arguments, "spider", None), settings)
@@ -404,8 +409,8 @@ def ask(
     settings = profile.settings.copy()
     settings.setdict(_QUIET, "cmdline")
     name = "DOWNLOADER_MIDDLEWARES"
-    own = {FetchMiddleware: FetchMiddleware.ORDER}
-    settings.set(name, {**settings.getdict(name), **own}, "cmdline")
+    fetch_middleware = {FetchMiddleware: FetchMiddleware.ORDER}
+    settings.set(name, {**settings.getdict(name), **fetch_middleware}, "cmdline")
     # Scrapy chooses in the same way for its own commands.
     wants_asyncio = settings["TWISTED_REACTOR"] == _ASYNCIO
     wants_none = not settings.getbool("TWISTED_REACTOR_ENABLED", True)

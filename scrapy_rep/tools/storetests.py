@@ -29,9 +29,9 @@ class StoreTests:
 
     def test_what_was_put_is_there(self) -> None:
         """Each store on the same data returns what one of them has put, byte for byte."""
-        one, other = self.open(), self.open()
-        one.put(_KEY, _DATA, time.time() + 3600)
-        assert one.get(_KEY) == _DATA
+        store, other = self.open(), self.open()
+        store.put(_KEY, _DATA, time.time() + 3600)
+        assert store.get(_KEY) == _DATA
         assert other.get(_KEY) == _DATA
 
     def test_the_last_data_count(self) -> None:
@@ -59,8 +59,8 @@ class StoreTests:
         """Several keys can be put, and got, in one call. Of those without data there is none."""
         store, later = self.open(), time.time() + 3600
         store.put_many({_KEY: (_DATA, later), _OTHER: (b"other", later)})
-        found = store.get_many([_KEY, "https://unknown.example", _OTHER])
-        assert {key: data for key, data in found.items() if data is not None} == {
+        data_of = store.get_many([_KEY, "https://unknown.example", _OTHER])
+        assert {key: data for key, data in data_of.items() if data is not None} == {
             _KEY: _DATA,
             _OTHER: b"other",
         }

@@ -124,7 +124,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     is_left_out = record["only_refusals"] and not record["decisions"]
     left_out = _LEFT_OUT if is_left_out else None
     Output(arguments).show(record, _ROWS, left_out_by_level=left_out)
-    verdicts = {each["verdict"] for each in record["decisions"]}
+    verdicts = {decision["verdict"] for decision in record["decisions"]}
     if not verdicts.isdisjoint(_WITHHELD):
         return FOUND
     return CLEAN if verdicts or record["robotstxts"] else UNKNOWN
@@ -166,22 +166,22 @@ def asked_about(text: str) -> Question:
     """Read a URL, or a host. Raises UsageError for what is neither."""
     text = text.strip()
     has_scheme = is_url(text)
-    found = parse_url(text if has_scheme else f"http://{text}")
-    if found is None or found.origin is None:
+    url = parse_url(text if has_scheme else f"http://{text}")
+    if url is None or url.origin is None:
         if has_scheme:
             return Question(url_text(text), True, "", lambda url, origin: False)
         raise UsageError(f"{text!r} is neither a URL nor a host")
-    asked, parts = found.origin, urlsplit(found.url)
+    asked, parts = url.origin, urlsplit(url.url)
     host, has_port = asked.host.rstrip("."), has_scheme or parts.port is not None
-    path = target(found.url, RFC9309) if parts.path or parts.query else None
+    path = target(url.url, RFC9309) if parts.path or parts.query else None
 
     def is_at(origin: Origin | None) -> bool:
         """Whether *origin*, or the virtual host that it names, is the one asked about."""
         return origin is not None and any(
-            each.host.rstrip(".") == host
-            and (each.scheme == asked.scheme or not has_scheme)
-            and (each.port == asked.port or not has_port)
-            for each in (origin, origin.named)
+            candidate.host.rstrip(".") == host
+            and (candidate.scheme == asked.scheme or not has_scheme)
+            and (candidate.port == asked.port or not has_port)
+            for candidate in (origin, origin.named)
         )
 
     is_written = lru_cache(maxsize=4096)(lambda origin: is_at(written_origin(origin)))
@@ -215,7 +215,7 @@ class _History:
             if len(self._robotstxts) < limit:
                 self._robotstxt(row["id"])
         left_out = files[0]["number"] - len(self._robotstxts) if files else 0
-        refusals = [each for each in ledgers.crawls if not each["every_decision"]]
+        refusals = [crawl for crawl in ledgers.crawls if not crawl["every_decision"]]
         self.record: dict[str, Any] = {
             "asked": asked.text,
             "kind": "url" if asked.is_url else "host",
@@ -228,7 +228,7 @@ class _History:
             "crawls": list(self._crawls.values()),
             "decisions": decisions,
             "robotstxts": list(self._robotstxts.values()),
-            "only_refusals": list(dict.fromkeys(each["path"] for each in refusals)),
+            "only_refusals": list(dict.fromkeys(crawl["path"] for crawl in refusals)),
         }
 
     def _decision(self, group: sqlite3.Row) -> dict[str, Any]:

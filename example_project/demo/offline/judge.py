@@ -52,8 +52,8 @@ def judge(log: list[Hit], kept: Iterable[str] | None = None) -> int:
         f"The access log of the site, judged with other parsers: {len(log)} requests, "
         f"{len(log) - len(pages)} of them for a robots.txt"
     )
-    for what, found in violations.items():
-        print(f"  {len(found)} {what}", *sorted(found), sep="\n      ")
+    for what, urls in violations.items():
+        print(f"  {len(urls)} {what}", *sorted(urls), sep="\n      ")
     for site, (asked, gap) in gaps.items():
         print(f"  {site}: Crawl-delay {asked:g} s, smallest gap {gap:.3f} s")
     for site, asked, gap in pauses:
@@ -69,12 +69,12 @@ def token(hit: Hit) -> str:
 @cache
 def robotstxt(url: str) -> Protego:
     """Return the rules for a URL of the site, as RFC 9309 reads the answer."""
-    found = answer(urljoin(url, "/robots.txt"))
-    while "Location" in found.headers:
-        found = answer(found.headers["Location"])
-    if found.status >= 500:
+    response = answer(urljoin(url, "/robots.txt"))
+    while "Location" in response.headers:
+        response = answer(response.headers["Location"])
+    if response.status >= 500:
         return Protego.parse("User-agent: *\nDisallow: /")
-    return Protego.parse(found.body.decode() if found.status < 400 else "")
+    return Protego.parse(response.body.decode() if response.status < 400 else "")
 
 
 def smallest_gaps(log: list[Hit]) -> dict[str, tuple[float, float]]:
@@ -87,7 +87,10 @@ def smallest_gaps(log: list[Hit]) -> dict[str, tuple[float, float]]:
         (_, times, agents) = zip(*hits, strict=True)
         delay = robotstxt(site).crawl_delay(agents[0])
         if delay and len(times) > 1:
-            gaps[site] = (delay, min(later - one for one, later in pairwise(times)))
+            gaps[site] = (
+                delay,
+                min(later - earlier for earlier, later in pairwise(times)),
+            )
     return gaps
 
 
@@ -110,11 +113,11 @@ def pauses_kept(log: list[Hit]) -> Iterator[tuple[str, int, float]]:
 
 def statements(url: str, token: str) -> set[str]:
     """Return the indexing rules of a page, for everyone and for this crawler."""
-    found = answer(url)
-    crawler, _, text = found.headers.get("X-Robots-Tag", "").rpartition(":")
+    response = answer(url)
+    crawler, _, text = response.headers.get("X-Robots-Tag", "").rpartition(":")
     texts = [text] if crawler in {"", token} else []
-    if found.headers["Content-Type"] == "text/html":
-        page = Selector(found.body.decode())
+    if response.headers["Content-Type"] == "text/html":
+        page = Selector(response.body.decode())
         for name in ("robots", token):
             texts += page.css(f"meta[name={name}]::attr(content)").getall()
     return {word.strip().lower() for text in texts for word in text.split(",")}

@@ -55,9 +55,11 @@ def main() -> int:
         )
     for agent, requests in sorted(Counter(hit.agent for hit in together).items()):
         print(f"{agent}: {requests} requests")
-    one, many = (Counter(hit.url for hit in log) for log in (alone, together))
-    missing = sorted((one - many).elements())
-    again = sorted((many - one).elements())
+    alone_urls, shared_urls = (
+        Counter(hit.url for hit in log) for log in (alone, together)
+    )
+    missing = sorted((alone_urls - shared_urls).elements())
+    again = sorted((shared_urls - alone_urls).elements())
     print(
         f"{len(missing)} requests of a single worker are missing", *missing, sep="\n  "
     )

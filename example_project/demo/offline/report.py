@@ -46,19 +46,19 @@ class Report:
         self.paths[outcome, name(url), statement].append(path)
 
     def decided(self, record: Record) -> None:
-        said = record.statement or f"nothing said about {record.reason}"
+        statement = record.statement or f"nothing said about {record.reason}"
         if record.line:
-            said = f"line {record.line}: {said}"
+            statement = f"line {record.line}: {statement}"
         if record.verdict == "refused":
-            why = said if record.line else f"robots.txt {record.reason}"
+            why = statement if record.line else f"robots.txt {record.reason}"
             self.note(record.url, "refused", why)
         elif record.verdict == "dropped" and record.subject == "link":
             source = "rel" if record.layer == "rel" else "page"
             self.note(record.url, "not followed", f"{source}: nofollow")
         elif record.verdict == "dropped":
             if not record.line and record.statement:
-                said = f"{record.source or record.layer}: {said}"
-            self.note(record.url, "dropped", said)
+                statement = f"{record.source or record.layer}: {statement}"
+            self.note(record.url, "dropped", statement)
 
     def item_scraped(self, item: dict[str, Any], response: Response) -> None:
         self.kept.append(item["url"])

@@ -123,22 +123,22 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         came = time.monotonic()
-        found = answer(self.path)
-        if found is None:
+        response = answer(self.path)
+        if response is None:
             self.do_CONNECT()
             return
         pause = self.server.busy.pop(self.path, 0)
         if pause:
-            found = Answer(429, {"Retry-After": str(pause)}, b"")
+            response = Answer(429, {"Retry-After": str(pause)}, b"")
         hit = Hit(self.path, self.headers.get("User-Agent", ""), came, pause)
         self.server.log.append(hit)
         self.server.on_hit(hit)
-        self.send_response(found.status)
-        for name, value in found.headers.items():
+        self.send_response(response.status)
+        for name, value in response.headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(found.body)))
+        self.send_header("Content-Length", str(len(response.body)))
         self.end_headers()
-        self.wfile.write(found.body)
+        self.wfile.write(response.body)
 
     def do_CONNECT(self) -> None:
         """Refuse tunnels: no request leaves the machine."""

@@ -31,7 +31,7 @@ _DRY_RUN = (
     "this report says that it did, a real run would have done so."
 )
 
-Said: TypeAlias = "tuple[list[str], bool]"
+Answer: TypeAlias = "tuple[list[str], bool]"
 """The sentences of an answer, and whether the crawl has kept to what sites ask for."""
 
 
@@ -56,17 +56,17 @@ def _sentence(total: dict[str, int], check: dict[str, Any], forbidden: int) -> s
         fetched = f"{count(pages, 'page')} {_was(pages)} fetched"
     is_dry_run = total["dry_runs"] == crawls
     ignores = total["ignoring"] == crawls
-    overridden, said = total["let_through_by_override"], []
+    overridden, qualifiers = total["let_through_by_override"], []
     if overridden:
-        said.append(f"{overridden:,} because of an override")
+        qualifiers.append(f"{overridden:,} because of an override")
     if forbidden:
-        said.append(f"{forbidden:,} forbidden")
+        qualifiers.append(f"{forbidden:,} forbidden")
     elif check["checked"] and not check["unchecked"] and total["complete"] == crawls:
-        said.append("no other forbidden" if overridden else "none forbidden")
+        qualifiers.append("no other forbidden" if overridden else "none forbidden")
     if ignores and pages:
         fetched += " without regard to robots.txt"
-    elif said and (pages or forbidden) and not is_dry_run:
-        fetched += f" ({', '.join(said)})"
+    elif qualifiers and (pages or forbidden) and not is_dry_run:
+        fetched += f" ({', '.join(qualifiers)})"
     would = _was(refused)
     if total["dry_runs"]:
         would = "would have been" if is_dry_run else f"{would} or would have been"
@@ -129,7 +129,7 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
 
 def answers(ledgers: ReportLedgers, total: dict[str, int]) -> list[dict[str, Any]]:
     """Answer what people ask about a crawl."""
-    found: dict[str, Said] = {
+    answer_to: dict[str, Answer] = {
         "What was fetched?": _fetched(ledgers),
         "What was refused, and why?": _refused(ledgers, total),
         "Were the delays kept?": _delays(ledgers),
@@ -137,19 +137,19 @@ def answers(ledgers: ReportLedgers, total: dict[str, int]) -> list[dict[str, Any
         "Which sites say no to AI crawlers by name?": _ai_crawlers(ledgers),
     }
     return [
-        {"question": question, "answer": " ".join(said), "kept": kept}
-        for question, (said, kept) in found.items()
+        {"question": question, "answer": " ".join(sentences), "kept": kept}
+        for question, (sentences, kept) in answer_to.items()
     ]
 
 
-def _fetched(ledgers: ReportLedgers) -> Said:
+def _fetched(ledgers: ReportLedgers) -> Answer:
     (all_,) = ledgers.view("moved_in_all")
     pages, hosts = count(all_["pages"], "page"), count(all_["hosts"], "host")
     on = f", on {count(all_['days'], 'day')}" if all_["days"] else ""
     return [f"{pages} ({octets(all_['bytes'])}) from {hosts}{on}."], True
 
 
-def _refused(ledgers: ReportLedgers, total: dict[str, int]) -> Said:
+def _refused(ledgers: ReportLedgers, total: dict[str, int]) -> Answer:
     rows = ledgers.view("outcome", verdict="refused").fetchall()
     rows.sort(key=itemgetter("times"), reverse=True)
     # Of one reason, no number is needed.
@@ -157,32 +157,32 @@ def _refused(ledgers: ReportLedgers, total: dict[str, int]) -> Said:
     why = f": {_listed(reasons, 'reason')}"
     if len(rows) < 2:
         why = f", because {_reason(rows[0])}" if rows else ""
-    said = [f"{count(total['refused'], 'request')} refused{why}."]
+    sentences = [f"{count(total['refused'], 'request')} refused{why}."]
     if total["dropped"]:
         withheld = count(
             total["dropped"], "item, link or file", "items, links and files"
         )
-        said.append(f"{withheld} dropped.")
-    return said, True
+        sentences.append(f"{withheld} dropped.")
+    return sentences, True
 
 
-def _delays(ledgers: ReportLedgers) -> Said:
+def _delays(ledgers: ReportLedgers) -> Answer:
     (all_,) = ledgers.view("delays_in_all")
-    asking, known = all_["asking"], all_["known"]
+    asking, measured = all_["asking"], all_["known"]
     if not asking:
         return ["No host asks for a delay."], True
-    if not known:
+    if not measured:
         hosts = count(asking, "host asks", "hosts ask")
         why = "no request had to keep to it (a setting or a dry run ignores it, or none was sent)"
         return [f"{hosts} for a delay; {why}."], True
-    said, kept = _kept(all_, ledgers.view("delay").fetchall(), "delay", "gap")
-    if asking > known:
-        more = count(asking - known, "more host asks", "more hosts ask")
-        said.append(f"{more} for a delay that no request had to keep to.")
-    return said, kept
+    sentences, kept = _kept(all_, ledgers.view("delay").fetchall(), "delay", "gap")
+    if asking > measured:
+        more = count(asking - measured, "more host asks", "more hosts ask")
+        sentences.append(f"{more} for a delay that no request had to keep to.")
+    return sentences, kept
 
 
-def _pauses(ledgers: ReportLedgers) -> Said:
+def _pauses(ledgers: ReportLedgers) -> Answer:
     (all_,) = ledgers.view("pauses_in_all")
     if not all_["hosts"]:
         return ["No host asked for a pause (429, 503)."], True
@@ -193,12 +193,12 @@ def _pauses(ledgers: ReportLedgers) -> Said:
             f"{hosts} asked for {pauses}; whether they were kept was not measured."
         ], True
     rows = ledgers.view("pause").fetchall()
-    said, kept = _kept(all_, rows, "pause", "resumed")
-    said.append(f"Asked for: {pauses}, of {duration(all_['longest'])} at most.")
-    return said, kept
+    sentences, kept = _kept(all_, rows, "pause", "resumed")
+    sentences.append(f"Asked for: {pauses}, of {duration(all_['longest'])} at most.")
+    return sentences, kept
 
 
-def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Said:
+def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Answer:
     """Say whether hosts got the time that they asked for, by these columns of *rows*."""
     if broken := all_["known"] - all_["kept"]:
         named = [
@@ -210,28 +210,28 @@ def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Said:
         of = count(all_["known"], "host")
         names = _listed(named, "host", broken)
         return [f"Not kept at {broken:,} of {of} with a {asked}: {names}."], False
-    known = all_["known"]
-    hosts = "the one host" if known == 1 else f"all {known:,} hosts"
-    said = [f"Yes, at {hosts} with a {asked}."]
+    measured_hosts = all_["known"]
+    hosts = "the one host" if measured_hosts == 1 else f"all {measured_hosts:,} hosts"
+    sentences = [f"Yes, at {hosts} with a {asked}."]
     # A delay may be kept by a single request, after which none came.
     measured = [row for row in rows if row["kept"] and row[gap] is not None]
     if measured:
         soonest = min(measured, key=lambda row: row[gap] / row[asked])
-        said.append(
+        sentences.append(
             "The shortest time from an answer to the next request was "
             f"{ratio(soonest[gap] / soonest[asked])} times the {asked}: "
             f"{duration(soonest[gap])} at {_origin(soonest)}, which asks for "
             f"{duration(soonest[asked])}."
         )
-    return said, True
+    return sentences, True
 
 
-def _ai_crawlers(ledgers: ReportLedgers) -> Said:
+def _ai_crawlers(ledgers: ReportLedgers) -> Answer:
     (all_,) = ledgers.view("ai_crawlers_in_all")
     if not all_["hosts"]:
         return ["None names a known AI crawler."], True
     hosts = count(all_["hosts"], "host names", "hosts name")
-    said = [f"{hosts} AI crawlers in robots.txt."]
+    sentences = [f"{hosts} AI crawlers in robots.txt."]
     rows = [
         row
         for row in ledgers.view("ai_crawler")
@@ -244,17 +244,17 @@ def _ai_crawlers(ledgers: ReportLedgers) -> Said:
     closing = all_["closing"]
     if closing:
         forbid = f"{closing:,} {'forbids' if closing == 1 else 'forbid'}"
-        said.append(
+        sentences.append(
             f"{forbid} at least one of them everything: {_listed(named, 'host', closing)}."
         )
     else:
-        said.append("None forbids any of them everything.")
-    return said, True
+        sentences.append("None forbids any of them everything.")
+    return sentences, True
 
 
 def _reason(row: Row) -> str:
-    found = REASONS.get(row["reason"])
-    return visible(found.text if found else row["reason"], 80)
+    reason = REASONS.get(row["reason"])
+    return visible(reason.text if reason else row["reason"], 80)
 
 
 def _origin(row: Row) -> str:
@@ -338,9 +338,9 @@ def figures(ledgers: ReportLedgers) -> dict[str, int]:
     (total,) = ledgers.view("total")
     return {
         "crawls": len(crawls),
-        "complete": sum(each["every_decision"] for each in crawls),
-        "dry_runs": sum(each["is_dry_run"] for each in crawls),
-        "ignoring": sum(each["ignores"] for each in crawls),
+        "complete": sum(crawl["every_decision"] for crawl in crawls),
+        "dry_runs": sum(crawl["is_dry_run"] for crawl in crawls),
+        "ignoring": sum(crawl["ignores"] for crawl in crawls),
         "let_through": through[0],
         "let_through_by_override": through[1],
         **dict(total),
@@ -349,14 +349,16 @@ def figures(ledgers: ReportLedgers) -> dict[str, int]:
 
 def _changed_settings(ledgers: ReportLedgers) -> list[dict[str, Any]]:
     """Return the settings that differ from their defaults, with the spider of each."""
-    found = []
+    changed = []
     for crawl in ledgers.crawls:
         for name, value in crawl["settings"].items():
             default = DEFAULTS.get(name, getattr(default_settings, name, None))
             # The add-on sets this one to True.
             if value != (True if name == OBEY else default):
-                found.append({"name": name, "value": value, "spider": crawl["spider"]})
-    return found
+                changed.append(
+                    {"name": name, "value": value, "spider": crawl["spider"]}
+                )
+    return changed
 
 
 def rows(ledgers: ReportLedgers, table: str) -> Iterator[dict[str, Any]]:
@@ -447,9 +449,9 @@ def octets(number: int) -> str:
     return f"{number / size:,.{1 if number < 100 * size else 0}f} {unit}"
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
+def count(number: int, singular: str, many: str | None = None) -> str:
     """``1 host``, ``2,000 hosts``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {singular if number == 1 else many or singular + 's'}"
 
 
 def status(number: int | None, error: str | None) -> str:
@@ -457,7 +459,7 @@ def status(number: int | None, error: str | None) -> str:
     if number is None:
         return error or "no answer"
     try:
-        said = f"{number} {HTTPStatus(number).phrase}"
+        status_text = f"{number} {HTTPStatus(number).phrase}"
     except ValueError:
-        said = f"status {number}"
-    return f"{error} ({said})" if error else said
+        status_text = f"status {number}"
+    return f"{error} ({status_text})" if error else status_text

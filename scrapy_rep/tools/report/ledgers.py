@@ -125,13 +125,13 @@ class ReportLedgers(Ledgers):
 
     def body(self, digest: str) -> bytes:
         """Return the bytes of a robots.txt; none if no ledger has it."""
-        found = self.view("body", sha256=digest).fetchone()
-        return found["body"] if found else b""
+        row = self.view("body", sha256=digest).fetchone()
+        return row["body"] if row else b""
 
     def dialect_of(self, crawl: int) -> Dialect | None:
         """Return the dialect of a crawl, by its number; None for one of the user's own."""
-        found = self.by_number.get(crawl)
-        return DIALECTS.get(found["dialect"]) if found else None
+        known_crawl = self.by_number.get(crawl)
+        return DIALECTS.get(known_crawl["dialect"]) if known_crawl else None
 
     def check(self) -> dict[str, Any]:
         """Check again whether the requests that a robots.txt let through were allowed, and give a few

@@ -59,7 +59,7 @@ def render(ledgers: ReportLedgers, now: float) -> Iterator[str]:
     The templates take most rows from the views, and show them as they are.
     """
     style, script = _own("page.css"), _own("page.js")
-    given = {
+    context = {
         **answers.overall(ledgers, now),
         "mark": Markup(MARK),  # noqa: S704
         "style": style,
@@ -74,7 +74,7 @@ def render(ledgers: ReportLedgers, now: float) -> Iterator[str]:
         "excerpt": partial(_excerpt, ledgers),
         "now": now,
     }
-    stream = _environment().get_template("page.html").stream(given)
+    stream = _environment().get_template("page.html").stream(context)
     stream.enable_buffering(200)
     return iter(stream)
 
@@ -95,14 +95,16 @@ def _environment() -> Environment:
         by, left_out, outcome, read_texts, visible, answers.count, answers.duration,
         answers.moment, answers.octets, answers.ratio, answers.setting, answers.status, answers.whole,
     )  # fmt: skip
-    environment.filters |= {each.__name__: each for each in formats}
+    environment.filters |= {function.__name__: function for function in formats}
     environment.globals |= {
         "cells": cells,
         "crawlers_checked": CHECKED,
         "first": islice,
         "first_rows": 3,
         "layers": _LAYERS,
-        "reasons": {reason: found.text for reason, found in REASONS.items()},
+        "reasons": {
+            reason: reason_words.text for reason, reason_words in REASONS.items()
+        },
         "size_limit": RFC9309.size_limit,
         "span": answers.span,
         "verdicts": _VERDICTS,

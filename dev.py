@@ -5,6 +5,7 @@
     python3 dev.py test      run all checks: lint, types, import rules, tests
     python3 dev.py test -k race      run tests only, with arguments for pytest
     python3 dev.py test --long       run tests only, with many more examples
+    python3 dev.py test --coverage   run tests on the newest Scrapy only, and measure what they cover
     python3 dev.py docs      build the documentation, in docs/_build
     python3 dev.py package   build wheel and sdist in dist, and check them
 
@@ -69,17 +70,20 @@ def test(arguments: list[str]) -> int:
     tests = f"{HERE}[test]"
     newest = environment(".venv-newest", pythons[-1], tests)
     oldest = environment(".venv-oldest", pythons[0], tests, f"scrapy=={OLDEST_SCRAPY}")
-    # Crawls wait for slow servers about as long as they compute, so there are more processes
-    # than cores; fewer for the oldest Scrapy, which has a quarter of the tests. Slow tests start first.
+    # A crawl mostly waits for its server, so there are more processes than cores. Slow tests start
+    # first. Tests with a mode as parameter run in one mode on the newest Scrapy, and in another on the
+    # oldest. Other tests use asyncio; the most important ones run in all modes.
     cores = os.cpu_count() or 1
-    parallel = ["-m", "pytest", "--dist", "loadscope", "--no-loadscope-reorder", "-n"]
-    on_newest = [newest, *parallel, str(2 * cores + 1)]
-    on_oldest = [oldest, *parallel, str(cores), "-m", "not newest"]
+    pytest = ["-m", "pytest", "--dist", "loadscope", "--no-loadscope-reorder"]
+    on_newest = [newest, *pytest, "-n", str(2 * cores + 1)]
+    on_oldest = [oldest, *pytest, "-n", str(2 * cores), "-m", "not newest"]
+    reactorless, select = ["env", "MODES=reactorless"], ["env", "MODES=select"]
+    if arguments[:1] == ["--coverage"]:
+        measure = ["--cov", "--cov-report=term", *arguments[1:]]
+        return run([*reactorless, *on_newest, *measure])
     if arguments:
         return run_together([*on_newest, *arguments], [*on_oldest, *arguments])
     collect = ["-m", "pytest", "--collect-only", "-qq"]
-    # Tests with a mode as parameter run in one mode on the newest Scrapy, and in another on
-    # the oldest. Other tests use asyncio; the most important ones run in all modes.
     return run_together(
         [newest, "-m", "mypy"],
         # Collecting the tests compiles them for all later processes.
@@ -88,10 +92,7 @@ def test(arguments: list[str]) -> int:
         [newest, "-m", "ruff", "check"],
         [newest, "-m", "ruff", "format", "--check"],
         [str(Path(newest).with_name("lint-imports"))],
-    ) or run_together(
-        ["env", "MODES=reactorless", *on_newest, "--cov", "--cov-report=term"],
-        ["env", "MODES=select", *on_oldest],
-    )
+    ) or run_together([*reactorless, *on_newest], [*select, *on_oldest])
 
 
 def docs() -> int:

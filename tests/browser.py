@@ -73,5 +73,5 @@ def load_axe(page: Any) -> None:
 
 def problems(page: Any, options: dict[str, Any]) -> list[str]:
     """Return what the accessibility check finds in a page into which it is loaded."""
-    found: list[str] = page.evaluate(_AXE, options)
-    return found
+    violations: list[str] = page.evaluate(_AXE, options)
+    return violations

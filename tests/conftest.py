@@ -98,9 +98,9 @@ def mixed(files: list[str]) -> dict[str, float]:
     crawls = [file for file in files if "/tests/crawl/" in file]
     others = [file for file in files if "/tests/crawl/" not in file]
     return {
-        file: number / len(each)
-        for each in (crawls, others)
-        for number, file in enumerate(each)
+        file: number / len(group)
+        for group in (crawls, others)
+        for number, file in enumerate(group)
     }
 
 

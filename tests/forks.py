@@ -72,9 +72,12 @@ class Popen(subprocess.Popen[Any]):
             execute([sys.executable, "-m", *args], *rest)
             return
         # The arguments differ between versions of Python.
-        given = inspect.signature(execute).bind(args, *rest).arguments
-        files = [given["p2cread"], given["c2pwrite"], given["errwrite"]]
-        folder, environment = given["cwd"] or Path.cwd(), given["env"] or os.environ
+        arguments = inspect.signature(execute).bind(args, *rest).arguments
+        files = [arguments["p2cread"], arguments["c2pwrite"], arguments["errwrite"]]
+        folder, environment = (
+            arguments["cwd"] or Path.cwd(),
+            arguments["env"] or os.environ,
+        )
         job = json.dumps([args, str(folder), dict(environment)])
         with _one_at_a_time:
             server = _server()
@@ -84,19 +87,19 @@ class Popen(subprocess.Popen[Any]):
             self.pid = int.from_bytes(server.recv(4), "big")
         assert self.pid, "The server has ended"
         self._child_created = True
-        self._close_pipe_fds(*(given[name] for name in PIPES))
+        self._close_pipe_fds(*(arguments[name] for name in PIPES))
 
 
 def run(
-    args: Sequence[str], *, given: bytes = b"", timeout: float = 120, **how: Any
+    args: Sequence[str], *, stdin: bytes = b"", timeout: float = 120, **how: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a :class:`Popen` with *given* as its input. Return its output, as ``subprocess.run``
+    """Run a :class:`Popen` with *stdin* as its input. Return its output, as ``subprocess.run``
     does.
     """
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with Popen(args, **pipes, **how) as process:
         try:
-            output = process.communicate(given, timeout)
+            output = process.communicate(stdin, timeout)
         except BaseException:
             process.kill()
             raise
@@ -156,7 +159,7 @@ def load() -> None:
     names = list(MODULES)
     for package in PACKAGES:
         path = importlib.import_module(package).__path__
-        names += [found.name for found in pkgutil.walk_packages(path, f"{package}.")]
+        names += [module.name for module in pkgutil.walk_packages(path, f"{package}.")]
     for name in names:
         # Some modules of Scrapy warn, or need packages that are not installed. Python warns
         # if it runs a module that has been imported.

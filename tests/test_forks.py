@@ -66,7 +66,7 @@ def test_what_it_gets(tmp_path: Path) -> None:
     module = tmp_path / "its_module.py"
     module.write_text(WHAT_IT_GETS)
     given = {"cwd": tmp_path, "env": {"NAME": "tea ü"}}
-    done = forks.run(["its_module", "-x", "é"], given="água\n".encode(), **given)
+    done = forks.run(["its_module", "-x", "é"], stdin="água\n".encode(), **given)
     got = [
         [str(module), "-x", "é"],
         str(tmp_path),

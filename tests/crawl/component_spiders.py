@@ -307,10 +307,10 @@ class PoetSpider(PlanSpider):
         for path in ("/private/extra", "/extra"):
             url = response.urljoin(path)
             try:
-                found = str((await http.get(url)).status)
+                outcome = str((await http.get(url)).status)
             except Exception as error:  # noqa: BLE001  a class of web_poet's
-                found = repr(error)
-            yield {"url": url, "found": found}
+                outcome = repr(error)
+            yield {"url": url, "found": outcome}
 
 
 class RenderingMiddleware:

@@ -159,12 +159,12 @@ class RunningCrawl:
         spec_file = folder / "spec.json"
         spec_file.write_text(json.dumps(spec), encoding="utf-8")
         self._started = time.monotonic()
-        with spec_file.open() as given, self._log.open("w") as log:
+        with spec_file.open() as spec_input, self._log.open("w") as log:
             self.process = forks.Popen(
                 ["tests.crawl.runner", str(self._report)],
                 cwd=ROOT,
                 env=environment(measured=spec["mode"] == "asyncio"),
-                stdin=given,
+                stdin=spec_input,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
@@ -179,9 +179,9 @@ class RunningCrawl:
 
         def is_true() -> bool:
             has_ended = self.process.poll() is not None
-            found = bool(condition())
-            assert found or not has_ended, f"The process has ended:\n{self.log}"
-            return found
+            is_met = bool(condition())
+            assert is_met or not has_ended, f"The process has ended:\n{self.log}"
+            return is_met
 
         wait_until(is_true)
 
@@ -204,8 +204,8 @@ class RunningCrawl:
         exit_code = self.wait(timeout)
         duration = time.monotonic() - self._started
         assert self._report.exists(), self.log
-        found = json.loads(self._report.read_text(encoding="utf-8"))
-        return CrawlResult(exit_code, duration, self.log, **found)
+        report = json.loads(self._report.read_text(encoding="utf-8"))
+        return CrawlResult(exit_code, duration, self.log, **report)
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:

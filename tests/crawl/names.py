@@ -19,16 +19,20 @@ def know(names: Mapping[str, Sequence[str | None]]) -> None:
     lookup that fails because the resolver does not answer. ``*.test`` stands for all names that end
     so.
     """
-    left = {name: list(addresses) for name, addresses in names.items()}
+    addresses_left = {name: list(addresses) for name, addresses in names.items()}
 
     def look_up(
         really: Callable[..., Any], host: Any, *args: Any, **kwargs: Any
     ) -> Any:
         name = host.decode() if isinstance(host, bytes) else host
-        if name.endswith(".test") and _ALL in left:
+        if name.endswith(".test") and _ALL in addresses_left:
             name = _ALL
-        if name in left:
-            address = left[name].pop(0) if len(left[name]) > 1 else left[name][0]
+        if name in addresses_left:
+            address = (
+                addresses_left[name].pop(0)
+                if len(addresses_left[name]) > 1
+                else addresses_left[name][0]
+            )
             if address is None:
                 raise socket.gaierror(socket.EAI_AGAIN, "No answer in time")
             return really(address, *args, **kwargs)

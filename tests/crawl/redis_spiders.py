@@ -52,8 +52,8 @@ def dumps(request: dict[str, Any]) -> str:
 
 
 def loads(text: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text)
-    return {**found, "body": found["body"].encode("latin-1")}
+    fields: dict[str, Any] = json.loads(text)
+    return {**fields, "body": fields["body"].encode("latin-1")}
 
 
 class WorkerSpider(PlanSpider):

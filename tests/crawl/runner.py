@@ -69,12 +69,12 @@ def main() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (spec["max_files"], most))
     for path, value in spec["constants"].items():
         module, _, name = path.rpartition(".")
-        found = importlib.import_module(module)
-        assert hasattr(found, name), path
-        setattr(found, name, value)
+        owner = importlib.import_module(module)
+        assert hasattr(owner, name), path
+        setattr(owner, name, value)
     crawler, well = run(spec)
-    found = json.dumps(report(crawler), default=str)
-    Path(sys.argv[1]).write_text(found, encoding="utf-8")
+    text = json.dumps(report(crawler), default=str)
+    Path(sys.argv[1]).write_text(text, encoding="utf-8")
     return 0 if well else 1
 
 

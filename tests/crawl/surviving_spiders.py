@@ -141,9 +141,9 @@ class OwnFilter:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> OwnFilter:
-        own = cls()
-        own.stats = crawler.stats
-        return own
+        dupefilter = cls()
+        dupefilter.stats = crawler.stats
+        return dupefilter
 
     def open(self) -> None: ...
 
@@ -185,7 +185,7 @@ class StartUrlsSpider(SurvivorSpider):
     """Begins as Scrapy's own spiders do."""
 
     async def start(self) -> AsyncIterator[Request]:
-        self.start_urls = [each["url"] for each in self.steps.pop(0)]
+        self.start_urls = [step["url"] for step in self.steps.pop(0)]
         async for request in Spider.start(self):
             yield request
 

@@ -144,15 +144,15 @@ class Trial:
         path = self.job / "rep.queue" / "requests.sqlite"
         # If the writer is at work, the next look finds what it has written.
         with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as file:
-            found, in_flight = set(), set()
+            pushed, in_flight = set(), set()
             for data, is_in_flight in file.execute(
                 "SELECT data, in_flight FROM requests"
             ):
                 # A checksum is in front of each pickle.
-                found.add(url := pickle.loads(data[4:])["url"])
+                pushed.add(url := pickle.loads(data[4:])["url"])
                 if is_in_flight:
                     in_flight.add(url)
-            return in_flight <= urls <= found and not ended & found
+            return in_flight <= urls <= pushed and not ended & pushed
         return False
 
     def finish(self, **settings: Any) -> CrawlResult:

@@ -20,8 +20,8 @@ def main(mode: str, crawls: str, log_level: str = "ERROR") -> None:
     settings = {**QUIET, **ADDON, **MODE_SETTINGS[mode], "LOG_LEVEL": log_level}
     kind = CrawlerProcess if mode == "select" else AsyncCrawlerProcess
     process = kind(settings)
-    for number, (own, *urls) in enumerate(json.loads(crawls)):
-        attributes = {"name": f"plan-{number}", "custom_settings": own}
+    for number, (spider_settings, *urls) in enumerate(json.loads(crawls)):
+        attributes = {"name": f"plan-{number}", "custom_settings": spider_settings}
         spider = type("Spider", (PlanSpider,), attributes)
         process.crawl(spider, steps=[[{"url": url} for url in urls]])
     process.start()

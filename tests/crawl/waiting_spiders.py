@@ -92,11 +92,11 @@ class EveryWaySpider(PlanSpider):
         for url, download in downloads:
             item: dict[str, Any] = {"url": url, "error": None}
             try:
-                found = await maybe_deferred_to_future(download)
+                answer = await maybe_deferred_to_future(download)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
                 item["error"] = type(error).__name__
             else:
-                item |= {"status": found.status, "meta": list(found.meta)}
+                item |= {"status": answer.status, "meta": list(answer.meta)}
             yield item
         for host in {urlsplit(url).hostname for url in more}:
             noting = deferred_from_coro(self.note_places(host))

@@ -27,15 +27,15 @@ SETTINGS = {
 def main(proxy: str, *files: str) -> None:
     os.environ["http_proxy"] = proxy
     process = AsyncCrawlerProcess(SETTINGS)
-    found = []
+    crawls = []
     for path in files:
         crawler = process.create_crawler(_spider(runpy.run_path(path)))
         feed = Path(f"{path}.jsonl")
         crawler.settings.set("FEEDS", {feed: {"format": "jsonlines"}})
         process.crawl(crawler, proxy=proxy)
-        found.append((path, crawler, feed))
+        crawls.append((path, crawler, feed))
     process.start()
-    for path, crawler, feed in found:
+    for path, crawler, feed in crawls:
         lines = feed.read_text("utf-8").splitlines() if feed.exists() else []
         items = [json.loads(line) for line in lines]
         ended = {"file": path, "items": items, "stats": crawler.stats.get_stats()}
@@ -43,12 +43,12 @@ def main(proxy: str, *files: str) -> None:
 
 
 def _spider(module: dict[str, Any]) -> type[Spider]:
-    (found,) = (
-        each
-        for each in module.values()
-        if isinstance(each, type) and issubclass(each, Spider) and each is not Spider
+    (spider,) = (
+        value
+        for value in module.values()
+        if isinstance(value, type) and issubclass(value, Spider) and value is not Spider
     )
-    return found
+    return spider
 
 
 if __name__ == "__main__":

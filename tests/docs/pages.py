@@ -42,8 +42,10 @@ class Sample(NamedTuple):
         statements = ast.parse(self.code).body
         if all(map(_is_setting, statements)):
             return "settings"
-        classes = [each for each in statements if isinstance(each, ast.ClassDef)]
-        bases = [ast.unparse(base) for each in classes for base in each.bases]
+        classes = [
+            statement for statement in statements if isinstance(statement, ast.ClassDef)
+        ]
+        bases = [ast.unparse(base) for statement in classes for base in statement.bases]
         is_spider = any(base.endswith("Spider") for base in bases)
         return "spider" if is_spider else "code"
 
@@ -53,15 +55,15 @@ def samples(*languages: str) -> list[Sample]:
     return [
         Sample(
             str(path.relative_to(ROOT)),
-            text.count("\n", 0, found.start("language")) + 1,
-            found["language"],
-            dedent(found["code"]),
-            found["mark"] or "",
+            text.count("\n", 0, fence.start("language")) + 1,
+            fence["language"],
+            dedent(fence["code"]),
+            fence["mark"] or "",
         )
         for path in PAGES
         for text in [path.read_text(encoding="utf-8")]
-        for found in _FENCE.finditer(text)
-        if not languages or found["language"] in languages
+        for fence in _FENCE.finditer(text)
+        if not languages or fence["language"] in languages
     ]
 
 

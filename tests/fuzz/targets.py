@@ -82,17 +82,19 @@ def robotstxt(data: bytes) -> None:
         with _bounded(len(body) + len(url)):
             robots = RobotsTxt.parse(body, dialect, url)
             first = robots.is_allowed(url, agents)
-            found = verdict(robots, url, agents)
+            decided = verdict(robots, url, agents)
             assert all("://" in sitemap for sitemap in robots.sitemaps)
             delay, rate = robots.crawl_delay(agents), robots.request_rate(agents)
             check(body, dialect)
-            idle = {each.line for each in lint(body, dialect) if each.code in IDLE}
-        assert first is found[0]
-        assert found[1] not in idle, dialect.name
+            idle = {
+                finding.line for finding in lint(body, dialect) if finding.code in IDLE
+            }
+        assert first is decided[0]
+        assert decided[1] not in idle, dialect.name
         assert delay is None or 0 <= delay < float("inf")
         assert rate is None or rate.delay > 0
-        if is_short and found[3] != Reason.TOO_LONG.value:
-            assert found == Reference(body, dialect).decide(url, agents), dialect.name
+        if is_short and decided[3] != Reason.TOO_LONG.value:
+            assert decided == Reference(body, dialect).decide(url, agents), dialect.name
 
 
 def robotstag(data: bytes) -> None:
@@ -158,11 +160,14 @@ def usage(data: bytes) -> None:
         stated = UsagePreferences.parse(fields, page, ("mybot",))
         for dialect in DIALECTS:
             robots = RobotsTxt.parse(body, dialect)
-            found = robots.usage(url, "mybot")
-            assert not found or robots.is_allowed(url, "mybot")
-            assert all(1 <= each.position <= lines for each in found.statements)
-            for each in (stated, found, stated | found):
-                _check_statements(each)
+            stated_for_url = robots.usage(url, "mybot")
+            assert not stated_for_url or robots.is_allowed(url, "mybot")
+            assert all(
+                1 <= statement.position <= lines
+                for statement in stated_for_url.statements
+            )
+            for preferences in (stated, stated_for_url, stated | stated_for_url):
+                _check_statements(preferences)
 
 
 def tdmrep(data: bytes) -> None:
@@ -173,9 +178,9 @@ def tdmrep(data: bytes) -> None:
     body, url = _grown(body), f"https://example.com/{_text(_grown(path))}"
     with _bounded(len(body) + len(url)):
         file = TdmRep.parse(body)
-        found = file.usage(url)
-    _check_statements(found)
-    assert file.is_valid or not found
+        stated_for_url = file.usage(url)
+    _check_statements(stated_for_url)
+    assert file.is_valid or not stated_for_url
     if file.is_valid and len(body) + len(url) < REFERENCE_AT_MOST:
         target = url_target(url, IN_SEQUENCE)
         numbers = (
@@ -183,7 +188,9 @@ def tdmrep(data: bytes) -> None:
             for number, rule in enumerate(json.loads(body), 1)
             if _is_rule_for(target, rule)
         )
-        assert {each.position for each in found.statements} <= {next(numbers, 0)}
+        assert {statement.position for statement in stated_for_url.statements} <= {
+            next(numbers, 0)
+        }
 
 
 def stored(data: bytes) -> None:
@@ -205,8 +212,8 @@ def sqlite(data: bytes) -> None:
         with _bounded(len(data)), closing(SqliteStore(path, timeout=0.1)) as store:
             for _ in range(2):
                 with suppress(StoreError):
-                    found: Any = store.get(ORIGIN)
-                    check_data(found or b"")
+                    data: Any = store.get(ORIGIN)
+                    check_data(data or b"")
                     store.put(ORIGIN, dumps(entry()), START)
                     # In a damaged file, a new entry may not be found again.
                     assert store.get(ORIGIN) in {None, dumps(entry())}
@@ -235,8 +242,8 @@ def ledger(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    each.__name__: each
-    for each in (
+    target.__name__: target
+    for target in (
         robotstxt, robotstag, html, dates, usage, tdmrep, stored, sqlite, ledger
     )
 }  # fmt: skip
@@ -244,8 +251,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
 
 def _parts(data: bytes, count: int) -> list[bytes]:
     """The first *count* parts of an input; missing parts are empty."""
-    found = data.split(b"\n%%\n", count - 1)
-    return found + [b""] * (count - len(found))
+    data_parts = data.split(b"\n%%\n", count - 1)
+    return data_parts + [b""] * (count - len(data_parts))
 
 
 def _grown(part: bytes) -> bytes:
@@ -275,14 +282,14 @@ def _bounded(size: int) -> Iterator[None]:
     assert took < most, f"{took:.2f} s for {size} bytes, and at most {most:.2f} s"
 
 
-def _check_statements(found: UsagePreferences) -> None:
+def _check_statements(preferences: UsagePreferences) -> None:
     for category in CATEGORIES:
-        value, statement = found.get(category), found.because(category)
+        value, statement = preferences.get(category), preferences.because(category)
         assert (value is None) == (statement is None)
         if statement is not None:
             assert (statement.category, statement.value) == (category, value)
             assert str(statement)
-    assert json.dumps(found.to_dict())
+    assert json.dumps(preferences.to_dict())
 
 
 def _is_rule_for(target: Target, rule: object) -> bool:
@@ -291,7 +298,7 @@ def _is_rule_for(target: Target, rule: object) -> bool:
         return False
     octets = location.encode("utf-8", "surrogatepass")
     patterns = read_patterns("disallow", octets, IN_SEQUENCE)
-    return any(matches(each, target, IN_SEQUENCE) for each in patterns)
+    return any(matches(pattern, target, IN_SEQUENCE) for pattern in patterns)
 
 
 def _written_over(octets: bytes, data: bytes) -> bytes:

@@ -109,9 +109,13 @@ def main() -> int:
 def tell(seed: int) -> int:
     """Tell the story of one seed, line by line. Return 1 if there was a violation."""
     story = run(seed)
-    found = violations(story)
-    print("\n".join([*story.lines(), *(f"VIOLATION: {each.text}" for each in found)]))
-    return bool(found)
+    broken = violations(story)
+    print(
+        "\n".join(
+            [*story.lines(), *(f"VIOLATION: {violation.text}" for violation in broken)]
+        )
+    )
+    return bool(broken)
 
 
 def prepare() -> None:
@@ -143,22 +147,22 @@ def judge(seed: int) -> Result:
         return Result(is_skipped=True)
     try:
         story = run(seed)
-        found = violations(story)
+        broken = violations(story)
     except Exception:  # noqa: BLE001  it ends the run, with the seed
         return Result(failure=f"seed {seed}:\n{traceback.format_exc()}")
-    failure = "\n".join(excerpt(story, found)) if found else ""
+    failure = "\n".join(excerpt(story, broken)) if broken else ""
     return Result(len(story.world.log), story.ended - 1_000, failure)
 
 
-def excerpt(story: Story, found: list[Violation]) -> list[str]:
+def excerpt(story: Story, broken: list[Violation]) -> list[str]:
     """Return a story in ten lines: its settings, what came before the first violation, and that."""
-    at, host, text = min(found)
+    at, host, text = min(broken)
     before = [
         line for when, of, line in story.events() if when <= at and host in {of, ""}
     ]
     about = [line for line in story.world.lines() if line.startswith(host or "h0")]
     return [story.world.lines()[0], *about, *before[-6:],
-            f"VIOLATION: {text} ({len(found)} in all)",
+            f"VIOLATION: {text} ({len(broken)} in all)",
             f"The whole story: python -m tests.simulation {story.world.seed}"]  # fmt: skip
 
 
@@ -174,8 +178,8 @@ def run_many(
         running = {pool.submit(judge, seed) for seed in islice(seeds, processes)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
-            for each in done:
-                result = each.result()
+            for future in done:
+                result = future.result()
                 skipped += result.is_skipped
                 crawls += not result.is_skipped
                 requests += result.requests

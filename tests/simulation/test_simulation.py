@@ -29,7 +29,7 @@ def simulate(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProce
 
 def test_seeds_tell_the_same_stories_each_time():
     seeds = ("6", "7", "202611261834")  # Of each kind: with a JOBDIR, plain, workers.
-    stories = {simulate(*seeds, hash_seed=each).stdout for each in ("1", "2")}
+    stories = {simulate(*seeds, hash_seed=hash_seed).stdout for hash_seed in ("1", "2")}
     assert len(stories) == 1
     assert stories.pop().count("the crawl ended") == len(seeds)
 

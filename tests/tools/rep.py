@@ -60,10 +60,10 @@ class Ended(NamedTuple):
 def execute(arguments: Iterable[str], settings: Mapping[str, Any]) -> int:
     """Run the command in this process as Scrapy does."""
     command = RepCommand()
-    given = {"ADDONS": ADDON, "USER_AGENT": "mybot/1.0", **settings}
+    all_settings = {"ADDONS": ADDON, "USER_AGENT": "mybot/1.0", **settings}
     # None stands for a setting that the project does not have.
     command.settings = Settings(
-        {name: value for name, value in given.items() if value is not None}
+        {name: value for name, value in all_settings.items() if value is not None}
     )
     parser = ArgumentParser(conflict_handler="resolve")
     command.add_options(parser)
@@ -110,7 +110,7 @@ def scrapy_rep(
     """Run ``scrapy rep`` through Scrapy's entry point, in a subprocess."""
     done = forks.run(
         ["scrapy", "rep", *arguments],
-        given=stdin.encode() if isinstance(stdin, str) else stdin,
+        stdin=stdin.encode() if isinstance(stdin, str) else stdin,
         cwd=cwd,
         env=plain_environment(),
     )

@@ -63,13 +63,13 @@ class Ledger:
         self._crawl = self._insert("crawl", row)
 
     def snapshot(self, origin: str, body: bytes | None = None, **columns: Any) -> None:
-        given = {"access": "unavailable", "status": 404, "sha256": None}
+        values = {"access": "unavailable", "status": 404, "sha256": None}
         if body is not None:
             digest = sha256(body).hexdigest()
             insert = "INSERT OR IGNORE INTO body VALUES (?, ?)"
             self.connection.execute(insert, (digest, body))
-            given = {"access": "successful", "status": 200, "sha256": digest}
-        row = {"origin": origin, "url": f"{origin}/robots.txt", **_SNAPSHOT, **given}
+            values = {"access": "successful", "status": 200, "sha256": digest}
+        row = {"origin": origin, "url": f"{origin}/robots.txt", **_SNAPSHOT, **values}
         self._snapshots[origin] = self._add("snapshot", {**row, **columns})
 
     def decision(self, url: str, **columns: Any) -> None:
@@ -79,26 +79,26 @@ class Ledger:
 
     def traffic(self, origin: str, hour: int, **columns: Any) -> None:
         """Add the traffic of an hour, counted from the start of the first crawl."""
-        given = {"hour": int(START) + 3600 * hour, "pages": 0, "bytes": 0}
-        self._add("traffic", {"origin": origin, **given, **columns})
+        values = {"hour": int(START) + 3600 * hour, "pages": 0, "bytes": 0}
+        self._add("traffic", {"origin": origin, **values, **columns})
 
     def gap(
         self, origin: str, asked: float, gap: float | None, kind: str = "delay"
     ) -> None:
         """Add the time from an answer to the next request."""
-        given = {
+        values = {
             "origin": origin,
             "kind": kind,
             "time": START,
             "asked": asked,
             "gap": gap,
         }
-        self._add("gap", given)
+        self._add("gap", values)
 
     def progress(self, minute: int, **columns: Any) -> None:
         """Add the progress of a minute, counted from the start of the first crawl."""
-        given = {"minute": int(START) + 60 * minute, "pages": 0}
-        self._add("progress", {**given, **columns})
+        values = {"minute": int(START) + 60 * minute, "pages": 0}
+        self._add("progress", {**values, **columns})
 
     def count_pages(self) -> None:
         """Count each allowed request as a page of 100 bytes that came at once."""
@@ -116,8 +116,8 @@ class Ledger:
         self.decision(url, **{"agent": "*", "line": line, "statement": rule, **columns})
 
     def allowed(self, url: str, **columns: Any) -> None:
-        given = {"verdict": "allowed", "reason": "no-rule", "agent": "*"}
-        self.decision(url, **{**given, **columns})
+        values = {"verdict": "allowed", "reason": "no-rule", "agent": "*"}
+        self.decision(url, **{**values, **columns})
 
     def _add(self, table: str, row: dict[str, Any]) -> int:
         if not self._crawl:
@@ -214,20 +214,20 @@ def eventful(path: Path) -> str:  # noqa: PLR0912, PLR0915  It is a list.
             url, reason="unavailable" if url.startswith(bare) else "unreachable"
         )
     # What was stated on pages, and about use.
-    own = "staging.example: ignore (our own; until 2027-01-01)"
+    note = "staging.example: ignore (our own; until 2027-01-01)"
     for host, layer, verdict, reason, statement, times in (
         ("shop", "header", "dropped", "noindex", "noindex", 5),
         ("shop", "meta", "dropped", "nofollow", "noindex, nofollow", 3),
         ("shop", "meta", "annotated", "noindex", "mybot: noindex", 1),
         ("shop", "rel", "dropped", "nofollow", "nofollow ugc", 2),
-        ("staging", "override", "allowed", "override", own, 3),
+        ("staging", "override", "allowed", "override", note, 3),
         ("shop", "delay", "refused", "crawl-delay", "Crawl-delay: 600", 1),
         ("use", "usage", "dropped", "search", None, 1),
     ):
-        given = {"layer": layer, "verdict": verdict, "reason": reason}
+        values = {"layer": layer, "verdict": verdict, "reason": reason}
         for number in range(times):
             url = f"https://{host}.example/{layer}/{number}"
-            ledger.decision(url, statement=statement, **given)
+            ledger.decision(url, statement=statement, **values)
     text = "Content-Usage: /a/ train-ai=n"
     ledger.snapshot(USE, f"User-agent: *\n{text}\nDisallow: /b/\n".encode())
     ledger.refused(f"{USE}/b/1", 3, "Disallow: /b/")
@@ -282,8 +282,8 @@ def measured(path: Path) -> str:
             delay = 5.0 if number < 2 else 2.0
             ledger.traffic(origin, hour, pages=pages, bytes=pages * 23_456)
             ledger.gap(origin, delay, delay * (1.02 + number / 10 + hour / 10))
-        for each in range(30 // (number + 1)):
-            url, time = f"{origin}/search?q={each}", START + 60 + 170 * each
+        for page in range(30 // (number + 1)):
+            url, time = f"{origin}/search?q={page}", START + 60 + 170 * page
             ledger.refused(url, 16, "Disallow: /search", time=time)
     ledger.traffic("https://bare.example", 0, pages=7, bytes=1234)
     ledger.snapshot("https://bare.example")
@@ -329,6 +329,6 @@ def hostile(path: Path) -> str:
             ledger.gap(origin, 0.0, 0.0, kind)
     for minute in (0, 2**53 // 60 - int(START)):
         ledger.progress(minute, pages=2**40, waiting=2**53)
-    given = {"layer": "override", "reason": nasty, "statement": nasty}
-    ledger.decision(nasty, verdict=nasty, origin=nasty, **given)
+    values = {"layer": "override", "reason": nasty, "statement": nasty}
+    ledger.decision(nasty, verdict=nasty, origin=nasty, **values)
     return ledger.close()

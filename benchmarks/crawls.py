@@ -37,7 +37,7 @@ class Size(NamedTuple):
     pairs: int
     target: Target
     pages: int = 0
-    """After these, the crawl ends; 0 for all."""
+    """The number of pages after which the crawl ends; 0 for no limit."""
 
     job: str = ""
     """``JOBDIR``, or an empty string."""

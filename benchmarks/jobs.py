@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 WHO = {"stock": "Scrapy, JOBDIR", "ours": "scrapy-rep, JOBDIR"}
 COUNT, WAITING, AT_ONCE, PAIRS = 200_000, 30_000, 16, 3
 TURNS = (1, 16)
-"""Pages that are done in one turn of the event loop, which writes them in one transaction."""
+"""The numbers of pages that are done in one turn of the event loop. The scheduler writes what was done
+in a turn in one transaction.
+"""
 
 STOCK_COUNT = 20_000
 """The pops of Scrapy's scheduler that are timed with many hosts: each takes milliseconds."""

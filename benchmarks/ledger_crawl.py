@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 HANDLER = {"DOWNLOAD_HANDLERS": {"http": "benchmarks.ledger_crawl.AtOnce"}}
 HOSTS = 10
 SENT = 30
-"""One request in so many is sent."""
+"""Of this many requests, one is sent; the others are refused."""
 
 
 class AtOnce(Handler):
-    """Answers without a wait: of the crawls that are compared, none waits longer than another."""
+    """Answers at once, so that none of the compared crawls waits longer than another."""
 
     LATENCY = 0.0
 

@@ -23,11 +23,11 @@ class Side(NamedTuple):
 
     who: str
     arguments: list[str]
-    """Of Python."""
+    """The arguments of Python: a module or a script, and its arguments."""
 
     numbers: Callable[[str, float], Mapping[str, float]]
-    """Returns the compared numbers, by their rows, for the output and the processor time of the
-    process."""
+    """Takes the output and the processor time of the process, and returns the numbers to compare, by the
+    names of their rows."""
 
 
 def in_pairs(
@@ -89,7 +89,7 @@ class _Process:
         )  # fmt: skip
 
     def numbers(self) -> Mapping[str, float]:
-        """Wait for the end, and return the compared numbers."""
+        """Wait for the end of the process, and return the numbers to compare."""
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         with self._output, self._log:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Parser(NamedTuple):
-    """A parser. The other functions take the result of ``parse``."""
+    """The functions of a parser. ``parse`` takes a file, and the others take the result of ``parse``."""
 
     name: str
     parse: Callable[[bytes], Any]

@@ -49,16 +49,16 @@ SERIALIZERS = {"pickle": None, "json": JsonSerializer}
 
 
 class Found(NamedTuple):
-    """Bytes of the server's memory."""
+    """How much memory of the server a queue takes, in bytes."""
 
     serialised: float
-    """One serialized request."""
+    """The size of a serialized request."""
 
     queue: float
-    """The whole queue, for each request."""
+    """The size of the queue, divided by its requests."""
 
     seen: float
-    """The fingerprints, for each request."""
+    """The size of the fingerprints, divided by the requests."""
 
     total: float
 

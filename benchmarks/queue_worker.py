@@ -75,7 +75,7 @@ class SkippingClock(Clock):
 
 
 class Direct:
-    """Runs what asks the server at once, since no event loop could go on meanwhile."""
+    """Runs each call of the server at once: there is no event loop that could go on meanwhile."""
 
     async def call(self, function: Callable[[], Any]) -> Any:
         return function()
@@ -180,7 +180,7 @@ class OfScrapyRep:
         return request
 
     def flush(self) -> None:
-        """Tell what has ended, and take nothing more."""
+        """Tell the server which requests have ended, and take no more requests."""
         while self.scheduler._unsent:
             self._call()
         self._call()

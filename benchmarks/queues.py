@@ -45,11 +45,11 @@ class Queue(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Seconds for each request."""
+    """The seconds that a request took in one round."""
 
     clock: float
     worker: float
-    """Processor time, like the next field."""
+    """The processor time of the workers; the next field is that of the server."""
 
     server: float
 

@@ -21,7 +21,7 @@ class Row(NamedTuple):
     who: str
 
     number: float
-    """Seconds, bytes, times a second, or without a unit."""
+    """The unit of the number: seconds (``s``), bytes (``B``), times a second (``/s``), or none."""
 
     spread: float | None = None
     """Half of the interquartile range, as a fraction of the median."""

@@ -26,10 +26,10 @@ class Adapter(Protocol):
     """The interface of a parser for this suite."""
 
     name: str
-    """Its name and version, as the table shows them."""
+    """The name and version of the parser, as the table shows them."""
 
     dialect: str
-    """The dialect that it claims to follow."""
+    """The dialect that the parser claims to follow."""
 
     def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the answer to a question, or None if the parser does not support it.
@@ -55,11 +55,11 @@ class Result:
     name: str
     dialect: str
     asked: Counter[str] = field(default_factory=Counter)
-    """The number of cases that it answered, by topic."""
+    """The number of cases that the parser answered, by topic."""
 
     passed: Counter[str] = field(default_factory=Counter)
     disputed: int = 0
-    """How many disputed cases it answers as the file does. They count neither way."""
+    """How many disputed cases the parser answers as the file does. Disputed cases are not scored."""
 
     failures: list[Failure] = field(default_factory=list)
 

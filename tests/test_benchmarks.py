@@ -51,5 +51,5 @@ def test_calls() -> None:
     """What a request and a host cost is what is written here, within 5 %: whoever adds to the way of
     a request sees it.
     """
-    found = {what: calls["ours"] for what, calls in crawls.counted("ours").items()}
-    assert found == pytest.approx(CALLS, rel=0.05)
+    calls_for = {what: calls["ours"] for what, calls in crawls.counted("ours").items()}
+    assert calls_for == pytest.approx(CALLS, rel=0.05)

@@ -34,7 +34,7 @@ def test_this_package_passes() -> None:
     assert any(case.is_disputed for case in SUITE.cases)
     results = [judge(ScrapyRep(dialect), SUITE.cases) for dialect in DIALECTS]
     for dialect, result in zip(DIALECTS, results, strict=True):
-        assert [(one.case.id, one.answer) for one in result.failures] == []
+        assert [(failure.case.id, failure.answer) for failure in result.failures] == []
         counting = [
             c for c in SUITE.cases if dialect in c.dialects and not c.is_disputed
         ]

@@ -156,7 +156,9 @@ class Gpyrobotstxt(Peer):
 
 
 class FastRobotstxt(Peer):
-    """Wheels of C++ code that was derived from Google's parser. It keeps nothing of a file."""
+    """C++ code derived from Google's parser, in a wheel. The parser keeps nothing of a file between
+    calls.
+    """
 
     package = "fast-robotstxt"
 

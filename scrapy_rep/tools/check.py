@@ -15,7 +15,7 @@ from scrapy_rep.tools.inputs import (
     RulesSource,
     Sources,
     UrlList,
-    opened,
+    open_bytes,
     read_file,
 )
 from scrapy_rep.tools.output import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.tools.inputs import Asked
+    from scrapy_rep.tools.inputs import UrlToJudge
     from scrapy_rep.tools.profile import Profile, Web
 
 _ROWS = (
@@ -73,10 +73,10 @@ def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     robots_file, path = None, arguments.robots
     if path is not None:
-        robots_file = RulesSource.written(path, read_file(path))
-    batches: Iterable[list[Asked]]
+        robots_file = RulesSource.from_text(path, read_file(path))
+    batches: Iterable[list[UrlToJudge]]
     if is_list:
-        batches = urls = UrlList(opened("-"), "line")
+        batches = urls = UrlList(open_bytes("-"), "line")
     else:
         lines = "\n".join(arguments.urls).encode("utf-8", "replace")
         urls = UrlList(nullcontext(BytesIO(lines)), "argument")

@@ -23,12 +23,12 @@ from scrapy_rep.protocol.usage.sites import records_for_all
 from scrapy_rep.protocol.usage.statements import split_path
 from scrapy_rep.tools.inputs import (
     LIVE,
-    Asked,
     LedgerSources,
     Sources,
     UrlList,
+    UrlToJudge,
     are_offline,
-    opened,
+    open_bytes,
     parse_argument,
     parts,
     sources_of,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.groups import Group
-    from scrapy_rep.tools.inputs import Loaded, RulesSource
+    from scrapy_rep.tools.inputs import RulesSource, SourcesByOrigin
     from scrapy_rep.tools.profile import Profile, Web
 
 
@@ -67,17 +67,19 @@ _Followed: TypeAlias = "tuple[tuple[int, int], ...]"
 """The index of each group that an agent follows, and the run of user-agent lines that names it."""
 
 _Found: TypeAlias = "tuple[tuple[str, str, int], ...]"
-"""The field, the value and the line of each record that only one file has."""
+"""The records that only one of two files has: the field, the value and the line of each."""
 
 _Change: TypeAlias = "tuple[str, _Found, _Found]"
-"""What becomes of the groups of an agent, with the records that were removed and added."""
+"""How the rules for an agent change: ``changed``, ``removed`` or ``added``, then the records that were
+removed, then those that were added."""
 
 
 def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
-    """Return what was added and removed. None if the files have too many records to compare.
+    """Return the records that were added and removed between two robots.txt files; None if the files
+    have too many records to compare.
 
-    Each entry is for the agents (in lower case, ``*`` is everyone) for which the same changes; the
-    last one, without agents, has what belongs to no group. The order of rules does not count: where
+    Each entry names the agents (in lower case, ``*`` is everyone) whose rules change in the same way; the
+    last entry, without agents, has the records that belong to no group. The order of rules does not count: where
     a dialect depends on it, verdicts change. Sitemaps are compared by the URLs that crawlers read.
     """
     if old.body == new.body and old.dialect == new.dialect:
@@ -137,16 +139,14 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
 
 
 def _max_samples(files: Iterable[RobotsTxt]) -> int:
-    """Return the number of sample paths to compare, by what it costs to decide on one of them in all
-    of *files*.
-    """
+    """Return how many sample paths to compare: the more a decision in all of *files* costs, the fewer."""
     cost = sum(max(map(_cost, robots.groups), default=0) for robots in files)
     return _MAX_OCTETS // max(cost, 1)
 
 
 def _cost(group: Group) -> int:
-    """Return how many octets a decision on a path of usual length compares at most with the
-    patterns of *group* that have a ``*``.
+    """Return the cost of a decision in *group*: how many octets of a path of usual length are compared at
+    most with the patterns that have a ``*``.
     """
     patterns = [rule.pattern for rule in group.rules if "*" in rule.pattern]
     octets, segments = sum(map(len, patterns)), sum(map(_segments, patterns))
@@ -171,7 +171,9 @@ def _patterns(group: Group) -> Iterator[str]:
 def _followed_by_agent(
     groups: Sequence[Group], *, merges: bool
 ) -> dict[str, _Followed]:
-    """Return those of *groups* that each agent follows, with the runs that name it, in order."""
+    """Return the groups that each agent follows, in order: the index of the group, and the run of
+    user-agent lines that names the agent.
+    """
     runs_of: dict[str, dict[tuple[int, int], None]] = {}
     first_of: dict[str, int] = {}
     for index, group in enumerate(groups):
@@ -182,13 +184,13 @@ def _followed_by_agent(
 
 
 def _size(groups: Sequence[Group], followed: _Followed) -> int:
-    """Return how many records it takes to read those of *groups* that are *followed*."""
+    """Return how many rules and records the groups in *followed* have."""
     read = [groups[index] for index, _ in followed]
     return sum(len(group.rules) + len(group.records) for group in read)
 
 
 def _records(groups: Sequence[Group], followed: _Followed) -> _Records:
-    """Return the records of those of *groups* that are *followed*, each once, in order."""
+    """Return the rules and records of the groups in *followed*, each once, in order."""
     line_of: _Records = {}
     for index, run in followed:
         group = groups[index]
@@ -213,7 +215,7 @@ def _outside(robots: RobotsTxt, base: str | None) -> _Records:
 
 
 def _compared(old: _Records, new: _Records) -> tuple[_Found, _Found]:
-    """Return the records that are in one of them alone."""
+    """Return the records that only *old* has, and those that only *new* has."""
     removed = ((*record, line) for record, line in old.items() if record not in new)
     added = ((*record, line) for record, line in new.items() if record not in old)
     return tuple(removed), tuple(added)
@@ -252,26 +254,26 @@ _RULES_ROWS = (
 
 
 class Side(NamedTuple):
-    """The old or the new rules."""
+    """One of the two sides of a comparison, old or new: where its rules come from."""
 
     name: str
     sources: Sources
 
     dialect: Dialect | None
-    """The dialect to read them in, if this side names one."""
+    """The dialect in which the rules are read, if the argument names a dialect."""
 
 
-class Judged(NamedTuple):
-    """What one side decides on a URL."""
+class SideDecision(NamedTuple):
+    """The decision of one side on a URL."""
 
     record: dict[str, Any]
-    """The decision as a JSON object: that of the site, also if REP_OVERRIDES replace it."""
+    """The decision of the site as a JSON object, even where REP_OVERRIDES replace it."""
 
     is_fetched: bool = False
     """Whether a crawl fetches the URL."""
 
     robots: RobotsTxt | None = None
-    """The robots.txt that decides."""
+    """The robots.txt that decided."""
 
     @property
     def is_known(self) -> bool:
@@ -319,7 +321,7 @@ class Differences:
         ledgers: dict[tuple[str, ...], LedgerSources],
         purge: Callable[[str], object] | None,
     ) -> None:
-        """*purge* writes to the purge list. Raises UsageError for a list that can't be read."""
+        """*purge* writes a line to the purge list. Raises UsageError if the list of URLs can't be read."""
         self._arguments = arguments
         self._profile = profile
         self._opened = ledgers
@@ -331,11 +333,11 @@ class Differences:
         self._list: UrlList | None = None
         if (path := arguments.urls) is not None and (path,) not in ledgers:
             line = "line" if path == "-" else f"{path}, line"
-            self._list = UrlList(opened(path), line, paths=True)
+            self._list = UrlList(open_bytes(path), line, paths=True)
         self._output = Output(arguments)
         self._counts = Counter(dict.fromkeys(_WORDS, 0))
         self._of_hosts: Counter[tuple[str, str, str]] = Counter()
-        """The URLs of each host for which a whole host is the reason, by kind and reason."""
+        """The number of URLs whose verdict changes because of their whole host, by kind, host and reason."""
 
     async def run(self, web: Web | None) -> int:
         self._old, self._new = self._sides = await self._load_sides(web)
@@ -358,7 +360,7 @@ class Differences:
         return self._end(have_rules_changed=have_rules_changed)
 
     async def _load_sides(self, web: Web | None) -> tuple[Side, Side]:
-        """Open the sources that the arguments name. Raises UsageError for those that can't be."""
+        """Return the two sides that the arguments name. Raises UsageError for a source that can't be read."""
         names = self._arguments.old, [self._arguments.new]
 
         async def open_(names: list[str]) -> Sources | None:
@@ -403,7 +405,7 @@ class Differences:
                 "name the URLs to compare with --urls, or a host with --origin"
             )
 
-    def _urls(self, files: Iterable[RobotsTxt]) -> Iterator[Asked]:
+    def _urls(self, files: Iterable[RobotsTxt]) -> Iterator[UrlToJudge]:
         if self._past is not None:
             yield from self._past.urls(self._origin)
         elif self._list is not None:
@@ -415,28 +417,32 @@ class Differences:
             both = list(files)
             paths = sample_paths(*both)
             for path in islice(paths, _max_samples(both)):
-                yield Asked(start + path, self._origin)
+                yield UrlToJudge(start + path, self._origin)
             if left_out := sum(1 for _ in paths):
                 notify(
                     f"{left_out:,} sample paths are not compared: the files have too many or too "
                     "long patterns with a *; name the URLs that matter with --urls"
                 )
 
-    async def _load(self, origins: Iterable[Origin | None]) -> tuple[Loaded, Loaded]:
-        """Return what each side has for these *origins*."""
+    async def _load(
+        self, origins: Iterable[Origin | None]
+    ) -> tuple[SourcesByOrigin, SourcesByOrigin]:
+        """Return the robots.txt files that each side has for *origins*."""
         wanted = [*dict.fromkeys(origins)]
         old, new = (side.sources for side in self._sides)
         of_old = await old.load(wanted)
         return of_old, of_old if new is old else await new.load(wanted)
 
     def _known(self, side: Side, source: RulesSource | None) -> RobotsTxt | None:
-        """Return the rules of a *source*, if they are known."""
+        """Return the rules of *source* in the dialect of *side*; None if the rules are not known."""
         if source is None or not source.is_known:
             return None
         return source.read_as(self._dialect(side, source.crawl))
 
     def _dialect(self, side: Side, crawl: dict[str, Any] | None) -> Dialect:
-        """Return the dialect of *side*; that of the *crawl*, unless an argument names another."""
+        """Return the dialect in which the rules of *side* are read: the one that an argument names, or else
+        that of *crawl*, or else that of the settings.
+        """
         profile = self._profile
         if side.dialect or self._arguments.dialect is not None or crawl is None:
             return side.dialect or profile.dialect
@@ -455,7 +461,7 @@ class Differences:
             self._output.show({"kind": "rules", **change}, _RULES_ROWS, place=place)
         return bool(changes)
 
-    def _compare(self, asked: Asked, *sources: RulesSource | None) -> None:
+    def _compare(self, asked: UrlToJudge, *sources: RulesSource | None) -> None:
         profile, row, past = self._profile, asked.row, self._past
         crawls = [source.crawl for source in sources if source]
         if row is not None and past is not None and self._recorded:
@@ -494,19 +500,19 @@ class Differences:
         self,
         side: Side,
         source: RulesSource | None,
-        asked: Asked,
+        asked: UrlToJudge,
         profile: Profile,
         crawl: dict[str, Any] | None,
-    ) -> Judged:
+    ) -> SideDecision:
         dialect = self._dialect(side, crawl)
         if side is self._recorded and asked.row is not None and self._past:
             record = recorded(asked.row)
             file = self._past.source(asked.row["snapshot"])
             robots = file.read_as(dialect) if file else None
-            return Judged(record, record["allowed"], robots)
+            return SideDecision(record, record["allowed"], robots)
         if source is None:
             why = "no robots.txt of this host is known"
-            return Judged({"allowed": None, "reason": "", "why": why})
+            return SideDecision({"allowed": None, "reason": "", "why": why})
         robots = source.read_as(dialect)
         decision = profile.decide_as_crawl(robots, asked.url)
         is_fetched = decision.allowed
@@ -521,10 +527,10 @@ class Differences:
             record["why"] = f"robots.txt is {source.access['why']}"
         elif source.override:
             record["why"] += f" (overridden: {source.override})"
-        return Judged(record, is_fetched, robots)
+        return SideDecision(record, is_fetched, robots)
 
     def _end(self, *, have_rules_changed: bool) -> int:
-        """Show what concerns whole hosts, and a summary. Return the exit status."""
+        """Show the changes of whole hosts, and the summary. Return the exit status."""
         for (kind, origin, why), urls in self._of_hosts.items():
             record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
             self._output.show(record, _HOST_ROWS, words=_WORDS[kind])
@@ -560,8 +566,8 @@ class Differences:
         return status_of({is_same}, is_wrong=bool(self._list and self._list.bad))
 
 
-def _kind(old: Judged, new: Judged) -> str:
-    """Return what becomes of a URL; an empty string if nothing changes."""
+def _kind(old: SideDecision, new: SideDecision) -> str:
+    """Return how the verdict on a URL changes, as a key of ``_WORDS``; an empty string if it does not."""
     is_same = old.record["reason"] == new.record["reason"]
     if not (old.is_known and new.is_known):
         # A crawl has refused the URL since robots.txt was unreachable, and it still is.

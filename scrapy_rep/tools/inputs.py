@@ -62,27 +62,27 @@ _URLS_AT_ONCE = 1_000
 _MAX_READ = 16 * 1024 * 1024
 
 
-class Asked(NamedTuple):
+class UrlToJudge(NamedTuple):
     """A URL to judge."""
 
     url: str
-    """As a crawl would request it; or a path."""
+    """The URL as a crawl would request it; or a path, if the list has paths."""
 
     origin: Origin | None
-    """None for a path, or for an origin in a ledger that is none."""
+    """The origin of the URL; None for a path, or for text in a ledger that is no origin."""
 
     row: sqlite3.Row | None = None
-    """The last decision on it, if it is from ledgers."""
+    """The last decision on the URL, if the URL comes from ledgers."""
 
 
-def parse_url(text: str) -> Asked | None:
+def parse_url(text: str) -> UrlToJudge | None:
     """Return *text* as a URL, encoded as a Request encodes it, or None if it is no URL."""
     try:
         url = safe_url_string(text.strip())
     except ValueError:
         return None
     origin = origin_of(url)
-    return origin and Asked(url, origin)
+    return origin and UrlToJudge(url, origin)
 
 
 def is_url(argument: str) -> bool:
@@ -90,7 +90,7 @@ def is_url(argument: str) -> bool:
     return "://" in argument
 
 
-def parse_argument(text: str) -> Asked:
+def parse_argument(text: str) -> UrlToJudge:
     """Return an argument of the command as a URL. Raises UsageError if it is no URL."""
     url = parse_url(text)
     if url is None:
@@ -119,7 +119,7 @@ class UrlList:
         self.bad = 0
         """The number of lines that are no URLs."""
 
-    def __iter__(self) -> Iterator[list[Asked]]:
+    def __iter__(self) -> Iterator[list[UrlToJudge]]:
         with self._file as file:
             numbers, rest = count(1), b""
             read = getattr(file, "read1", file.read)
@@ -130,7 +130,9 @@ class UrlList:
                 rest = rest[: _MAX_LINE + 1]
             yield from parts(self._parsed([rest], numbers))
 
-    def _parsed(self, lines: list[bytes], numbers: Iterator[int]) -> Iterator[Asked]:
+    def _parsed(
+        self, lines: list[bytes], numbers: Iterator[int]
+    ) -> Iterator[UrlToJudge]:
         for line in lines:
             text, number = line.decode("utf-8", "replace").strip(), next(numbers)
             try:
@@ -139,7 +141,7 @@ class UrlList:
                         f"a line of more than {_MAX_LINE:,} bytes is not a URL"
                     )
                 if self._paths and text.startswith("/"):
-                    yield Asked(text, None)
+                    yield UrlToJudge(text, None)
                 elif text:
                     yield parse_argument(text)
             except UsageError as error:
@@ -147,9 +149,11 @@ class UrlList:
                 notify(f"{self._line} {number}: {error}")
 
 
-def parts(urls: Iterable[Asked]) -> Iterator[list[Asked]]:
-    """Split URLs into parts with few enough origins to fetch the robots.txt files concurrently."""
-    part: list[Asked] = []
+def parts(urls: Iterable[UrlToJudge]) -> Iterator[list[UrlToJudge]]:
+    """Split URLs into parts, each with so few origins that their robots.txt files can be fetched
+    concurrently.
+    """
+    part: list[UrlToJudge] = []
     origins: set[Origin | None] = set()
     for asked in urls:
         origins.add(asked.origin)
@@ -161,7 +165,7 @@ def parts(urls: Iterable[Asked]) -> Iterator[list[Asked]]:
         yield part
 
 
-def opened(path: str) -> AbstractContextManager[BinaryIO]:
+def open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
     """Open a file for reading bytes; ``-`` is standard input. Raises UsageError."""
     if path == "-":
         return nullcontext(sys.stdin.buffer)
@@ -177,7 +181,7 @@ def opened(path: str) -> AbstractContextManager[BinaryIO]:
 
 def read_file(path: str) -> bytes:
     """Return the bytes of a file; ``-`` is standard input. Raises UsageError."""
-    with opened(path) as file:
+    with open_bytes(path) as file:
         try:
             return file.read(_MAX_READ)
         except OSError as error:
@@ -207,22 +211,22 @@ class RulesSource:
     """The result of the fetch, as if a file or an override had been fetched."""
 
     body: bytes | None
-    """The rules, which may be those of an older copy; None if there are none."""
+    """The text of the rules, which may be that of an older copy; None if there is none."""
 
     fetched: float | None = None
-    """When it was fetched, in seconds since the epoch; None for a file or an override."""
+    """The time of the fetch, in seconds since the epoch; None for a file or an override."""
 
     override: Override | None = None
-    """The override that it comes from, if one decides."""
+    """The override of REP_OVERRIDES that replaces the robots.txt of the site, if any."""
 
     site: RulesSource | None = None
-    """What the site itself has, if an override decides, and that is known."""
+    """The robots.txt of the site itself, if an override replaces it and the site was asked."""
 
     crawl: dict[str, Any] | None = None
-    """The crawl whose ledger has it."""
+    """The crawl that fetched it, if it comes from a ledger."""
 
     row: sqlite3.Row | None = None
-    """Its row in :class:`Ledgers`."""
+    """The row of its snapshot in :class:`Ledgers`, if it comes from a ledger."""
 
     def __post_init__(self) -> None:
         self.read_as = cache(self._read_as)
@@ -231,13 +235,13 @@ class RulesSource:
         self.excerpt = cache(self._excerpt)
 
     @classmethod
-    def written(cls, where: str, body: bytes) -> RulesSource:
-        """Return the source that a file has, or a setting."""
+    def from_text(cls, where: str, body: bytes) -> RulesSource:
+        """Return the source for the text *body* of a file or of a setting, which *where* names."""
         return cls(AccessResult(url=where, status=200, body=body), body)
 
     @classmethod
-    def answered(cls, result: AccessResult) -> RulesSource:
-        """Return the source that was fetched just now."""
+    def from_result(cls, result: AccessResult) -> RulesSource:
+        """Return the source for the *result* of a fetch that has just ended."""
         body = result.body if result.access is Access.SUCCESSFUL else None
         return cls(result, body, time.time())
 
@@ -252,7 +256,7 @@ class RulesSource:
 
     @property
     def is_known(self) -> bool:
-        """Whether it says what is allowed: there is an answer, and it is no error of the server."""
+        """Whether the source says what is allowed: the server has answered, and not with an error (5xx)."""
         return self.body is not None or self.result.access is not Access.UNREACHABLE
 
     def _read_as(self, dialect: Dialect) -> RobotsTxt:
@@ -268,7 +272,7 @@ class RulesSource:
 
     @property
     def access(self) -> dict[str, Any]:
-        """Where it comes from, as a JSON object."""
+        """Where the robots.txt comes from, as a JSON object, with a sentence for users."""
         result, status = self.result, None
         if self.override is not None:
             outcome_name, why = "override", "set in the settings"
@@ -323,31 +327,31 @@ class RulesSource:
         return groups
 
 
-Loaded: TypeAlias = "dict[Origin | None, RulesSource]"
-"""What a crawl follows at each origin, as far as that is known."""
+SourcesByOrigin: TypeAlias = "dict[Origin | None, RulesSource]"
+"""The robots.txt that a crawl follows at each origin; origins without a known one are left out."""
 
 
-def _known(sources: Mapping[Any, RulesSource | None]) -> Loaded:
+def _known(sources: Mapping[Any, RulesSource | None]) -> SourcesByOrigin:
     return {origin: source for origin, source in sources.items() if source}
 
 
 class Sources:
-    """A source for each origin. This one has the same for all."""
+    """The robots.txt for each origin. This class has the same one for all origins."""
 
     def __init__(self, source: RulesSource | None = None) -> None:
         self._source = source
         self.is_one = source is not None
-        """Whether there is only one source, for all origins."""
+        """Whether one robots.txt is for all origins."""
         self.origin = None if source is None else source.origin
-        """The only origin that it has rules for; None for any."""
+        """The only origin for which there are rules; None if there are rules for any origin."""
 
-    async def load(self, origins: Iterable[Origin | None]) -> Loaded:
-        """Return what a crawl follows at each of these *origins*, as far as that is known."""
+    async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
+        """Return the robots.txt that a crawl follows at each of *origins*, without those that are not known."""
         return _known(dict.fromkeys(origins, self._source))
 
 
 class PresentSources(Sources):
-    """The present robots.txt of each origin, or what REP_OVERRIDES say instead."""
+    """The present robots.txt of each origin, or the override that REP_OVERRIDES has for it."""
 
     def __init__(self, profile: Profile, web: Web, *, sites: bool = False) -> None:
         """*sites* says whether to fetch the robots.txt of an overridden site too."""
@@ -364,8 +368,8 @@ class PresentSources(Sources):
             for warning in override.warnings:
                 notify(f"REP_OVERRIDES[{override.pattern!r}], {warning}")
 
-    async def load(self, origins: Iterable[Origin | None]) -> Loaded:
-        """Fetch the robots.txt files concurrently, unless they are known."""
+    async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
+        """Return the robots.txt of each of *origins*. Those that are not cached are fetched concurrently."""
         overrides = {origin: self._override(origin) for origin in origins if origin}
         sites = {origin: self._kept.get(origin) for origin in overrides}
         missing = [
@@ -377,7 +381,7 @@ class PresentSources(Sources):
             [origin.robotstxt_url for origin in missing]
         )
         for origin, result in zip(missing, results, strict=True):
-            sites[origin] = source = RulesSource.answered(result)
+            sites[origin] = source = RulesSource.from_result(result)
             self._kept.put(origin, source, parsed_size(result.body))
         for origin, override in overrides.items():
             if override is not None:
@@ -391,7 +395,7 @@ class PresentSources(Sources):
         if override is None or override.kind == "obey":
             return None
         body = override.robots.body if override.robots else b""
-        source = RulesSource.written(
+        source = RulesSource.from_text(
             f"REP_OVERRIDES[{override.pattern!r}]{override.note}", body
         )
         source.override = override
@@ -411,12 +415,12 @@ async def read_sources(
             if is_url(name):
                 urls[name] = _robotstxt_url(name)
             else:
-                sources[name] = RulesSource.written(name, read_file(name))
+                sources[name] = RulesSource.from_text(name, read_file(name))
         except UsageError as error:
             sources[name] = error
     if urls and web is not None:
         results = await web.robotstxts(urls.values())
-        sources |= zip(urls, map(RulesSource.answered, results), strict=True)
+        sources |= zip(urls, map(RulesSource.from_result, results), strict=True)
     return [sources[name] for name in names]
 
 
@@ -442,7 +446,7 @@ _REQUESTS = {
     "snapshot": "fetched <= :until",
     "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
 }
-"""What there is to read of a ledger on requests, for :class:`Ledgers`."""
+"""What :class:`Ledgers` reads to compare decisions on requests: a condition for each table."""
 
 # The last decision on a URL counts: SQLite takes the other columns from the row with the
 # maximum. It sorts on disk what does not fit into memory.
@@ -466,7 +470,7 @@ class LedgerSources(Sources):
         wanted: Mapping[str, str] = _REQUESTS,
         **values: object,
     ) -> None:
-        """The parameters are those of :class:`Ledgers`."""
+        """*names*, *wanted* and *values* are those of :class:`Ledgers`."""
         super().__init__()
         self.ledgers = Ledgers(names, wanted, **values)
         self.close = self.ledgers.close
@@ -477,12 +481,12 @@ class LedgerSources(Sources):
         """Whether the URLs have several origins."""
         self.origin = None if self.has_origins else written_origin("".join(origins))
 
-    def urls(self, origin: Origin | None) -> Iterator[Asked]:
+    def urls(self, origin: Origin | None) -> Iterator[UrlToJudge]:
         """Yield each URL with the last decision on it, sorted by origin."""
         for row in self.ledgers.rows(_DECISIONS, origin=origin and str(origin)):
-            yield Asked(row["url"], written_origin(row["origin"]), row)
+            yield UrlToJudge(row["url"], written_origin(row["origin"]), row)
 
-    async def load(self, origins: Iterable[Origin | None]) -> Loaded:
+    async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
         """Return the last robots.txt of each of these *origins*."""
         return _known({origin: self._last(origin) for origin in dict.fromkeys(origins)})
 
@@ -491,7 +495,7 @@ class LedgerSources(Sources):
         return self.source(row["id"]) if row else None
 
     def _read(self, snapshot: int | None) -> RulesSource | None:
-        """Return a robots.txt that a crawl used; None if there is none."""
+        """Return the robots.txt of a snapshot; None if the ledgers do not have the snapshot."""
         row = next(self.ledgers.rows(_SNAPSHOT, id=snapshot), None)
         if row is None:
             return None
@@ -514,7 +518,7 @@ class LedgerSources(Sources):
 
 
 LIVE = "live"
-"""The name of the present robots.txt files."""
+"""The argument that stands for the present robots.txt files of all hosts."""
 
 
 async def sources_of(

@@ -1,4 +1,4 @@
-"""Reads ledgers as if they were one, which has each crawl once."""
+"""Merges ledgers into one database, in which each crawl counts once."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def is_sqlite(path: str) -> bool:
 
 
 class Ledgers:
-    """What is wanted of several ledgers, in one database. The caller must close it.
+    """The wanted rows of several ledgers, in one database. The caller must close it.
 
-    The database has the tables of a ledger, of which ``crawl`` is empty. The numbers of rows are others
-    than in the files. A crawl that is in a ledger and in a copy of it counts once, in its latest state, and
+    The database has the tables of a ledger; the table ``crawl`` is empty, as ``crawls`` has the crawls.
+    Rows have other numbers than in the files. A crawl that is in a ledger and in a copy of it counts once, in its latest state, and
     rows of no crawl do not count, nor does a body that has another digest than it says.
     """
 
@@ -120,7 +120,9 @@ class Ledgers:
         for _, crawl in states:
             latest.setdefault(crawl["uuid"], crawl)
         self.crawls = sorted(latest.values(), key=itemgetter("started"))
-        """What :func:`crawls_of` yields, the earliest first, with the ``number`` of each here."""
+        """The crawls, as :func:`crawls_of` yields them, the earliest first. ``number`` is the number of the
+        crawl in this database.
+        """
         self.by_number = {crawl["number"]: crawl for crawl in self.crawls}
         with ExitStack() as opened, reading(self._paths):
             self.database = sqlite3.connect("", uri=True, isolation_level=None)
@@ -169,8 +171,8 @@ class Ledgers:
 
 
 def _crawls(name: LedgerName) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Return the crawls in a ledger, each behind a key by which its later state comes after an earlier
-    one.
+    """Return the crawls in a ledger, each with a sort key: of two states of the same crawl, the later one
+    has the greater key.
     """
     with closing(open_ledger(name.path)) as connection, reading(name.path):
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
@@ -196,7 +198,7 @@ def _select(table: str, index: int) -> str:
 
 
 def recorded(row: sqlite3.Row) -> dict[str, Any]:
-    """Return a decision of the past on a request, as a JSON object."""
+    """Return the decision in a row of a ledger as a JSON object."""
     is_override = row["layer"] == "override"
     return {
         "allowed": row["verdict"] == "allowed",
@@ -220,7 +222,9 @@ def why(row: sqlite3.Row) -> str:
 
 
 def iso_time(seconds: float | None) -> str | None:
-    """``2026-11-21T09:30:00Z``; None for no time, or one that no date has."""
+    """Return a time as text, such as ``2026-11-21T09:30:00Z``; None if there is no time, or if no date
+    can represent it.
+    """
     if seconds is None:
         return None
     try:

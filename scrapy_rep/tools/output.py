@@ -65,12 +65,12 @@ Row: TypeAlias = "str | tuple[str, Rows]"
 Rows: TypeAlias = "Sequence[Row]"
 
 EXCERPT: Row = ("context", ("{line:blue>5}  {text}",))
-"""The rows for the lines of a robots.txt that show a rule and whose it is."""
+"""The rows for an excerpt of a robots.txt: the rule that decided, and the user-agent lines above it."""
 
 
 def status_of(answers: Collection[bool | None], *, is_wrong: bool = False) -> int:
-    """Return the status of a command by its *answers*: True is good, None is not known. *is_wrong* says
-    whether a part of its input is.
+    """Return the exit status of a command for its *answers*: True is good, False is bad, None is not
+    known. *is_wrong* says whether a part of the input is wrong.
     """
     if is_wrong:
         return WRONG_USAGE
@@ -106,7 +106,7 @@ class Output(Formatter):
         self._has_colours = self._is_terminal and not no_color
 
     def show(self, record: dict[str, Any], rows: Rows, **of_text: object) -> None:
-        """Write *record*. The text takes the values *of_text* in place of those in the record."""
+        """Write *record*. In the text, the values *of_text* replace those of the record."""
         if self._is_terminal:
             progress.clear()
         if self._as_json:
@@ -169,19 +169,21 @@ class Output(Formatter):
 
 
 class Progress:
-    """Says on standard error how far a command is, if that is a terminal and it takes long."""
+    """Shows on standard error how far a command is, if standard error is a terminal and the command
+    takes more than two seconds.
+    """
 
     def __init__(self) -> None:
         self._said = ""
         self._is_shown = False
 
     def say(self, text: str) -> None:
-        """Note how far the command is."""
+        """Set the text that says how far the command is."""
         self._said = text
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show what is said during this block, in the last line of the terminal."""
+        """During this block, show the latest text of :meth:`say` in the last line of the terminal."""
         self._said = ""
         if not sys.stderr.isatty():
             yield
@@ -197,7 +199,7 @@ class Progress:
             self.clear()
 
     def clear(self) -> None:
-        """Make room for other output."""
+        """Clear the line, so that other output can be written there."""
         if self._is_shown:
             self._is_shown = False
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
@@ -213,7 +215,7 @@ class Progress:
 
 
 progress = Progress()
-"""That of the command that runs."""
+"""The progress of the running command."""
 
 
 def notify(message: str) -> None:
@@ -266,8 +268,8 @@ def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) ->
 
 
 def _drop_output(*streams: TextIO) -> None:
-    """Drop what is still to be written to *streams*: Python would report an error when it flushes that
-    at exit.
+    """Send the rest of the output of *streams* to the null device: Python flushes the streams at exit, and
+    would report an error.
     """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scrapy_rep.base.effects import Effects
     from scrapy_rep.base.settings import RepSettings
     from scrapy_rep.protocol.indexing.statements import Statement
-    from scrapy_rep.tools.inputs import Asked
+    from scrapy_rep.tools.inputs import UrlToJudge
     from scrapy_rep.tools.profile import Profile, Web
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -130,7 +130,12 @@ class _NotFetchedError(Exception):
 
 
 async def _fetch(
-    asked: Asked, profile: Profile, web: Web, record: dict[str, Any], *, force: bool
+    asked: UrlToJudge,
+    profile: Profile,
+    web: Web,
+    record: dict[str, Any],
+    *,
+    force: bool,
 ) -> None:
     """Fetch a page, and follow its redirects. Note what is found in *record*. Raises
     _NotFetchedError.
@@ -191,7 +196,7 @@ async def _fetch(
 
 
 _NOT_KNOWN = {"verdict": "unknown", "indexable": None}
-"""Of a page whose server sends no answer, or an error."""
+"""The values of a record for a page whose server sends no answer, or an error."""
 
 
 def _of_response(

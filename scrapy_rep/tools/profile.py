@@ -1,4 +1,4 @@
-"""The crawler for which a command asks: its agents, dialect and settings, and its fetches."""
+"""The crawler for which a command judges: its agents, dialect and settings; and how a command fetches."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Profile:
     rep: RepSettings
 
     agents: tuple[str, ...]
-    """Product tokens; only ``*`` if the settings name no crawler."""
+    """The product tokens of the crawler; only ``*`` if the settings name no crawler."""
 
     is_named: bool = True
     """Whether an option or a setting names the crawler."""
@@ -98,8 +98,8 @@ class Profile:
         }
 
     def notify(self) -> None:
-        """Tell the user what to know about the verdicts: that nothing names the crawler, or that
-        the settings ignore robots.txt, or this package.
+        """Warn the user if nothing names the crawler, or if a crawl with these settings would ignore
+        robots.txt or the settings of this package.
         """
         if self.ignored:
             notify(
@@ -123,8 +123,8 @@ class Profile:
         return decide(robots, url, self.agents, self.rep.clients)
 
     def decide_as_crawl(self, robots: RobotsTxt, url: str) -> Decision:
-        """Return the decision of a crawl on *url*. It also refuses what the rules allow if *robots*
-        asks for a longer delay than the settings accept.
+        """Return the decision of a crawl on *url*. A crawl also refuses a URL that the rules allow if
+        *robots* asks for a longer delay than the settings accept.
         """
         decision = self.decide(robots, url)
         if not decision.allowed or decision.reason is Reason.ROBOTS_TXT:
@@ -136,8 +136,9 @@ class Profile:
 def decision_record(
     decision: Decision, profile: Profile | None = None, *, is_known: bool = True
 ) -> dict[str, Any]:
-    """Return a decision as a JSON object, with its reason in words. Nothing is allowed or denied
-    unless *is_known* what the site says. *profile* has the settings that count, if any do.
+    """Return a decision as a JSON object, with its reason in words. If *is_known* is false, nothing is
+    known of the site, and the URL is neither allowed nor denied. *profile* has the settings that the
+    reason names, if it names any.
     """
     return {
         **decision._asdict(),
@@ -165,13 +166,13 @@ USAGE_ROWS = (
     ("usage[purposes]", ("  for {name:bold}: {why}",)),
     "  licences and policies: {usage[licenses]}",
 )
-"""The text of the JSON object ``usage``."""
+"""The rows that show the JSON object ``usage`` as text."""
 
 _OUTCOMES = {True: "allowed", False: "disallowed", None: "unknown"}
 
 
 def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
-    """Return what *robots* states about the use of a URL."""
+    """Return the usage preferences that *robots* states for a URL."""
     preferences = NOTHING_STATED
     for form in forms(url, profile.rep.clients):
         preferences |= robots.usage(form, profile.agents)
@@ -184,8 +185,8 @@ def _purposes(profile: Profile) -> tuple[str, ...]:
 
 
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
-    """Return the preferences as a JSON object. What is not known about a purpose is put into words
-    only if the crawl has purposes.
+    """Return the preferences as a JSON object. For a purpose about which nothing is stated, there are
+    words only if the crawl has purposes.
     """
     rep = profile.rep
     is_asked = bool(rep.purposes)
@@ -213,8 +214,8 @@ def _statement(statement: UsageStatement) -> dict[str, Any]:
 def usage_change(
     old: RobotsTxt, new: RobotsTxt, url: str, profile: Profile
 ) -> dict[str, Any] | None:
-    """Return the purposes that two robots.txt files judge differently for a URL, as a JSON object
-    with words for both. None if there are none.
+    """Return the purposes on which two robots.txt files differ for a URL, as a JSON object with a sentence
+    on each; None if they agree.
     """
     before = robotstxt_usage(old, url, profile)
     after = robotstxt_usage(new, url, profile)
@@ -292,8 +293,8 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
 
 
 def _ignored(settings: Settings) -> tuple[str, ...]:
-    """Return the settings of this package that a project has, or its spider, although neither the
-    add-on nor a middleware of this package is enabled.
+    """Return the settings of this package that have no effect in a crawl: the project or its spider sets
+    them, but enables neither the add-on nor a middleware of this package.
     """
     of_project = SETTINGS_PRIORITIES["project"], SETTINGS_PRIORITIES["spider"]
     names = [name for name in DEFAULTS if settings.getpriority(name) in of_project]
@@ -316,7 +317,7 @@ def _ignored(settings: Settings) -> tuple[str, ...]:
 
 
 def _spider(name: str | None, settings: Settings) -> type[Spider] | None:
-    """Return the class of the spider with this name, if one is named, and read its settings."""
+    """Return the class of the spider *name*, and add its settings to *settings*; None without a name."""
     if name is None:
         return None
     try:
@@ -396,8 +397,8 @@ def ask(
     *,
     offline: bool = False,
 ) -> _T:
-    """Run *job* in a crawl, and return or raise what it does. If it needs none (*offline*), it
-    must not suspend, and gets None in place of the web.
+    """Run *job* in a crawl, and return its result or raise its exception. With *offline*, no crawl is
+    started: the job gets None in place of a :class:`Web`, and must not wait for anything.
     """
     if offline:
         try:

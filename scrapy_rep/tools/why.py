@@ -47,7 +47,7 @@ _WANTED = {
     "snapshot": "instr(origin, :host) OR id IN (SELECT snapshot FROM main.decision)",
     "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
 }
-"""What to read of ledgers: at least what is_asked() accepts."""
+"""The rows to read of ledgers, by table: at least those that the SQL function is_asked() accepts."""
 
 # "is_own" is false for what was decided about a link, an item or a file on the page.
 _FOUND = """
@@ -145,25 +145,25 @@ class Question(NamedTuple):
     """The URL or the host that was asked about."""
 
     text: str
-    """As written, but without user name and password."""
+    """The argument, without user name and password."""
 
     is_url: bool
 
     host: str
-    """Empty for a URL whose host cannot be read."""
+    """The host of the URL; empty if it cannot be read."""
 
     matches: Callable[[str | None, str | None], bool]
-    """Says whether a URL is asked about. It takes the URL, and its origin as the ledger has it;
-    None for the URL of a page, for which only a URL can ask."""
+    """Says whether the question is about a URL. It takes the URL, and its origin as the ledger has it. For
+    the URL of a page, the origin is None, and only a question about a URL can match."""
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values of a query."""
+        """The values of this question for an SQL query."""
         return {"text": self.text, "host": self.host, "is_url": self.is_url}
 
 
 def asked_about(text: str) -> Question:
-    """Read a URL, or a host. Raises UsageError for what is neither."""
+    """Return the question about *text*, a URL or a host. Raises UsageError for other text."""
     text = text.strip()
     has_scheme = is_url(text)
     url = parse_url(text if has_scheme else f"http://{text}")
@@ -176,7 +176,7 @@ def asked_about(text: str) -> Question:
     path = target(url.url, RFC9309) if parts.path or parts.query else None
 
     def is_at(origin: Origin | None) -> bool:
-        """Whether *origin*, or the virtual host that it names, is the one asked about."""
+        """Whether the question is about *origin*, or about the virtual host that *origin* names."""
         return origin is not None and any(
             candidate.host.rstrip(".") == host
             and (candidate.scheme == asked.scheme or not has_scheme)
@@ -197,7 +197,7 @@ def asked_about(text: str) -> Question:
 
 
 class _History:
-    """What ledgers have, as a JSON object."""
+    """The answer of ledgers to a question, as a JSON object (``record``)."""
 
     def __init__(self, asked: Question, past: LedgerSources, limit: int) -> None:
         self._past = past
@@ -232,7 +232,7 @@ class _History:
         }
 
     def _decision(self, group: sqlite3.Row) -> dict[str, Any]:
-        """Return like decisions, with the values of the first of them."""
+        """Return a group of equal decisions as one JSON object, with the values of the first."""
         [row] = self._past.ledgers.rows(_ROW, id=group["id"])
         crawl = self._crawl(row["crawl"])
         source = self._past.source(row["snapshot"])
@@ -254,7 +254,7 @@ class _History:
         }
 
     def _crawl(self, number: int) -> dict[str, Any]:
-        """Return a crawl as a JSON object, and add it to this answer."""
+        """Return a crawl as a JSON object, which is then a part of the answer."""
         if number not in self._crawls:
             crawl = self._past.ledgers.by_number[number]
             same = ("spider", "user_agent", "dialect", "every_decision")
@@ -269,7 +269,9 @@ class _History:
         return self._crawls[number]
 
     def _robotstxt(self, snapshot: int | None) -> int | None:
-        """Add a robots.txt. Return its number in this answer; None if there is none."""
+        """Add the robots.txt of a snapshot to the answer, and return its number there; None if the ledgers do
+        not have it.
+        """
         source = self._past.source(snapshot)
         if source is None or source.row is None:
             return None

@@ -27,6 +27,8 @@ from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
 from scrapy_rep.protocol.usage.statements import CATEGORIES
 from scrapy_rep.record import Layer, Subject, Verdict
 
+pytestmark = pytest.mark.newest
+
 URL = "http://example.com/a"
 ORIGIN = origin_of(URL)
 ROBOTS = b"User-agent: *\nContent-Usage: train-ai=n\n"

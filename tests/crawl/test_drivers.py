@@ -38,7 +38,7 @@ def gaps(hits: list[Hit]) -> list[float]:
 
 
 @pytest.mark.parametrize("order", [543, 800])
-def test_a_driver(site: Site, every_mode: str, order: int, tmp_path: Path) -> None:
+def test_a_driver(site: Site, mode: str, order: int, tmp_path: Path) -> None:
     """It gets no forbidden URL; delays and pauses are kept; its pages are in ledger and report. Other
     requests to the host wait for the same turns.
     """
@@ -56,7 +56,7 @@ def test_a_driver(site: Site, every_mode: str, order: int, tmp_path: Path) -> No
     ledger = tmp_path / "ledger"
     result = run_crawl(
         requests,
-        mode=every_mode,
+        mode=mode,
         settings={
             "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
             "DOWNLOADER_MIDDLEWARES": {DRIVER: order},

@@ -140,6 +140,7 @@ def withheld(ledger: Path) -> Counter[tuple[Any, ...]]:
     return Counter((row[0], real.get(row[1], row[1]), *row[2:]) for row in decisions)
 
 
+@pytest.mark.newest
 def test_compared_with_both_runs(site: Site, mode: str, tmp_path: Path) -> None:
     """A dry run sends the same requests and makes the same items as the crawl without this
     package, and its ledger has all that the ledger of a real run has.

@@ -361,6 +361,7 @@ def test_a_jobdir_beside_the_queue(
     assert not [*tmp_path.rglob("requests.*")]
 
 
+@pytest.mark.newest
 @pytest.mark.unmeasured
 def test_a_queue_that_is_lost(site: Site, mode: str, server: RedisServer) -> None:
     """After a FLUSHALL, each worker says what is lost, and closes for that reason. What the workers

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.fetching.store import Store
     from tests.fetching.redis_server import RedisServer
 
+pytestmark = pytest.mark.newest
+
 
 class TestSqliteStore(StoreTests):
     @pytest.fixture(autouse=True)

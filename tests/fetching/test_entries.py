@@ -17,6 +17,8 @@ from scrapy_rep.protocol.access.entries import TDMREP, CacheEntry
 from scrapy_rep.protocol.access.results import AccessResult, Failure
 from tests.fetching.places import AT, START, URL, check_data, entry
 
+pytestmark = pytest.mark.newest
+
 LATEST = 2.0**37
 times = st.floats(0, LATEST - KEEP)
 texts = st.text() | st.text(st.characters(codec=None))

@@ -19,6 +19,8 @@ from tests.fetching.places import START, entry
 if TYPE_CHECKING:
     from scrapy_rep.protocol.access.entries import CacheEntry
 
+pytestmark = pytest.mark.newest
+
 HEADERS = (
     ("content-type", "text/plain; charset=utf-8"),
     ("cache-control", "max-age=3600"),

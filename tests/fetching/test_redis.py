@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from redis import Redis
 
+pytestmark = pytest.mark.newest
+
 DATA = b"data"
 FILE = f"rep:file:{ORIGIN}"
 

@@ -226,8 +226,8 @@ def test_dialects(rep: Rep) -> None:
     assert rep.record("check", url, *FILE, "--dialects")["agree"] is False
     assert rep.record("check", TEA, *FILE, "--dialects")["agree"] is True
     Path("robots.txt").write_text("User-agent: *\nRequest-rate: 1/10m\n")
-    found = rep.record("check", TEA, *FILE, "--dialects")["dialects"]
-    assert {name: each["reason"] for name, each in found.items()} == {
+    decisions = rep.record("check", TEA, *FILE, "--dialects")["dialects"]
+    assert {name: decision["reason"] for name, decision in decisions.items()} == {
         "rfc9309": "crawl-delay", "google": "no-rule", "classic": "crawl-delay"
     }  # fmt: skip
 
@@ -241,12 +241,12 @@ def test_several_urls(rep: Rep) -> None:
     assert ended.status == 2
     assert ended.out.endswith(f"denied\t{BASKET}\tline 5, Disallow: /basket/\n")
     assert "http://a.example/" not in ended.out, "only a part of the line was read"
-    for said in (
+    for message in (
         "line 1: 'shop.example' is not a URL",
         "line 3: ",
         "line 4: a line of more than 262,144 bytes is not a URL",
     ):
-        assert said in ended.err
+        assert message in ended.err
     ended = rep("check", TEA, "http://[", BASKET, *FILE, "--brief")
     assert ended.status == 2
     assert [line.split("\t")[1] for line in ended.out.splitlines()] == [TEA, BASKET]
@@ -342,8 +342,8 @@ def test_known_crawlers(rep: Rep) -> None:
     asked = ("check", f"{TEA}.html", *FILE, "--agents")
     record = rep.record(*asked, REP_SKIP_DELAY_OVER=1000)
     assert record["allowed"]
-    crawlers = {each["token"]: each for each in record["crawlers"]}
-    assert list(crawlers) == [each.token for each in CRAWLERS.values()]
+    crawlers = {record["token"]: record for record in record["crawlers"]}
+    assert list(crawlers) == [crawler.token for crawler in CRAWLERS.values()]
     gptbot = crawlers["GPTBot"]
     assert (gptbot["allowed"], gptbot["rule"]["line"]) == (False, 2)
     assert crawlers["Googlebot"]["rule"]["line"] == 6
@@ -395,8 +395,8 @@ def test_live(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
     )  # fmt: skip
     assert ended.status == 1
     # Scrapy warns of features that need a reactor.
-    said = [line for line in ended.err.splitlines() if "experimental" not in line]
-    assert said == ["scrapy rep: 7 URLs: 2 allowed, 3 denied, 2 unknown"]
+    lines = [line for line in ended.err.splitlines() if "experimental" not in line]
+    assert lines == ["scrapy rep: 7 URLs: 2 allowed, 3 denied, 2 unknown"]
     records = ended.records("check")
     assert [record["url"] for record in records] == urls
     assert [(record["access"]["outcome"], record["allowed"]) for record in records] == [
@@ -406,6 +406,10 @@ def test_live(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
     assert records[2]["access"]["redirects"] == [shop.robotstxt]
     assert records[4]["access"]["status"] == 503
     assert records[5]["access"]["html"] is True
+    assert records[5]["access"]["why"] == (
+        "successful (status 200), but an HTML page, such as the challenge of a bot wall, and not a "
+        "robots.txt: only lines of it that have the form of a rule count"
+    )
     assert "ends early, is damaged" in records[6]["access"]["why"]
     assert [len(host.robots_hits) for host in hosts[:6]] == [2, 2, 1, 1, 1, 1]
     assert not any(host.pages for host in hosts)
@@ -435,7 +439,7 @@ def test_nothing_answers(site: Site, tmp_path: Path) -> None:
         ended.records("check"), (None, None, None, False), strict=True
     ):
         others = [*record["dialects"].values(), *record["crawlers"]]
-        assert {each["allowed"] for each in (record, *others)} == {allowed}
+        assert {verdict["allowed"] for verdict in (record, *others)} == {allowed}
     ended = scrapy_rep(*asked[:1], unknown[0], *asked[2:], "--dialects", cwd=tmp_path)
     assert ended.status == 3
     assert ended.out.startswith(f"unknown  {unknown[0]}\n  robots.txt is unreachable\n")
@@ -499,7 +503,7 @@ def test_overrides_are_ours(site: Site, tmp_path: Path) -> None:
     ended = scrapy_rep(*asked, "--agents", "--json", cwd=tmp_path)
     (record,) = ended.records("check")
     assert record["allowed"]
-    assert not any(each["allowed"] for each in record["crawlers"])
+    assert not any(crawler["allowed"] for crawler in record["crawlers"])
     assert len(shop.robots_hits) == 1
     text = "User-agent: mybot\\nDisallow: /\\nNoindex: /a"
     asked = ("check", shop.url("/"), "-s", f'REP_OVERRIDES={{"127.0.0.1": "{text}"}}')

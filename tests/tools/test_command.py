@@ -67,8 +67,8 @@ def test_costs_next_to_nothing() -> None:
         "command.add_options(argparse.ArgumentParser())\n"
         "print(*sorted(set(sys.modules) - loaded))"
     )
-    found = run("-c", code).stdout.splitlines()
-    assert found == ["scrapy_rep scrapy_rep.tools scrapy_rep.tools.command", ""]
+    loaded = run("-c", code).stdout.splitlines()
+    assert loaded == ["scrapy_rep scrapy_rep.tools scrapy_rep.tools.command", ""]
 
 
 def test_outside_of_a_project() -> None:

@@ -206,5 +206,5 @@ def test_limits(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "_STEPS", 0)
     monkeypatch.setattr(reader, "_STEPS_A_BYTE", 0)
     for command in ("report", "diff"):
-        said = check(rep, command, statuses={2})
-        assert "reading it takes too long for a ledger of its size" in said
+        message = check(rep, command, statuses={2})
+        assert "reading it takes too long for a ledger of its size" in message

@@ -56,7 +56,7 @@ TEXTS = {
 def changes(records: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Return the kind and URL of each change, in place of which a host may stand."""
     return [
-        (each["kind"], each.get("url", each["origin"])) for each in records if "origin" in each
+        (change["kind"], change.get("url", change["origin"])) for change in records if "origin" in change
     ]  # fmt: skip
 
 
@@ -66,8 +66,8 @@ def ledger(*decisions: tuple[str, str], path: str = "ledger", **more: Any) -> Le
 
 
 def override(ledger: Ledger, url: str, reason: str, **columns: object) -> None:
-    given = {"verdict": "allowed", "layer": "override", "reason": reason, "time": 9}
-    ledger.decision(url, **given, **columns)
+    values = {"verdict": "allowed", "layer": "override", "reason": reason, "time": 9}
+    ledger.decision(url, **values, **columns)
 
 
 @pytest.fixture(autouse=True)
@@ -210,7 +210,7 @@ def test_sitemaps_are_compared_by_url() -> None:
         for url in (at, None):
             assert rule_changes(RobotsTxt.parse(same, url=url), relative) == []
     [change] = rule_changes(RobotsTxt.parse("", url=at), relative) or []
-    assert [(each["value"], each["line"]) for each in change["added"]] == [
+    assert [(added["value"], added["line"]) for added in change["added"]] == [
         (f"{ORIGIN}/s.xml", 2)
     ]
 
@@ -226,26 +226,26 @@ def test_changes_make_the_new_from_the_old(old: Groups, new: Groups) -> None:
     """The old rules of an agent, without the removed and with the added ones, are the new
     rules. An agent that is not listed has the same rules as before.
     """
-    found, rules_of = [], []
+    files, rules_of = [], []
     for version in (old, new):
         lines = []
-        for agent, said in version:
-            lines += ["", f"User-agent: {agent}", *(": ".join(rule) for rule in said)]
-        found.append(RobotsTxt.parse("\n".join(lines).encode()))
+        for agent, rules in version:
+            lines += ["", f"User-agent: {agent}", *(": ".join(rule) for rule in rules)]
+        files.append(RobotsTxt.parse("\n".join(lines).encode()))
         rules_of.append({
             agent: {
                 (rule.kind, rule.pattern)
-                for group in found[-1].groups if agent in group.agents for rule in group.rules
+                for group in files[-1].groups if agent in group.agents for rule in group.rules
             }
             for agent in "ab*"
         })  # fmt: skip
-    listed = rule_changes(*found)
+    listed = rule_changes(*files)
     assert listed is not None
     changed = {agent: change for change in listed for agent in change["agents"]}
     for agent in "ab*":
         was, now = (of_version[agent] for of_version in rules_of)
         added, removed = (
-            {(said["field"], said["value"]) for said in changed.get(agent, {}).get(how, ())}
+            {(rule["field"], rule["value"]) for rule in changed.get(agent, {}).get(how, ())}
             for how in ("added", "removed")
         )  # fmt: skip
         assert (was - removed) | added == now
@@ -258,14 +258,16 @@ def test_first_group_alone() -> None:
     old = b"User-agent: a\nDisallow: /1\n\nUser-agent: a\nDisallow: /2\n"
     new = old.replace(b"/2", b"/3")
     for dialect, number in ((RFC9309, 1), (CLASSIC, 0)):
-        files = [RobotsTxt.parse(each, dialect) for each in (old, new)]
+        files = [RobotsTxt.parse(body, dialect) for body in (old, new)]
         assert len(rule_changes(*files) or ()) == number
 
 
 def test_sample_paths() -> None:
     """Sample paths are made from patterns: the paths that they name, and paths below."""
-    found = RobotsTxt.parse(b"User-agent: *\nDisallow: /a*/b$\nAllow: c\nAllow: /a/b\n")
-    assert list(sample_paths(found)) == ["/a/b", "/a/bx", "/c", "/cx"]
+    robots = RobotsTxt.parse(
+        b"User-agent: *\nDisallow: /a*/b$\nAllow: c\nAllow: /a/b\n"
+    )
+    assert list(sample_paths(robots)) == ["/a/b", "/a/bx", "/c", "/cx"]
 
 
 def test_what_is_for_the_agents_directly_above() -> None:
@@ -281,7 +283,7 @@ def test_what_is_for_the_agents_directly_above() -> None:
     listed = rule_changes(RobotsTxt.parse(old), RobotsTxt.parse(new)) or []
     license_ = "https://a.example/2"
     assert {
-        tuple(change["agents"]): {each["value"] for each in change["added"]} for change in listed
+        tuple(change["agents"]): {added["value"] for added in change["added"]} for change in listed
     } == {("a",): {"2", license_}, ("b",): {"search=no", license_}}  # fmt: skip
 
 
@@ -432,7 +434,7 @@ def test_what_changed(rep: Rep) -> None:
         "allowed": True, "reason": "rule", "agent": None, "form": None,
         "why": "line 3, Disallow: /", "override": None, "time": "1970-01-01T00:00:00Z",
     }  # fmt: skip
-    overridden = [each["old"]["override"] for each in others[:2]]
+    overridden = [change["old"]["override"] for change in others[:2]]
     assert overridden == [entry, "dont_obey_robotstxt"]
     rule = {"kind": "disallow", "pattern": "/basket/", "line": 5}
     assert (record["new"]["rule"], record["new"]["time"]) == (rule, None)
@@ -480,12 +482,12 @@ def test_usage_of_what_was_fetched(rep: Rep) -> None:
     """Fetched URLs are shown whose permitted purposes have changed since the crawl."""
     made = ledger()
     made.snapshot(ORIGIN, b"Content-Signal: /c/ ai-train=no", fetched=0)
-    for each in "abc":
-        made.allowed(f"{ORIGIN}/{each}/1", time=0)
+    for folder in "abc":
+        made.allowed(f"{ORIGIN}/{folder}/1", time=0)
     made.close()
     asked = ("diff", "ledger", "new usage.txt", "--purpose=train-ai")
     *records, summary = rep.records(*asked)
-    assert [(each["url"], each["new"]) for each in records if each["kind"] == "usage"] == [
+    assert [(record["url"], record["new"]) for record in records if record["kind"] == "usage"] == [
         (f"{ORIGIN}/a/1", {"train-ai": False}), (f"{ORIGIN}/c/1", {"train-ai": None})
     ]  # fmt: skip
     assert summary["usage"] == 2
@@ -501,16 +503,16 @@ def test_crawls_that_recorded_refusals_alone(rep: Rep) -> None:
         "scrapy rep: {} crawls recorded only what was refused or overridden "
         "(REP_LEDGER_LEVEL was not 'all'): what becomes of the other URLs is not known\n"
     )
-    for arguments, said in (
+    for arguments, crawls_named in (
         ("partial robots.txt", "1 of 1"),
         ("partial full robots.txt", "1 of 2"),
         ("robots.txt robots.txt --urls partial", "1 of 1"),
         ("full robots.txt", ""),
     ):
         ended = rep("diff", *arguments.split())
-        assert ended.err == (message.format(said) if said else "")
+        assert ended.err == (message.format(crawls_named) if crawls_named else "")
         summary = rep.records("diff", *arguments.split())[-1]
-        assert (summary["complete_crawls"] < summary["crawls"]) is bool(said)
+        assert (summary["complete_crawls"] < summary["crawls"]) is bool(crawls_named)
 
 
 @pytest.mark.parametrize(
@@ -569,7 +571,7 @@ def test_two_servers(site: Site, tmp_path: Path) -> None:
     ended = scrapy_rep(*asked, "--json", stdin=urls, cwd=tmp_path)
     assert ended.status == 1
     records = ended.records("diff")
-    changed = [(each["kind"], each["url"]) for each in records if "url" in each]
+    changed = [(record["kind"], record["url"]) for record in records if "url" in record]
     assert changed == [("denied", new.url("/tea")), ("allowed", new.url("/basket/"))]
     assert records[-1]["urls"] == 3
     new.answers["/robots.txt"] = Answer(status=503)

@@ -18,7 +18,7 @@ RUNS = re.findall(
 )
 
 
-@pytest.mark.parametrize(("command", "shown"), RUNS, ids=[each[0] for each in RUNS])
+@pytest.mark.parametrize(("command", "shown"), RUNS, ids=[run[0] for run in RUNS])
 def test_examples(rep: Rep, command: str, shown: str) -> None:
     """Each example shows the real output of its command."""
     for name, text in FILES.items():

@@ -29,7 +29,10 @@ def test_order(rep: Rep) -> None:
         "robots.txt:2: warning [white-space", "    Disallow: /a b",
     ]  # fmt: skip
     record = rep.record("lint", "robots.txt")
-    assert [each["severity"] for each in record["findings"]] == ["error", "warning"]
+    assert [finding["severity"] for finding in record["findings"]] == [
+        "error",
+        "warning",
+    ]
     assert (record["errors"], record["warnings"], record["clean"]) == (1, 1, False)
     assert record["access"]["outcome"] == "file"
 
@@ -52,7 +55,7 @@ def test_choice_of_findings(
     asked = ("lint", "robots.txt", *options.split())
     assert rep(*asked).status == status
     record = rep.record(*asked)
-    assert {each["code"] for each in record["findings"]} == codes
+    assert {finding["code"] for finding in record["findings"]} == codes
     assert record["clean"] is (status == 0)
     assert record["dialect"] == ("google" if "google" in options else "rfc9309")
 
@@ -87,8 +90,8 @@ def test_several_files(rep: Rep) -> None:
 def test_a_very_long_file(rep: Rep) -> None:
     """Of a very long file, only a part is read, so its length is given as a minimum."""
     long = b"User-agent: *\n" + b"Disallow: /a\n" * 2_500_000
-    said = ":39385: error [too-large] the file has at least 16,777,216 bytes"
-    assert said in rep("lint", "-", stdin=long).out
+    message = ":39385: error [too-large] the file has at least 16,777,216 bytes"
+    assert message in rep("lint", "-", stdin=long).out
 
 
 def test_explain(rep: Rep) -> None:
@@ -115,8 +118,13 @@ def test_live(site: Site, tmp_path: Path) -> None:
     ended = scrapy_rep(*asked, "--json", cwd=tmp_path)
     assert ended.status == 1
     assert [
-        (each["file"], each["access"]["outcome"], each["clean"], len(each["findings"]))
-        for each in ended.records("lint")
+        (
+            record["file"],
+            record["access"]["outcome"],
+            record["clean"],
+            len(record["findings"]),
+        )
+        for record in ended.records("lint")
     ] == [
         (bad.robotstxt, "successful", False, 1),
         (bad.url("/old.txt"), "successful", False, 1),
@@ -132,5 +140,5 @@ def test_live(site: Site, tmp_path: Path) -> None:
     none.answers["/robots.txt"] = Answer(status=403)
     ended = scrapy_rep("lint", none.origin, "--dialect", "classic", cwd=tmp_path)
     assert ended.status == 1, "in the texts of the time, 403 is a prohibition"
-    said = f"{none.robotstxt}: warning [everything-forbidden] no crawler may fetch any page"
-    assert said in ended.out
+    message = f"{none.robotstxt}: warning [everything-forbidden] no crawler may fetch any page"
+    assert message in ended.out

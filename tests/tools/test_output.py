@@ -54,7 +54,7 @@ def test_a_terminal_shows_how_far_a_command_is(monkeypatch: pytest.MonkeyPatch) 
         terminal.wait_for("2,000")
     shown = terminal.getvalue()
     assert shown.endswith("\r\x1b[K")
-    assert max(len(each.partition("\x1b")[0]) for each in shown.split("\r")) < 80
+    assert max(len(line.partition("\x1b")[0]) for line in shown.split("\r")) < 80
 
 
 def test_a_short_command_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

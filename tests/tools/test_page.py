@@ -86,8 +86,10 @@ def test_verdict(
     record = rep.record(*asked, stdin=body, **settings)
     word, _, evidence = expected.partition(": ")
     assert (record["verdict"], record["indexable"]) == (word, word == "indexable")
-    assert {each["rule"] for each in record["evidence"]} == set(evidence.split())
-    assert all(each["statements"] for each in record["evidence"])
+    assert {evidence_row["rule"] for evidence_row in record["evidence"]} == set(
+        evidence.split()
+    )
+    assert all(evidence_row["statements"] for evidence_row in record["evidence"])
     items, links = in_a_crawl.split(", ")
     effects = record["crawl"]["items"], record["crawl"]["links"]
     assert effects == (items, links.replace("not followed", "dropped"))
@@ -120,8 +122,12 @@ def test_usage(rep: Rep) -> None:
         "  in a crawl: items are kept, links are followed\n"
     )
     assert rep(*asked, "--purpose", "search", stdin=html).status == 1
-    found = rep.record(*asked, "--purpose", "tdm", stdin=html)["usage"]["statements"]
-    overridden = {each["text"] for each in found if each["is_overridden"]}
+    statements = rep.record(*asked, "--purpose", "tdm", stdin=html)["usage"][
+        "statements"
+    ]
+    overridden = {
+        statement["text"] for statement in statements if statement["is_overridden"]
+    }
     assert overridden == {"tdm-reservation: 1"}
     assert "  for " not in rep("page", "-", stdin="<p>").out
     ended = rep("page", "-", "--purpose", "search", stdin="<p>")
@@ -151,11 +157,12 @@ def test_live(site: Site, tmp_path: Path) -> None:
     assert (record["status"], record["decision"]["allowed"]) == (200, True)
     assert record["access"]["outcome"] == "successful"
     sources = {
-        each["rule"]: each["statements"][0]["source"] for each in record["evidence"]
+        evidence_row["rule"]: evidence_row["statements"][0]["source"]
+        for evidence_row in record["evidence"]
     }
     assert (sources["index"], sources["follow"]) == ("header", "meta")
     purposes = record["usage"]["purposes"]
-    assert {name: each["why"] for name, each in purposes.items()} == {
+    assert {name: purpose["why"] for name, purpose in purposes.items()} == {
         "tdm": "disallowed by /tea: tdm-reservation 1 (tdmrep.json, rule 1)",
         "search": "disallowed by Content-Usage: /tea search=n (robots.txt, line 2)",
     }

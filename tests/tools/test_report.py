@@ -43,9 +43,11 @@ def test_one_file_that_loads_nothing(rep: Rep) -> None:
     """The only URLs in attributes lead within the page; only its own script and style run."""
     assert rep("report", hostile(Path("ledger"))).status == 0
     page = PAGE.read_text()
-    found = re.findall(r"""\b(?:src|href|action|url)\s*[=(]["']?([^"'>\s]*)""", page)
-    addresses = [each for each in found if not each.startswith("x")]
-    assert all(each.startswith("#") or each == "data:," for each in addresses)
+    all_addresses = re.findall(
+        r"""\b(?:src|href|action|url)\s*[=(]["']?([^"'>\s]*)""", page
+    )
+    addresses = [address for address in all_addresses if not address.startswith("x")]
+    assert all(address.startswith("#") or address == "data:," for address in addresses)
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
     assert page.count("<script>") == page.count("</script>") == 1
 
@@ -136,7 +138,7 @@ def test_the_schema_has_the_columns_of_the_views(rep: Rep) -> None:
     listed = schema["properties"]["tables"]["properties"]
     with closing(ReportLedgers([Ledger(Path("ledger")).close()], NO_LIMITS)) as nothing:
         for table, view in answers.TABLES.items():
-            columns = [each[0] for each in nothing.view(view).description]
+            columns = [column[0] for column in nothing.view(view).description]
             assert list(listed[table]["items"]["properties"]) == answers.columns(
                 columns
             )
@@ -192,8 +194,10 @@ def test_a_file_is_written_as_a_whole(rep: Rep, failure: str) -> None:
             write()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    said = {"full": "--purge-list: File too large", "interrupted": ""}
-    assert str(error.value).endswith(said.get(failure, "--purge-list: Is a directory"))
+    messages = {"full": "--purge-list: File too large", "interrupted": ""}
+    assert str(error.value).endswith(
+        messages.get(failure, "--purge-list: Is a directory")
+    )
     assert names() == {"urls"}
     assert path.is_dir() or path.read_text() == "before"
 

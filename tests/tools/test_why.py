@@ -48,7 +48,7 @@ def on(path: str, number: int = 10, **fields: Any) -> Any:
     return decided(number, **{"url": f"{ORIGIN}{path}", **fields})
 
 
-def found(rep: Rep, *arguments: str) -> dict[str, Any]:
+def answer_of(rep: Rep, *arguments: str) -> dict[str, Any]:
     return rep.record("why", *arguments)
 
 
@@ -103,10 +103,13 @@ def test_a_url_in_other_words(rep: Rep, asked: str, recorded: str) -> None:
         *(decided(2, url=url) for url in others),
         decided(3, url=secure, origin=secure[:-2]),
     )
-    record = found(rep, asked, "ledger")
+    record = answer_of(rep, asked, "ledger")
     assert "secret" not in json.dumps(record)
     any_port = [secure] if asked == "EXAMPLE.com./a" else []
-    assert [each["url"] for each in record["decisions"]] == [recorded, *any_port]
+    assert [decision["url"] for decision in record["decisions"]] == [
+        recorded,
+        *any_port,
+    ]
 
 
 def test_what_is_not_found(rep: Rep) -> None:
@@ -115,7 +118,7 @@ def test_what_is_not_found(rep: Rep) -> None:
     ended = rep("why", f"{ORIGIN}/2", "ledger")
     assert (ended.status, ended.err) == (3, "")
     assert ended.out.startswith("http://example.com/2: 0 decisions\n")
-    assert found(rep, "a.example", "ledger")["found"] == 0
+    assert answer_of(rep, "a.example", "ledger")["found"] == 0
 
 
 def test_a_copy_of_a_ledger(rep: Rep) -> None:
@@ -129,8 +132,8 @@ def test_a_copy_of_a_ledger(rep: Rep) -> None:
         early.execute("UPDATE crawl SET ended = NULL")
         early.execute("UPDATE decision SET time = 0")
     for paths in ("early", "ledger"), ("ledger", "early"), ("copy", "ledger", "ledger"):
-        record = found(rep, f"{ORIGIN}/a", *paths)
-        assert [each["time"] for each in record["decisions"]] == [
+        record = answer_of(rep, f"{ORIGIN}/a", *paths)
+        assert [decision["time"] for decision in record["decisions"]] == [
             "1970-01-01T00:00:01Z"
         ]
         counts = [len(record[name]) for name in ("crawls", "robotstxts")]
@@ -156,7 +159,7 @@ def test_a_backup_of_a_ledger_that_is_being_written(rep: Rep) -> None:
     flush(writer)
     assert Path("backup").stat().st_size > Path("ledger").stat().st_size
     for paths in ("ledger", "backup"), ("backup", "ledger"):
-        assert found(rep, f"{ORIGIN}/b", *paths, "--limit", "9" * 30)["found"] == 1
+        assert answer_of(rep, f"{ORIGIN}/b", *paths, "--limit", "9" * 30)["found"] == 1
     writer.close(END)
 
 
@@ -220,14 +223,14 @@ def test_what_was_decided_on_a_page(rep: Rep) -> None:
         decided(6, url=f"{other}/3", **on_page | {"page": f"{ORIGIN}/other"}),
         decided(7, url=f"{other}/4", **on_page | {"page": f"{other}/page"}),
     )  # fmt: skip
-    decisions = found(rep, f"{ORIGIN}/page", "ledger")["decisions"]
-    assert [(each["url"], each["times"]) for each in decisions] == [
+    decisions = answer_of(rep, f"{ORIGIN}/page", "ledger")["decisions"]
+    assert [(decision["url"], decision["times"]) for decision in decisions] == [
         (f"{ORIGIN}/page", 1), (f"{other}/1", 1), (f"{other}/2", 2), (f"{other}/a.png", 1),
     ]  # fmt: skip
-    record = found(rep, "example.com/page", "ledger", "--limit", "1")
-    assert [each["url"] for each in record["decisions"]] == [f"{ORIGIN}/page"]
+    record = answer_of(rep, "example.com/page", "ledger", "--limit", "1")
+    assert [decision["url"] for decision in record["decisions"]] == [f"{ORIGIN}/page"]
     assert record["left_out"]["decisions"] == 4
-    assert found(rep, "example.com", "ledger")["found"] == 1
+    assert answer_of(rep, "example.com", "ledger")["found"] == 1
     out = rep("why", f"{ORIGIN}/page", "ledger").out
     assert "  subject: link, page: http://EXAMPLE.com/page\n" in out
 
@@ -244,22 +247,26 @@ def test_a_host(rep: Rep) -> None:
         decided(2, url="https://example.com/", origin="https://example.com"),
         decided(3, url="http://10.0.0.1/", origin=virtual),
     )
-    record = found(rep, "example.com", "ledger")
+    record = answer_of(rep, "example.com", "ledger")
     assert (record["kind"], record["found"]) == ("host", 47)
-    sizes = [(each["times"], each["origin"]) for each in record["decisions"]]
+    sizes = [
+        (decision["times"], decision["origin"]) for decision in record["decisions"]
+    ]
     assert sizes[:3] == [(1, "https://example.com"), (1, virtual), (40, ORIGIN)]
     assert record["decisions"][2]["last"] == "1970-01-01T00:00:49Z"
-    assert [each["access"]["fetched"][-3:] for each in record["robotstxts"]] == [
+    assert [
+        decision["access"]["fetched"][-3:] for decision in record["robotstxts"]
+    ] == [
         "05Z",
         "01Z",
     ]
     assert record["left_out"] == {"groups": 0, "decisions": 0, "robotstxts": 0}
-    assert found(rep, "http://example.com", "ledger")["found"] == 46
-    assert found(rep, "example.com:443", "ledger")["found"] == 1
+    assert answer_of(rep, "http://example.com", "ledger")["found"] == 46
+    assert answer_of(rep, "example.com:443", "ledger")["found"] == 1
     out = rep("why", "example.com", "ledger", "--limit", "2").out
     assert "  the first of 40 like it, the last at 1970-01-01T00:00:49Z\n" in out
     assert "Decisions left out (--limit): 6, in groups: 6\n" in out
-    record = found(rep, "example.com", "ledger", "--limit", "1")
+    record = answer_of(rep, "example.com", "ledger", "--limit", "1")
     assert record["left_out"] == {"groups": 7, "decisions": 7, "robotstxts": 1}
     out = rep("why", "example.com", "ledger", "--limit", "1").out
     assert "Earlier robots.txt files left out (--limit): 1\n" in out

@@ -1,4 +1,4 @@
-"""What is printed at the end of the crawl."""
+"""Prints what the crawl did, at its end."""
 
 from __future__ import annotations
 
@@ -85,5 +85,5 @@ class Report:
 
 
 def name(url: str) -> str:
-    """Return the name of a host without the ".example" of all."""
+    """Return the name of a host without ".example", in which all of them end."""
     return urlsplit(url).netloc.removesuffix(".example")

@@ -1,4 +1,4 @@
-"""What a report says: its headline, its answers, all tables as one dict, and how values are written."""
+"""The text of a report: its headline, its answers, all tables as one dict, and how values are written."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Answer: TypeAlias = "tuple[list[str], bool]"
 
 
 def headline(total: dict[str, int], check: dict[str, Any]) -> dict[str, Any]:
-    """Say in one sentence what the crawls fetched and what they refused, as far as the ledgers show
-    it, and in notes what else a reader has to know for that.
+    """Return the headline of a report, one sentence on what the crawls fetched and refused as far as the
+    ledgers show it, and notes with what a reader has to know besides.
     """
     forbidden = check["forbidden"] + total["arrived"]
     return {
@@ -128,7 +128,7 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
 
 
 def answers(ledgers: ReportLedgers, total: dict[str, int]) -> list[dict[str, Any]]:
-    """Answer what people ask about a crawl."""
+    """Return the questions that people ask about a crawl, with the answers."""
     answer_to: dict[str, Answer] = {
         "What was fetched?": _fetched(ledgers),
         "What was refused, and why?": _refused(ledgers, total),
@@ -199,7 +199,9 @@ def _pauses(ledgers: ReportLedgers) -> Answer:
 
 
 def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Answer:
-    """Say whether hosts got the time that they asked for, by these columns of *rows*."""
+    """Say whether the crawl kept the delays, or the pauses, that hosts asked for: *asked* is the column
+    of *rows* with the seconds asked for, *gap* the one with the seconds that passed.
+    """
     if broken := all_["known"] - all_["kept"]:
         named = [
             f"{_origin(row)} (the next request after {duration(row[gap])}, asked for "
@@ -262,7 +264,7 @@ def _origin(row: Row) -> str:
 
 
 def _listed(items: Sequence[str], what: str, of_all: int | None = None) -> str:
-    """Return the first of *items*, and how many more there are of all."""
+    """Return the first three of *items* as text, and how many more there are."""
     more = (len(items) if of_all is None else of_all) - len(items[:_NAMED])
     listed = ", ".join(items[:_NAMED])
     return f"{listed} and {count(more, f'more {what}')}" if more > 0 else listed
@@ -303,7 +305,7 @@ def as_dict(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
 
 
 def overall(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
-    """Return what a report says of the crawls as a whole."""
+    """Return the part of a report that is about the crawls as a whole."""
     total, checked = figures(ledgers), ledgers.check()
     same = "spider", "user_agent", "agents", "dialect", "versions", "path"
     return {
@@ -327,8 +329,8 @@ def overall(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
 
 
 def figures(ledgers: ReportLedgers) -> dict[str, int]:
-    """Return the figures of the whole. Requests that were let through are those of crawls whose
-    ledger has every decision.
+    """Return the figures of all crawls together. Requests that were let through are counted only in
+    crawls whose ledger has every decision.
     """
     crawls, through = ledgers.crawls, [0, 0]
     for row in ledgers.view("let_through"):
@@ -371,7 +373,7 @@ def rows(ledgers: ReportLedgers, table: str) -> Iterator[dict[str, Any]]:
 
 
 def columns(names: list[str]) -> list[str]:
-    """Return the columns of a view that a table has."""
+    """Return those of the columns of a view that the table of a report has."""
     return [
         name for name in names if not (name in _OF_PAGE or name.endswith("_of_host"))
     ]
@@ -418,13 +420,13 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(seconds: float) -> str:
-    """``2026-11-21 09:30``, in UTC."""
+    """Format a time, such as ``2026-11-21 09:30``, in UTC."""
     time = iso_time(seconds)
     return "–" if time is None else time[:16].replace("T", " ")
 
 
 def span(first: float, last: float) -> str:
-    """``2026-11-21 09:30 to 10:15``, in UTC; the same day is not repeated."""
+    """Format a span of time, such as ``2026-11-21 09:30 to 10:15``, in UTC; the same day is not repeated."""
     start, end = moment(first), moment(last)
     if end == start:
         return start
@@ -433,12 +435,12 @@ def span(first: float, last: float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Format how many times a delay something is, rounded down: 0.999 is not 1."""
+    """Format a ratio to a delay, rounded down: 0.999 is not 1."""
     return "–" if value is None else f"{int(value * 100) / 100:,.2f}"
 
 
 def octets(number: int) -> str:
-    """``123 bytes``, ``45.6 MB``; a megabyte has 1,000,000 bytes."""
+    """Format a number of bytes, such as ``123 bytes`` or ``45.6 MB``; a megabyte has 1,000,000 bytes."""
     if number < 10_000:
         return count(number, "byte")
     size, unit = next(
@@ -450,12 +452,12 @@ def octets(number: int) -> str:
 
 
 def count(number: int, singular: str, many: str | None = None) -> str:
-    """``1 host``, ``2,000 hosts``."""
+    """Format a number with its noun, such as ``1 host`` or ``2,000 hosts``."""
     return f"{number:,} {singular if number == 1 else many or singular + 's'}"
 
 
 def status(number: int | None, error: str | None) -> str:
-    """``404 Not Found``, ``TLS failed``, or both: the answer to a request for robots.txt."""
+    """Format the answer to a request for robots.txt: ``404 Not Found``, ``TLS failed``, or both."""
     if number is None:
         return error or "no answer"
     try:

@@ -1,4 +1,4 @@
-"""Opens ledgers for a report, and reads from each robots.txt what views can't."""
+"""Opens ledgers for a report, and derives from the robots.txt files what SQL views can't."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _AS_IF = """
 _AI = {token: crawler for token, crawler in CRAWLERS.items() if crawler.is_ai}
 _MAY_NAME = re.compile("|".join(map(re.escape, _AI)).encode(), re.IGNORECASE).search
 _MAY_SLOW = re.compile(rb"crawl-delay|request-rate", re.IGNORECASE).search
-"""Fast checks that rule out most files."""
+"""Fast checks of a body, which rule out most files before they are parsed."""
 
 _EVERYTHING = frozenset({"/", "*", "/*"})
 """Patterns that match each path."""
@@ -197,14 +197,14 @@ def _text(octets: bytes) -> str:
 
 
 def _modes(crawl: dict[str, Any]) -> dict[str, bool]:
-    """Return whether a crawl withholds nothing, or ignores robots.txt."""
+    """Return whether a crawl is a dry run, and whether it ignores robots.txt."""
     is_dry_run = _is_on(crawl["settings"].get(DRY_RUN))
     obeys = _is_on(crawl["settings"].get(OBEY, True))
     return {"is_dry_run": is_dry_run, "ignores": not (is_dry_run or obeys)}
 
 
 def _is_on(setting: object) -> bool:
-    """Read a setting as Scrapy does."""
+    """Whether a setting is true, as Scrapy reads booleans."""
     return str(setting).lower() in {"1", "true"}
 
 
@@ -216,8 +216,8 @@ def delay_asked(body: bytes, dialect: Dialect, tokens: Sequence[str]) -> float |
 
 
 def crawlers_named(body: bytes) -> Iterator[tuple[Crawler, str, int]]:
-    """Yield each AI crawler that a robots.txt names, what it forbids it, and the line that names
-    it first.
+    """Yield each AI crawler that a robots.txt names, what the file forbids the crawler, and the first line
+    with its name.
     """
     if not _MAY_NAME(body):
         return
@@ -235,7 +235,7 @@ def crawlers_named(body: bytes) -> Iterator[tuple[Crawler, str, int]]:
 
 
 def _forbids(forbidden: set[str], allowed: set[str]) -> str:
-    """Say what is forbidden by the patterns of rules. An equal one that allows wins."""
+    """Say how much the *forbidden* patterns forbid. Where the same pattern is allowed, that wins."""
     is_all = forbidden & _EVERYTHING and not allowed & _EVERYTHING
     if is_all:
         return "everything but exceptions" if allowed else "everything"

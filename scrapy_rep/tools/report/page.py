@@ -1,4 +1,4 @@
-"""Renders a report as one HTML file that loads no other files."""
+"""Renders a report as one HTML file that loads no other file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MARK = "<!DOCTYPE html>\n<!-- scrapy rep report -->"
 """The beginning of every report."""
 
 _MOST = 300
-"""The most characters of a text on the page; a template may say another number."""
+"""The most characters of a text on the page, unless a template names another limit."""
 
 _LAYERS = {
     Layer.OVERRIDE.value: "Overrides",
@@ -113,7 +113,7 @@ def _environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    """Return what a template shows as the page can have it, whoever wrote it."""
+    """Return a value that a template shows in a form that is safe on the page, whoever wrote it."""
     # Markup, which is escaped already, is of another type.
     return answers.visible(value, _MOST) if type(value) is str else value
 

@@ -44,14 +44,14 @@ def opened(
     """Open the report of ledgers. Return the page, and a list of what it requests and logs."""
     html = folder / "report.html"
     assert execute(["report", *paths, "-o", str(html)], {}) == 0
-    page, said = browser.new_context(java_script_enabled=scripts).new_page(), []
+    page, reported = browser.new_context(java_script_enabled=scripts).new_page(), []
     page.set_default_timeout(PATIENCE)
-    page.on("request", lambda request: said.append(request.url))
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.on("request", lambda request: reported.append(request.url))
+    page.on("console", lambda message: reported.append(message.text))
+    page.on("pageerror", lambda error: reported.append(str(error)))
+    page.on("dialog", lambda dialog: reported.append(dialog.message))
     page.goto(html.as_uri())
-    return page, said
+    return page, reported
 
 
 @in_browser
@@ -61,7 +61,7 @@ def test_a_report(browser: Any, tmp_path: Path) -> None:
     Without scripts, all is readable, and controls that need them are absent. Nothing is requested.
     """
     paths = ledgers.eventful(tmp_path / "one"), ledgers.measured(tmp_path / "two")
-    page, said = opened(browser, tmp_path, *paths)
+    page, reported = opened(browser, tmp_path, *paths)
     page.evaluate("location.hash = '#r1'")
     page.locator("#r1").wait_for(state="visible")
     page.evaluate(
@@ -96,7 +96,7 @@ def test_a_report(browser: Any, tmp_path: Path) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") == width
     page.emulate_media(color_scheme="dark")
     assert problems(page, IN_COLOURS) == []
-    assert [each[:5] for each in said] == ["file:"]
+    assert [line[:5] for line in reported] == ["file:"]
     page, _ = opened(browser, tmp_path, paths[1], scripts=False)
     assert page.locator("#host-table tbody tr:visible th").count() == 7
     assert not page.locator("#filter").is_visible()
@@ -108,7 +108,7 @@ def test_a_report(browser: Any, tmp_path: Path) -> None:
 @in_browser
 def test_hostile(browser: Any, tmp_path: Path) -> None:
     """Text of others adds no element, runs no script and links nowhere."""
-    page, said = opened(browser, tmp_path, ledgers.hostile(tmp_path / "ledger"))
+    page, reported = opened(browser, tmp_path, ledgers.hostile(tmp_path / "ledger"))
     assert page.locator("script").count() == page.locator("style").count() == 1
     assert page.locator("img, iframe, object, form:not(#filter)").count() == 0
     links = page.locator("a").evaluate_all("all => all.map((a) => a.protocol)")
@@ -120,4 +120,4 @@ def test_hostile(browser: Any, tmp_path: Path) -> None:
     for words in (ledgers.MARKUP[:25], "\\x1b", "\\u202e"):
         assert words in text
     assert text.replace("\n", "").replace("\t", "").isprintable()
-    assert [each[:5] for each in said] == ["file:"]
+    assert [line[:5] for line in reported] == ["file:"]

@@ -53,14 +53,14 @@ def rows(
 ) -> list[tuple[object, ...]]:
     """Return these columns of the rows of a view over the ledgers at *paths*."""
     with closing(ReportLedgers(paths, limits)) as ledgers:
-        found = ledgers.view(view, **found_by).fetchall()
-    return [tuple(row[column] for column in columns.split()) for row in found]
+        view_rows = ledgers.view(view, **found_by).fetchall()
+    return [tuple(row[column] for column in columns.split()) for row in view_rows]
 
 
 def answered(*paths: str) -> list[str]:
     """Return the answers, in order: fetched, refused, delays, pauses, crawlers."""
     with closing(ReportLedgers(paths, DEFAULT)) as ledgers:
-        return [one["answer"] for one in overall(ledgers, START)["answers"]]
+        return [answer["answer"] for answer in overall(ledgers, START)["answers"]]
 
 
 def report(*paths: str) -> dict[str, Any]:
@@ -172,13 +172,13 @@ def test_delays_and_pauses_that_were_not_kept(ledger: Ledger) -> None:
 def test_what_the_headline_rests_on(tmp_path: Path) -> None:
     """The notes say which requests were checked again, and for which that is not possible."""
     path = eventful(tmp_path / "ledger")
-    said = report(path)
-    assert said["kept"]
-    assert said["headline"] == (
+    summary = report(path)
+    assert summary["kept"]
+    assert summary["headline"] == (
         "107 pages were fetched (3 because of an override, no other forbidden), and 56 requests were "
         "refused"
     )
-    first, *others = said["notes"]
+    first, *others = summary["notes"]
     assert first.startswith("98 requests that robots.txt let through were checked")
     assert others == ["No robots.txt applied to 6 requests: 6 hosts had none."]
     figures = {
@@ -188,8 +188,8 @@ def test_what_the_headline_rests_on(tmp_path: Path) -> None:
         "refused": 56,
         "dropped": 13,
     }
-    assert said["figures"].items() >= figures.items()
-    settings = {(one["spider"], one["name"]) for one in said["settings"]}
+    assert summary["figures"].items() >= figures.items()
+    settings = {(setting["spider"], setting["name"]) for setting in summary["settings"]}
     assert ("press", "REP_NOFOLLOW") in settings
     assert ("press", "REP_DIALECT") not in settings, "it has its default"
     both = report(path, measured(tmp_path / "refusals"))
@@ -208,12 +208,12 @@ def test_pages_in_place_of_a_robotstxt(ledger: Ledger) -> None:
             ledger.snapshot(origin, b"<html>", **challenge)
     ledger.snapshot("https://plain.example", b"User-agent: *")
     ledger.connection.commit()
-    said = report(ledger.path)
-    assert said["figures"]["pages_for_robotstxt"] == 2
+    summary = report(ledger.path)
+    assert summary["figures"]["pages_for_robotstxt"] == 2
     assert (
         "The robots.txt of 2 hosts was an HTML page, such as a challenge of a bot wall. Without rules "
         "in it, everything is allowed there."
-    ) in said["notes"]
+    ) in summary["notes"]
 
 
 REFUSED = {
@@ -317,12 +317,12 @@ def test_headline(ledger: Ledger, name: str) -> None:
         ledger.traffic(ORIGIN, 0, pages=pages)
         for path, columns in decisions:
             ledger.allowed(f"{ORIGIN}{path}", **columns)
-    found = report(ledger.close())
-    assert found["headline"] == headline
-    assert note in " ".join(found["notes"])
+    summary = report(ledger.close())
+    assert summary["headline"] == headline
+    assert note in " ".join(summary["notes"])
     is_broken = re.search(r"\d forbidden", headline) is not None
-    assert found["kept"] is not is_broken
-    urls = set(found["checked_again"]["examples"])
+    assert summary["kept"] is not is_broken
+    urls = set(summary["checked_again"]["examples"])
     forbidden = {f"{ORIGIN}/private/1", f"{ORIGIN}/news/../private/2", f"{ORIGIN}/news"}
     assert urls == (forbidden if "3 forbidden" in headline else urls & forbidden)
 
@@ -335,7 +335,7 @@ def test_several_ledgers(tmp_path: Path, number: int) -> None:
     """A report reads any number of ledgers, also more than SQLite attaches. Numbers of several
     are added up, by host and by line.
     """
-    paths = [eventful(tmp_path / str(each)) for each in range(number)]
+    paths = [eventful(tmp_path / str(index)) for index in range(number)]
     both, alone = report(*paths), report(paths[0])
     for name in ("crawls", "refused", "dropped", "annotated", "let_through"):
         assert both["figures"][name] == number * alone["figures"][name] > 0
@@ -348,10 +348,10 @@ def test_several_ledgers(tmp_path: Path, number: int) -> None:
             (*row[:-1], number * row[-1]) for row in rows(view, columns, paths[0])
         )
         assert sorted(rows(view, columns, *paths)) == of_one
-    own = Ledger(tmp_path / "own")
-    own.snapshot(ORIGIN, b"User-agent: *\nDisallow: /own/\n")
-    own.refused(f"{ORIGIN}/own/1", 2, "Disallow: /own/")
-    text = page(*paths, own.close())
+    other_ledger = Ledger(tmp_path / "own")
+    other_ledger.snapshot(ORIGIN, b"User-agent: *\nDisallow: /own/\n")
+    other_ledger.refused(f"{ORIGIN}/own/1", 2, "Disallow: /own/")
+    text = page(*paths, other_ledger.close())
     assert f"for example {ORIGIN}/own/1" in text
     assert "<mark>Disallow: /own/</mark>" in text
 
@@ -366,9 +366,9 @@ def test_while_a_crawl_writes(ledger: Ledger) -> None:
     ledger.allowed(f"{ORIGIN}/2")
     with closing(ReportLedgers([ledger.path], DEFAULT)) as ledgers:
         ledger.connection.commit()
-        found = overall(ledgers, START)
-    assert found["crawls"][0]["ended_at"] is None
-    assert found["figures"]["let_through"] == found["checked_again"]["checked"] == 1
+        summary = overall(ledgers, START)
+    assert summary["crawls"][0]["ended_at"] is None
+    assert summary["figures"]["let_through"] == summary["checked_again"]["checked"] == 1
 
 
 # The tables.
@@ -462,11 +462,11 @@ TABLES: dict[str, Any] = {
 def test_tables_of_two_crawls(tmp_path: Path, name: str) -> None:
     """Each table counts the decisions of all crawls, the greatest number first."""
     view, columns, expected = TABLES[name]
-    found = rows(
+    table = rows(
         view, columns, eventful(tmp_path / "ledger"), limits=ReportLimits(urls=2)
     )
     is_cut = view in {"host", "outcome", "judged_url"}
-    assert (found[: len(expected)] if is_cut else found) == expected
+    assert (table[: len(expected)] if is_cut else table) == expected
 
 
 def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
@@ -479,13 +479,15 @@ def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
     assert rows("judged", "of_all", path, limits=limits) == [(7,)]
     assert set(rows("version", "number", path, limits=limits)) == {(1,), (2,)}
     sections = page(path, limits=limits).split("<section")
-    for name, said in (
+    for name, message in (
         ("unreachable", "2 more hosts not shown"),
         ("without", "and 1 more host"),
         ("without", "3 more hosts not shown"),
         ("urls", "33 more URLs not shown"),
     ):
-        assert said in next(each for each in sections if f'id="{name}"' in each), name
+        assert message in next(
+            section for section in sections if f'id="{name}"' in section
+        ), name
 
 
 def test_versions_of_a_robots_txt(tmp_path: Path) -> None:
@@ -500,7 +502,7 @@ def test_versions_of_a_robots_txt(tmp_path: Path) -> None:
             text_lines(ledgers.body(earlier["sha256"]), RFC9309), marks.fetchall()
         )
         examples = [row["example"] for row in ledgers.view("purpose")]
-        sizes = [len(ledgers.body(each["sha256"])) for each in (later, earlier)]
+        sizes = [len(ledgers.body(version["sha256"])) for version in (later, earlier)]
     assert sizes == [len(PRESS) + 20, len(PRESS)]
     marked = [
         (number, text, mark["refused"], mark["allowed"])
@@ -518,11 +520,11 @@ def test_versions_of_a_robots_txt(tmp_path: Path) -> None:
     assert of_use == [(2, 0, 0, 3), (3, 1, 0, 0)]
     assert examples == [f"{USE}/a/0", f"{SHOP}/x", f"{USE}/usage/0", f"{USE}/a/2"]
     html = page(path)
-    for said in (
+    for message in (
         "<code>&lt;b&gt;noai</code>", "about use 3", f"line 2; for example {USE}/a/0",
         "404 Not Found", f"{LOOP} (301 Moved Permanently)", "403 Forbidden", "status 499",
     ):  # fmt: skip
-        assert said in html
+        assert message in html
 
 
 def test_order_of_files(ledger: Ledger) -> None:
@@ -555,12 +557,12 @@ def test_excerpt(text: str, times: dict[int, int], numbers: list[int]) -> None:
     """A long file shows its beginning and the deciding lines; omitted lines are counted."""
 
     marks: Any = [{"line": line, "times": number} for line, number in times.items()]
-    found = excerpt(text.splitlines(), marks)
+    shown = excerpt(text.splitlines(), marks)
     all_lines = text.splitlines()
-    there = [(number, line) for number, line, _ in found if line is not None]
+    there = [(number, line) for number, line, _ in shown if line is not None]
     assert there == [(number, all_lines[number - 1]) for number in numbers]
-    assert sum(n for n, line, _ in found if line is None) == len(all_lines) - len(there)
-    marked = {number: mark["times"] for number, _, mark in found if mark}
+    assert sum(n for n, line, _ in shown if line is None) == len(all_lines) - len(there)
+    marked = {number: mark["times"] for number, _, mark in shown if mark}
     assert marked == {line: times[line] for line in times if line in numbers}
 
 
@@ -625,16 +627,16 @@ def test_ai_crawlers(ledger: Ledger) -> None:
             f"https://{number}.example", f"User-agent: CCBot\n{rules}".encode()
         )
     path = ledger.close()
-    found = rows("ai_crawler", "origin crawler forbids line file", path)
-    assert [row for row in found if row[0] in {ORIGIN, OTHER}] == [
+    crawlers = rows("ai_crawler", "origin crawler forbids line file", path)
+    assert [row for row in crawlers if row[0] in {ORIGIN, OTHER}] == [
         (ORIGIN, "CCBot", "everything", 2, 6),
         (ORIGIN, "GPTBot", "everything", 1, 6),
         (ORIGIN, "PerplexityBot", "everything but exceptions", 11, 6),
         (ORIGIN, "Google-Extended", "nothing", 8, 6),
         (ORIGIN, "ClaudeBot", "some paths", 5, 6),
     ]
-    said = {row[0]: row[2] for row in found if row[0] not in {ORIGIN, OTHER}}
-    assert [said[origin] for origin in sorted(said)] == list(forbidding.values())
+    forbids = {row[0]: row[2] for row in crawlers if row[0] not in {ORIGIN, OTHER}}
+    assert [forbids[origin] for origin in sorted(forbids)] == list(forbidding.values())
     assert rows("ai_crawlers_in_all", "hosts closing", path) == [(6, 2)]
 
 

@@ -7,7 +7,6 @@ import re
 import runpy
 import subprocess
 import sys
-from collections import Counter
 from configparser import ConfigParser
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -39,7 +38,7 @@ def text_of(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_nothing_inside_imports_the_root() -> None:
+def test_no_module_imports_names_from_the_package_itself() -> None:
     """Modules of the package do not import names from ``scrapy_rep``
     itself, which imports them.
     """
@@ -49,42 +48,34 @@ def test_nothing_inside_imports_the_root() -> None:
                 assert all(alias.name != "scrapy_rep" for alias in node.names), path
             if isinstance(node, ast.ImportFrom) and node.module == "scrapy_rep":
                 for alias in node.names:
-                    found = PACKAGE / alias.name
-                    is_module = found.is_dir() or found.with_suffix(".py").exists()
+                    path_of_name = PACKAGE / alias.name
+                    is_module = (
+                        path_of_name.is_dir()
+                        or path_of_name.with_suffix(".py").exists()
+                    )
                     assert is_module, (path, alias.name)
 
 
 def imports_of(path: Path) -> set[str]:
     """The modules of the package that a module imports, anywhere in it and for types alone too."""
-    found = set()
+    imported = set()
     for node in ast.walk(ast.parse(MODULES[path])):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found.update(name if name in NAMES else node.module for name in names)
+            imported.update(name if name in NAMES else node.module for name in names)
         elif isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-    return found & NAMES
+            imported.update(alias.name for alias in node.names)
+    return imported & NAMES
 
 
-def test_no_file_is_in_a_circle() -> None:
+def test_no_import_is_circular() -> None:
     """No module imports one that imports it, directly or by others, be it for types alone."""
     graph = {name_of(path): imports_of(path) - {"scrapy_rep"} for path in MODULES}
     del graph["scrapy_rep"]
     TopologicalSorter(graph).prepare()
 
 
-def test_a_class_has_its_name_alone() -> None:
-    """No two classes have the same name, leading underscores aside."""
-    names = Counter(
-        node.name.lstrip("_")
-        for text in MODULES.values()
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.ClassDef)
-    )
-    assert [name for name, times in names.items() if times > 1] == []
-
-
-def test_what_a_plain_crawl_imports() -> None:
+def test_a_plain_crawl_imports_only_what_it_needs() -> None:
     """A crawl with the add-on and no other setting imports no tool, nothing for workers, browsers,
     dry runs and ledgers, and no library that only a feature needs that is off. What takes time at
     each start is counted: modules, and classes whose code is generated.
@@ -131,7 +122,7 @@ def test_what_a_plain_crawl_imports() -> None:
     assert generated == "Dialect"
 
 
-def test_what_is_logged_is_visible() -> None:
+def test_each_logger_escapes_control_characters() -> None:
     """All loggers come from ``scrapy_rep.base.log``, which escapes control characters in messages."""
     for path, text in MODULES.items():
         assert path.name == "log.py" or "getLogger(" not in text, path
@@ -151,7 +142,7 @@ def test_the_protocol_needs_no_scrapy() -> None:
     assert subprocess.check_output(command, text=True).strip() == "[]"
 
 
-def test_public_names() -> None:
+def test_each_public_name_can_be_imported() -> None:
     """Each name in ``__all__`` can be imported, and other names raise AttributeError."""
     for name in scrapy_rep.__all__:
         assert hasattr(scrapy_rep, name)
@@ -159,7 +150,7 @@ def test_public_names() -> None:
         scrapy_rep.Parser
 
 
-def test_files_that_contributors_are_sent_to() -> None:
+def test_each_file_that_contributing_names_exists() -> None:
     """Each file and folder that CONTRIBUTING.md names exists."""
     text = text_of("CONTRIBUTING.md")
     named = re.findall(r"`((?:\w+/)*\w+\.(?:py|md|txt|cfg)|\w+/[\w/]*)`", text)
@@ -170,33 +161,7 @@ def test_files_that_contributors_are_sent_to() -> None:
     ] == []
 
 
-def test_names_that_contributors_are_sent_to() -> None:
-    """Each method that CONTRIBUTING.md names exists. It has the picture of a request's way that users get."""
-    text = text_of("CONTRIBUTING.md")
-    there = {
-        f"{node.name}.{name}"
-        for module in MODULES.values()
-        for node in ast.walk(ast.parse(module))
-        if isinstance(node, ast.ClassDef)
-        for name in {*map(_defined_name, ast.walk(node))} - {""}
-    }
-    named = re.findall(r"`([A-Z][a-z]\w*\.[a-z_]+)`", text)
-    assert len(named) > 15
-    assert [name for name in named if name not in there] == []
-    drawing = re.compile(r"```text\n(spider.*?)```", re.DOTALL)
-    assert drawing.findall(text) == drawing.findall(text_of("docs/waiting.md")) != []
-
-
-def _defined_name(node: ast.AST) -> str:
-    """The name of a method or a field that *node* defines."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return node.name
-    if isinstance(node, ast.AnnAssign):
-        return ast.unparse(node.target).removeprefix("self.")
-    return ""
-
-
-def test_versions() -> None:
+def test_versions_agree() -> None:
     """setup.cfg, the test command, the workflow and the changelog name the same versions of
     Python, of the oldest Scrapy and of this package, which the code does not repeat, and tests that exist.
     """
@@ -221,7 +186,7 @@ def test_versions() -> None:
     assert sum(written in text for text in MODULES.values()) == 1
 
 
-def test_data_of_the_package() -> None:
+def test_each_data_file_is_in_the_wheel() -> None:
     """Each file of the package that is not Python code is declared as package data,
     so that wheels contain it.
     """
@@ -238,68 +203,13 @@ def test_the_description_on_a_package_index(monkeypatch: pytest.MonkeyPatch) -> 
     have; where a link was, the text names the file.
     """
     setuptools = pytest.importorskip("setuptools")
-    given: dict[str, str] = {}
-    monkeypatch.setattr(setuptools, "setup", given.update)
+    arguments: dict[str, str] = {}
+    monkeypatch.setattr(setuptools, "setup", arguments.update)
     runpy.run_path(str(ROOT / "setup.py"))
-    text = given["long_description"]
+    text = arguments["long_description"]
     targets = re.findall(r"\]\(([^)]*)\)", text)
     assert targets
     assert all(target.startswith("https://") for target in targets)
     assert "Tutorial (`docs/tutorial.md`)" in text
     assert "ADDONS = " in text
     assert "long_description" not in SETUP["metadata"]
-
-
-def test_the_files_that_readme_names() -> None:
-    """Each file that README.md links to is in the source distribution, as it says. Its two
-    commands are commands of dev.py.
-    """
-    # setuptools adds the licence.
-    there = {"LICENSE"}
-    for command, *names in map(str.split, text_of("MANIFEST.in").splitlines()):
-        there.update(names if command in {"include", "graft"} else ())
-    readme = text_of("README.md")
-    for target in re.findall(r"\]\((?!https:)([^)]*)\)", readme):
-        assert target.partition("/")[0] in there, target
-        assert (ROOT / target.partition("#")[0]).exists(), target
-    for name in ("demo", "test"):
-        assert f"python3 dev.py {name}`" in readme
-        assert f'case ["{name}", *rest]' in text_of("dev.py")
-
-
-def test_what_other_services_do() -> None:
-    """Read the Docs builds the site with the configuration and the extra that are here, and takes
-    warnings for errors, as dev.py does. A tag publishes the version that it names.
-    """
-    hosted = text_of(".readthedocs.yaml")
-    (configuration,) = re.findall(r"configuration: (.*)", hosted)
-    assert (ROOT / configuration).is_file()
-    (extra,) = re.findall(
-        r"- (\w+)$", hosted.split("sphinx:")[0].rstrip(), re.MULTILINE
-    )[-1:]
-    assert extra in SETUP["options.extras_require"]
-    assert "fail_on_warning: true" in hosted
-    assert '"-W"' in text_of("dev.py")
-    (line,) = re.findall(
-        r"grep -qx '(.*)'\$\{GITHUB_REF_NAME\}'\"' scrapy_rep/base/__init__.py",
-        text_of(".github/workflows/publish.yml"),
-    )
-    assert (
-        f'{line}{scrapy_rep.__version__}"'
-        in text_of("scrapy_rep/base/__init__.py").splitlines()
-    )
-
-
-@pytest.mark.parametrize("status", [0, 1])
-def test_where_the_site_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: int
-) -> None:
-    """The command that builds the documentation says where it is, if it has succeeded."""
-    dev = runpy.run_path(str(ROOT / "dev.py"))
-    names = dev["docs"].__globals__
-    monkeypatch.setitem(names, "environment", lambda *_: "python")
-    monkeypatch.setitem(names, "run", lambda _: status)
-    assert dev["docs"]() == status
-    address = (ROOT / "docs" / "_build" / "index.html").as_uri()
-    told = capsys.readouterr().out
-    assert told == ("" if status else f"The site is {address}\n")

@@ -11,13 +11,15 @@ import pytest
 
 from tests.crawl.answers import Answer, html, meta, redirect, robots
 from tests.crawl.crawl import ADDON, run_crawl
+from tests.crawl.server import Site
 from tests.fetching.redis_server import BINARY, RedisServer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult
-    from tests.crawl.server import Host, Site
+    from tests.crawl.server import Host
 
 pytestmark = pytest.mark.unmeasured
 
@@ -123,69 +125,101 @@ def by_path(rows: list[dict[str, Any]], host: Host) -> dict[str, Any]:
     text = json.dumps(rows)
     for origin in (host.origin, quote(host.origin, safe="")):
         text = text.replace(origin, "")
-    rows_by_path = {row["url"]: row for row in json.loads(text)}
-    for row in rows_by_path.values():
+    found = {row["url"]: row for row in json.loads(text)}
+    for row in found.values():
         for file in row.get("files", ()):
             del file["path"]  # A digest of its URL.
-    return rows_by_path
+    return found
 
 
 def rules_of(result: CrawlResult) -> list[dict[str, Any]]:
     return [noted for noted in result.denied if "in" in noted]
 
 
-@pytest.mark.parametrize("name", FEATURES)
-def test_what_a_project_exports(site: Site, tmp_path: Path, name: str) -> None:
-    """Items with the meta, the flags, the headers and the request of each response, as JSON, are the
-    same as with stock Scrapy; so are those of files, and of all other responses of the crawl. Only
-    what the site withholds is missing, and the flags of a page have its rules. What a response states
-    is known in callbacks, errbacks and pipelines, and of copies of the response.
-    """
-    of_feature, withheld, rep_flags = FEATURES[name]
-    host, other, service = host_of(site), host_of(site), site.add(name="127.0.0.9")
-    settings = {**of_feature, "SERVICE_URL": service.origin}
-    server: Any = nullcontext()
-    if name == "Redis":
-        pytest.importorskip("scrapy_redis")
-        if BINARY is None:
-            pytest.skip("There is no redis-server on the PATH")
-        server = RedisServer()
-    with server as redis:
-        if redis is not None:
-            settings["REDIS_URL"] = redis.url
-        result = crawl(host, tmp_path / "rep", settings, enable=ADDON)
-    stock = crawl(other, tmp_path / "stock", {"SERVICE_URL": service.origin}, enable={})
-    assert "log_count/ERROR" not in result.stats, result.log
-    assert "log_count/ERROR" not in stock.stats, stock.log
-    for kind in ("items", "responses", "read"):
-        expected = by_path(getattr(stock, kind), other)
-        exported = by_path(getattr(result, kind), host)
-        for flag in ("noindex", "nofollow"):
-            if rep_flags and f"/{flag}" in expected:
-                expected[f"/{flag}"]["flags"] = [flag]
-        missing = withheld
-        if kind == "read":
-            # The page is fetched, and its items are dropped.
-            missing = withheld - {"/noindex"}
-            files = {
-                path: row for path, row in exported.items() if path not in expected
-            }
-            assert all(path.endswith(FILES) for path in files)
-            assert "rep" not in str([list(row["meta"]) for row in files.values()])
-            exported = {path: row for path, row in exported.items() if path in expected}
-        rows = {path: row for path, row in expected.items() if path not in missing}
-        assert exported == rows, kind
-    paths = {*PATHS, "/", "/target", "/private/target", "/behind", "/private/mine"}
-    assert set(by_path(stock.items, other)) == {*paths, "/rendered/mine"} - {"/moved"}
-    assert set(by_path(stock.responses, other)) == {"/file.pdf"}
-    assert {noted["says"] for noted in rules_of(stock)} == {"ValueError"}
-    rules = {
-        (noted["url"].removeprefix(host.origin), noted["in"]): noted["says"]
-        for noted in rules_of(result)
-    }
-    for where in ("callback", "copy"):
-        assert rules["/noindex", where] == "noindex"
-        assert rules["/restricted", where] == "noarchive, notranslate, max-snippet:20"
-        assert rules["/data", where] == "all"
-    assert rules["/gone", "errback"] == "noindex, nofollow"
-    assert rules["/file.pdf", "pipeline"] == "noarchive"
+class Stock(NamedTuple):
+    """A crawl of a site with stock Scrapy."""
+
+    host: Host
+    result: CrawlResult
+
+
+class TestExport:
+    """What a project exports, compared with one crawl of stock Scrapy."""
+
+    @pytest.fixture(scope="class")
+    def site(self) -> Iterator[Site]:
+        with Site() as site:
+            yield site
+
+    @pytest.fixture(scope="class")
+    def service(self, site: Site) -> Host:
+        return site.add(name="127.0.0.9")
+
+    @pytest.fixture(scope="class")
+    def stock(
+        self, site: Site, service: Host, tmp_path_factory: pytest.TempPathFactory
+    ) -> Stock:
+        host, folder = host_of(site), tmp_path_factory.mktemp("crawl") / "stock"
+        settings = {"SERVICE_URL": service.origin}
+        return Stock(host, crawl(host, folder, settings, enable={}))
+
+    @pytest.mark.parametrize("name", FEATURES)
+    def test_what_a_project_exports(
+        self, site: Site, service: Host, stock: Stock, tmp_path: Path, name: str
+    ) -> None:
+        """Items with the meta, the flags, the headers and the request of each response, as JSON, are the
+        same as with stock Scrapy; so are those of files, and of all other responses of the crawl. Only
+        what the site withholds is missing, and the flags of a page have its rules. What a response states
+        is known in callbacks, errbacks and pipelines, and of copies of the response.
+        """
+        own, withheld, rep_flags = FEATURES[name]
+        host, other = host_of(site), stock.host
+        settings = {**own, "SERVICE_URL": service.origin}
+        server: Any = nullcontext()
+        if name == "Redis":
+            pytest.importorskip("scrapy_redis")
+            if BINARY is None:
+                pytest.skip("There is no redis-server on the PATH")
+            server = RedisServer()
+        with server as redis:
+            if redis is not None:
+                settings["REDIS_URL"] = redis.url
+            result = crawl(host, tmp_path / "rep", settings, enable=ADDON)
+        assert "log_count/ERROR" not in result.stats, result.log
+        assert "log_count/ERROR" not in stock.result.stats, stock.result.log
+        for kind in ("items", "responses", "read"):
+            expected = by_path(getattr(stock.result, kind), other)
+            found = by_path(getattr(result, kind), host)
+            for flag in ("noindex", "nofollow"):
+                if rep_flags and f"/{flag}" in expected:
+                    expected[f"/{flag}"]["flags"] = [flag]
+            missing = withheld
+            if kind == "read":
+                # The page is fetched, and its items are dropped.
+                missing = withheld - {"/noindex"}
+                files = {
+                    path: row for path, row in found.items() if path not in expected
+                }
+                assert all(path.endswith(FILES) for path in files)
+                assert "rep" not in str([list(row["meta"]) for row in files.values()])
+                found = {path: row for path, row in found.items() if path in expected}
+            rows = {path: row for path, row in expected.items() if path not in missing}
+            assert found == rows, kind
+        paths = {*PATHS, "/", "/target", "/private/target", "/behind", "/private/mine"}
+        assert set(by_path(stock.result.items, other)) == {*paths, "/rendered/mine"} - {
+            "/moved"
+        }
+        assert set(by_path(stock.result.responses, other)) == {"/file.pdf"}
+        assert {noted["says"] for noted in rules_of(stock.result)} == {"ValueError"}
+        rules = {
+            (noted["url"].removeprefix(host.origin), noted["in"]): noted["says"]
+            for noted in rules_of(result)
+        }
+        for where in ("callback", "copy"):
+            assert rules["/noindex", where] == "noindex"
+            assert (
+                rules["/restricted", where] == "noarchive, notranslate, max-snippet:20"
+            )
+            assert rules["/data", where] == "all"
+        assert rules["/gone", "errback"] == "noindex, nofollow"
+        assert rules["/file.pdf", "pipeline"] == "noarchive"

@@ -15,6 +15,7 @@ from tests.crawl.crawl import run_crawl, start_crawl
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crawl.crawl import RunningCrawl
     from tests.crawl.server import Site
 
 pytestmark = [pytest.mark.unmeasured, pytest.mark.slow]
@@ -62,18 +63,22 @@ def test_a_machine_with_few_files(site: Site) -> None:
     """With too few files for a connection to each host, each page is fetched all the same, if servers
     close their connections.
     """
-    close = {"Connection": "close"}
-    host = site.add(
-        robots("User-agent: *\nDisallow: /private\n", headers=close, delay=1.0)
-    )
-    host.answers["/1"] = Answer(b"A page", headers=close)
-    result = run_crawl(
+    crawls: list[RunningCrawl] = []
+
+    def are_used_up() -> bool:
+        return any("no more files" in crawl.log for crawl in crawls)
+
+    rules = "User-agent: *\nDisallow: /private\n"
+    host = site.add(robots(rules, headers=CLOSE, delay=0.3, after=are_used_up))
+    host.answers["/1"] = Answer(b"A page", headers=CLOSE)
+    crawl = start_crawl(
         [f"http://f{n}.test:{host.port}/1" for n in range(2 * FILES)],
         settings={**SETTINGS, "CONCURRENT_REQUESTS": 2 * FILES},
         names={"*.test": ["127.0.0.1"]},
         max_files=FILES,
-        timeout=60,
     )
+    crawls.append(crawl)
+    result = crawl.result(60)
     assert not result.errors
     assert len(result.fetched()) == 2 * FILES
     assert len(result.lines("WARNING", "no more files")) == 1
@@ -83,12 +88,13 @@ def names(count: int) -> list[str]:
     return [f"h{number}.test" for number in range(count)]
 
 
+@pytest.mark.newest
 def test_hosts_that_answer_once_and_then_refuse(site: Site, tmp_path: Path) -> None:
     """A ban by a network of many hosts looks like the end of one's own network: the crawl ends after
     REP_WAIT_TIMEOUT, one warning says what is left, and the JOBDIR keeps it.
     """
     host = site.add(robots("User-agent: *\nDisallow: /private\n", headers=CLOSE))
-    timeout = 4
+    timeout = 2
     result = run_crawl(
         [f"http://{name}:{host.port}/{page}" for name in names(6) for page in range(5)],
         # Nothing listens at the second address.
@@ -100,6 +106,7 @@ def test_hosts_that_answer_once_and_then_refuse(site: Site, tmp_path: Path) -> N
             "REP_BACKOFF_MAX": 60,
             "REP_WAIT_TIMEOUT": timeout,
         },
+        constants={**SOON, "scrapy_rep.crawl.frontier.limits._FIRST_PAUSE": 0.2},
     )
     assert result.stats["finish_reason"] == "network_gone"
     assert result.stats["elapsed_time_seconds"] < timeout + 10
@@ -120,6 +127,7 @@ def test_hosts_that_answer_once_and_then_refuse(site: Site, tmp_path: Path) -> N
     assert len(left) >= 20  # Scrapy repeats a failed download twice.
 
 
+@pytest.mark.newest
 def test_hosts_that_refuse_from_the_start(site: Site) -> None:
     """Each is judged by itself, however many they are."""
     refusing = site.refusing()
@@ -141,6 +149,7 @@ def test_hosts_that_refuse_from_the_start(site: Site) -> None:
     assert max(took) < 1.5 * min(took) + 1
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("job", ["", "job"])
 def test_no_resolver_at_the_start_and_in_the_middle(
     site: Site, tmp_path: Path, job: str

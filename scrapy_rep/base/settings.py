@@ -520,7 +520,7 @@ class RepSettings:
     Further requests are refused with the reason `budget`, and `rep/budget/hosts` counts their hosts. The name of
     the host counts, whatever its scheme, port or download slot. Retries, redirects within the host, robots.txt,
     the files of pipelines, and pages from Scrapy's HTTP cache do not count. A crawl with a `JOBDIR` goes on
-    counting when it is resumed. A dry run does not count.
+    counting when it is resumed, and of many workers, the next owner of a host does. A dry run does not count.
     `REP_OVERRIDES = {"example.com": {"pages": 500}}` sets another limit for a host, and `"pages": 0` none.
 
     Default: a crawl that should end early has other reasons than the size of a site.

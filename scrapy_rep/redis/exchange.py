@@ -84,12 +84,15 @@ class Delivery(NamedTuple):
 
 
 class LeasedHost(NamedTuple):
-    """A host that a worker owns now, with the back-off that the last owner has left; see ``BackOff``."""
+    """A host that a worker owns now, with the back-off that the last owner has left; see ``BackOff``; and how many
+    of its pages are done.
+    """
 
     host: str
     own_pause: float
     concurrency: int
     lasted: float
+    pages: int
 
 
 class Turn(NamedTuple):
@@ -219,7 +222,9 @@ class Exchange:
 
 
 _NOTHING: dict[str, Any] = {
-    **dict.fromkeys(("done", "back", "unreadable", "ended", "paused", "left"), ()),
+    **dict.fromkeys(
+        ("done", "back", "unreadable", "pages", "ended", "paused", "left"), ()
+    ),
     **dict.fromkeys(("turns", "more", "readable"), ()),
     "room": 0,
     "concurrency": 1,
@@ -241,8 +246,10 @@ def _answer(parts: Sequence[Any]) -> Answer:
         [Turn(token.decode(), *map(float, times)) for token, *times in turns],
         [_delivery(*entry) for entry in found],
         [
-            LeasedHost(_text(host), float(own_pause), int(concurrency), float(lasted))
-            for host, own_pause, concurrency, lasted in hosts
+            LeasedHost(
+                _text(host), float(own_pause), int(concurrency), float(lasted), int(pages)
+            )
+            for host, own_pause, concurrency, lasted, pages in hosts
         ],
         [(_text(host), float(seconds)) for host, seconds in pauses],
         [(item, place.decode()) for item, place in zip(*[iter(unread)] * 2, strict=True)],

@@ -126,6 +126,9 @@ class SharedScheduler(Scheduler):
         self._taken: dict[Request, Taken] = {}
         """The requests that are from the server, and wait here or are in progress."""
 
+        self._pages: dict[Request, str] = {}
+        """The hosts of the requests that count as pages and are not done."""
+
         self._popped: dict[Request, int] = {}
         """Those that were handed out, and how many were pushed before that."""
 
@@ -177,6 +180,8 @@ class SharedScheduler(Scheduler):
         self._has_begun = self._is_failing = self._is_closed = False
         self._has_unreadable = self._is_lost = False
         self._frontier.politeness.new_pauses = {}
+        if self._frontier.budget is not None:
+            self._frontier.budget.keeper = self
         self._turns = self._frontier.turns = SharedTurns(
             crawler, self._frontier, self._is_owned, self._lost, self._call_soon
         )
@@ -400,6 +405,7 @@ class SharedScheduler(Scheduler):
         self._owned.clear()
         self._taken.clear()
         self._popped.clear()
+        self._pages.clear()
         self._turns.held.clear()
         self._reports.clear()
         self._ended.clear()
@@ -413,11 +419,23 @@ class SharedScheduler(Scheduler):
         self._lost.intersection_update(in_progress)
         for request in self._popped.keys() - in_progress:
             taken, pushed = self._taken.pop(request), self._popped.pop(request)
+            page_of = self._pages.pop(request, "")
             if request in self._frontier.interrupted:
                 self._reports["back"].append(taken.number)
             else:
                 has_pushed = self._pushed > pushed
                 self._ended.append((taken.number, self._pushed if has_pushed else 0))
+                if page_of:
+                    self._reports["pages"].append(page_of)
+
+    def keep_page(self, request: Request, host: str, change: int) -> None:
+        """Called by the budget of the crawl: see :class:`~scrapy_rep.crawl.frontier.budget.Keeper`. The server
+        counts a page when it is done: what was in flight at a worker that has died is sent again.
+        """
+        if change > 0:
+            self._pages[request] = host
+        else:
+            self._pages.pop(request, None)
 
     def _collect(self) -> None:
         """Collect what the next call tells, until the server has answered."""
@@ -661,6 +679,8 @@ class SharedScheduler(Scheduler):
         self._reports["ended"] += self._turns.granted(answer.turns)
         for leased in answer.hosts:
             self._owned[leased.host] = OwnedHost(leased.host, now)
+            if frontier.budget is not None:
+                frontier.budget.pages[leased.host] = leased.pages
             if leased.concurrency:
                 frontier.limits.resume_back_off(
                     frontier.limits.limiter(leased.host),

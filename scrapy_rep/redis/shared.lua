@@ -22,6 +22,7 @@
 --   :turns:WORKER    hash   token -> host
 --   :news:WORKER     set    queues of its hosts that are not empty any more; its hosts that must pause
 --   :aside           zset   what a worker could not read, as in :taken -> a number
+--   :pages           hash   host -> how many of its pages are done, if that is limited
 --
 -- All times are in seconds, by the clock of this server.
 
@@ -200,6 +201,7 @@ if not is_repeated then
         local lease = call('HGET', key('taken', worker), id)
         if lease and call('HDEL', key('taken', worker), id) == 1 then call('ZADD', ASIDE, new_number(), lease) end
     end
+    for _, host in ipairs(order.pages) do call('HINCRBY', key('pages'), host, 1) end
     for _, turn in ipairs(order.ended) do end_turn(worker, unpack(turn)) end
     for _, pause in ipairs(order.paused) do
         local host, owner = pause[1], call('HGET', key('host', pause[1]), 'owner')
@@ -295,7 +297,10 @@ elseif not has_lost then
         call('HSET', key('host', host), 'owner', worker)
         call('SADD', key('owned', worker), host)
         local own_pause, concurrency, since = numbers_of(host, 'own_pause', 'concurrency', 'since')
-        hosts[#hosts + 1] = { host, string.format('%.6f', own_pause), concurrency, string.format('%.6f', now - since) }
+        local pages = call('HGET', key('pages'), host) or 0
+        hosts[#hosts + 1] = {
+            host, string.format('%.6f', own_pause), concurrency, string.format('%.6f', now - since), pages
+        }
         local size = 0
         for _, queue in ipairs(call('SMEMBERS', key('queues', host))) do
             local taken = take(queue, order.batch)
@@ -325,6 +330,7 @@ call('HSET', STATE, 'number', string.format('%.0f', number))
 --                         have the same reports
 --   lease                 for how long its lease is renewed
 --   done, back, unreadable   requests whose callbacks have ended, that it does not use, and cannot read
+--   pages                 the host of each page that is done
 --   ended                 turns: token, seconds since the end, whether it was sent
 --   paused                hosts that have asked for a pause: host, seconds
 --   left                  hosts that it gives back: host, seconds to the next turn, own_pause, concurrency, and for

@@ -106,7 +106,7 @@ def test_what_a_worker_gives_back(shared: Shared) -> None:
     shared.advance(21)
     assert two.take() == ["2", "3", "4"]
     [host] = two.last.hosts
-    assert host == ("a", 4.0, 2, 51.0)
+    assert host == ("a", 4.0, 2, 51.0, 0)
     assert shared.count == 4
 
 

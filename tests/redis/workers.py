@@ -22,7 +22,7 @@ KEY = "spider:requests"
 SEEN = "spider:dupefilter"
 LEASE = 60.0
 
-_REPORTS = ("done", "back", "unreadable", "ended", "paused", "left")
+_REPORTS = ("done", "back", "unreadable", "pages", "ended", "paused", "left")
 _SOURCE = exchange._source()
 
 

@@ -1,0 +1,80 @@
+"""The pages of a host that several workers own one after the other are counted together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from scrapy import Request
+from scrapy.http import Response
+
+from scrapy_rep.exceptions import RobotsDenied
+from tests.redis.scheduling import Scheduling
+
+if TYPE_CHECKING:
+    from tests.redis.workers import Shared
+
+pytestmark = pytest.mark.newest
+
+SITE = "http://a.example"
+BUDGET = {"REP_PAGES_PER_HOST": 3, "REP_QUEUE_LEASE": 60}
+
+
+def send(worker: Scheduling) -> tuple[Request, bool]:
+    """Return the next request, and whether it was sent."""
+    request = worker.next()
+    assert request is not None
+    try:
+        assert worker.wire.process_request(request) is None
+    except RobotsDenied as denied:
+        worker.wire.process_exception(request, denied)
+        return request, denied.record.reason != "budget"
+    return request, True
+
+
+def answer(worker: Scheduling, request: Request) -> None:
+    """The page has come, and its callback has ended."""
+    worker.wire.process_response(request, Response(request.url))
+    worker.engine.downloader.active.discard(request)
+    worker.engine._slot.inprogress.discard(request)
+
+
+def test_a_worker_that_dies(shared: Shared) -> None:
+    """What it had done counts for the next owner; what it had in flight is sent again, and counts then."""
+    one = Scheduling(shared, **BUDGET)
+    for number in range(6):
+        one.scheduler.enqueue_request(Request(f"{SITE}/{number}"))
+    one.call()
+    first, is_sent = send(one)
+    assert is_sent
+    answer(one, first)
+    one.call()
+    second, is_sent = send(one)
+    assert is_sent
+    one.frontier.alarms.stop()
+
+    shared.advance(61)
+    two = Scheduling(shared, **BUDGET)
+    two.call()
+    sent = [send(two) for _ in range(4)]
+    assert [is_sent for _, is_sent in sent] == [True, True, False, False]
+    assert sent[0][0].url == second.url
+    one.close()
+    two.close()
+
+
+def test_a_page_that_was_not_sent(shared: Shared) -> None:
+    """It gives its place back: another component has dropped it."""
+    worker = Scheduling(shared, **BUDGET)
+    worker.scheduler.enqueue_request(Request(f"{SITE}/0"))
+    worker.call()
+    request = worker.next()
+    assert request is not None
+    entry = worker.frontier.in_flight[request]
+    assert worker.frontier.admits_page(request, entry)
+    assert worker.scheduler._pages
+    worker.frontier.end(request, entry)
+    assert not worker.scheduler._pages
+    assert worker.frontier.budget is not None
+    assert not worker.frontier.budget.pages["a.example"]
+    worker.close()

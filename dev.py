@@ -165,8 +165,8 @@ def run_together(*commands: list[str]) -> int:
 
 
 def environment(name: str, python: str, *requirements: str) -> str:
-    """The Python of a virtual environment with *requirements*, which is created if it is
-    missing or if its requirements have changed.
+    """Return the Python of a virtual environment with *requirements*. The environment is created if it is
+    missing, or if its requirements have changed.
     """
     folder = HERE / name
     executable = str(folder / "bin" / "python")
@@ -187,7 +187,7 @@ def environment(name: str, python: str, *requirements: str) -> str:
 
 @cache
 def uv() -> str:
-    """The path of uv, which installs in seconds what takes pip a minute."""
+    """Return the path of uv, which installs in seconds what takes pip a minute. It is installed if it is missing."""
     folder = HERE / ".venv-uv"
     if not (folder / "bin" / "uv").exists():
         if not runs(sys.executable):  # On Debian, this module is a package of its own.
@@ -206,8 +206,8 @@ def runs(python: str) -> bool:
 
 
 def install_one_of(*packages: str) -> None:
-    """If no program has the name of one of *packages*, install the first that can be: on Debian,
-    as root.
+    """Install one of *packages*, unless there is a program with one of their names. The first package that can
+    be installed is: on Debian, as root.
     """
     if any(map(shutil.which, packages)):
         return

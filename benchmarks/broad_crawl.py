@@ -1,12 +1,12 @@
 """A crawl of many small hosts within one process: its processor time.
 
-    python -m benchmarks.broad_crawl SIDE HOSTS EACH PAGES [JOBDIR]
+    python -m benchmarks.broad_crawl SIDE HOSTS PAGES_OF_HOST PAGES [JOBDIR]
 
-SIDE is a key of ``SIDES``. Each of HOSTS hosts has EACH pages, which are in the queue
-before the first is popped. A download handler answers a little later, so no time is spent
+SIDE is a key of ``SIDES``. Each of HOSTS hosts has PAGES_OF_HOST pages; all requests are in the
+queue before the first is popped. A download handler answers a little later, so no time is spent
 on a network. The output is JSON: processor seconds for each pushed request, and for each
-of the first PAGES pages, with its part of robots.txt. With JOBDIR, the queue is in a folder
-that is gone afterwards.
+of the first PAGES pages, with its share of robots.txt. With JOBDIR, the queue is in a folder
+that is deleted afterwards.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SIDES: dict[str, dict[str, object]] = {
 SETTINGS: dict[str, object] = {
     "CONCURRENT_ITEMS": 1,
     "CONCURRENT_REQUESTS": 100,
-    # As many, since Scrapy sends more requests to a host at once than this allows, if it has them.
+    # The same number, since Scrapy may send more requests to a host at once than this setting allows.
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "COOKIES_ENABLED": False,
     "DOWNLOAD_DELAY": 0,

@@ -1,12 +1,12 @@
 """A crawl within one process that counts the calls of Python functions: the same in each run,
 however busy the machine is.
 
-    python -m benchmarks.counted_crawl SIDE HOSTS EACH [SETTINGS]
+    python -m benchmarks.counted_crawl SIDE HOSTS PAGES_OF_HOST [SETTINGS]
 
-SIDE is a key of ``SIDES`` of ``broad_crawl.py``. Each of HOSTS hosts has EACH pages. SETTINGS is a
-JSON object of settings besides. The output is a JSON object: ``all``, the calls of the whole crawl
-from its first request on, ``ours``, those of functions of this package, and ``by_function``, these
-by name, each a number for each page.
+SIDE is a key of ``SIDES`` of ``broad_crawl.py``. Each of HOSTS hosts has PAGES_OF_HOST pages. SETTINGS
+is a JSON object with additional settings. The output is a JSON object with numbers of calls for each page:
+``all`` is for all functions, from the first request on, ``ours`` for the functions of this package, and
+``by_function`` for each of these.
 """
 
 from __future__ import annotations

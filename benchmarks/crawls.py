@@ -1,4 +1,4 @@
-"""What the package costs a crawl, beside one without it: processor time, and calls of functions."""
+"""The cost of the package for a crawl, compared with a crawl without it: processor time, and calls of functions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ON: dict[str, object] = {"ADDONS": {"scrapy_rep.Addon": 500}}
 
 
 class Size(NamedTuple):
-    """The hosts of a crawl, and the pages of each."""
+    """The size of a crawl: its hosts, and the pages of a host."""
 
     hosts: int
     pages_of_host: int
@@ -90,8 +90,8 @@ def _side(who: str, extra_settings: dict[str, object], port: str) -> Side:
 
 
 def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Crawl hosts of which all requests are in the queue at once, without a network. The compared
-    number is the time for a page: pushing its request, its part of robots.txt, and all that
+    """Crawl many hosts, without a network, when all of their requests are in the queue at the start. The
+    compared number is the time for a page: pushing its request, its share of robots.txt, and all that
     Scrapy does for it.
     """
     for size in SIZES:
@@ -127,8 +127,8 @@ FEW_HOSTS, MANY_HOSTS = (10, 100), (500, 2)
 
 
 def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
-    """Count the calls of Python functions for each request and each host, which are the same in
-    each run: those of the whole crawl, without this package and with it, and its own.
+    """Count the calls of Python functions for each request and each host: all calls of a crawl without this
+    package, all calls of a crawl with it, and those of its own functions. Each run has the same counts.
     """
     stock, ours = (counted(side) for side in ("stock", "ours"))
     for what in stock:
@@ -147,7 +147,7 @@ def counted(side: str) -> dict[str, dict[str, float]]:
     )
     calls_for: dict[str, dict[str, float]] = {"request": {}, "host": {}}
     for key in ("all", "ours"):
-        # A page of a crawl costs a request, and its part of a host.
+        # A page of a crawl costs a request, and its share of a host.
         of_host = (many[key] - few[key]) / (1 / MANY_HOSTS[1] - 1 / FEW_HOSTS[1])
         calls_for["host"][key] = of_host
         calls_for["request"][key] = few[key] - of_host / FEW_HOSTS[1]

@@ -1,4 +1,4 @@
-"""What a ledger costs a crawl, and how long its report takes.
+"""The cost of a ledger for a crawl, and the time that its report takes.
 
 python -m benchmarks --only ledger
 """

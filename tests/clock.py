@@ -49,7 +49,7 @@ class FakeClock(Clock):
 
     @property
     def next_timer(self) -> float | None:
-        """Seconds until the next timer is due, or None without timers."""
+        """Return the seconds until the next timer is due; None without timers."""
         while self._timers and self._timers[0][2].is_cancelled:
             heappop(self._timers)
         return max(self._timers[0][0] - self._now, 0.0) if self._timers else None

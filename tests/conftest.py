@@ -31,9 +31,9 @@ COVERAGE_PROCESS = {"COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"}
 """The environment variables that make Python processes measure their coverage."""
 
 ONE_BY_ONE = ("tests/crawl/", "tests/tools/", "tests/redis/", "tests/simulation/")
-"""Folders of tests that take long: each goes to the process that is free first, but those of a
-class together. Elsewhere, a process gets a file at a time. So a class here, and a file elsewhere,
-may share what takes seconds to make.
+"""Folders of tests that take long. Each of these tests goes to the process that is free first, but the tests of
+a class go together. Elsewhere, a process gets a whole file. So the tests of a class here, and of a file
+elsewhere, may share what takes seconds to make.
 """
 
 
@@ -49,8 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     effort.is_long = config.getoption("--long")
-    # Without deadlines, as a machine may be slow. Each short run has the same examples, so that what
-    # fails is due to the change that is tested; new ones are for the long runs.
+    # No deadlines, as a machine may be slow. Each short run has the same examples, so that a failure is due
+    # to the change that is tested; long runs have new examples.
     settings.register_profile(
         "ours",
         max_examples=1000 if effort.is_long else 25,
@@ -62,8 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Without the tests with the marker ``newest``, do not import files and packages of which
-    all tests have it: each process of pytest-xdist would.
+    """Ignore files and packages whose tests all have the marker ``newest``, if these are not selected: else each
+    process of pytest-xdist would import them.
     """
     module = collection_path
     if module.is_dir():
@@ -151,8 +151,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 @pytest.fixture(scope="session", autouse=True)
 def _silent_fakes() -> Iterator[None]:
-    """The fakes of Scrapy's engine have few of its private names, and a missing one is logged once: not
-    in the test that is the first to miss it.
+    """Log no missing private names of Scrapy. Its fake engine has few of them, and the first test that misses one
+    would have the warning in its log.
     """
     with pytest.MonkeyPatch.context() as patch:
         with suppress(ImportError):  # Tests of the protocol need no Scrapy.

@@ -80,10 +80,10 @@ def fake_crawler(
 
 def records(crawler: Crawler) -> list[Record]:
     """Return a list to which each decision of *crawler* is added from now on."""
-    found: list[Record] = []
+    received: list[Record] = []
 
     def receive(record: Record) -> None:
-        found.append(record)
+        received.append(record)
 
     crawler.signals.connect(receive, decision_made, weak=False)
-    return found
+    return received

@@ -111,7 +111,7 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize(
-    ("code", "timeout", "said"),
+    ("code", "timeout", "message"),
     [
         (COMMAND, 60, None),
         ("import sys; sys.exit(3)", 60, "The command ended, with status 3"),
@@ -120,7 +120,7 @@ for line in sys.stdin:
     ],
 )
 def test_a_command_of_another_language(
-    tmp_path: Path, code: str, timeout: float, said: str | None
+    tmp_path: Path, code: str, timeout: float, message: str | None
 ) -> None:
     """A command in any language can be asked, by lines of JSON. If it ends or hangs, the run
     says so at once, with the case, and asks no more.
@@ -128,8 +128,8 @@ def test_a_command_of_another_language(
     script = tmp_path / "ask.py"
     script.write_text(code)
     command = Command(f"{sys.executable} {script}", "rfc9309", timeout=timeout)
-    if said:
-        with pytest.raises(Ended, match=f"^agents-00.*{said}"):
+    if message:
+        with pytest.raises(Ended, match=f"^agents-00.*{message}"):
             judge(command, SUITE.cases)
     else:
         result = judge(command, SUITE.cases[:300])

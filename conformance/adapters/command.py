@@ -44,7 +44,7 @@ class Command:
         except BrokenPipeError:
             raise self._ended() from None
         except TimeoutError as error:
-            # An answer that comes later would be taken for the next one.
+            # An answer that came later would be taken for the answer to the next question.
             self._process.kill()
             raise Ended(str(error)) from None
         if answer is not None and not isinstance(answer, dict):

@@ -82,7 +82,7 @@ class StandardLibrary(Peer):
 
     def __init__(self) -> None:
         self.name = f"urllib.robotparser {platform.python_version()}"
-        # Only the older one takes the first rule that matches.
+        # Only the older parser takes the first rule that matches.
         is_rfc = self.is_allowed(b"User-agent: *\nDisallow: /\nAllow: /a", "a", "/a")
         self.dialect = "rfc9309" if is_rfc else "classic"
 
@@ -144,7 +144,7 @@ class Rerp(Peer):
 
 
 class Gpyrobotstxt(Peer):
-    """A port of Google's parser."""
+    """gpyrobotstxt, a port of Google's parser."""
 
     package = "gpyrobotstxt"
     dialect = "google"

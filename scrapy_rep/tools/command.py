@@ -27,7 +27,7 @@ def _flag(names: str, text: str) -> _Argument:
 
 
 def _list(names: str, metavar: str, text: str) -> _Argument:
-    """An option that can be repeated."""
+    """Return an option that can be repeated."""
     return _value(names, metavar, text, action="append", default=[])
 
 

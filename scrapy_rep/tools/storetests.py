@@ -1,4 +1,4 @@
-"""The contract of :class:`~scrapy_rep.crawl.fetching.store.Store` as tests, for a store of one's own.
+"""Tests of the contract of :class:`~scrapy_rep.crawl.fetching.store.Store`, for a store of your own.
 
 A test class derives from :class:`StoreTests`, and defines ``open``. It needs no more than a runner
 that calls methods whose names begin with ``test``, such as pytest.
@@ -17,14 +17,14 @@ _DATA = bytes(range(256)) * 200
 
 
 class StoreTests:
-    """What every store does."""
+    """The tests that every store passes."""
 
     def open(self) -> Store:
-        """Return another store on the same data. At the first call there are none."""
+        """Return a new store on the same data. At the first call of a test, there are no data."""
         raise NotImplementedError
 
     def test_nothing_is_there_at_first(self) -> None:
-        """There is no data of an unknown key."""
+        """An unknown key has no data."""
         assert self.open().get(_KEY) is None
 
     def test_what_was_put_is_there(self) -> None:
@@ -56,7 +56,7 @@ class StoreTests:
         assert store.get(_KEY) in {None, _DATA}
 
     def test_many_at_once(self) -> None:
-        """Several keys can be put, and got, in one call. Of those without data there is none."""
+        """One call can put, or get, the data of several keys. A key without data has None, or is missing."""
         store, later = self.open(), time.time() + 3600
         store.put_many({_KEY: (_DATA, later), _OTHER: (b"other", later)})
         data_of = store.get_many([_KEY, "https://unknown.example", _OTHER])

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Then(Enum):
-    """What a host does in the middle of an answer."""
+    """An action of a host in the middle of an answer."""
 
     STOP = "it sends nothing more, and keeps the connection"
     RESET = "it breaks the connection"
@@ -41,8 +41,8 @@ HANGS = Answer(raw=lambda: (Then.STOP,))
 
 @dataclass(frozen=True)
 class Busy(Answer):
-    """An answer with 429 or 503. ``pause`` are the seconds for which it asks crawls to wait, or
-    None if it leaves that to them.
+    """An answer with 429 or 503. ``pause`` is the number of seconds for which it asks crawls to wait; None if it
+    does not say.
     """
 
     pause: float | None = None
@@ -86,12 +86,12 @@ IMAGE = Answer(
 
 
 def image(**headers: str) -> Answer:
-    """An image with more header fields, whose names have ``_`` in place of ``-``."""
+    """Return an image with more header fields, whose names have ``_`` in place of ``-``."""
     return replace(IMAGE, headers={**IMAGE.headers, **_fields(headers)})
 
 
 def html(body: str = "", head: str = "", tag: str = "", **headers: str) -> Answer:
-    """A page with header fields as those of an image, and *tag* as its X-Robots-Tag."""
+    """Return a page with header fields, as :func:`image` takes them, and *tag* as its X-Robots-Tag."""
     fields = {"Content-Type": "text/html; charset=utf-8", **_fields(headers)}
     if tag:
         fields["X-Robots-Tag"] = tag

@@ -67,7 +67,7 @@ class Component:
 
 
 class NeedsKey(Component):
-    """Reads a meta key of all requests, which only those of the spider have."""
+    """Reads a meta key of every request, although only requests of the spider have it."""
 
     def process_request(self, request: Request) -> None:
         request.meta["wanted"]
@@ -85,7 +85,7 @@ class NeedsKeyOfFailures(Component):
 
 
 class CancelRobotsTxt(Component):
-    """Is cancelled on the response for robots.txt."""
+    """Raises CancelledError when the response for robots.txt comes."""
 
     async def process_response(self, request: Request, response: Response) -> Response:
         if is_robotstxt(request):
@@ -115,7 +115,7 @@ class ReplaceRobotsTxt(Component):
 
 
 class SolveChallenges(Component):
-    """Repeats what a challenge has answered, and counts how a robots.txt is asked for."""
+    """Repeats each request that a challenge has answered, and counts in what ways a robots.txt is requested."""
 
     def process_response(
         self, request: Request, response: Response
@@ -139,7 +139,7 @@ class CountPasses(Component):
 
 
 class MarkOnce(Component):
-    """Marks each request, and returns the same object for it to be downloaded anew."""
+    """Marks each request, and returns the same object, so that Scrapy schedules it anew."""
 
     def process_request(self, request: Request) -> Request | None:
         if isinstance(request, RobotsTxtRequest) or "marked" in request.meta:
@@ -157,7 +157,7 @@ class RemoveHost(Component):
 
 
 class PassOnce(Component):
-    """Drops the second request for each URL. One that the scheduler gets back passes again."""
+    """Drops the second request for each URL. A request that was returned to the scheduler passes again."""
 
     async def process_request(self, request: Request) -> None:
         if self.first.setdefault(request.url, request) is not request:
@@ -286,8 +286,8 @@ class PowerlessSpider(PlanSpider):
 
 
 class PoetSpider(PlanSpider):
-    """Fetches two more pages for each page, with the HttpClient of scrapy-poet, which evaluates
-    the annotations of callbacks: this spider removes those of its own.
+    """Fetches two more pages for each page, with the HttpClient of scrapy-poet. As scrapy-poet evaluates the
+    annotations of callbacks, this spider removes those of its own.
     """
 
     def request(self, arguments: dict[str, Any]) -> Request:

@@ -148,11 +148,11 @@ class RunningCrawl:
     """A crawl that is running. Tests must wait for its end."""
 
     alive: ClassVar[weakref.WeakSet[RunningCrawl]] = weakref.WeakSet()
-    """Those that something refers to, such as the traceback of a test that has failed."""
+    """The crawls that something still refers to, such as the traceback of a test that has failed."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         folder = Path(tempfile.mkdtemp())
-        # Removed with this object: most tests of crawls that are killed ask for no result.
+        # The folder is removed with this object: most tests of killed crawls ask for no result.
         weakref.finalize(self, shutil.rmtree, folder)
         self._report = folder / "report.json"
         self._log = folder / "log"

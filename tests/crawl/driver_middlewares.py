@@ -23,7 +23,7 @@ AGENT = "driver"
 
 
 class Driver:
-    """Fetches each request that asks for it, and answers it: Scrapy's downloader does not get it."""
+    """Fetches and answers each request that asks for it, so that Scrapy's downloader does not get the request."""
 
     def process_request(self, request: Request) -> HtmlResponse | None:
         if not request.meta.get("driver"):

@@ -1,4 +1,4 @@
-"""A spider and a pipeline that serialise all that they get, as exporters of projects do."""
+"""A spider and a pipeline that serialise every item and response they get, as exporters of projects do."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ class ExportSpider(PlanSpider):
         self.seen["read"].append(exported(response))
 
     def note_read(self, response: Response) -> None:
-        """Note nothing: the responses that the spider receives are the same."""
+        """Note nothing, since the responses that the spider receives are noted already."""
 
     def note_rules(self, response: Response, where: str) -> None:
-        """Note what ``indexing_rules`` returns for *response* where it has come to."""
+        """Note what ``indexing_rules`` returns for *response* at this point of the crawl."""
         try:
             rules = indexing_rules(response).to_header()
         except ValueError as error:

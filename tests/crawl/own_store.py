@@ -51,7 +51,7 @@ class FolderStore(Store):
 
 
 class SlowStore(FolderStore):
-    """A store that takes long to write, beside what reads meanwhile."""
+    """A store that takes long to write, while reads go on."""
 
     def put(self, key: str, data: bytes, until: float) -> None:
         time.sleep(0.2)

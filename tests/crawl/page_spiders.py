@@ -45,7 +45,7 @@ class LiedToSpider(PlanSpider):
 
 
 class TextLinkSpider(PlanSpider):
-    """Makes an item of each response, and follows the URL in the text of data, of any kind."""
+    """Makes an item of each response, and follows the URL in data of any kind, such as JSON."""
 
     def note_response(self, response: Response) -> Iterator[Any]:
         yield {"url": response.url}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.crawl.server import Hit, Host
 
 EARLY = 0.01
-"""How many seconds earlier another clock may end a pause."""
+"""By how many seconds a pause may end too early, because it is measured by another clock."""
 
 
 def pages(host: Host, count: int, kind: str = "page") -> list[str]:
@@ -39,8 +39,8 @@ def limit(
 
 
 def was_busy(host: Host, seconds: float = 0.3) -> bool:
-    """Return whether *host* has asked for a pause *seconds* ago: the crawl had the time to read
-    that.
+    """Return whether *host* has asked for a pause at least *seconds* ago, so that the crawl had the time to
+    read the answer.
     """
     before = time.monotonic() - seconds
     return any(

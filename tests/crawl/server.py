@@ -132,7 +132,7 @@ class Site:
     def __init__(self) -> None:
         self.log: list[Hit] = []
         self.limit: Callable[[Hit], Answer | None] | None = None
-        """As that of a host, for all hosts: it is asked first."""
+        """Like ``limit`` of a host, but for all hosts; it is called before that of the host."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._stack = contextlib.ExitStack()
@@ -185,7 +185,7 @@ class Site:
         serving.result(timeout=120)
 
     def settle(self) -> None:
-        """Wait until all that was sent is in the log, also by processes that have ended since."""
+        """Wait until all requests that were sent are in the log, also those of processes that have ended."""
 
         async def read() -> None:
             for _ in range(20):
@@ -293,7 +293,7 @@ async def _send_raw(
             await asyncio.sleep(0.05)
             continue
         if part is Then.RESET:
-            await asyncio.sleep(0.05)  # Lets the last part arrive first.
+            await asyncio.sleep(0.05)  # The pause lets the last part arrive first.
             _reset(writer)
             return
         writer.write(part)

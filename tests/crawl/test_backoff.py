@@ -119,9 +119,11 @@ def test_in_every_way(site: Site, mode: str, tmp_path: Path) -> None:
     assert result.lines("WARNING", refusing.name, "answered 429")
     downloads = {item["url"]: item["error"] for item in result.items if "error" in item}
     assert downloads[refusing.url("/more")] == "RobotsDenied"
-    found = [each["url"] for item in result.items for each in item.get("files", ())]
-    assert found == [hosts["nobody goes round"].url("/files")]
-    assert file not in found
+    urls = [
+        file_info["url"] for item in result.items for file_info in item.get("files", ())
+    ]
+    assert urls == [hosts["nobody goes round"].url("/files")]
+    assert file not in urls
 
 
 def host_asked(host: Host) -> float:
@@ -160,11 +162,11 @@ def test_a_host_that_is_back(site: Site, tmp_path: Path) -> None:
     assert len(result.lines("INFO", host.name, "answers again")) == 1
     query = "SELECT * FROM decision WHERE reason = 'back-off' AND verdict = 'noted'"
     (row,) = rows(ledger, query)
-    found = row["layer"], row["statement"], row["origin"], row["url"]
-    assert found == ("delay", "429, Retry-After: 1", host.origin, first)
-    found = traffic(ledger, host)
-    asked, resumed = found["pause"]
-    assert (asked, found["pages"]) == (1.0, 6)
+    decision = row["layer"], row["statement"], row["origin"], row["url"]
+    assert decision == ("delay", "429, Retry-After: 1", host.origin, first)
+    counts = traffic(ledger, host)
+    asked, resumed = counts["pause"]
+    assert (asked, counts["pages"]) == (1.0, 6)
     asking, after = host.hits[1:3]
     assert 1.0 <= resumed <= after.time - asking.time + 0.001
 

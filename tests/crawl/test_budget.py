@@ -189,9 +189,9 @@ def test_what_ledger_report_and_log_say(
     query = "SELECT count(*) AS n FROM decision WHERE reason = 'budget'"
     assert rows(ledger, query) == [{"n": 1}]
     with closing(ReportLedgers((str(ledger),), ReportLimits())) as ledgers:
-        said = [each["answer"] for each in overall(ledgers, 0.0)["answers"]]
+        answers = [row["answer"] for row in overall(ledgers, 0.0)["answers"]]
     words = "the host has had as many pages as the crawl may fetch"
-    assert any(words in answer for answer in said)
+    assert any(words in answer for answer in answers)
     assert execute(["why", urls[3], str(ledger)], {}) == 1
     assert words in capsys.readouterr().out
 
@@ -259,7 +259,7 @@ def test_a_pause(site: Site, mode: str, jobdir: bool, tmp_path: Path) -> None:
     host = site.add(RULES)
 
     def limit(hit: Hit) -> Answer | None:
-        is_first = len([each for each in host.hits if each.path != "/robots.txt"]) == 1
+        is_first = len([hit for hit in host.hits if hit.path != "/robots.txt"]) == 1
         is_page = hit.path != "/robots.txt"
         return busy(429, "1") if is_page and is_first else None
 

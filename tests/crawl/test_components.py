@@ -194,16 +194,16 @@ def test_a_project_that_stops_what_is_not_html(
     assert set(missing.pages) == fetched
     hits = 1 if fails else 2
     assert hits <= len(host.robots_hits) <= 2 * hits
-    for one in [host, moved] + [missing] * fails:
-        (line,) = result.lines("WARNING", one.robotstxt, STOPPED, "are refused")
+    for server in [host, moved] + [missing] * fails:
+        (line,) = result.lines("WARNING", server.robotstxt, STOPPED, "are refused")
         assert "let requests for robots.txt and tdmrep.json pass there" in line
     assert result.stats["rep/robotstxt/unreachable"] == 2 + fails
     assert result.stats["rep/robotstxt/successful"] == 1
     assert result.stats["rep/tdmrep/unreachable"] == 1
     assert result.lines("DEBUG", html.url(WELL_KNOWN), STOPPED)
     asked = {hit.path: hit.headers["Accept-Encoding"] for hit in html.hits}
-    own = dict.fromkeys(["/robots.txt", WELL_KNOWN], "identity")
-    assert asked == own | {"/public": "gzip"}
+    files = dict.fromkeys(["/robots.txt", WELL_KNOWN], "identity")
+    assert asked == files | {"/public": "gzip"}
 
 
 # Downloads that are cancelled, fail or are hidden free their places once.
@@ -251,9 +251,9 @@ def test_downloads_that_are_cancelled(site: Site, mode: str) -> None:
     for host, delay in ((some, 0.2), (same, 0.3)):
         assert min(host.gaps) > delay - 0.01, host.gaps
     for host in (many, some, refused, same):
-        left = result.stats[f"places/{host.name}"]
-        assert left["in_flight"] == 0, host.name
-        assert left["waiting"] == 0, host.name
+        counts = result.stats[f"places/{host.name}"]
+        assert counts["in_flight"] == 0, host.name
+        assert counts["waiting"] == 0, host.name
     assert "log_count/ERROR" not in result.stats, result.log
 
 
@@ -284,7 +284,7 @@ def test_a_hidden_error_begins_the_delay(site: Site, mode: str) -> None:
     )
     urls = [host.url(f"/{number}") for number in range(3)]
     result = run_crawl(urls, mode=mode, settings=beside("HideErrors"))
-    assert [one["status"] for one in result.responses] == [418] * 3
+    assert [response["status"] for response in result.responses] == [418] * 3
     assert min(host.gaps) > 0.29, host.gaps
 
 
@@ -355,22 +355,25 @@ def test_requests_for_robotstxt(site: Site, mode: str) -> None:
     moved = site.add()
     moved.chain(1, robots(RULES))
     result = run_crawl(
-        [one.url("/public") for one in (*hosts, moved, site.add(Answer(status=503)))],
+        [
+            server.url("/public")
+            for server in (*hosts, moved, site.add(Answer(status=503)))
+        ],
         then=[
-            *(one.robotstxt for one in (*hosts, moved)),
+            *(server.robotstxt for server in (*hosts, moved)),
             *(forbidding.url(path) for path in ("/robots.txt?a", "/x/robots.txt")),
         ],
         mode=mode,
     )
-    assert [len(one.robots_hits) for one in hosts] == [1, 1, 1]
+    assert [len(server.robots_hits) for server in hosts] == [1, 1, 1]
     assert forbidding.pages == []
     seen = {response["url"]: response for response in result.responses}
     assert len(seen) == len(result.responses) == 7
     assert "redirect_urls" in seen[moved.url("/hop-1")]["meta"]
     assert moved.pages == ["/hop-1", "/hop-1", "/public"]
-    for one, status in ((host, 200), (forbidding, 200), (missing, 404)):
-        assert seen[one.robotstxt]["status"] == status
-        assert seen[one.robotstxt]["flags"] == ["robotstxt_copy"]
+    for server, status in ((host, 200), (forbidding, 200), (missing, 404)):
+        assert seen[server.robotstxt]["status"] == status
+        assert seen[server.robotstxt]["flags"] == ["robotstxt_copy"]
     assert seen[host.robotstxt]["body"] == RULES
     assert seen[host.url("/public")]["flags"] == []
     assert result.stats["rep/robotstxt/from_copy"] == 3
@@ -378,7 +381,10 @@ def test_requests_for_robotstxt(site: Site, mode: str) -> None:
     assert result.stats["robotstxt/response_status_count/200"] == 3
     assert "dupefilter/filtered" not in result.stats
     if hasattr(signals, "robots_parsed"):
-        parsed = [(one["url"], one["allowed"], one["private"]) for one in result.parsed]
+        parsed = [
+            (signal["url"], signal["allowed"], signal["private"])
+            for signal in result.parsed
+        ]
         assert sorted(parsed) == sorted(
             [
                 (host.url("/public"), True, False),

@@ -105,7 +105,7 @@ def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(site: Site) -> N
     slow.answers["/elsewhere"] = robots(RULES, after=lambda: len(other.pages) == 5)
     first = [{"url": url, "priority": 2} for url in pages(slow, 5)]
     first += [
-        {"url": url, "priority": 1} for each in redirecting for url in pages(each, 1)
+        {"url": url, "priority": 1} for host in redirecting for url in pages(host, 1)
     ]
     result = run_crawl(
         [*first, *pages(other, 5)],
@@ -167,7 +167,7 @@ def is_slow(host: Host) -> bool:
 def most_at_once(hits: list[Hit]) -> int:
     """Return how many of *hits* waited for their answers at the same time."""
     return max(
-        sum(one.time <= hit.time < (one.answered or hit.time + 1) for one in hits)
+        sum(other.time <= hit.time < (other.answered or hit.time + 1) for other in hits)
         for hit in hits
     )
 
@@ -185,7 +185,7 @@ def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
     hanging, moved = site.add(HANGS), site.add()
     moved.chain(2, HANGS)
     other = site.add(RULES)
-    urls = [one.url(f"/{number}") for one in (hanging, moved) for number in range(40)]
+    urls = [host.url(f"/{number}") for host in (hanging, moved) for number in range(40)]
     store = tmp_path / "robotstxt.sqlite"
     crawl = start_crawl(
         [*urls, *(host.url("/public") for host in (slow, *redirecting, other))],

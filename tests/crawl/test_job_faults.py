@@ -165,10 +165,10 @@ def test_several_crawls_at_once_on_a_new_jobdir(
     stopped: list[RunningCrawl] = []
     trial = Trial(site, tmp_path, urls, mode=mode)
     crawls = [trial.start() for _ in range(4)]
-    wait_until(lambda: sum(one.process.poll() is None for one in crawls) == 1)
-    stopped += [one for one in crawls if one.process.poll() is not None]
-    for one in stopped:
-        result = one.result()
+    wait_until(lambda: sum(running.process.poll() is None for running in crawls) == 1)
+    stopped += [running for running in crawls if running.process.poll() is not None]
+    for running in stopped:
+        result = running.result()
         assert result.stats["finish_reason"] == "jobdir_unusable"
         (line,) = lines_of(result.log, "ERROR")
         assert "Another crawl uses the queue" in line

@@ -139,7 +139,7 @@ def test_what_is_in_flight(site: Site, mode: str, name: str, tmp_path: Path) -> 
     noted = Counter(
         f"{note.what} {note.url.rpartition('/')[2]}" for note in trial.notes()
     )
-    assert [noted[one] for one in case.noted] == [1] * len(case.noted)
+    assert [noted[event] for event in case.noted] == [1] * len(case.noted)
 
 
 @pytest.mark.parametrize(
@@ -163,15 +163,17 @@ def test_a_callback_that_ends_the_crawl(  # noqa: PLR0917
     """
     host = site.add(RULES)
     paths = [*"01234", *(f"later/{number}" for number in range(5))]
-    host.answers |= {f"/{one}": Answer(PAGE, headers=HTML, delay=0.1) for one in paths}
+    host.answers |= {
+        f"/{page}": Answer(PAGE, headers=HTML, delay=0.1) for page in paths
+    }
     host.answers[f"/{path}"] = links(*paths[:5])
-    urls = [host.url(f"/{one}") for one in (path, *paths[5:])]
+    urls = [host.url(f"/{page}") for page in (path, *paths[5:])]
     trial = one_by_one(site, tmp_path, urls, mode=mode, spider="FailingSpider")
     first = trial.start(**settings).result()
     assert first.stats["finish_reason"] in (reason, "finished")
     assert len(host.pages) < 8
     trial.finish()
-    assert host.pages == sorted(f"/{one}" for one in (path, *paths))
+    assert host.pages == sorted(f"/{page}" for page in (path, *paths))
 
 
 def test_a_callback_that_waits_when_the_crawl_ends(
@@ -219,25 +221,25 @@ def test_strange_requests(site: Site, tmp_path: Path) -> None:
     a kill, with all its parts.
     """
     host = site.add(RULES)
-    wanted = {host.url(one["path"]): one for one in STRANGE}
+    wanted = {host.url(request["path"]): request for request in STRANGE}
     requests = [{"url": host.url("/0"), "priority": 2**200}]
     requests += [
-        {"url": url, **{key: one[key] for key in one if key != "path"}}
-        for url, one in wanted.items()
+        {"url": url, **{key: request[key] for key in request if key != "path"}}
+        for url, request in wanted.items()
     ]
     settings = {"URLLENGTH_LIMIT": 0, "RETRY_ENABLED": False}
     trial = one_by_one(site, tmp_path, requests, settings=settings, spider="EchoSpider")
     kill_while_it_hangs(trial, host, "/0")
     result = trial.finish()
     assert [error["url"] for error in result.errors] == [list(wanted)[1]]
-    found = {one["url"]: one for one in result.responses}
-    assert len(found) == len(STRANGE)
+    response_of = {response["url"]: response for response in result.responses}
+    assert len(response_of) == len(STRANGE)
     order = [hit.path for hit in host.hits]
     assert order.index("/high") < order.index("/meta") < order.index("/low")
     for url in wanted.keys() - {error["url"] for error in result.errors}:
         meta = wanted[url].get("meta", {})
-        assert {key: found[url]["meta"][key] for key in meta} == meta
-        assert found[url]["size"] == len(wanted[url].get("body", ""))
+        assert {key: response_of[url]["meta"][key] for key in meta} == meta
+        assert response_of[url]["size"] == len(wanted[url].get("body", ""))
 
 
 def test_requests_that_cannot_be_pickled(site: Site, mode: str, tmp_path: Path) -> None:
@@ -263,7 +265,9 @@ def test_stopped_while_hosts_wait(
     """Requests that wait for a robots.txt when the crawl is closed, by itself or by Ctrl-C once or
     twice, are fetched later, and refused as its rules then say.
     """
-    down, silent, other = (site.add(one) for one in (Answer(status=503), HANGS, RULES))
+    down, silent, other = (
+        site.add(answer) for answer in (Answer(status=503), HANGS, RULES)
+    )
     urls = [url for host in (down, silent, other) for url in pages(host, 5)]
     urls += [host.url("/private/") for host in (down, silent, other)]
     trial = Trial(

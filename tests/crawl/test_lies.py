@@ -162,7 +162,7 @@ def answers() -> dict[str, dict[str, Answer | Sequence[Answer]]]:
     """Return what servers answer for robots.txt, by the expected results."""
     encoded = compressed(b"%b%d" % (RULES, number) for number in range(99))
     members = map(gzip.compress, RULES.splitlines(keepends=True))
-    found = {
+    by_result = {
         READ: {
             "no length at all": raw(head() + RULES),
             "byte by byte": byte_by_byte(whole(RULES)),
@@ -206,26 +206,26 @@ def answers() -> dict[str, dict[str, Answer | Sequence[Answer]]]:
         },
     }
     for name, location in NOWHERE.items():
-        found[NONE][f"a redirect to {name}"] = redirect(location, body=FORBIDS)
+        by_result[NONE][f"a redirect to {name}"] = redirect(location, body=FORBIDS)
     for name, body in encoded.items():
         part, damaged = body[: len(body) * 2 // 3], body[: len(body) // 2]
-        found[READ][f"a bomb of {name}"] = packed(name, bombs()[name])
-        found[READ][f"{name} unasked"] = packed(name, body)
-        found[UNREACHABLE][f"{name} in part"] = packed(name, part)
-        found[UNREACHABLE][f"{name} with garbage"] = packed(
+        by_result[READ][f"a bomb of {name}"] = packed(name, bombs()[name])
+        by_result[READ][f"{name} unasked"] = packed(name, body)
+        by_result[UNREACHABLE][f"{name} in part"] = packed(name, part)
+        by_result[UNREACHABLE][f"{name} with garbage"] = packed(
             name, damaged + b"\xff" * 200
         )
-    return found
+    return by_result
 
 
 def lies(site: Site) -> list[Lie]:
     """Add hosts with all these answers, redirects, broken handshakes and names to *site*."""
-    found: list[Lie] = []
+    added: list[Lie] = []
 
     def add(name: str, host: Host, expected: str, **others: Answer | str) -> None:
         for path, answer in others.items():
             host.answers[f"/{path}"] = answer
-        found.append(Lie(name, host, expected))
+        added.append(Lie(name, host, expected))
 
     for expected, named in answers().items():
         for name, answer in named.items():
@@ -263,8 +263,8 @@ def lies(site: Site) -> list[Lie]:
     add("a redirect to a host that refuses", site.add(away), UNREACHABLE)
     itself = site.add(redirect("/robots.txt", 301))
     add("a redirect to itself", itself, MANY_REDIRECTS)
-    one, two = site.add(), site.add()
-    for host, target in ((one, two), (two, one)):
+    first, second = site.add(), site.add()
+    for host, target in ((first, second), (second, first)):
         host.answers["/robots.txt"] = redirect(target.robotstxt)
         add(f"a redirect back and forth {host.port}", host, MANY_REDIRECTS)
     # To any address, as for pages: SECURITY.md says how to keep a crawl out of one's own network.
@@ -275,7 +275,7 @@ def lies(site: Site) -> list[Lie]:
     path = "a%0D%0AX-Injected:%20yes"
     host = site.add(redirect(f"/{path}"))
     add("a redirect with encoded line breaks", host, READ, **{path: Answer(RULES)})
-    return found
+    return added
 
 
 def page_lies(site: Site) -> list[Lie]:
@@ -313,12 +313,12 @@ def page_lies(site: Site) -> list[Lie]:
             "a quote without its end": page(body=b"<meta name=robots content='" + rest),
         },
     }  # fmt: skip
-    found = []
+    added = []
     for expected, named in pages.items():
         for name, answer in named.items():
-            host.answers[path := f"/{len(found)}"] = answer
-            found.append(Lie(name, host.url(path), expected))
-    return found
+            host.answers[path := f"/{len(added)}"] = answer
+            added.append(Lie(name, host.url(path), expected))
+    return added
 
 
 def test_lies(site: Site, mode: str) -> None:
@@ -333,9 +333,9 @@ def test_lies(site: Site, mode: str) -> None:
     lasting = [lie for lie in hosts if lie.lasts]
     ending = [lie for lie in hosts if not lie.lasts]
     crawls = []
-    for patience, given in ((120, [*pages, *ending]), (1, lasting)):
+    for patience, told in ((120, [*pages, *ending]), (1, lasting)):
         requests: list[object] = []
-        for lie in given:
+        for lie in told:
             if isinstance(lie.where, Host):
                 requests += map(lie.where.url, BOTH)
             else:
@@ -350,11 +350,11 @@ def test_lies(site: Site, mode: str) -> None:
             allowed_domains=["127.0.0.1", *LOOKUPS, "nosuchhost.invalid"],
             names=LOOKUPS,
         )
-        crawls.append((given, crawl))
-    for given, crawl in crawls:
+        crawls.append((told, crawl))
+    for told, crawl in crawls:
         result = crawl.result(600)
-        of_hosts = [lie for lie in given if isinstance(lie.where, Host)]
-        of_pages = [lie for lie in given if isinstance(lie.where, str)]
+        of_hosts = [lie for lie in told if isinstance(lie.where, Host)]
+        of_pages = [lie for lie in told if isinstance(lie.where, str)]
         check_hosts(of_hosts, result, mode, others=bool(of_pages))
         check_pages(of_pages, result, mode)
         has_a_page = "response_received_count" in result.stats
@@ -392,8 +392,8 @@ def check_hosts(
         for path in BOTH
         if path not in lie.pages(mode)
     }
-    errors = [each for each in result.errors if each["error"] == "RobotsDenied"]
-    assert {each["url"]: each["reason"] for each in errors} == denied
+    errors = [error for error in result.errors if error["error"] == "RobotsDenied"]
+    assert {error["url"]: error["reason"] for error in errors} == denied
     for reason, number in Counter(denied.values()).items():
         assert result.stats[f"rep/denied/{reason}"] == number
     assert result.stats["robotstxt/forbidden"] == len(denied)

@@ -54,7 +54,7 @@ def server() -> Iterator[RedisServer]:
         yield server
 
 
-def settings_for(server: RedisServer, **own: Any) -> dict[str, Any]:
+def settings_for(server: RedisServer, **settings: Any) -> dict[str, Any]:
     return {
         "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
         "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
@@ -63,7 +63,7 @@ def settings_for(server: RedisServer, **own: Any) -> dict[str, Any]:
         "CONCURRENT_REQUESTS": 16,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
         "REP_WAIT_TIMEOUT": 120,
-        **own,
+        **settings,
     }
 
 
@@ -231,8 +231,8 @@ def test_a_server_that_restarts(site: Site, server: RedisServer) -> None:
     results = finish(crawls)
     for result in results:
         assert len(result.lines("WARNING", "The queue in Redis fails")) <= 1, result.log
-    said = [line for result in results for line in result.lines("INFO", "works again")]
-    assert said
+    lines = [line for result in results for line in result.lines("INFO", "works again")]
+    assert lines
     # Calls without an answer may have been executed or not.
     crowd.check(most_repeated=2 * settings["CONCURRENT_REQUESTS"])
     check_nothing_left(server)
@@ -248,20 +248,22 @@ def test_a_distant_server(site: Site, server: RedisServer) -> None:
     took = []
     for number, seconds in enumerate((0.0, 0.2)):
         server.client().flushall()
-        found = [
-            site.add(RULES, name=f"127.0.{4 + number}.{each + 1}")
-            for each in range(hosts)
+        crowd_hosts = [
+            site.add(RULES, name=f"127.0.{4 + number}.{index + 1}")
+            for index in range(hosts)
         ]
         site.log.clear()
         crowd = SimpleNamespace(
-            urls=[host.url(f"/{page}") for page in range(pages) for host in found],
-            hosts=found,
+            urls=[
+                host.url(f"/{page}") for page in range(pages) for host in crowd_hosts
+            ],
+            hosts=crowd_hosts,
             site=site,
         )
         with distant(urlsplit(server.url).path, seconds) as port:
             settings = settings_for(server, REDIS_URL=f"redis://127.0.0.1:{port}/0")
             finish(start_workers(crowd, settings, 4))
-        for host in found:
+        for host in crowd_hosts:
             assert len(host.pages) == len(set(host.pages)) == pages
         times = [hit.time for hit in site.log]
         took.append(max(times) - min(times))
@@ -311,15 +313,17 @@ def test_what_the_scheduler_can_do(site: Site, server: RedisServer) -> None:
     result = run_crawl(**plan(server, "StartUrlSpider", CLOSESPIDER_PAGECOUNT=4))
     assert result.stats["finish_reason"] == "closespider_pagecount", result.log
     assert host.pages[-1] == "/start"
-    left = [
+    requests_left = [
         json.loads(request[14:])
         for key in redis.scan_iter("*:queue:*")
         for request in redis.zrange(key, 0, -1)
     ]
-    found = {host.url(path) for path in OLD if path not in host.pages}
-    assert {request["url"] for request in left} - {host.url("/private/")} == found
-    assert all(request["callback"] is None for request in left)
-    assert left[0]["headers"]["Referer"] == [host.url("/start")]
+    urls_left = {host.url(path) for path in OLD if path not in host.pages}
+    assert {request["url"] for request in requests_left} - {
+        host.url("/private/")
+    } == urls_left
+    assert all(request["callback"] is None for request in requests_left)
+    assert requests_left[0]["headers"]["Referer"] == [host.url("/start")]
     assert redis.scard("links:seen") == len(OLD) + 1
 
     before = len(site.log)
@@ -353,8 +357,8 @@ def test_a_jobdir_beside_the_queue(
     host = site.add(RULES)
     push(server, host.url("/start"))
     # The robots.txt is a response too.
-    own = {"JOBDIR": str(tmp_path / "job"), "CLOSESPIDER_PAGECOUNT": 12}
-    result = run_crawl(**plan(server, "StartUrlSpider", **own))
+    job_settings = {"JOBDIR": str(tmp_path / "job"), "CLOSESPIDER_PAGECOUNT": 12}
+    result = run_crawl(**plan(server, "StartUrlSpider", **job_settings))
     assert result.stats["finish_reason"] == "closespider_pagecount"
     assert "log_count/ERROR" not in result.stats, result.log
     assert host.pages == sorted(["/start", *OLD])
@@ -413,12 +417,12 @@ def test_requests_of_another_queue_class(site: Site, server: RedisServer) -> Non
     """
     host, redis = site.add(RULES), server.client()
     urls = [host.url(f"/{number}") for number in range(5)]
-    own = {
+    queue_settings = {
         "SCHEDULER_QUEUE_CLASS": "scrapy_redis.queue.PriorityQueue",
         "CLOSESPIDER_PAGECOUNT": 1,
         "CONCURRENT_REQUESTS": 1,
     }
-    start(urls, settings_for(server, **own), is_first=True).result(LONGEST)
+    start(urls, settings_for(server, **queue_settings), is_first=True).result(LONGEST)
     count = redis.zcard("worker:requests")
     assert count
     result = start(urls, settings_for(server)).result(LONGEST)
@@ -526,8 +530,10 @@ def test_server_that_does_not_answer(site: Site, server: RedisServer) -> None:
     host = site.add(RULES)
     urls = [host.url(f"/{number}") for number in range(60)]
     limit(host, 0, seconds=0.1)
-    own = settings_for(server, EXTENSIONS={"tests.crawl.redis_spiders.LoopWatch": 0})
-    crawl = start(urls, own, is_first=True)
+    settings = settings_for(
+        server, EXTENSIONS={"tests.crawl.redis_spiders.LoopWatch": 0}
+    )
+    crawl = start(urls, settings, is_first=True)
     wait_until(lambda: len(host.pages) >= 8, LONGEST)
     before = len(host.pages)
     with server.suspended():
@@ -559,8 +565,10 @@ def test_a_queue_class_of_the_project(site: Site, server: RedisServer) -> None:
     """A project that names its own queue class keeps it, with scrapy-redis' scheduler: gate and wire work with it."""
     slow = site.add(f"{RULES}Crawl-delay: {DELAY}\n")
     urls = [slow.url(f"/{number}") for number in range(4)] + [slow.url("/private/1")]
-    own = {"SCHEDULER_QUEUE_CLASS": "scrapy_redis.queue.PriorityQueue"}
-    [result] = finish([start(urls, settings_for(server, **own), is_first=True)])
+    queue_settings = {"SCHEDULER_QUEUE_CLASS": "scrapy_redis.queue.PriorityQueue"}
+    [result] = finish(
+        [start(urls, settings_for(server, **queue_settings), is_first=True)]
+    )
     assert sorted(slow.pages) == [f"/{number}" for number in range(4)]
     assert min(slow.gaps) >= DELAY
     assert [error["reason"] for error in result.errors] == ["rule"]

@@ -121,10 +121,10 @@ def test_hosts_that_answer_once_and_then_refuse(site: Site, tmp_path: Path) -> N
             "JOBDIR": str(tmp_path / "job"),
         },
     )
-    left = {response["url"] for response in again.responses}
+    answered = {response["url"] for response in again.responses}
     lost = {error["url"] for error in result.errors}
-    assert len(left | lost) == 30
-    assert len(left) >= 20  # Scrapy repeats a failed download twice.
+    assert len(answered | lost) == 30
+    assert len(answered) >= 20  # Scrapy repeats a failed download twice.
 
 
 @pytest.mark.newest

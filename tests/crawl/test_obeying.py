@@ -43,7 +43,7 @@ def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> 
         "robotstxt_url": host.robotstxt,
     }
     error = result.error(host.url("/private/1"))
-    (signal,) = (each for each in result.denied if each["url"] == error["url"])
+    (signal,) = (signal for signal in result.denied if signal["url"] == error["url"])
     assert error["error"] == "RobotsDenied"
     assert error.items() >= evidence.items()
     assert signal.items() >= {**evidence, "spider": "plan"}.items()

@@ -166,14 +166,14 @@ def test_zyte_api(site: Site, order: int) -> None:
         asked[path] = wanted
         is_robots = path == "/robots.txt"
         body, kind = (RULES, "text/plain") if is_robots else ("<html>", "text/html")
-        found = {
+        api_response = {
             "url": wanted["url"].replace("/moved", "/private"),
             "statusCode": 200,
             "httpResponseBody": base64.b64encode(body.encode()).decode(),
             "httpResponseHeaders": [{"name": "Content-Type", "value": kind}],
         }
         headers = {"Content-Type": "application/json"}
-        return Answer(json.dumps(found).encode(), headers=headers)
+        return Answer(json.dumps(api_response).encode(), headers=headers)
 
     api.limit = fetch
     result = run_crawl(
@@ -205,8 +205,8 @@ def test_impersonate(site: Site) -> None:
     result = run_crawl(
         [
             {"url": url, "meta": {"impersonate": "chrome"}}
-            for one in (host.origin, down.origin, named, tls.origin)
-            for url in (f"{one}/one", f"{one}/private/a")
+            for origin in (host.origin, down.origin, named, tls.origin)
+            for url in (f"{origin}/one", f"{origin}/private/a")
         ],
         settings={
             "DOWNLOAD_HANDLERS": {"http": handler, "https": handler},

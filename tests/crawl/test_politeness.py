@@ -50,11 +50,11 @@ def check_all_fetched(result: CrawlResult, count: int) -> None:
 def traffic(path: Path, host: Host) -> dict[str, Any]:
     """Return what the ledger says about the traffic with a host, and its shortest gap of each kind."""
     counts = "SELECT crawl, sum(pages) AS pages, sum(bytes) AS bytes FROM traffic"
-    (found,) = rows(path, f"{counts} WHERE origin = ?", host.origin)
+    (row,) = rows(path, f"{counts} WHERE origin = ?", host.origin)
     shortest = "SELECT kind, asked, gap FROM shortest_gaps WHERE origin = ?"
     for kind, *waited in map(dict.values, rows(path, shortest, host.origin)):
-        found[kind] = tuple(waited)
-    return found
+        row[kind] = tuple(waited)
+    return row
 
 
 @pytest.mark.slow
@@ -171,8 +171,10 @@ def test_a_delay_that_is_too_long(site: Site, mode: str) -> None:
     result = run_crawl(pages(slow, 5) + pages(other, 5), mode=mode, settings=IMPATIENT)
     assert sorted(result.fetched()) == sorted(pages(other, 5))
     assert [hit.path for hit in slow.hits] == ["/robots.txt"]
-    found = [(one["reason"], one["rule"], one["line"]) for one in result.errors]
-    assert found == [("crawl-delay", "3600", 2)] * 5
+    refusals = [
+        (error["reason"], error["rule"], error["line"]) for error in result.errors
+    ]
+    assert refusals == [("crawl-delay", "3600", 2)] * 5
     words = ("skipped", "3600 s", "REP_SKIP_DELAY_OVER (180)")
     assert len(result.lines("WARNING", slow.origin, *words)) == 1
     assert len(result.denied) == result.stats["robotstxt/forbidden"] == 5
@@ -248,7 +250,7 @@ def test_responses_from_a_cache(site: Site, tmp_path: Path) -> None:
     # What is not sent has not held up the crawl.
     key = "rep/crawl_delay/waited"
     assert [result.stats.get(key, 0) > 0 for result in results] == [True, False]
-    found = traffic(ledger, host)
+    counts = traffic(ledger, host)
     size = len(b"gone") + 8 * len(host.answer("/page/0").body)
-    assert (found["crawl"], found["pages"], found["bytes"]) == (1, 9, size)
+    assert (counts["crawl"], counts["pages"], counts["bytes"]) == (1, 9, size)
     assert rows(ledger, "SELECT sum(pages) AS n FROM progress") == [{"n": 9}]

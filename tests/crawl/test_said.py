@@ -64,7 +64,7 @@ def test_several_crawls_in_one_process(
     locked = site.add(Answer(status=401), name="127.0.0.23")
     urls = [[host.url("/private"), host.url("/public")] for host in hosts]
     urls[1].append(locked.url("/"))
-    crawls = json.dumps([[settings, *each] for each in urls])
+    crawls = json.dumps([[settings, *urls_of_crawl] for urls_of_crawl in urls])
     command = ["tests.crawl.two_crawls", "asyncio", crawls, "INFO"]
     log = forks.run(command, cwd=ROOT).stderr.decode().splitlines()
     for kind in kinds:
@@ -220,14 +220,14 @@ def test_what_held_up_the_crawl(site: Site) -> None:
         for name, host in hosts.items()
         for url in pages(host, 3, kind.get(name, "page"))
     ]
-    own = {"randomize_delay": False}
+    unrandomized = {"randomize_delay": False}
     settings = {
         "REP_BACKOFF_MAX": 60,
         "REP_WAIT_TIMEOUT": 60,
         "RETRY_ENABLED": True,
         "DOWNLOAD_SLOTS": {
-            names["paced"]: {"delay": 0.6, **own},
-            names["slower"]: {"delay": 0.5, **own},
+            names["paced"]: {"delay": 0.6, **unrandomized},
+            names["slower"]: {"delay": 0.5, **unrandomized},
         },
     }
     result = run_crawl(urls, settings=settings)

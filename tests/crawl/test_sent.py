@@ -93,9 +93,9 @@ def forbidden(host: Host, dialect: str = "rfc9309") -> list[str]:
     return [
         hit.target
         for hit in host.hits
-        for each in (target(hit), resolved(target(hit)))
-        if each != "/robots.txt"
-        and not rules.decide(f"http://host{each}", "testbot")[0]
+        for path in (target(hit), resolved(target(hit)))
+        if path != "/robots.txt"
+        and not rules.decide(f"http://host{path}", "testbot")[0]
     ]
 
 
@@ -105,8 +105,8 @@ def resolved(seen: str) -> str:
     """
 
     def plain(octet: re.Match[str]) -> str:
-        found = chr(int(octet[1], 16))
-        return found if found in UNRESERVED else octet[0]
+        character = chr(int(octet[1], 16))
+        return character if character in UNRESERVED else octet[0]
 
     path, mark, query = re.sub("%([0-9a-fA-F]{2})", plain, seen).partition("?")
     _, *segments = path.replace("\\", "/").split("/")
@@ -143,16 +143,18 @@ def test_ways_around(site: Site, every_mode: str, tmp_path: Path) -> None:
     forms = {
         start + path: start + expected[path] for start in starts for path in expected
     }
-    said = {error["url"]: error["message"] for error in result.errors}
-    assert said.keys() == forms.keys()
-    assert [url for url in forms if not said[url].endswith(f", as {forms[url]}")] == []
+    messages = {error["url"]: error["message"] for error in result.errors}
+    assert messages.keys() == forms.keys()
+    assert [
+        url for url in forms if not messages[url].endswith(f", as {forms[url]}")
+    ] == []
     recorded = rows(ledger, "SELECT url, form FROM decision")
     assert {row["url"]: row["form"] for row in recorded} == forms
     for start in starts:
         (line,) = result.lines("DEBUG", start + "/./secret/2")
         assert f"as {start}/secret/2" in line
-    assert len(result.responses) == len(requests) - len(said)
-    assert result.stats["rep/denied/rule"] == len(said)
+    assert len(result.responses) == len(requests) - len(messages)
+    assert result.stats["rep/denied/rule"] == len(messages)
 
 
 def test_odd_hosts(site: Site, mode: str) -> None:
@@ -171,10 +173,10 @@ def test_odd_hosts(site: Site, mode: str) -> None:
     plain = {f"http://{host}/robots.txt" for host in ODD_HOSTS.values()}
     assert sorted(asked) == sorted(plain)
     assert len(result.responses) == result.stats["rep/denied/rule"] == len(ODD_HOSTS)
-    for found in (result.errors, result.denied):
-        of_bad = [one for one in found if one["reason"] == "bad-url"]
+    for denials in (result.errors, result.denied):
+        of_bad = [denial for denial in denials if denial["reason"] == "bad-url"]
         assert len(of_bad) == 2 * len(bad)
-        assert {one["robotstxt_url"] for one in of_bad} == {""}
+        assert {denial["robotstxt_url"] for denial in of_bad} == {""}
     assert {error["error"] for error in result.errors} == {"RobotsDenied"}
     assert result.stats["rep/denied/bad-url"] == 2 * len(bad)
     lines = result.lines("DEBUG", "Refused", "host or port", "can't be read")
@@ -230,7 +232,7 @@ def test_what_is_no_request_for_robotstxt(site: Site, every_mode: str) -> None:
     """
     host = site.add(RULES)
     paths = ["/robots.txt", "/robots.txt;x", "/robots.txt;no", "/robots.txt?x"]
-    keys: list[dict[str, Any]] = [{"_rep_fetch": each} for each in (True, None, {})]
+    keys: list[dict[str, Any]] = [{"_rep_fetch": value} for value in (True, None, {})]
     keys.append({"is_start_request": True, "rep_fetch": True, "robotstxt": True})
     secret = [
         {"url": host.url(f"/secret/{number}"), "meta": meta}
@@ -239,7 +241,7 @@ def test_what_is_no_request_for_robotstxt(site: Site, every_mode: str) -> None:
     result = run_crawl([*map(host.url, paths), *secret], mode=every_mode)
     assert host.pages == ["/robots.txt;x", "/robots.txt?x"]
     assert len(host.robots_hits) == 1
-    copies = [each["url"] for each in result.responses if each["flags"]]
+    copies = [response["url"] for response in result.responses if response["flags"]]
     assert copies == [host.robotstxt]
     assert result.stats["rep/denied/rule"] == len(result.errors) == 1 + len(keys)
 
@@ -259,7 +261,7 @@ DIALECT = {"asyncio": "rfc9309", "select": "classic", "reactorless": "google"}
 
 def requests_of(urls: list[str], **meta: Any) -> list[dict[str, Any]]:
     """Return requests for the valid ones of *urls*, each encoded by Scrapy and verbatim."""
-    found = []
+    requests = []
     for url in urls:
         for more in ({}, {"verbatim_url": True}):
             request = {"url": url, "meta": {**meta, **more}, "dont_filter": True}
@@ -267,8 +269,8 @@ def requests_of(urls: list[str], **meta: Any) -> list[dict[str, Any]]:
                 urlsplit(Request(**request).url)  # As Scrapy's scheduler does.
             except (ValueError, TypeError):
                 continue
-            found.append(request)
-    return found
+            requests.append(request)
+    return requests
 
 
 @pytest.mark.slow

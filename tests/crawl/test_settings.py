@@ -42,8 +42,8 @@ def shown_by_spider(
     """
     spider = folder / "one.py"
     spider.write_text(SPIDER.replace("ENABLED", repr(enable)).replace("URL", url))
-    given = [f"{name}={value}" for name, value in MODE_SETTINGS[mode].items()]
-    options = [word for each in (*given, *wrong) for word in ("-s", each)]
+    mode_settings = [f"{name}={value}" for name, value in MODE_SETTINGS[mode].items()]
+    options = [word for setting in (*mode_settings, *wrong) for word in ("-s", setting)]
     command = ["scrapy", "runspider", str(spider), *options]
     done = forks.run(command, cwd=folder, env=plain_environment())
     lines = (done.stdout + done.stderr).decode().strip().split("\n")
@@ -99,7 +99,7 @@ def test_a_ledger_of_another_version(site: Site, tmp_path: Path) -> None:
         f"format is {VERSION - 1}, that of this version {VERSION}); use that version, or a new file."
     )
     assert (host.hits, path.read_bytes()) == ([], before)
-    assert {each.name for each in tmp_path.iterdir()} >= {"old.ledger", "one.py"}
+    assert {path.name for path in tmp_path.iterdir()} >= {"old.ledger", "one.py"}
 
 
 @pytest.mark.parametrize(

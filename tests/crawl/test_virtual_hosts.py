@@ -147,7 +147,7 @@ def test_settings_and_delays(site: Site) -> None:
         (name, path) for name in ("address", overridden) for path in ("/a", "/b")
     ]
     assert served(host) == [*everything[:2], *BOTH[2:], *everything[2:]]
-    refused = [each["url"] for each in result.errors if each["reason"] == "bad-url"]
+    refused = [error["url"] for error in result.errors if error["reason"] == "bad-url"]
     assert sorted(refused) == [host.url(f"/{at}") for at in range(len(names))]
     times = [hit.time for hit in slow.hits if hit.path != "/robots.txt"]
     assert len(times) == 4

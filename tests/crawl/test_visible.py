@@ -101,13 +101,13 @@ def test_what_servers_send(site: Site, mode: str) -> None:
     private = f"/private{quote(EVIL)}"
     urls = [
         *(host.url(path) for path in (*PAGES, private)),
-        *(one.url("/page") for one in (chain, no_http, nowhere)),
+        *(host.url("/page") for host in (chain, no_http, nowhere)),
     ]
     result = crawl(urls, mode, DOWNLOAD_TIMEOUT=3)
     assert private not in host.pages
     lines = result.log.split("\n")
     assert [
-        one for one in lines if not one.isprintable() or one.startswith("FAKE")
+        line for line in lines if not line.isprintable() or line.startswith("FAKE")
     ] == []
     shown = EVIL.encode("unicode_escape").decode()
     assert result.lines("DEBUG", f"(disallow: /private{shown})")
@@ -136,8 +136,8 @@ def test_passwords_in_urls(site: Site, mode: str) -> None:
         WELL_KNOWN: policy("/", f"http://{SECRET}x/"),
     }
     urls = [
-        one.url(path).replace("//", f"//{SECRET}")
-        for one in (host, down, dead, moved, chained)
+        host.url(path).replace("//", f"//{SECRET}")
+        for host in (host, down, dead, moved, chained)
         for path in ("/page", "/private", "/%2e/private", "/a//b")
     ]
     # Some of Scrapy's download handlers refuse a URL with user information.

@@ -42,7 +42,7 @@ def test_requests_of_a_spider_that_has_closed(site: Site, mode: str) -> None:
     result = run_crawl([host.url("/1")], mode=mode, spider=spider, late=late)
     assert result.fetched() == [host.url("/1")]
     # With SpiderClosing, or the error of an engine that has closed.
-    assert [each["url"] for each in result.errors] == late
+    assert [error["url"] for error in result.errors] == late
     assert (host.pages, other.hits) == (["/1"], [])
 
 
@@ -140,12 +140,12 @@ def test_what_does_not_come_from_the_queue(
     )
     paths = [url.removeprefix(slow.origin) for url in (*more[:10] * 2, *files[:10])]
     assert slow.pages == sorted(paths)
-    assert [len(one.robots_hits) for one in (slow, down)] == [1, 1]
+    assert [len(host.robots_hits) for host in (slow, down)] == [1, 1]
     assert down.pages == []
     errors = [item["error"] for item in result.items if item.get("error")]
     assert errors == ["RobotsDenied"] * (2 * 10 + 20)
-    found = [len(item["files"]) for item in result.items if "file_urls" in item]
-    assert found == [10, 10]
+    file_counts = [len(item["files"]) for item in result.items if "file_urls" in item]
+    assert file_counts == [10, 10]
     # Each waits for the fetch of robots.txt, and passes the middleware once.
     assert result.stats["passes"] <= 2 * (2 + 20 + 20) + 1 + 20
     for item in result.items:
@@ -177,8 +177,8 @@ def test_giving_up(site: Site, mode: str) -> None:
     assert down.pages == []
     assert len(down.robots_hits) == 2
     assert other.pages == ["/page"]
-    found = {(error["error"], error["reason"]) for error in result.errors}
-    assert found == {("RobotsDenied", "unreachable")}
+    errors = {(error["error"], error["reason"]) for error in result.errors}
+    assert errors == {("RobotsDenied", "unreachable")}
     assert "status 503" in result.error(urls[0])["message"]
     assert sorted(error["url"] for error in result.errors) == sorted(urls)
     assert result.stats["elapsed_time_seconds"] >= 2

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RULES = "User-agent: *\nDisallow: /private/\n"
 
 EXTRA = 6
-"""How many more pages a run may fetch than those after which it is to end."""
+"""How many pages a run may still fetch when it should end."""
 
 HTML = {"Content-Type": "text/html"}
 
@@ -41,8 +41,8 @@ def interrupt_twice(crawl: RunningCrawl) -> None:
 
 
 class Gate:
-    """Lets the hosts of *site* answer so many pages, and hold back the others, until it is opened.
-    So a crawl cannot go on before a test has done what it does in the middle of it.
+    """Lets the hosts of *site* answer a number of pages, and holds the others back until it is opened. So a test
+    can act in the middle of a crawl, however slow the machine is.
     """
 
     def __init__(self, site: Site, most: float) -> None:
@@ -113,8 +113,8 @@ class Trial:
     def run_until(
         self, hits: int, end: Callable[[RunningCrawl], None] = kill, **settings: Any
     ) -> None:
-        """End a run once it has fetched *hits* pages. However late that is on a busy machine, the
-        crawl is not done before: few more pages are answered.
+        """End a run once it has fetched *hits* pages. The crawl is not done by then, even on a busy machine,
+        since few more pages are answered.
         """
         before = self.fetched_count
         gate = Gate(self.site, hits + EXTRA)

@@ -77,14 +77,14 @@ class Scrapyd:
         with urlopen(f"{self.address}{call}", data, timeout=PATIENCE) as answer:
             return json.load(answer)
 
-    def wait_for(self, call: str, found: str = "status") -> dict[str, Any]:
+    def wait_for(self, call: str, key: str = "status") -> dict[str, Any]:
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             try:
                 answer = self.ask(call)
             except URLError:
                 answer = {}
-            if answer.get(found):
+            if answer.get(key):
                 return answer
             time.sleep(0.1)  # There is nothing to wait for but its answer.
         raise TimeoutError(call)
@@ -141,5 +141,7 @@ def test_an_egg_with_the_add_on(scrapyd: Scrapyd, tmp_path: Path) -> None:
     assert rows == [("refused", host.url("/basket"))]
     [log] = (tmp_path / "logs").rglob("*.log")
     assert f"The add-on is {tmp_path / 'eggs'}" in log.read_text()
-    shown = {each.mark: each.code for each in samples("text") if each.page == PAGE}
+    shown = {
+        sample.mark: sample.code for sample in samples("text") if sample.page == PAGE
+    }
     assert shown["file: requirements.txt"] == "scrapy-rep\n"

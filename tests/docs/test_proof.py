@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = "docs/ledger.md"
-[SETTINGS] = (each.code for each in python("settings") if each.page == PAGE)
-[PROGRAM] = (each.code for each in python("code") if each.page == PAGE)
-[LINE] = (each.code for each in samples("text") if each.page == PAGE)
-*_, CHECK, WHY = (each.code for each in samples("sh") if each.page == PAGE)
+[SETTINGS] = (sample.code for sample in python("settings") if sample.page == PAGE)
+[PROGRAM] = (sample.code for sample in python("code") if sample.page == PAGE)
+[LINE] = (sample.code for sample in samples("text") if sample.page == PAGE)
+*_, CHECK, WHY = (sample.code for sample in samples("sh") if sample.page == PAGE)
 DIGEST = r"[0-9a-f]{64}"
 URL = "https://shop.example/basket/1"
 

@@ -66,7 +66,7 @@ def test_generated_pages() -> None:
         assert text.count(f"\n## {group}\n") == 1
     beginning = text.partition("\n## ")[0]
     listed = re.findall(r"\[`(\w+)`\]\(#\w+\)", beginning)
-    assert listed == [each.name for each in settings.SETTINGS.values()]
+    assert listed == [setting.name for setting in settings.SETTINGS.values()]
 
 
 def test_tables() -> None:
@@ -85,14 +85,16 @@ def test_tables() -> None:
     }
     for name in shown:
         module, _, attribute = name.rpartition(".")
-        known = signals if module == "scrapy_rep.signals" else scrapy.signals
-        assert attribute == "robots_parsed" or hasattr(known, attribute)
+        module_of_signals = (
+            signals if module == "scrapy_rep.signals" else scrapy.signals
+        )
+        assert attribute == "robots_parsed" or hasattr(module_of_signals, attribute)
     bases = {
         name.rpartition(".")[2]: base for name, base in table("exceptions").items()
     }
-    for name, found in vars(exceptions).items():
-        if isinstance(found, type) and found.__module__ == exceptions.__name__:
-            assert name[0] == "_" or found.__bases__[-1].__name__ in bases.pop(name)
+    for name, value in vars(exceptions).items():
+        if isinstance(value, type) and value.__module__ == exceptions.__name__:
+            assert name[0] == "_" or value.__bases__[-1].__name__ in bases.pop(name)
     assert bases == {}
 
 

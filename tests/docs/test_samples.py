@@ -66,10 +66,10 @@ def test_settings(sample: Sample) -> None:
     for name in written:
         is_known = hasattr(default_settings, name) or name in DEFAULTS
         assert is_known or OF_OTHERS.match(name), name
-    own = {
+    loadable = {
         name: value for name, value in written.items() if "myproject." not in str(value)
     }
-    RepSettings(Settings(own))
+    RepSettings(Settings(loadable))
     for name in (
         "DOWNLOADER_MIDDLEWARES",
         "SPIDER_MIDDLEWARES",
@@ -80,7 +80,7 @@ def test_settings(sample: Sample) -> None:
             assert find_spec(path.rpartition(".")[0]), path
 
 
-@pytest.mark.parametrize("page", sorted({each.page for each in samples("pycon")}))
+@pytest.mark.parametrize("page", sorted({sample.page for sample in samples("pycon")}))
 def test_sessions(page: str) -> None:
     """Each line of an interactive session prints the shown output."""
     tried = doctest.testfile(str(ROOT / page), module_relative=False, encoding="utf-8")
@@ -198,7 +198,9 @@ def test_log_of_the_demo(tmp_path: Path) -> None:
     command = ["scrapy", "crawl", "demo", "-s", "LOG_LEVEL=INFO"]
     done = forks.run(command, cwd=project, env=environment())
     log = (done.stdout + done.stderr).decode()
-    shown = [each.code for each in samples("text") if each.mark == "log of the demo"]
+    shown = [
+        sample.code for sample in samples("text") if sample.mark == "log of the demo"
+    ]
     assert shown
     for line in "".join(shown).splitlines():
         level, _, message = line.partition(": ")
@@ -214,8 +216,8 @@ def test_browsers(tmp_path: Path) -> None:
     """
     pytest.importorskip("scrapy_playwright")
     page = "docs/howto/browsers.md"
-    [spider] = (each.code for each in python("spider") if each.page == page)
-    [lines] = (each.code for each in samples("text") if each.page == page)
+    [spider] = (sample.code for sample in python("spider") if sample.page == page)
+    [lines] = (sample.code for sample in samples("text") if sample.page == page)
     with Site() as site:
         host = site.add("User-agent: *\nDisallow: /private\n")
         host.answers |= {
@@ -226,8 +228,8 @@ def test_browsers(tmp_path: Path) -> None:
             "/private/track.js": Answer(b"fetch('/more')", headers=SCRIPT),
             "/tea": html("<script>document.title = 'Tea'</script>"),
         }
-        own = ("https://shop.example/", host.url("/"))
-        (tmp_path / "browser.py").write_text(spider.replace(*own))
+        host_of_test = ("https://shop.example/", host.url("/"))
+        (tmp_path / "browser.py").write_text(spider.replace(*host_of_test))
         command = ["scrapy", "runspider", "browser.py", "-O", "pages.json"]
         launch = {"executable_path": CHROMIUM, "args": FLAGS, "timeout": PATIENCE}
         command += ["-s", f"PLAYWRIGHT_LAUNCH_OPTIONS={json.dumps(launch)}"]
@@ -236,7 +238,7 @@ def test_browsers(tmp_path: Path) -> None:
         assert sorted(host.pages) == ["/", "/tea"], log
     assert "'rep/browser/aborted': 1" in log
     assert "ERROR" not in log
-    for line in lines.replace(*own).splitlines():
+    for line in lines.replace(*host_of_test).splitlines():
         assert line in log
     items = json.loads((tmp_path / "pages.json").read_text())
     assert [item["title"] for item in items] == ["A page", "Tea"]
@@ -301,7 +303,7 @@ def test_names(page: Path) -> None:
         assert any(re.fullmatch(pattern, key) for pattern in patterns), key
     for path in re.findall(r"\bscrapy_rep(?:\.\w+)+\b", text):
         module, _, name = path.rpartition(".")
-        found = find_spec(module)
-        assert found, path
+        spec = find_spec(module)
+        assert spec, path
         is_there = hasattr(import_module(module), name) or find_spec(path)
         assert is_there, path

@@ -97,8 +97,8 @@ def test_settings(site: Path) -> None:
     of this package or Scrapy's, it links to it.
     """
     with (site / "objects.inv").open("rb") as file:
-        found = InventoryFile.load(file, "", posixpath.join)["std:setting"]
-    assert set(found) == {each.name for each in settings.SETTINGS.values()}
+        inventory = InventoryFile.load(file, "", posixpath.join)["std:setting"]
+    assert set(inventory) == {setting.name for setting in settings.SETTINGS.values()}
     page = (site / "waiting.html").read_text(encoding="utf-8")
     assert 'href="reference/settings.html#rep-wait-timeout"' in page
     scrapy = "https://docs.scrapy.org/en/latest/topics/settings.html"

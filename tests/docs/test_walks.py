@@ -77,8 +77,8 @@ def test_tutorial(tmp_path: Path) -> None:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of the example project, without the output of earlier crawls."""
-    left = shutil.ignore_patterns("*.ledger*", "robots-report.html", "__pycache__")
-    return shutil.copytree(PROJECT, tmp_path / "project", ignore=left)
+    ignored = shutil.ignore_patterns("*.ledger*", "robots-report.html", "__pycache__")
+    return shutil.copytree(PROJECT, tmp_path / "project", ignore=ignored)
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
@@ -127,7 +127,7 @@ def test_the_demo_on_the_first_page() -> None:
     """Each line that README.md shows of the demo is in the output that the example project shows, in the
     same order.
     """
-    [demo] = (each.code for each in samples("text") if each.mark == "demo")
+    [demo] = (sample.code for sample in samples("text") if sample.mark == "demo")
     shown = iter(timeless(COMMANDS[0][1]).splitlines())
     lines = [line for line in demo.splitlines() if line != "..."]
     assert len(lines) > 5

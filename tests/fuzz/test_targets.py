@@ -37,8 +37,8 @@ def test_inputs_like_them(name: str) -> None:
     all seeds in another order.
     """
     whole = [seed.read_bytes() for seed in seeds(name)]
-    known = sorted({one for each in whole for one in re.findall(rb"\w+|\W", each)})
-    piece = st.sampled_from(known) | st.binary(max_size=4)
+    words = sorted({word for data in whole for word in re.findall(rb"\w+|\W", data)})
+    piece = st.sampled_from(words) | st.binary(max_size=4)
     pieces = st.lists(piece, max_size=40).map(b"".join)
     changed = st.builds(
         lambda seed, at, length, new: seed[:at] + new + seed[at + length :],

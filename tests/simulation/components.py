@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class DriverError(Exception):
-    """What a browser raises for any failure: no exception of Scrapy's or of the network."""
+    """The exception that a browser raises for any failure. It is none of Scrapy's or of the network."""
 
 
 class _Component:

@@ -1,4 +1,4 @@
-"""One process of a crawl through a world: the download handler, the spider, and what they note."""
+"""One process of a crawl through a world: its download handler, its spider, and the story that they note."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Asked:
 
 @dataclass
 class Outcome:
-    """What the spider got for a request: a status, or the exception and reason in its errback."""
+    """The outcome of a request for the spider: a status, or the exception and reason in its errback."""
 
     at: float
     url: str
@@ -72,7 +72,7 @@ class Outcome:
 
 @dataclass
 class Story:
-    """What was sent in a world, what the spider asked for and got, and how its processes ended."""
+    """The story of a crawl: what was sent, what the spider asked for and got, and how its processes ended."""
 
     world: World
     asked: list[Asked] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Story:
 
     processes: list[Process] = field(default_factory=list)
     stats: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """Of each process that has ended by itself."""
+    """The stats of each process that has ended by itself."""
 
     ends: dict[int, float] = field(default_factory=dict)
     """When each process ended that has ended by itself."""
@@ -97,18 +97,18 @@ class Story:
     """What a server lost that was restarted with older data: since when, and when."""
 
     ledger: Counter[str] = field(default_factory=Counter)
-    """The URLs that were refused, by the ledger."""
+    """How often each URL was refused, according to the ledger."""
 
     pages: dict[str, int] = field(default_factory=dict)
-    """How many responses each origin has sent, by the ledger."""
+    """How many responses each origin has sent, according to the ledger."""
 
     gaps: list[tuple[str, str, float, float | None]] = field(default_factory=list)
-    """Of the ledger: origin, kind (delay or pause), seconds asked for, seconds kept."""
+    """The gaps in the ledger: origin, kind (delay or pause), seconds asked for, seconds kept."""
 
     held_at: WeakKeyDictionary[scrapy.Request, float] = field(
         default_factory=WeakKeyDictionary
     )
-    """When a component began to hold a request back that is on its way to the network."""
+    """When a component began to hold a request back, if it still does."""
 
     ended: float = 0.0
     has_ended: bool = False
@@ -121,12 +121,12 @@ class Story:
     def events(self) -> list[tuple[float, str, str]]:
         """Return each event with its time and host, in order."""
         events = [(sent.at, sent.host, str(sent)) for sent in self.world.log]
-        for one in self.outcomes:
-            got = one.exception or str(one.status)
-            text = f"{one.at:12.2f}  {one.url.removeprefix('http://')} -> {got} {one.reason}"
-            events.append((one.at, urlsplit(one.sent_to).netloc, text))
+        for outcome in self.outcomes:
+            got = outcome.exception or str(outcome.status)
+            text = f"{outcome.at:12.2f}  {outcome.url.removeprefix('http://')} -> {got} {outcome.reason}"
+            events.append((outcome.at, urlsplit(outcome.sent_to).netloc, text))
         events += [(at, "", f"{at:12.2f}  killed") for at in self.killed]
-        return sorted(events, key=lambda each: each[0])
+        return sorted(events, key=lambda event: event[0])
 
     def lines(self) -> list[str]:
         """Tell the story, a line for each event."""
@@ -241,8 +241,8 @@ class Spider(scrapy.Spider):
             return
         host = self.story.world.hosts[urlsplit(response.url).netloc]
         page = host.page(number_in(response.url))
-        if page.own:
-            await self.download(page.own, url)
+        if page.by_callback:
+            await self.download(page.by_callback, url)
         yield {"url": response.url, "file_urls": [page.media] if page.media else []}
         if response.meta["again"]:
             return
@@ -284,13 +284,13 @@ class Running:
     process: Process
     crawler: Crawler
     crawl: asyncio.Future[None]
-    """Done when it has ended by itself."""
+    """A future that is done when the crawl has ended by itself."""
 
     def kill(self) -> None:
-        """Let nothing of it go on."""
+        """Kill the process: none of its callbacks runs any more."""
         process = self.process
         process.is_over, process.killed_at = True, _now()
-        # What is collected would run to its end, in the process that is running then.
+        # Coroutines that are garbage-collected would run to their end, in the process that is running then.
         process.remains = [self.crawler, *asyncio.all_tasks()]
 
 

@@ -1,4 +1,4 @@
-"""Runs the processes of a crawl through a world, and does to them what the world has in store."""
+"""Runs the processes of a crawl through a world, and makes its faults happen to them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _LONGEST = {"plain": 86400.0, "job": 86400.0, "workers": 3600.0}
 
 
 _MOST_RESUMED, _RESUMED_AFTER = 3, 400.0
-"""A crawl that has ended without a network is resumed so often, so many seconds later: then the
-outage is over.
+"""How often a crawl is resumed that has ended without a network, and after how many seconds: the outage is
+over by then.
 """
 
 
@@ -37,7 +37,7 @@ def run(seed: int) -> Story:
     story = Story(World(seed))
     kinds = {"plain": _plain, "job": _job, "workers": _workers}
     random.seed(seed)  # The package adds jitter to its pauses.
-    # What is collected of a killed process would go on in the crawl that runs then.
+    # Coroutines of a killed process would, when they are garbage-collected, go on in the crawl that runs then.
     gc.disable()
     try:
         kind = story.world.kind
@@ -134,7 +134,7 @@ async def _fill(story: Story, seconds: float) -> None:
     began = asyncio.get_running_loop().time()
     with full_disk():
         await asyncio.sleep(seconds)
-    # It is tried again after a second.
+    # A write that failed is tried again after a second.
     story.hindered.append((began, asyncio.get_running_loop().time() + 1.5, None))
 
 
@@ -173,23 +173,23 @@ async def _workers(story: Story, folder: str) -> None:
     for process, fault in zip(processes[1:], faults, strict=True):
         process.ahead = fault.seconds if fault.kind == "ahead" else 0.0
     workers = [begin(story, process, folder, **settings) for process in processes]
-    deeds = [
-        asyncio.ensure_future(_befall(story, fault, server, worker))
+    fault_tasks = [
+        asyncio.ensure_future(_cause(story, fault, server, worker))
         for fault, worker in zip(faults, workers[1:], strict=True)
     ]
-    for deed, worker in zip(deeds, workers[1:], strict=True):
-        await asyncio.wait([deed, worker.crawl], return_when="FIRST_COMPLETED")
+    for fault_task, worker in zip(fault_tasks, workers[1:], strict=True):
+        await asyncio.wait([fault_task, worker.crawl], return_when="FIRST_COMPLETED")
     await asyncio.gather(
-        *(each.crawl for each in workers if each.process.killed_at is None)
+        *(worker.crawl for worker in workers if worker.process.killed_at is None)
     )
-    for deed in deeds:
-        deed.cancel()
+    for fault_task in fault_tasks:
+        fault_task.cancel()
 
 
-async def _befall(
+async def _cause(
     story: Story, fault: Fault, server: FakeServer, worker: Running
 ) -> None:
-    """Do to a worker, or to the server, what the world has in store."""
+    """Make *fault* happen to a worker, or to the server."""
     number = worker.process.number
     world = story.world
     is_own = world.is_crowded or (world.is_busy and fault.kind == "kill")

@@ -1,4 +1,4 @@
-"""The judge: what became of each request, by what the hosts said, and what the crawl says of itself.
+"""The judge of a crawl: compares the outcome of each request, stats and ledger with what the hosts answered.
 
 The rules, each with the functions that check it, here and in `politeness.py`. The evidence is the log of the
 world, the settings, what the spider and its pipeline got, the stats with the reason of the end, and
@@ -11,16 +11,17 @@ the ledger.
   (`_delays`).
 - After a 429 or 503, no page is sent before the pause is over that the host asks for, or a second; then one
   at a time, and one more after each success (`_pauses`).
-- No more requests are on their way to a host, to an address, and in all, than the settings allow (`_places`,
+- No more requests are in flight to a host, to an address, and in all, than the settings allow (`_concurrency`,
   `_addresses`).
 - No host is asked for more pages than the settings allow, over kills too (`politeness._pages`).
 - Without a network, no page is sent and none is given up; one robots.txt at a time tries it, each a second
   or more after the last one (`_outages`).
 - Each request has one outcome: an answer that was sent, or a refusal; after a kill too, nothing is lost, and
-  only what was under way is sent again (`_outcomes`, `_sent_once`).
-- Workers keep delays, pauses and places together. Excused is only what one could not know of another: a lease has
-  ended, or the server was gone or has lost what it had (`politeness._is_known`). Of what it sends past the queue to
-  hosts of others, each worker may have as many on their way as the settings allow (`_places`).
+  only what was in flight is sent again (`_outcomes`, `_sent_once`).
+- Workers keep delays, pauses and concurrency together. A worker is excused only if it could not know what another
+  one did: a lease has ended, or the server was gone or has lost its data (`politeness._is_known`). Of requests
+  past the queue to hosts of others, each worker may have as many in flight as the settings allow
+  (`_concurrency`).
 - Each refusal has a cause in what the host said, or failed to say, before (`_refusals`).
 - The crawl ends, and says why. One that no host answers any more ends within REP_WAIT_TIMEOUT and ten
   seconds; only then the reason may be ``network_gone``, and requests may be left (`_ends`, `_network_gone`).
@@ -37,7 +38,7 @@ from urllib.parse import urlsplit
 
 from tests.simulation.politeness import (
     LAST_WORD,
-    Said,
+    HostHistory,
     Violation,
     impoliteness,
     lease_may_end,
@@ -73,7 +74,7 @@ def violations(story: Story) -> list[Violation]:
     checks = (_ends, _network_gone, _outcomes, _sent_once, _refusals, _pages, _stats)
     return [
         *impoliteness(story),
-        *(found for check in checks for found in check(story)),
+        *(violation for check in checks for violation in check(story)),
     ]
 
 
@@ -82,17 +83,17 @@ def _ends(story: Story) -> Iterator[Violation]:
     if not story.has_ended:
         yield Violation(story.ended, "", "the crawl does not end")
     # Start requests were refused, and no page was fetched, not even one that was retried after that.
-    is_denied = any(each.exception == "RobotsDenied" for each in story.outcomes)
-    has_page = any(each.status for each in story.outcomes) or any(
-        each.ended and each.answer.status in {429, 503} and not each.is_robots
-        for each in story.world.log
+    is_denied = any(outcome.exception == "RobotsDenied" for outcome in story.outcomes)
+    has_page = any(outcome.status for outcome in story.outcomes) or any(
+        sent.ended and sent.answer.status in {429, 503} and not sent.is_robots
+        for sent in story.world.log
     )
     is_denied = is_denied and not has_page
     expected = {"robots_denied" if is_denied else "finished"}
-    has_pause = any(each.reason == "back-off" for each in story.outcomes)
+    has_pause = any(outcome.reason == "back-off" for outcome in story.outcomes)
     if story.world.kind != "plain" or has_pause:
         expected = {"robots_denied", "finished", "shutdown"}
-    if any(each.kind == "flushed" for each in story.world.faults):
+    if any(fault.kind == "flushed" for fault in story.world.faults):
         expected.add("queue_lost")
     if story.world.has_components:  # They may have hidden what came.
         expected |= {"robots_denied", "finished"}
@@ -114,7 +115,7 @@ def _network_gone(story: Story) -> Iterator[Violation]:
             count = len({s.host for s in failures})
             is_enough = count >= _GONE_HOSTS and ended - began >= timeout - _SAME
             if world.has_components:
-                # They may have hidden answers that were on their way when the first host failed.
+                # Components may have hidden answers to requests in flight when the first host failed.
                 first = min(
                     (s.ended or ended for s in world.log if s.answer.error),
                     default=ended,
@@ -149,8 +150,8 @@ def _network_gone(story: Story) -> Iterator[Violation]:
 
 
 def _failures_since_last_answer(story: Story, process: int, until: float) -> list[Sent]:
-    """Return what has failed in a process since anything was answered, in the order in which it ended. An answer
-    that was on its way when one failed does not count for that one.
+    """Return the requests of a process that have failed since its last answer, in the order in which they ended.
+    An answer to a request that was in flight when one failed does not count for that one.
     """
     log = [
         sent for sent in story.world.log
@@ -167,13 +168,13 @@ def _failures_since_last_answer(story: Story, process: int, until: float) -> lis
 
 def _outcomes(story: Story) -> Iterator[Violation]:
     """Each request has one outcome: an answer that was sent, or a refusal with a reason."""
-    asked = Counter(each.url for each in story.asked)
-    got = Counter(each.url for each in story.outcomes)
+    asked = Counter(request.url for request in story.asked)
+    got = Counter(outcome.url for outcome in story.outcomes)
     # Where no process ends or loses its lease, nothing is sent again.
-    is_calm = story.world.kind != "job" and all(
-        each.kind == "ahead" for each in story.world.faults
+    is_sent_once = story.world.kind != "job" and all(
+        fault.kind == "ahead" for fault in story.world.faults
     )
-    for url in got - asked if is_calm else ():
+    for url in got - asked if is_sent_once else ():
         yield _of(url, story, "has more outcomes than requests")
     is_complete = story.has_ended and not _is_cut_short(story)
     if story.world.kind == "plain":
@@ -182,16 +183,16 @@ def _outcomes(story: Story) -> Iterator[Violation]:
         missing = Counter(_lost(story)) if is_complete else Counter()
     for url in missing:
         yield _of(url, story, "has neither an answer nor a refusal")
-    sent = {f"http://{each.host}{each.path}" for each in story.world.log}
-    for one in story.outcomes:
-        is_sent = one.url in sent or one.sent_to in sent
-        if one.exception not in {*_REFUSALS, "SpiderClosing"} and not is_sent:
-            text = f"was never sent, but its outcome is {one.exception or one.status}"
-            yield _of(one.url, story, text)
+    sent_urls = {f"http://{sent.host}{sent.path}" for sent in story.world.log}
+    for outcome in story.outcomes:
+        is_sent = outcome.url in sent_urls or outcome.sent_to in sent_urls
+        if outcome.exception not in {*_REFUSALS, "SpiderClosing"} and not is_sent:
+            text = f"was never sent, but its outcome is {outcome.exception or outcome.status}"
+            yield _of(outcome.url, story, text)
 
 
 def _is_cut_short(story: Story) -> bool:
-    """Whether the crawl has ended before its requests, as it says."""
+    """Whether the crawl has ended with requests left, for a reason that says so."""
     reasons = {process: s["finish_reason"] for process, s in story.stats.items()}
     last = story.processes[-1].number
     return "queue_lost" in reasons.values() or reasons.get(last) == "network_gone"
@@ -204,7 +205,9 @@ def _lost(story: Story) -> Iterator[str]:
     # What a spider that closes has not sent stays in the queue.
     last = {o.url: o.at for o in story.outcomes if o.exception != "SpiderClosing"}
     # A page that asks for itself has an outcome.
-    newest = {each.url: each for each in story.asked if each.parent != each.url}
+    newest = {
+        request.url: request for request in story.asked if request.parent != request.url
+    }
     for url, asked in newest.items():
         child: Asked | None = asked
         # Or it was pushed to a server that has forgotten it.
@@ -231,19 +234,19 @@ def _sent_once(story: Story) -> Iterator[Violation]:
         is_excused = story.world.kind == "plain" or bool(story.hindered)
     if is_excused:
         return
-    again = {each.url for each in story.asked if number_in(each.url) % 20 == 4}
-    own = {each.url for each in story.asked if each.is_own}
+    again = {request.url for request in story.asked if number_in(request.url) % 20 == 4}
+    made_by_callback = {request.url for request in story.asked if request.is_own}
     ends: dict[str, tuple[float, float]] = {}
     """When each request was done, and when a process was killed that may not have told it."""
-    for one in story.outcomes:
+    for outcome in story.outcomes:
         if is_shared:
-            killed = story.processes[one.process].killed_at or inf
+            killed = story.processes[outcome.process].killed_at or inf
         else:
             # Of the process that has done it.
-            killed = min((at for at in story.killed if at >= one.at), default=inf)
+            killed = min((at for at in story.killed if at >= outcome.at), default=inf)
         # What a spider that closes has not sent is sent by another one.
-        if one.exception != "SpiderClosing":
-            ends.setdefault(one.url, (one.at, killed))
+        if outcome.exception != "SpiderClosing":
+            ends.setdefault(outcome.url, (outcome.at, killed))
     committed_after = _COMMITTED_AFTER
     if story.world.driver is not None and story.world.driver.is_blocking:
         # Meanwhile the process does nothing else.
@@ -258,7 +261,7 @@ def _sent_once(story: Story) -> Iterator[Violation]:
         # A crawl with a JOBDIR sends nothing again but after a kill.
         is_again = sent.at > (end + committed_after if is_shared else killed)
         is_over = end + committed_after < killed and is_again
-        if is_over and url not in again | own and not _waits(story, sent):
+        if is_over and url not in again | made_by_callback and not _waits(story, sent):
             yield Violation(sent.at, sent.host, f"sent again, though done: {sent}")
 
 
@@ -266,25 +269,25 @@ def _waits(story: Story, sent: Sent) -> bool:
     """Whether the callback of a page, or its item, needs another download."""
     number = number_in(sent.path)
     page = story.world.hosts[sent.host].page(number)
-    return bool(page.media or page.own)
+    return bool(page.media or page.by_callback)
 
 
 def _refusals(story: Story) -> Iterator[Violation]:
     """Each refusal has a cause: what the host has said or failed to say before."""
     settings = story.world.settings
-    for one in story.outcomes:
-        if one.exception not in _REFUSALS:
+    for outcome in story.outcomes:
+        if outcome.exception not in _REFUSALS:
             continue
-        parts = urlsplit(one.sent_to)
-        said = Said(story, parts.netloc)
-        texts = said.texts(until=one.at)
+        parts = urlsplit(outcome.sent_to)
+        history = HostHistory(story, parts.netloc)
+        texts = history.texts(until=outcome.at)
         # A worker does not know what a host has answered others.
         longest = max(
-            said.longest_pause(until=one.at),
-            said.longest_pause(until=one.at, process=one.process),
+            history.longest_pause(until=outcome.at),
+            history.longest_pause(until=outcome.at, process=outcome.process),
         )
         is_paused = longest >= settings["REP_WAIT_TIMEOUT"]
-        match one.reason:
+        match outcome.reason:
             case "rule":
                 is_caused = any(not text.allows(parts.path) for text in texts)
             case "crawl-delay":
@@ -292,18 +295,18 @@ def _refusals(story: Story) -> Iterator[Violation]:
                 is_caused = any(text.delay > most for text in texts)
             case "unreachable":
                 # What a callback or a pipeline downloads itself does not wait.
-                waits = story.world.kind == "plain" and number_in(one.url) < LEAF
-                is_caused = said.has_failed(until=one.at, waits=waits)
+                waits = story.world.kind == "plain" and number_in(outcome.url) < LEAF
+                is_caused = history.has_failed(until=outcome.at, waits=waits)
                 # In a pause that is too long to wait for, no robots.txt is fetched.
                 is_caused |= is_paused
                 # Without the queue's server, a robots.txt has no turn.
                 is_caused |= (
                     any(
-                        begins + _PATIENCE <= one.at <= ends
+                        begins + _PATIENCE <= outcome.at <= ends
                         for begins, ends, process in story.hindered
                         if process is None
                     )
-                    and number_in(one.url) >= LEAF
+                    and number_in(outcome.url) >= LEAF
                 )
             case "budget":
                 is_caused = _is_used_up(story, parts.netloc)
@@ -312,50 +315,50 @@ def _refusals(story: Story) -> Iterator[Violation]:
             case _:
                 is_caused = False
         if not is_caused:
-            text = f"refused without a cause: {one.sent_to} -> {one.exception} {one.reason}"
-            yield Violation(one.at, parts.netloc, text)
+            text = f"refused without a cause: {outcome.sent_to} -> {outcome.exception} {outcome.reason}"
+            yield Violation(outcome.at, parts.netloc, text)
 
 
 def _is_used_up(story: Story, host: str) -> bool:
-    """Whether all pages that *host* may have were sent, but for those that were refused, or taken away by a
-    component, on their way.
+    """Whether all pages that *host* may have were sent, apart from those that were refused, or that a component
+    took away before they were sent.
     """
-    sent = sum(each.host == host and each.is_page_of_host for each in story.world.log)
+    sent = sum(sent.host == host and sent.is_page_of_host for sent in story.world.log)
     refused = sum(
-        urlsplit(each.sent_to).netloc == host
-        and each.exception in {*_REFUSALS, "SpiderClosing"}
-        and each.reason != "budget"
-        for each in story.outcomes
+        urlsplit(outcome.sent_to).netloc == host
+        and outcome.exception in {*_REFUSALS, "SpiderClosing"}
+        and outcome.reason != "budget"
+        for outcome in story.outcomes
     )
     is_interrupted = story.world.has_components or story.world.kind == "job"
-    places: int = story.world.settings["CONCURRENT_REQUESTS"]
-    on_way = refused + (places if is_interrupted else 0)
-    return 0 < story.world.budget(host) <= sent + on_way
+    most_in_flight: int = story.world.settings["CONCURRENT_REQUESTS"]
+    not_sent = refused + (most_in_flight if is_interrupted else 0)
+    return 0 < story.world.budget(host) <= sent + not_sent
 
 
 def _pages(story: Story) -> Iterator[Violation]:
     """Items and links are dropped where a page says so, and nowhere else."""
     settings = story.world.settings
-    asked = {each.url for each in story.asked}
+    asked = {request.url for request in story.asked}
     for sent in story.world.log:
         url = f"http://{sent.host}{sent.path}"
         if not (sent.is_robots or sent.is_leaf or url in asked):
             text = f"its page says not to follow it: {sent}"
             yield Violation(sent.at, sent.host, text)
     scraped = Counter(story.items)
-    for one in story.outcomes:
-        if one.status != 200 or number_in(one.url) >= LEAF:
+    for outcome in story.outcomes:
+        if outcome.status != 200 or number_in(outcome.url) >= LEAF:
             continue
-        host = urlsplit(one.sent_to).netloc
-        page = story.world.hosts[host].page(number_in(one.sent_to))
+        host = urlsplit(outcome.sent_to).netloc
+        page = story.world.hosts[host].page(number_in(outcome.sent_to))
         is_dropped = settings["REP_NOINDEX"] == "drop" and "noindex" in page.robots
-        if is_dropped and scraped[one.sent_to]:
+        if is_dropped and scraped[outcome.sent_to]:
             yield Violation(
-                one.at, host, f"an item of a page with noindex: {one.sent_to}"
+                outcome.at, host, f"an item of a page with noindex: {outcome.sent_to}"
             )
         is_complete = story.has_ended and not story.killed
-        if not is_dropped and not scraped[one.sent_to] and is_complete:
-            yield Violation(one.at, host, f"no item of {one.sent_to}")
+        if not is_dropped and not scraped[outcome.sent_to] and is_complete:
+            yield Violation(outcome.at, host, f"no item of {outcome.sent_to}")
 
 
 def _stats(story: Story) -> Iterator[Violation]:
@@ -363,9 +366,9 @@ def _stats(story: Story) -> Iterator[Violation]:
     if story.world.kind != "plain" or not story.stats:
         return
     stats, log = story.stats[0], story.world.log
-    refused = [one for one in story.outcomes if one.exception in _REFUSALS]
+    refused = [outcome for outcome in story.outcomes if outcome.exception in _REFUSALS]
     by_reason = Counter(
-        one.reason or "back-off" for one in refused if not _is_media(one)
+        outcome.reason or "back-off" for outcome in refused if not _is_media(outcome)
     )
     for reason in by_reason:
         counted = stats.get(f"rep/denied/{reason}", 0)
@@ -384,12 +387,12 @@ def _stats(story: Story) -> Iterator[Violation]:
 
 
 def _ledger(story: Story, refused: list[Outcome]) -> Iterator[Violation]:
-    """The ledger has each refusal, counts the pages of each host, and gaps between requests that
-    were there.
+    """The ledger has each refusal and the number of pages of each host, and its gaps are gaps between
+    requests of the log.
     """
-    for one in refused:
-        if not story.ledger[one.sent_to]:
-            yield _of(one.sent_to, story, "was refused, and is not in the ledger")
+    for outcome in refused:
+        if not story.ledger[outcome.sent_to]:
+            yield _of(outcome.sent_to, story, "was refused, and is not in the ledger")
     for host in story.world.hosts:
         log = [sent for sent in story.world.log if sent.host == host]
         pages = sum(not s.is_robots and s.answer.status > 0 for s in log if s.ended)
@@ -399,7 +402,7 @@ def _ledger(story: Story, refused: list[Outcome]) -> Iterator[Violation]:
         if counted != pages and not is_hidden:
             text = f"the ledger counts {counted} pages, but {pages} were answered"
             yield Violation(story.ended, host, text)
-        delays = {text.delay for text in Said(story, host).texts(until=inf)}
+        delays = {text.delay for text in HostHistory(story, host).texts(until=inf)}
         for origin, kind, asked, gap in story.gaps:
             if origin != f"http://{host}":
                 continue
@@ -422,5 +425,5 @@ def _ledger(story: Story, refused: list[Outcome]) -> Iterator[Violation]:
                 yield Violation(story.ended, host, text)
 
 
-def _is_media(one: Outcome) -> bool:
-    return number_in(one.url) >= LEAF
+def _is_media(outcome: Outcome) -> bool:
+    return number_in(outcome.url) >= LEAF

@@ -38,7 +38,7 @@ _MOST_TURNS = 1_000_000
 """A crawl that takes more turns of the loop never ends."""
 
 _MOST_BUSY_TURNS = 50_000
-"""Nor does one that takes so many turns in which there is always something to do, and no time passes."""
+"""A crawl never ends if it takes so many turns in a row in which no time passes."""
 
 
 _PACKAGES = (
@@ -78,7 +78,7 @@ def _import_all() -> None:
 
 @dataclass(eq=False)
 class Process:
-    """What one process of a crawl has for itself. All that it runs is in a context with it."""
+    """A process of a crawl, with a clock of its own. Everything that it runs has it in its context."""
 
     number: int = 0
     ahead: float = 0.0
@@ -88,7 +88,7 @@ class Process:
     """The seconds after which its threads do what they are asked for."""
 
     is_over: bool = False
-    """Whether nothing of it runs any more, no callback and no timer."""
+    """Whether the process has ended, so that no callback and no timer of it runs any more."""
 
     killed_at: float | None = None
 
@@ -96,7 +96,7 @@ class Process:
     """The callbacks that are due while it stands still; None while it does not."""
 
     remains: list[Any] = field(default_factory=list)
-    """What it had in memory."""
+    """The objects that it had in memory when it was killed."""
 
     def go_on(self) -> None:
         """Continue after it stood still."""
@@ -177,7 +177,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         if self.is_closed():
-            # What a killed crawl leaves behind may be collected only now.
+            # Objects of a killed crawl may be garbage-collected only now.
             return asyncio.Handle(callback, args, self, context)
         return super().call_soon(_living(callback, context), *args, context=context)
 
@@ -241,7 +241,7 @@ class _Inline(threading.Thread):
 
 
 class _Queue(deque[Any]):
-    """What such a thread gets its work from."""
+    """The queue from which such a thread gets its work."""
 
     reader: _Inline | None = None
 
@@ -261,8 +261,8 @@ class _Queue(deque[Any]):
 
 
 def _living(callback: Callable[..., Any], context: Context | None) -> Any:
-    """Return *callback* as its process runs it: not at all once that is dead, and later if that
-    stands still.
+    """Return *callback* as its process runs it: not at all once the process is dead, and later while the
+    process stands still.
     """
     process = PROCESS.get() if context is None else context.get(PROCESS)
     if process is None:

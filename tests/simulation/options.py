@@ -1,4 +1,4 @@
-"""What a run of the simulation is asked for, from the environment, which its processes inherit."""
+"""The options of a run of the simulation, in the environment, which its processes inherit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def chosen_settings() -> dict[str, Any]:
 
 
 def choose(*, kinds: list[str] | None, settings: str) -> None:
-    """Choose for this process and those that it starts. What is empty stays as it is."""
+    """Set the options, for this process and for those that it starts. An empty option stays as it is."""
     if kinds:
         os.environ[_KINDS] = " ".join(kinds)
     if settings:

@@ -1,4 +1,4 @@
-"""The judge of what was sent: when, and whether the host allowed it, from the log of the world."""
+"""The judge of politeness: compares when each request was sent with what its host allows and asks for."""
 
 from __future__ import annotations
 
@@ -76,17 +76,17 @@ class Text(NamedTuple):
         return not any(f"Disallow: {path[:n]}" in lines for n in range(1, len(path)))
 
 
-class Said:
-    """What a host has said in a story."""
+class HostHistory:
+    """What a host has answered in a story, and what follows from that for the crawl."""
 
     def __init__(self, story: Story, host: str) -> None:
         self.host = host
         self.log = [sent for sent in story.world.log if sent.host == host]
         self._settings = story.world.settings
         overrides = self._settings.get("REP_OVERRIDES", {})
-        found = overrides.get(host, overrides.get("*", "obey"))
-        is_obeyed = found == "obey" or isinstance(found, dict)
-        self.override = None if is_obeyed else found
+        override = overrides.get(host, overrides.get("*", "obey"))
+        is_obeyed = override == "obey" or isinstance(override, dict)
+        self.override = None if is_obeyed else override
         """The text in place of its robots.txt, or ``ignore``."""
 
     def texts(self, *, until: float, process: int | None = None) -> list[Text]:
@@ -113,7 +113,7 @@ class Said:
         return min(seconds, float(self._settings["REP_MAX_AGE"]))
 
     def has_failed(self, *, until: float, waits: bool) -> bool:
-        """Whether a robots.txt was asked for without a result, and long enough if a request *waits*."""
+        """Whether the robots.txt could not be fetched, and for long enough if a request *waits* for it."""
         last = max((text.at for text in self.texts(until=until)), default=-inf)
         tries = [
             s for s in self.log if s.is_robots and last < (s.ended or inf) <= until
@@ -135,15 +135,15 @@ class Said:
         return not waits or max(waited, will_wait) >= wait - 1.0
 
     def longest_pause(self, *, until: float, process: int | None = None) -> float:
-        """The longest time in which it answered nothing but 429 or 503, or not at all, pauses included; to one
-        *process*, if that is given.
+        """Return the longest time in which the host answered with 429 or 503 only, or not at all, pauses
+        included. If *process* is given, only answers to that process count.
         """
         longest, begins = 0.0, None
         # No pause is shorter than the delay of the host.
         least = max((text.delay for text in self.texts(until=until)), default=0.0)
         log = [s for s in self.log if s.ended is not None and s.ended <= until]
         log = [s for s in log if process in {None, s.process}]
-        for sent in sorted(log, key=lambda each: each.ended or 0.0):
+        for sent in sorted(log, key=lambda sent: sent.ended or 0.0):
             ended = sent.ended or 0.0
             if sent.answer.status in {0, 429, 503}:
                 begins = ended if begins is None else begins
@@ -164,45 +164,54 @@ _HELD_FOR = 3
 
 def impoliteness(story: Story) -> list[Violation]:
     """Return what was sent that should not have been, or not then."""
-    found = [*_places(story), *_addresses(story), *_pages(story), *_outages(story)]
+    violations = [
+        *_concurrency(story),
+        *_addresses(story),
+        *_pages(story),
+        *_outages(story),
+    ]
     by_host: dict[str, list[Sent]] = defaultdict(list)
     for sent in story.world.log:
         by_host[sent.host].append(sent)
     for host, log in by_host.items():
-        said = Said(story, host)
+        history = HostHistory(story, host)
         for check in (_rules, _delays, _pauses):
-            found += [Violation(sent.at, host, f"{text}: {sent}")
-                      for sent, text in check(story, said, log)]  # fmt: skip
-    return found
+            violations += [Violation(sent.at, host, f"{text}: {sent}")
+                      for sent, text in check(story, history, log)]  # fmt: skip
+    return violations
 
 
-def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
-    """No page is sent before a robots.txt allows it, nor by one that is past its age."""
-    # With a delay, a request waits for its place after it was decided.
+def _rules(
+    story: Story, history: HostHistory, log: list[Sent]
+) -> Iterator[tuple[Sent, str]]:
+    """No page is sent before a robots.txt allows it, nor by a robots.txt that is stale."""
+    # With a delay, a request waits in its slot after it was allowed.
     settings = story.world.settings
     in_slot = float(settings["DOWNLOAD_DELAY"])
     in_slot *= max(2, settings["CONCURRENT_REQUESTS_PER_DOMAIN"])
     in_slot += 1.0
     in_downloader = in_slot
-    for sent in log if said.override != "ignore" else ():
+    for sent in log if history.override != "ignore" else ():
         if sent.is_robots:
             continue
         # Its robots.txt may become stale while a component holds it back.
         held_at = sent.at if sent.held_at is None else sent.held_at
         in_slot = in_downloader + sent.at - held_at
-        # Workers know each their own; the next process of a JOBDIR knows what the last one did.
+        # Each worker fetches its own copy; the next process of a JOBDIR has the copy of the last one.
         process = sent.process if story.world.kind == "workers" else None
-        texts = said.texts(until=sent.at, process=process)
+        texts = history.texts(until=sent.at, process=process)
         if not texts:
             yield sent, "sent before its robots.txt"
             continue
         last = texts[-1]
-        # A request may have got its place just before the last answer came.
+        # A request may have been let through just before the last answer came.
         recent = [text for text in texts if text.at > sent.at - in_slot]
         if not any(text.allows(sent.path) for text in [*recent, *texts[-2:]]):
             yield sent, "forbidden"
         failures = [
-            s for s in said.log if s.is_robots and last.at < (s.ended or inf) <= sent.at
+            s
+            for s in history.log
+            if s.is_robots and last.at < (s.ended or inf) <= sent.at
         ]
         # With a delay longer than its lifetime, a robots.txt serves for one request.
         until = last.at + last.lifetime
@@ -211,7 +220,7 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
         # In a pause that is too long to wait for, no robots.txt is fetched: it counts as unreachable,
         # and the last good copy is used.
         wait = settings["REP_WAIT_TIMEOUT"]
-        for other in said.log:
+        for other in history.log:
             ends = (other.ended or -inf) + _asked(other)
             if (
                 _asked(other) > wait
@@ -219,7 +228,7 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
                 and until <= ends
             ):
                 until = ends + _SHORTEST_LIFETIME
-        # If the clock is set back, an age seems to be less, while it is more than that.
+        # If the clock is set back, a robots.txt seems to be younger than it is.
         set_back = max((-by for _, by in story.world.clock_sets), default=0.0)
         late = sent.at - until - last.delay - in_slot - max(set_back, 0.0)
         is_gone = any(a <= sent.at < b for a, b in story.world.outages)
@@ -240,8 +249,8 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
 
 
 def _decided_at(story: Story, sent: Sent) -> float:
-    """When nothing could hold a request back any more, as other components had it, and no other thing
-    of the crawl was to be asked.
+    """Return when the crawl has decided for the last time about a request: from then on, only components of the
+    project have held it back.
     """
     hold = story.world.hold
     held_at = sent.at if sent.held_at is None else sent.held_at
@@ -251,16 +260,16 @@ def _decided_at(story: Story, sent: Sent) -> float:
 
 
 def _is_free(sent: Sent) -> bool:
-    """Whether nothing could know when it would be sent: a middleware has fetched it by itself, and it did
-    not come from the scheduler, or was held back on its way.
+    """Whether the crawl could not know when this request would be sent: a middleware has fetched it by itself,
+    and it did not come from the scheduler, or was held back.
     """
     is_planned = not (sent.is_robots or sent.is_past_queue) and sent.held_at is None
     return sent.is_driven and not is_planned
 
 
 def _waited_in_slot(story: Story, sent: Sent) -> float:
-    """How long a request may have waited in its download slot for one to another host, which Scrapy
-    keeps there since the host of the slot has redirected it.
+    """Return how long a request may have waited in its download slot for a request to another host. Scrapy has
+    that one in the same slot because the host of the slot has redirected it.
     """
     ended = [
         other
@@ -272,39 +281,41 @@ def _waited_in_slot(story: Story, sent: Sent) -> float:
 
 
 def _lifetime_after(failures: list[Sent]) -> float:
-    """For how long the last good copy is used before the robots.txt is asked for again."""
+    """Return for how long the last good copy is used before robots.txt is fetched again."""
     doubled = 45.0 * 2 ** min(len(failures) - 1, 7)
     return max(_SHORTEST_LIFETIME, _asked(failures[-1]), doubled)
 
 
-def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
+def _delays(
+    story: Story, history: HostHistory, log: list[Sent]
+) -> Iterator[tuple[Sent, str]]:
     """From the end of each request to the start of the next, at least the Crawl-delay passes."""
     delay = 0.0
     answered: list[Sent] = []
-    if said.override is not None:
-        delay = max((text.delay for text in said.texts(until=inf)), default=0.0)
+    if history.override is not None:
+        delay = max((text.delay for text in history.texts(until=inf)), default=0.0)
     is_forgotten = False
     # What is sent into an outage reaches no host.
     for sent, after in pairwise(s for s in log if s.answer.error != "unresolved"):
-        if sent.answer.status == 200 and sent.is_robots and said.override is None:
+        if sent.answer.status == 200 and sent.is_robots and history.override is None:
             delay = Text(0.0, 0, sent.answer.body, 0.0).delay
         if sent.answered is not None:
             answered.append(sent)
-        known = [
+        known_ends = [
             s.answered or inf
             for s in answered
             if _is_known(story, s, after)
             and not _are_side_by_side(s, after)
             and not (_is_free(s) and (s.answered or inf) > after.at)
         ]
-        gap = after.at - max(known, default=-inf)
+        gap = after.at - max(known_ends, default=-inf)
         # A new process does not know the delay before it has the robots.txt; nor does one that has
         # forgotten the host.
         is_forgotten = (is_forgotten and sent.is_robots) or gap > delay + _FORGOTTEN
-        is_new = not said.texts(until=after.at, process=after.process)
+        is_new = not history.texts(until=after.at, process=after.process)
         is_known = not (after.is_robots and (is_forgotten or is_new))
-        # Where the user decides, a robots.txt is only a look for the network.
-        is_known = is_known and not (after.is_robots and said.override is not None)
+        # With an override, robots.txt is only fetched to see whether the network is back.
+        is_known = is_known and not (after.is_robots and history.override is not None)
         if delay > story.world.settings["REP_SKIP_DELAY_OVER"]:
             if not after.is_robots:
                 yield after, "sent although the host's delay is too long"
@@ -313,27 +324,27 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
 
 
 def _are_side_by_side(sent: Sent, after: Sent) -> bool:
-    """Whether one of them was sent by a middleware that fetches by itself, and the other past the scheduler
-    at the same time: what is sent there cannot know of a page that does not come to the wire.
+    """Whether a middleware that fetches by itself has sent one of the two requests, while the other one was sent
+    past the scheduler: the wire does not know of the first one before it has ended.
     """
-    # One that blocks the event loop lets the other one go when it ends.
+    # A middleware that blocks the event loop lets the other request go when it ends.
     if not sent.at <= after.at <= (sent.answered or inf) + _SLACK:
         return False
     return any(
-        one.is_driven and (other.is_leaf or other.is_robots)
-        for one, other in ((sent, after), (after, sent))
+        request.is_driven and (other.is_leaf or other.is_robots)
+        for request, other in ((sent, after), (after, sent))
     )
 
 
 def _is_known(story: Story, sent: Sent, after: Sent) -> bool:
-    """Whether who sends *after* may know that *sent* was sent. Another worker does not if the server
-    was gone when either of them was sent past the queue, or has lost what it had since *sent*; or if the
-    lease of the worker of *sent* has ended while that was on its way: the server was gone, or the worker stood
-    still. Nor does it if *sent* is the robots.txt from which its worker learned of the delay.
+    """Whether the process that sends *after* may know that *sent* was sent. Another worker does not know it if the
+    server was gone when one of the two was sent past the queue, or has lost its data since *sent*. Nor
+    does it if the lease of the worker of *sent* has ended while *sent* was in flight (the server was
+    gone, or the worker stood still), or if *sent* is the robots.txt from which its worker learned of the delay.
     """
     if story.world.kind != "workers" or sent.process == after.process:
         return True
-    texts = Said(story, sent.host).texts(until=sent.at, process=sent.process)
+    texts = HostHistory(story, sent.host).texts(until=sent.at, process=sent.process)
     if sent.is_robots and not texts:
         return False
     if any(sent.at <= flushed < after.at for flushed in story.flushed):
@@ -341,8 +352,8 @@ def _is_known(story: Story, sent: Sent, after: Sent) -> bool:
     least = _shortest_lease(story)
     for begins, ends, process in story.hindered:
         is_server = process is None
-        for one in (sent, after) if is_server else ():
-            if (one.is_leaf or one.is_robots) and begins <= one.at < ends:
+        for request in (sent, after) if is_server else ():
+            if (request.is_leaf or request.is_robots) and begins <= request.at < ends:
                 return False
         is_on_its_way = sent.at < ends and begins < _end(sent, story)
         is_of_it = is_server or process == sent.process
@@ -352,7 +363,7 @@ def _is_known(story: Story, sent: Sent, after: Sent) -> bool:
 
 
 def _shortest_lease(story: Story) -> float:
-    """For how many seconds at least the lease of a worker lasts from any moment on."""
+    """Return for how many seconds the lease of a worker lasts at least, from any moment on."""
     return float(story.world.settings["REP_QUEUE_LEASE"]) - _RENEWED_WITHIN
 
 
@@ -362,29 +373,31 @@ def lease_may_end(story: Story) -> bool:
     return any(ends - begins > least for begins, ends, _ in story.hindered)
 
 
-def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
-    """After a 429 or 503, no page is fetched for as long as the host asks, or a second; then one, and
-    one more after each success. A 503 that does not say how long counts if the answer before was one.
-    No robots.txt is fetched either.
+def _pauses(
+    story: Story, history: HostHistory, log: list[Sent]
+) -> Iterator[tuple[Sent, str]]:
+    """After a 429 or 503, neither a page nor a robots.txt is fetched for as long as the host asks for, or a
+    second; then one at a time, and one more after each success. A 503 without Retry-After counts
+    only if the answer before it was a 503 too.
     """
     asked: list[tuple[Sent, float]] = []
-    """What the host has answered that way, and until when."""
-    on_their_way: dict[int, Sent] = {}
-    places, process = inf, 0
+    """The requests whose answers asked for a pause, and the end of the pause."""
+    in_flight: dict[int, Sent] = {}
+    concurrency, process = inf, 0
     single = _single_503s(story, log)
     events = [(sent.at, 1, sent) for sent in log if not _is_free(sent)]
     events += [(_end(sent, story), 0, sent) for sent in log]
-    for at, is_start, sent in sorted(events, key=lambda each: each[:2]):
+    for at, is_start, sent in sorted(events, key=lambda event: event[:2]):
         is_page, status = not sent.is_robots, sent.answer.status
         if story.world.kind == "job" and sent.process != process:
-            process, on_their_way = sent.process, {}
+            process, in_flight = sent.process, {}
             if not any(at < until for _, until in asked) or _is_lost(
                 story, asked[-1][0]
             ):
-                asked, places = [], inf
+                asked, concurrency = [], inf
         if is_start:
             if _end(sent, story) > at:  # Else it was cancelled at once.
-                on_their_way[sent.number] = sent
+                in_flight[sent.number] = sent
             heard = [
                 end
                 for busy, end in asked
@@ -395,26 +408,31 @@ def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
                 yield sent, f"sent {until - at:.2f} s before the end of a pause"
             last = asked[-1][0] if asked else None
             # A worker learns of a pause of others when it asks for its first turn within that.
-            is_new = sent.is_robots and not said.texts(until=at, process=sent.process)
+            is_new = sent.is_robots and not history.texts(
+                until=at, process=sent.process
+            )
             is_new = is_new and last is not None and last.process != sent.process
             if last is not None and not is_new and _has_heard(story, sent, last):
-                others = on_their_way.values()
-                own = sum(each.process == sent.process for each in others)
-                count = sum(_counts(story, each, sent, last) for each in others)
-                if max(own, count) > places:
-                    yield sent, f"{max(own, count)} requests on their way after a pause"
+                others = in_flight.values()
+                in_process = sum(other.process == sent.process for other in others)
+                count = sum(_counts(story, other, sent, last) for other in others)
+                if max(in_process, count) > concurrency:
+                    yield (
+                        sent,
+                        f"{max(in_process, count)} requests in flight after a pause",
+                    )
             continue
-        on_their_way.pop(sent.number, None)
+        in_flight.pop(sent.number, None)
         if sent.ended is None or (is_page and sent.number in single):
             continue
         if status in {429, 503} and is_page:
             asked.append((sent, at + max(_asked(sent), 1.0)))
-            places = 1
+            concurrency = 1
         elif status and asked and sent.at >= asked[-1][1] - _SLACK:
-            places += 1
+            concurrency += 1
             # At the limit of its slot, a host has recovered.
-            if places >= story.world.settings["CONCURRENT_REQUESTS_PER_DOMAIN"]:
-                places = inf
+            if concurrency >= story.world.settings["CONCURRENT_REQUESTS_PER_DOMAIN"]:
+                concurrency = inf
 
 
 def _blocks(story: Story, busy: Sent, at: float) -> bool:
@@ -427,8 +445,8 @@ def _blocks(story: Story, busy: Sent, at: float) -> bool:
 
 
 def _single_503s(story: Story, log: list[Sent]) -> set[int]:
-    """Return the numbers of what was answered with a 503 that asks for no pause: it does not say how
-    long, and the last answer that its process had from the host was no 503, or was forgotten.
+    """Return the numbers of the requests whose 503 asks for no pause: it has no Retry-After, and the last answer
+    of the host to that process was no 503, or is forgotten.
     """
     single = set()
     last_503: dict[int, float] = {}
@@ -445,8 +463,8 @@ def _single_503s(story: Story, log: list[Sent]) -> set[int]:
 
 
 def _has_heard(story: Story, sent: Sent, asked: Sent) -> bool:
-    """Whether who sends *sent* knows that the host has *asked* for a pause. While the server is gone, a
-    worker cannot tell the others.
+    """Whether the process that sends *sent* knows that the host has *asked* for a pause. While the server is
+    gone, a worker cannot tell the others.
     """
     assert asked.ended is not None
     heard = asked.ended
@@ -467,8 +485,8 @@ def _is_lost(story: Story, asked: Sent) -> bool:
 
 
 def _counts(story: Story, other: Sent, sent: Sent, asked: Sent) -> bool:
-    """Whether *other* counts for all workers when *sent* is sent after a pause. What is past the queue
-    does not if its worker had not heard of the pause.
+    """Whether *other* counts as in flight for all workers when *sent* is sent after a pause. A request past the
+    queue does not if its worker did not know of the pause.
     """
     if other is sent or story.world.kind != "workers":
         return True
@@ -477,11 +495,11 @@ def _counts(story: Story, other: Sent, sent: Sent, asked: Sent) -> bool:
     return not other.is_past_queue or _has_heard(story, other, asked)
 
 
-def _places(story: Story) -> Iterator[Violation]:
-    """No more pages are on their way than there are places."""
+def _concurrency(story: Story) -> Iterator[Violation]:
+    """No more requests are in flight than the settings allow."""
     settings = story.world.settings
-    # All requests to a host need a place of it; but what a worker sends past the queue to a host of another one
-    # is not counted by that. What a callback or a pipeline downloads itself does not wait for a place of all.
+    # All requests count for their host, but the owner of a host does not count requests that other workers send
+    # past the queue. Requests that a callback or a pipeline downloads itself do not count for CONCURRENT_REQUESTS.
     pages = [
         s for s in story.world.log if not _is_free(s) or not (s.is_robots or s.is_leaf)
     ]
@@ -500,8 +518,8 @@ def _places(story: Story) -> Iterator[Violation]:
         past_queue[sent.host] += sent.is_past_queue * (1 if change else -1)
         if not (sent.is_robots or sent.is_leaf):
             by_process[sent.process] += 1 if change else -1
-        # What is sent past the scheduler cannot know of a page that does not come to the wire, be it one that
-        # is on its way to the driver.
+        # Beside requests past the scheduler, the wire does not know of a page that a driver fetches, or is about
+        # to fetch.
         is_excused = story.world.driver is not None and past_queue[sent.host] > 0
         most = settings["CONCURRENT_REQUESTS_PER_DOMAIN"] + is_excused
         at_host = max(by_host[sent.host, process] for process in sharers)
@@ -512,12 +530,12 @@ def _places(story: Story) -> Iterator[Violation]:
         at_once = by_process[sent.process]
         is_strict = is_strict and not (sent.is_robots or sent.is_leaf)
         if change and is_strict and at_once > settings["CONCURRENT_REQUESTS"]:
-            yield Violation(at, sent.host, f"too many requests on their way: {sent}")
+            yield Violation(at, sent.host, f"too many requests in flight: {sent}")
 
 
 def _addresses(story: Story) -> Iterator[Violation]:
-    """No more requests are on their way to an address than it has places, once it is known. A host is
-    forgotten to which nothing was on its way for half a minute.
+    """No more requests are in flight to an address than the settings allow, once the address is known. A host
+    is forgotten after half a minute in which no request to it was in flight.
     """
     world = story.world
     most = world.settings.get("REP_CONCURRENCY_PER_ADDRESS", 0)
@@ -525,28 +543,32 @@ def _addresses(story: Story) -> Iterator[Violation]:
     events += [(_end(sent, story), 0, sent) for sent in world.log]
     # Nearest to the network, a component hides answers.
     hides = world.replacement is not None and world.replacement.order > LAST_WORD
-    on_way: dict[tuple[int, str], set[int]] = defaultdict(set)
-    known: dict[tuple[int, str], float] = {}
-    """The hosts whose address a process knows, and when something was last on its way."""
-    for at, begins, sent in sorted(events, key=lambda each: each[:2]) if most else ():
+    in_flight: dict[tuple[int, str], set[int]] = defaultdict(set)
+    last_in_flight: dict[tuple[int, str], float] = {}
+    """The hosts whose address a process knows, and when a request to each was last in flight."""
+    for at, begins, sent in sorted(events, key=lambda event: event[:2]) if most else ():
         key = sent.process, sent.host
-        is_alone = not on_way[key]
-        if begins and is_alone and at > known.get(key, at) + _FORGOTTEN - _SLACK:
-            known.pop(key, None)
-        (on_way[key].add if begins else on_way[key].discard)(sent.number)
+        is_alone = not in_flight[key]
+        if (
+            begins
+            and is_alone
+            and at > last_in_flight.get(key, at) + _FORGOTTEN - _SLACK
+        ):
+            last_in_flight.pop(key, None)
+        (in_flight[key].add if begins else in_flight[key].discard)(sent.number)
         is_told = sent.answer.status > 0 and sent.ended is not None
         is_told = is_told and not sent.is_driven and (sent.is_robots or not hides)
-        if key in known or (not begins and is_told):
-            known[key] = at
+        if key in last_in_flight or (not begins and is_told):
+            last_in_flight[key] = at
         address = world.addresses[sent.host]
         at_once = sum(
-            len(on_way[other])
-            for other in known
+            len(in_flight[other])
+            for other in last_in_flight
             if other[0] == sent.process and world.addresses[other[1]] == address
         )
-        # What is sent past the scheduler cannot know of a page that does not come to the wire.
+        # Beside requests past the scheduler, the wire does not know of a page that a driver fetches.
         is_excused = world.driver is not None and (sent.is_past_queue or sent.is_robots)
-        if begins and key in known and at_once > most + is_excused:
+        if begins and key in last_in_flight and at_once > most + is_excused:
             yield Violation(at, sent.host, f"too many requests to {address}: {sent}")
 
 
@@ -569,8 +591,8 @@ def _end(sent: Sent, story: Story) -> float:
 
 
 def _outages(story: Story) -> Iterator[Violation]:
-    """When enough hosts have failed in a row, our own network counts as gone: from then on, one
-    robots.txt is sent a second or more after the other, no page, and no page is given up. But if no
+    """When enough hosts have failed in a row, the network of the crawler counts as gone. From then on, requests
+    for robots.txt are sent a second or more apart, and no page is sent or given up. If no
     host has ever answered a process, that ends after REP_WAIT_TIMEOUT. A ban by all hosts looks the same.
     """
     processes = range(len(story.processes))
@@ -610,10 +632,10 @@ def _outages(story: Story) -> Iterator[Violation]:
 def _noticed(failed: list[Sent], log: list[Sent]) -> float:
     """Return when it must be clear that the network is gone."""
     for number, sent in enumerate(failed, 1):
-        hosts = {each.host for each in failed[:number]}
+        hosts = {failure.host for failure in failed[:number]}
         if len(hosts) < _GONE_HOSTS or number < _GONE_FAILURES:
             continue
-        # What was on its way when the first host failed may be answered.
+        # Requests that were in flight when the first host failed may be answered.
         first = failed[0].ended or inf
         is_answered = any(
             s.ended and first <= s.at and s.ended <= sent.at and s.answer.status

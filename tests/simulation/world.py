@@ -60,7 +60,7 @@ def number_in(url: str) -> int:
 
 @dataclass
 class Answer:
-    """What comes back: a status with body and headers, or an error."""
+    """The answer to a request: a status with body and headers, or an error."""
 
     seconds: float
     status: int = 0
@@ -76,7 +76,7 @@ class Answer:
 
 @dataclass
 class Sent:
-    """A request that was sent, and what came back: a line of the world's log."""
+    """A request that was sent, with its answer: a line of the world's log."""
 
     number: int
     process: int
@@ -85,20 +85,20 @@ class Sent:
     path: str
     answer: Answer
     ended: float | None = None
-    """When its process has got the answer."""
+    """When its process has received the answer."""
 
     is_driven: bool = False
-    """Whether a middleware has sent it that fetches by itself."""
+    """Whether it was sent by a middleware that fetches by itself."""
 
     is_disguised: bool = False
-    """Whether that middleware has raised an exception of its own in place of the error."""
+    """Whether that middleware has raised an exception of the project in place of the error."""
 
     held_at: float | None = None
-    """When a component has begun to hold it back, if one has."""
+    """When a component began to hold it back; None if none did."""
 
     @property
     def answered(self) -> float | None:
-        """When the host has answered. A process that stands still gets that later."""
+        """When the host has answered. A process that stands still receives the answer later."""
         return self.ended and min(self.ended, self.at + self.answer.seconds)
 
     @property
@@ -156,7 +156,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Page:
-    """A page of a tree: what it links to and says, always the same."""
+    """A page of a tree, with its links and its robots meta tag. It never changes."""
 
     links: tuple[str, ...] = ()
     nofollow: tuple[str, ...] = ()
@@ -165,7 +165,7 @@ class Page:
     media: str = ""
     """A file that its item needs."""
 
-    own: str = ""
+    by_callback: str = ""
     """A page that its callback downloads itself."""
 
     robots: str = ""
@@ -272,10 +272,12 @@ class Host:
             other = self.others[number % len(self.others)]
             leaf = f"http://{other}{path_of(LEAF + 100 * self.place + number)}"
         kinds, weights = [(leaf, ""), ("", leaf), ("", "")], [self.leaves] * 2 + [8]
-        media, own = random.choices(kinds, weights)[0]
+        media, by_callback = random.choices(kinds, weights)[0]
         robots = random.choices(["noindex", "nofollow", "noindex, nofollow", ""],
                                 [1, 1, 1, 20])[0]  # fmt: skip
-        return Page(tuple(urls["links"]), tuple(urls["nofollow"]), media, own, robots)
+        return Page(
+            tuple(urls["links"]), tuple(urls["nofollow"]), media, by_callback, robots
+        )
 
     def redirected(self, number: int) -> str:
         """Return the URL of the page to which ``/go/`` leads."""
@@ -295,7 +297,7 @@ def path_of(number: int) -> str:
 
 @dataclass
 class Fault:
-    """What happens to the processes of a crawl with a JOBDIR, or of workers."""
+    """A fault of a process, the disk or the queue's server, in a crawl with a JOBDIR or of workers."""
 
     kind: str
     """``kill``, ``stop``, ``full`` (disk), ``gone``, ``restarted``, ``flushed`` or ``older`` (server),
@@ -378,8 +380,7 @@ class World:
         random = Random(seed)
         self.seed = seed
         # In this order, seeds that once failed have kept their kind.
-        weights = {"busy": 1.5, "plain": 10.5, "job": 6, "workers": 1}
-        drawn = random.choices([*weights], [*weights.values()])[0]
+        drawn = random.choices([*_KINDS], [*_KINDS.values()])[0]
         self.is_busy = drawn == "busy"
         self.kind = "workers" if self.is_busy else drawn
         self.outages: list[tuple[float, float]] = []
@@ -405,17 +406,21 @@ class World:
             for host in self.hosts.values():  # Each call of the server takes a while.
                 host.pages = min(host.pages, 20)
                 host.crawl_delay = min(host.crawl_delay or 0, 5) or None
-        if self.is_busy or (
-            self.kind == "plain" and Random(f"{seed} busy").random() < 0.05
-        ):
-            self._keep_hosts_busy()
+        is_busy = self.kind == "plain" and Random(f"{seed} busy").random() < 0.05
+        if is_busy or self.is_busy:
+            self._make_busy()
         self.is_crowded = self.kind == "workers" and _draw_crowd(self.hosts, seed)
         """Whether each worker has hosts of its own, and fetches files from those of others."""
         self.faults = _faults(random, drawn)
         if self.is_crowded:
             self.settings |= {"REP_QUEUE_LEASE": 10, "DOWNLOAD_DELAY": 0}
             _draw_older_data(self.faults, seed)
-        self._draw_moments(Random(f"{seed} moments"))
+        moments = Random(f"{seed} moments")
+        for fault in self.faults:
+            fault.later = moments.choice([0, 0, 0, 0.3, 3, 30])
+        if self.kind == "job" and moments.random() < 0.4:
+            begins = 1_000 + moments.uniform(0, 60)
+            self.outages.append((begins, begins + moments.choice([20, 300])))
         self._draw_components_and_bans()
         self.addresses: dict[str, str] = {}
         """The address of each host, where the crawl limits what is in flight to one."""
@@ -430,16 +435,8 @@ class World:
         self.log: list[Sent] = []
         self._waiting: list[tuple[int, int | None, asyncio.Future[None]]] = []
 
-    def _draw_moments(self, random: Random) -> None:
-        """Draw when faults begin, and an outage of a crawl that is killed."""
-        for fault in self.faults:
-            fault.later = random.choice([0, 0, 0, 0.3, 3, 30])
-        if self.kind == "job" and random.random() < 0.4:
-            begins = 1_000 + random.uniform(0, 60)
-            self.outages.append((begins, begins + random.choice([20, 300])))
-
-    def _keep_hosts_busy(self) -> None:
-        """Have many requests on their way when a host asks for a pause, or a worker is killed."""
+    def _make_busy(self) -> None:
+        """Let many requests be in flight when a host asks for a pause, or a worker is killed."""
         self.settings |= {"CONCURRENT_REQUESTS": 4, "DOWNLOAD_DELAY": 0}
         self.settings["CONCURRENT_REQUESTS_PER_DOMAIN"] = 8
         for host in self.hosts.values():
@@ -499,7 +496,7 @@ class World:
         order = random.choice([50, 300, 800, 990])
         seconds = random.choice([0.0, 0.5, 4.0, 20.0])
         every, holds_robotstxt = random.choice([1, 3, 7]), random.random() < 0.3
-        # Nearest to the network, a request has the place for which the other one would wait.
+        # Nearest to the network, a request counts as in flight, and the other one might wait for its end.
         downloads = random.random() < 0.4 and order < 990
         self.hold = Hold(order, seconds, every, holds_robotstxt, downloads)
 
@@ -574,6 +571,9 @@ class World:
 _LIMITS_SINCE = 202611280400
 """Seeds from here on may have limits for addresses and pages: earlier ones keep their stories."""
 
+_KINDS = {"busy": 1.5, "plain": 10.5, "job": 6, "workers": 1}
+"""How often a world is of a kind; ``busy`` ones have workers."""
+
 _CHANCES = {"ban": 0.15, "driver": 0.25, "hold": 0.25, "replace": 0.25}
 """How often a world has bans, and each of the middlewares."""
 
@@ -621,7 +621,7 @@ def _draw_older_data(faults: list[Fault], seed: int) -> None:
 
 
 def _settings(random: Random, kind: str) -> dict[str, Any]:
-    found = {
+    settings = {
         "CONCURRENT_REQUESTS": random.choice([1, 4, 16]),
         "CONCURRENT_REQUESTS_PER_DOMAIN": random.choice([1, 2, 8]),
         "DOWNLOAD_DELAY": random.choice([0, 0, 0, 1.5]),
@@ -635,7 +635,7 @@ def _settings(random: Random, kind: str) -> dict[str, Any]:
         "RETRY_TIMES": random.choice([0, 2]),
     }
     if random.random() < 0.3:
-        found["REP_OVERRIDES"] = random.choice(
+        settings["REP_OVERRIDES"] = random.choice(
             [
                 {"h0.example": "ignore"},
                 {"*": "User-agent: *\nDisallow: /odd/\nCrawl-delay: 3\n"},
@@ -643,13 +643,13 @@ def _settings(random: Random, kind: str) -> dict[str, Any]:
             ]
         )
     if kind == "plain":
-        found["REP_LEDGER"] = random.choice(["", "", "", "yes"])
+        settings["REP_LEDGER"] = random.choice(["", "", "", "yes"])
         if random.random() < 0.15:
-            found["SCHEDULER_PRIORITY_QUEUE"] = "scrapy.pqueues.ScrapyPriorityQueue"
+            settings["SCHEDULER_PRIORITY_QUEUE"] = "scrapy.pqueues.ScrapyPriorityQueue"
     if kind == "workers":
-        found["REP_QUEUE_LEASE"] = random.choice([10, 60])
-        found["REP_WAIT_TIMEOUT"] = 30
-    return found
+        settings["REP_QUEUE_LEASE"] = random.choice([10, 60])
+        settings["REP_WAIT_TIMEOUT"] = 30
+    return settings
 
 
 def _faults(random: Random, kind: str) -> list[Fault]:

@@ -150,5 +150,5 @@ def new_ledger(
 def write_ledger(
     path: Path | str, decisions: Iterable[tuple[str, str]], **crawl: Any
 ) -> str:
-    """Write such a ledger. Return its path."""
+    """Write a ledger as :func:`new_ledger` does, and close it. Return its path."""
     return new_ledger(path, decisions, **crawl).close()

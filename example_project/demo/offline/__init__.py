@@ -1,4 +1,4 @@
 """The offline site that the project crawls, and the check of what the crawl has done.
 
-A project of yours needs nothing of this.
+Your own project needs nothing of this.
 """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HOSTS = Path(__file__).resolve().with_name("hosts")
 
-# What files cannot say, by URL: the status, and headers.
+# The status and the headers of answers, by URL, where they are not 200 and the usual ones.
 SPECIAL: dict[str, tuple[int, dict[str, str]]] = {
     "http://down.example/robots.txt": (503, {}),
     "http://gallery.example/essay.html": (
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 
 
 def answer(url: str) -> Answer | None:
-    """Return what the site answers, or None if it has no such host."""
+    """Return the answer of the site, or None if the site has no such host."""
     parts = re.match(r"http://([a-z]+)\.example(/[^?#]*)", url)
     if parts is None or not (folder := HOSTS / parts[1]).is_dir():
         return None

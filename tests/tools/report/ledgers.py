@@ -39,8 +39,8 @@ _DECISION = {
 
 
 class Ledger:
-    """An open ledger; rows are passed by column name. They are of the last crawl, or of one with
-    the columns above, and a decision is by the last robots.txt of its origin.
+    """An open ledger, with a method for each kind of row, which takes columns by name. A row belongs to the last
+    crawl, and a decision to the last robots.txt of its origin.
     """
 
     def __init__(self, path: Path) -> None:
@@ -158,7 +158,7 @@ Sitemap: https://press.example/sitemap.xml
 
 
 def eventful(path: Path) -> str:  # noqa: PLR0912, PLR0915  It is a list.
-    """Two crawls with about every kind of event. No request had to keep to a delay."""
+    """Write two crawls with about every kind of event. No request had to keep to a delay."""
     ledger = Ledger(path)
     overrides = {"staging.example": "ignore", "*.partner.example": "User-agent: *\n"}
     store = "redis://crawler:secret@store.example/0"
@@ -270,7 +270,7 @@ Crawl-delay: 5
 
 
 def measured(path: Path) -> str:
-    """A crawl whose ledger has what was fetched, and how the delays were kept."""
+    """Write a crawl whose ledger has what was fetched, and how the delays were kept."""
     ledger = Ledger(path)
     ledger.crawl("denied", started=START, ended=START + 5400)
     names = "news", "daily", "shop", "library", "a-long-name.of-a.university"
@@ -303,7 +303,7 @@ BIDI = "\u202egnp.exe\u2066\u200f\u061c\ufeff\u2028"
 
 
 def hostile(path: Path) -> str:
-    """Malicious text in each column that others can write into."""
+    """Write a ledger with malicious text in each column that sites can write into."""
     nasty = MARKUP + TERMINAL + BIDI + "{{ 7 * 7 }}{% raw %}\"'><b>"
     ledger = Ledger(path)
     listed, named = json.dumps([nasty]), json.dumps({nasty: nasty})

@@ -298,7 +298,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             return origin
         return origin.at_virtual_host(host)
 
-    def _needs_no_fresh_rules(self, check: Check, entry: InFlight) -> bool:
+    def _needs_no_fresh_rules(
+        self, check: Check, entry: InFlight, *, has_waited: bool = False
+    ) -> bool:
         """Add to *check* the rules that decide although they are stale, or that robots.txt is unreachable for
         too long. Return False if the request has to wait.
         """
@@ -306,7 +308,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         site = self._frontier.limits.sites.get(check.origin)
         if site is not None and site.phase is Phase.REFUSED and site.outage is not None:
             check.rules = site.outage.last_result
-        elif entry.may_use_stale:
+        elif entry.may_use_stale or has_waited:
             check.rules = self._cache.latest(check.origin)
         return check.rules is not None or self._is_for_fetch(check.request, entry, site)
 
@@ -361,12 +363,14 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         is_known = False
         while not is_known:
             is_told = await frontier.until_known(request, entry, site)
-            entry.may_use_stale = True
             if not is_told or (site.phase is Phase.DOWN and not waits):
                 outage = site.outage
                 check.rules = None if outage is None else outage.last_result
                 break
-            is_known = self.look_up(check) or self._needs_no_fresh_rules(check, entry)
+            # They decide for what has waited for them, be they stale by now.
+            is_known = self.look_up(check) or self._needs_no_fresh_rules(
+                check, entry, has_waited=True
+            )
         return self._judge_now(check, entry)
 
     def _site_of(self, origin: Origin, entry: InFlight) -> Site:

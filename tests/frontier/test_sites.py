@@ -130,17 +130,19 @@ def test_stale_rules_hold_for_no_other_request_once_one_was_sent() -> None:
     assert not crawl.entries["f2"].may_use_stale
 
 
-def test_a_request_that_waits_leaves_stale_rules_to_the_next_one() -> None:
+def test_a_request_that_waits_at_the_wire_keeps_what_holds_for_it() -> None:
+    """Else two requests, of which one is planned while the other one waits, could take that from each other
+    without an end.
+    """
     crawl = Crawl()
     a = known_queue(crawl, expires=1)
     crawl.push(a, "a1", "a2")
     crawl.at(1)
     assert crawl.plan() == "a1"
-    assert crawl.entries["a1"].may_use_stale
     crawl.pause("a")
     crawl.at_wire("a1")
-    assert not crawl.waiting["a1"].entry.may_use_stale
-    assert crawl.site("a").holds_for_next
+    assert crawl.waiting["a1"].entry.may_use_stale
+    assert not crawl.site("a").holds_for_next
 
 
 def test_fresh_rules_hold_for_one_request_after_they_have_become_stale() -> None:

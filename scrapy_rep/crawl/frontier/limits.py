@@ -575,12 +575,6 @@ class Limits:
         if site is not None and site.holds_for_next and not entry.is_for_robotstxt:
             entry.may_use_stale, site.holds_for_next = True, False
 
-    def _leave_rules(self, entry: InFlight) -> None:
-        """Note that another request may be the next one of the site: that of *entry* waits."""
-        site = entry.queue.site
-        if site is not None and entry.may_use_stale:
-            entry.may_use_stale, site.holds_for_next = False, True
-
     # The wire sends.
 
     def take(self, entry: InFlight, now: float) -> bool:
@@ -624,7 +618,6 @@ class Limits:
                 )
                 self._note_waiting(limiter, now)
                 self._set_alarm(limiter, now)
-                self._leave_rules(waiter.entry)
                 return
         waiter.is_granted = True
         if waiter.plans:

@@ -335,7 +335,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         copy = self._copy(check) if decision is ROBOTS_TXT and not is_sent else None
         if copy is not None:
             return copy
-        if not (is_sent or self._frontier.admits_page(check.request, entry)):
+        has_budget = self._frontier.budget is not None and not is_sent
+        if has_budget and not self._frontier.admits_page(check.request, entry):
             check.why = self._frontier.why_no_page(check.request, entry)
             self.refuse(check, BUDGET)
         if pace is not None and pace.delay:

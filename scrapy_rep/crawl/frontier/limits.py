@@ -495,7 +495,9 @@ class Limits:
         """
         limiters = queue.limiters
         entry = InFlight(queue, is_of_scheduler=True)
-        self._claim_rules(entry)
+        site = queue.site
+        if site is not None and site.holds_for_next:
+            self._claim_rules(entry, site)
         if not self._is_refused(queue, now):
             self._count_planned(entry, limiters)
             for limiter in limiters:
@@ -558,7 +560,7 @@ class Limits:
         site = queue.site
         if site is not None and site.phase is Phase.REFUSED:
             return True
-        return self.refusing((queue.host, queue.slot), now) is not None
+        return now < queue.host.refuses_until or now < queue.slot.refuses_until
 
     def refusing(self, limiters: tuple[Limiter, ...], now: float) -> Limiter | None:
         """Return that of *limiters* whose requests are refused for its back-off, if there is one."""
@@ -567,29 +569,33 @@ class Limits:
                 return limiter
         return None
 
-    def _claim_rules(self, entry: InFlight) -> None:
-        """Note that the request of *entry* is the next one of its site, for which the rules hold however long it
-        has waited.
+    def _claim_rules(self, entry: InFlight, site: Site) -> None:
+        """Note that the request of *entry*, unless it is for robots.txt, is the next one of *site*, for which the
+        rules hold however long it has waited.
         """
-        site = entry.queue.site
-        if site is not None and site.holds_for_next and not entry.is_for_robotstxt:
+        if not entry.is_for_robotstxt:
             entry.may_use_stale, site.holds_for_next = True, False
 
     # The wire sends.
 
     def take(self, entry: InFlight, now: float) -> bool:
         """Return whether the request of *entry* may be sent now. Then it counts as sent."""
-        for limiter in entry.needs:
+        limiters = entry.needs
+        for limiter in limiters:
             is_full = limiter.planned + limiter.sent >= limiter.limit
             if not limiter.can_send(now) or (is_full and not entry.is_planned):
                 return False
-        self.send(entry, now)
+        self._send(entry, limiters, now)
         return True
 
     def send(self, entry: InFlight, now: float) -> None:
         """Count the request of *entry* as sent, even if there is no room."""
-        limiters, before = entry.needs, entry.limiters
-        self._claim_rules(entry)
+        self._send(entry, entry.needs, now)
+
+    def _send(self, entry: InFlight, limiters: tuple[Limiter, ...], now: float) -> None:
+        before, site = entry.limiters, entry.queue.site
+        if site is not None and site.holds_for_next:
+            self._claim_rules(entry, site)
         is_moved = limiters != before  # It was not planned, or was changed since.
         if is_moved:
             self._count_planned(entry, before, -1)
@@ -623,7 +629,7 @@ class Limits:
         if waiter.plans:
             self._count_planned(waiter.entry, limiters)
         else:
-            self.send(waiter.entry, now)
+            self._send(waiter.entry, limiters, now)
         self.decided.append(waiter)
 
     def leave(self, waiter: Waiter, now: float) -> None:

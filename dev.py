@@ -71,13 +71,13 @@ def test(arguments: list[str]) -> int:
     newest = environment(".venv-newest", pythons[-1], tests)
     oldest = environment(".venv-oldest", pythons[0], tests, f"scrapy=={OLDEST_SCRAPY}")
     # A crawl mostly waits for its server, so there are more processes than cores; fewer for the oldest
-    # Scrapy, which has a quarter of the tests. Slow tests start first. Tests with a mode as parameter
+    # Scrapy, which has a sixth of the tests. Slow tests start first. Tests with a mode as parameter
     # run in one mode on the newest Scrapy, and in another on the oldest. Other tests use asyncio; the
     # most important ones run in all modes.
     cores = os.cpu_count() or 1
     pytest = ["-m", "pytest", "--dist", "loadscope", "--no-loadscope-reorder"]
-    on_newest = [newest, *pytest, "-n", str(2 * cores + 1)]
-    on_oldest = [oldest, *pytest, "-n", str(cores + 1), "-m", "not newest"]
+    on_newest = [newest, *pytest, "-n", str(2 * cores)]
+    on_oldest = [oldest, *pytest, "-n", str(cores), "-m", "not newest"]
     reactorless, select = ["env", "MODES=reactorless"], ["env", "MODES=select"]
     if arguments[:1] == ["--coverage"]:
         measure = ["--cov", "--cov-report=term", *arguments[1:]]

@@ -64,5 +64,5 @@ def test_some_worlds_limit_addresses_and_pages():
 
 
 def test_todays_crawls_keep_to_what_the_hosts_ask_for():
-    crawls = simulate("--long") if effort.is_long else simulate("--seconds", "20")
+    crawls = simulate("--long") if effort.is_long else simulate("--seconds", "5")
     assert crawls.returncode == 0, crawls.stdout + crawls.stderr[-2000:]

@@ -122,7 +122,7 @@ def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
         yield from in_pairs(stock, ours, pairs, {what: size.target})
 
 
-FEW_HOSTS, MANY_HOSTS = (10, 100), (500, 2)
+FEW_HOSTS, MANY_HOSTS = (10, 50), (250, 2)
 """Hosts and pages of each host, in the two crawls whose calls are counted."""
 
 

@@ -1,6 +1,6 @@
 """A host that answers 429 or 503 is left alone for as long as it asks, by its access log.
 
-``tests/frontier/test_core.py`` proves how long each pause is, and how many requests follow it, and
+``tests/frontier/test_back_off.py`` proves how long each pause is, and how many requests follow it, and
 ``tests/simulation`` that crawls keep to that.
 """
 
@@ -184,6 +184,7 @@ IN_TURN = {
 """What hosts answer to their pages, one after the other, and behind which answers they get a pause."""
 
 
+@pytest.mark.newest
 def test_a_503_that_does_not_say_how_long(site: Site, mode: str) -> None:
     """Without a usable Retry-After, a 503 pauses its host if the last answer of that was a 503 too. A
     429 always does.

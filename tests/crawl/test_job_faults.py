@@ -243,8 +243,15 @@ def write_as_another_version(path: Path) -> None:
         database.execute("PRAGMA user_version = 99")
 
 
-@pytest.mark.parametrize("queue", [BY_SLOTS, BY_PRIORITIES])
-@pytest.mark.parametrize("end", ["stopped", "killed", "finished"])
+@pytest.mark.parametrize(
+    ("queue", "end"),
+    [
+        (BY_SLOTS, "stopped"),
+        (BY_SLOTS, "killed"),
+        (BY_SLOTS, "finished"),
+        (BY_PRIORITIES, "stopped"),
+    ],
+)
 def test_a_jobdir_of_another_queue(
     site: Site, queue: str, end: str, tmp_path: Path
 ) -> None:

@@ -209,7 +209,7 @@ def check_nothing_left(server: RedisServer) -> None:
 @pytest.mark.newest
 def test_a_server_that_restarts(site: Site, server: RedisServer) -> None:
     """If Redis restarts during a crawl, the workers connect again, warn once and go on later. No
-    request is lost. ``tests/redis/test_faults.py`` has the other faults.
+    request is lost. ``tests/redis/test_server_faults.py`` has the other faults.
     """
     crowd = Crowd(site)
     settings = settings_for(server, REP_QUEUE_LEASE=30)

@@ -245,6 +245,7 @@ SCRAPY = "Scrapy/2.19.0 (+https://scrapy.org)"
 CRAWLERS = "User-agent: GPTBot\nUser-agent: Scrapy\nDisallow: /\n\n"
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("is_dry", [False, True])
 @pytest.mark.parametrize(
     ("rules", "agent", "is_nameless"),

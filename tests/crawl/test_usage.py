@@ -197,6 +197,7 @@ RESERVED = Answer(b'[{"location": "/", "tdm-reservation": 1}]')
 SECRET = "User-agent: *\nDisallow: /secret\n"
 
 
+@pytest.mark.newest
 def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) -> None:
     """tdmrep.json is fetched once per origin while it is fresh, also over several crawls,
     with the Crawl-delay of its host, and not if robots.txt forbids it. One that is missing, broken,

@@ -1,7 +1,7 @@
 """Requests wait for a robots.txt that is slow or unreachable, obey it when it comes, and hold up
 no other host.
 
-``tests/frontier/test_core.py`` proves what becomes of a host in each of its phases.
+``tests/frontier/test_sites.py`` proves what becomes of a host in each of its phases.
 """
 
 from __future__ import annotations

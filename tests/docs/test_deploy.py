@@ -17,6 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests import forks
 from tests.crawl.answers import html
 from tests.crawl.server import Site
 from tests.docs.pages import ROOT, environment, samples
@@ -113,8 +114,7 @@ def test_an_egg_with_the_add_on(scrapyd: Scrapyd, tmp_path: Path) -> None:
     """
     project = tmp_path / "shop"
     ledgers = tmp_path / "ledgers"
-    scrapy = [sys.executable, "-m", "scrapy", "startproject", "shop", str(project)]
-    subprocess.run(scrapy, check=True, capture_output=True, env=environment())
+    forks.run(["scrapy", "startproject", "shop", str(project)], env=environment())
     (project / "shop" / "spiders" / "tea.py").write_text(SPIDER)
     with (project / "shop" / "settings.py").open("a") as settings:
         settings.write(ADDON % str(ledgers / "%(name)s-%(time)s.sqlite"))

@@ -18,6 +18,8 @@ from tests.fakes import fake_crawler
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.mark.parametrize(
     ("uri", "kind", "mb"),

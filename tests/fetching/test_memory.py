@@ -14,6 +14,7 @@ from scrapy_rep.crawl.fetching.memory import LRU, MAX_SIZE, Memory, parsed_size
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.access.site_rules import SiteRules, robots_of
 from scrapy_rep.protocol.origins import Origin
+from tests import effort
 from tests.fetching.places import START, entry
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ HEADERS = (
 )
 
 
-KIB_500 = 500 * 1024
+LONGEST = (500 if effort.is_long else 100) * 1024
 URL = "http://www.host-0.example/a"
 
 
@@ -118,7 +119,7 @@ def rules(size: int) -> bytes:
 
 
 HOSTILE = [
-    b"User-agent: *\n" + b"".join(line % n for n in range(KIB_500 // 16))[:KIB_500]
+    b"User-agent: *\n" + b"".join(line % n for n in range(LONGEST // 16))[:LONGEST]
     for line in (
         b"Disallow:/%x\n",
         b"Allow:/%x*\n",
@@ -142,7 +143,7 @@ PYTHONS_OWN = 16_384
         # A hundredth of 128 MB, and of 100,000 hosts. The median of the files of 2,143 large sites
         # has 552 bytes.
         ([rules(552)], 1_280_000, 1_000, 1_000),
-        ([rules(KIB_500), *HOSTILE], 6_400_000, 80, None),
+        ([rules(LONGEST), *HOSTILE], 13 * LONGEST, 80, None),
     ],
     ids=["empty", "long", "ordinary", "longest"],
 )

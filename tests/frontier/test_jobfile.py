@@ -18,6 +18,8 @@ from scrapy_rep.crawl.frontier.jobs import JobRequests
 from scrapy_rep.exceptions import JobError
 from tests.crawl.disks import full_disk
 
+pytestmark = pytest.mark.newest
+
 HOSTS = "ab"
 
 

@@ -442,6 +442,7 @@ def test_requests_that_follow_no_link(response: Response) -> None:
     assert crawl.kept(response, *passing, *linked) == [passing[0], *passing[2:]]
 
 
+@pytest.mark.newest
 def test_a_page_with_too_many_links() -> None:
     """If a page that says nofollow has too many links to read them, each GET counts as one of them."""
     crawl = Crawl()

@@ -72,6 +72,7 @@ def test_what_a_spider_makes_of_a_link(href: str, url: str) -> None:
     assert canonicalize_url(url) in links.urls
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize(
     "body",
     [

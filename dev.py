@@ -76,7 +76,7 @@ def test(arguments: list[str]) -> int:
     # most important ones run in all modes.
     cores = os.cpu_count() or 1
     pytest = ["-m", "pytest", "--dist", "loadscope", "--no-loadscope-reorder"]
-    on_newest = [newest, *pytest, "-n", str(2 * cores)]
+    on_newest = [newest, *pytest, "-n", str(3 * cores)]
     on_oldest = [oldest, *pytest, "-n", str(cores), "-m", "not newest"]
     reactorless, select = ["env", "MODES=reactorless"], ["env", "MODES=select"]
     if arguments[:1] == ["--coverage"]:

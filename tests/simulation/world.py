@@ -355,6 +355,10 @@ class Hold:
         return number_in(path) % self.every == 0
 
 
+# The order of the middleware that is nearest to the network, but for those of the project.
+_WIRE = 950
+
+
 @dataclass(frozen=True)
 class Replacement:
     """A middleware that replaces requests or responses."""
@@ -463,6 +467,10 @@ class World:
         if "SCHEDULER_PRIORITY_QUEUE" in self.settings:
             # With a scheduler of the project, pages wait where such a middleware is never met.
             self.driver = None
+        if self.replacement is not None and self.replacement.order > _WIRE:
+            self.driver = (
+                None  # It would hide from everything else what the driver has fetched.
+            )
 
     @property
     def has_components(self) -> bool:

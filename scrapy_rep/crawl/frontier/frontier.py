@@ -381,12 +381,8 @@ class Frontier:
             if is_on_its_way and request in in_progress:
                 continue
             # Scrapy has forgotten an object that is downloaded again when the second download has ended.
-            if request in self._repeated:
-                continue
-            if entry.judged is not None and not entry.is_sent:
-                # A component may have fetched it by itself, and another one have hidden the answer.
-                self.note_fetched(request, entry)
-            self.end(request, entry)
+            if request not in self._repeated:
+                self.end(request, entry)
 
     # For the gate and the wire.
 

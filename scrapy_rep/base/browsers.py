@@ -37,9 +37,9 @@ def is_from_browser(response: Response) -> bool:
 
 
 def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
-    """Return the import path of a download handler for http or https that uses a browser, and
-    whether it is the handler of scrapy-playwright; None if no handler uses a browser. The name
-    of a handler, or of a base class of it, tells whether it does.
+    """Return the import path of the first download handler (http, then https) that uses a browser, and
+    whether it belongs to scrapy-playwright. Return None if neither uses a browser. A handler uses a browser
+    if the import path of its class, or of a base class, has the name of a known one.
     """
     handlers = settings.getdict("DOWNLOAD_HANDLERS")
     for scheme in ("http", "https"):

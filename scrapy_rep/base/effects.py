@@ -116,7 +116,7 @@ def effects(
 def _annotation(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    """Return the effects of *rules* if items are annotated."""
+    """Return the effects of *rules* with the setting value ``annotate``: items are marked, and not dropped."""
     restrictions = rules.restrictions()
     if not restrictions or not is_success(response):
         return NO_EFFECT

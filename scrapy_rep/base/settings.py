@@ -262,7 +262,7 @@ def _get_tokens(settings: BaseSettings, name: str, default: object) -> tuple[str
     # The User-Agent of a browser has commas too, but only a list has product tokens between them.
     if isinstance(value, str) and not all(map(is_product_token, names)):
         names = (value,)
-    # Several words are the name of a crawler only with the punctuation of a User-Agent.
+    # A value of several words is accepted only if it looks like a User-Agent: it has "/", "(" or ";".
     tokens = [
         product_tokens(written)
         if is_product_token(written) or set("/(;") & set(written)
@@ -671,7 +671,7 @@ class RepSettings:
     def limits_pages(self) -> bool:
         """Whether any host may have only so many pages."""
         overrides = self.overrides
-        return self.pages_per_host > 0 or any(each.pages for each in overrides)
+        return self.pages_per_host > 0 or any(override.pages for override in overrides)
 
     def accepts(self, pace: Pace) -> bool:
         """Whether the crawl accepts the delay of *pace*. Otherwise it refuses requests to the host."""

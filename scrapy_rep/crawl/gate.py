@@ -322,8 +322,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return is_fetching and not entry.is_of_scheduler and is_robotstxt(request.url)
 
     def _judge_now(self, check: Check, entry: InFlight) -> Response | None:
-        """Judge the request of *check* by what is known. Return the copy of a robots.txt that a spider asks
-        for; else None. Raises RobotsDenied.
+        """Judge the request of *check* by the rules at hand, without waiting. Return the cached copy if a
+        spider requests a robots.txt that is here already, else None. Raises RobotsDenied.
         """
         tokens = self._identity.tokens(check.request)
         decision, pace = self.judge(check, tokens)

@@ -521,7 +521,8 @@ def _cut_off(file: LintedFile) -> Iterator[Mistake]:
         for pattern in _forbidden(group)
     }
     is_closed = not for_all.isdisjoint(file.whole)
-    # A crawler follows all groups that name it, so one rule in any of them shows what is meant.
+    # A crawler follows all groups that name it. So a group without rules is no mistake if another one that
+    # names the same crawler has rules.
     others = {agent for group in file.groups if group.rules for agent in group.agents}
     meant = {EVERYONE, "", *_PURPOSE_TOKENS}
     for group in file.groups:
@@ -643,7 +644,8 @@ def _patterns(file: LintedFile) -> Iterator[Mistake]:
         if b" " in value or b"\t" in value:
             yield "white-space", number
         content, _, comment = line.raw.partition(b"#")
-        # A comment has white space before it or in it.
+        # A "#" begins a fragment of a URL, not a comment, if no white space is before it and none behind
+        # it.
         is_one_word = comment.split() == [comment.rstrip()]
         if value and is_one_word and not content[-1:].isspace():
             yield "fragment", number, value

@@ -1,5 +1,6 @@
-"""The exchange of a worker with the Redis server: what it has done, for what it gets. On a thread of its own,
-so that the server never blocks the event loop.
+"""Exchanges data between a worker and the Redis server. In each call, the worker reports what it has done,
+and the server returns new work. The calls run on a thread of their own, so that a slow server does not block
+the event loop.
 """
 
 from __future__ import annotations
@@ -77,15 +78,15 @@ class Delivery(NamedTuple):
     """The requests of a queue that a worker gets."""
 
     queue: str
-    left: int
+    on_server: int
     """How many are on the server still."""
 
     requests: Sequence[Taken]
 
 
 class LeasedHost(NamedTuple):
-    """A host that a worker owns now, with the back-off that the last owner has left; see ``BackOff``; and how many
-    of its pages are done.
+    """A host that this worker owns now. It has the state of the back-off that the previous owner left behind
+    (see ``BackOff``), and the number of pages of the host that are done.
     """
 
     host: str
@@ -175,7 +176,8 @@ class Exchange:
         try:
             mark, *rest = self._run([self._worker, json.dumps(whole), *words])
         except Exception as error:
-            self.is_uncertain |= not is_full(error)  # Else nothing was executed.
+            # A server without memory has executed nothing. After any other error, it may have executed the call.
+            self.is_uncertain |= not is_full(error)
             raise
         self._last_answer, self.is_uncertain = self._call, False
         if not rest:
@@ -237,14 +239,14 @@ _NOTHING: dict[str, Any] = {
 
 def _answer(parts: Sequence[Any]) -> Answer:
     seen, remaining, has_lost, returned, turns, *parts = parts
-    found, hosts, pauses, unread, *numbers = parts
+    deliveries, hosts, pauses, unread, *numbers = parts
     return Answer(
         seen,
         remaining,
         bool(has_lost),
         returned,
         [Turn(token.decode(), *map(float, times)) for token, *times in turns],
-        [_delivery(*entry) for entry in found],
+        [_delivery(*entry) for entry in deliveries],
         [
             LeasedHost(
                 _text(host), float(own_pause), int(concurrency), float(lasted), int(pages)
@@ -257,14 +259,14 @@ def _answer(parts: Sequence[Any]) -> Answer:
     )  # fmt: skip
 
 
-def _delivery(queue: bytes, left: int, items: Sequence[bytes]) -> Delivery:
+def _delivery(queue: bytes, on_server: int, items: Sequence[bytes]) -> Delivery:
     name = _text(queue)
     pairs = zip(items[::2], items[1::2], strict=True)
     taken = [
         Taken(name, float(score), item[:_NUMBER].decode(), item[_NUMBER:])
         for item, score in pairs
     ]
-    return Delivery(name, left, taken)
+    return Delivery(name, on_server, taken)
 
 
 def data_in(lease: bytes) -> bytes:
@@ -298,7 +300,7 @@ def connect(settings: BaseSettings) -> Any:
     """Return a client by the settings of scrapy-redis, which fails soon, and tries nothing twice: a call that was
     repeated may have been executed already.
     """
-    own, params = BaseSettings(settings), settings.getdict("REDIS_PARAMS")
+    own_settings, params = BaseSettings(settings), settings.getdict("REDIS_PARAMS")
     params |= {
         "socket_timeout": _TIMEOUT,
         "socket_connect_timeout": _TIMEOUT,
@@ -309,9 +311,9 @@ def connect(settings: BaseSettings) -> Any:
     if isinstance(kind, type) and issubclass(kind, Redis):
         params["retry"] = Retry(NoBackoff(), 0)
         params |= without_handshake()
-    own.set("REDIS_PARAMS", params, "cmdline")
-    own.set("REDIS_DECODE_RESPONSES", None, "cmdline")
-    return connection.from_settings(own)
+    own_settings.set("REDIS_PARAMS", params, "cmdline")
+    own_settings.set("REDIS_DECODE_RESPONSES", None, "cmdline")
+    return connection.from_settings(own_settings)
 
 
 class ServerThread:

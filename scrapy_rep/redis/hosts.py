@@ -83,28 +83,30 @@ class OwnedHost:
         self.queues: dict[str, OwnedRequests] = {}
         """Its requests that are here, by the queue on the server."""
 
-        self.left: dict[str, int] = {}
+        self.on_server: dict[str, int] = {}
         """How many requests of each queue are on the server still."""
 
     @property
     def count(self) -> int:
         """How many requests it has, as far as that is known."""
         here = sum(requests.count for requests in self.queues.values())
-        return here + sum(self.left.values())
+        return here + sum(self.on_server.values())
 
     def wanted(self, batch: int) -> Iterator[tuple[str, int]]:
         """Return of which queues how many requests are wanted: a *batch*, and twice as many as were popped since."""
-        for name, left in self.left.items():
+        for name, on_server in self.on_server.items():
             requests = self.queues.get(name)
             popped, here = (requests.popped, requests.count) if requests else (0, 0)
             most = min(batch + 2 * popped, MAX_BATCH)
-            if left and here <= most / 2:
+            if on_server and here <= most / 2:
                 yield name, most - here
             if requests is not None:
                 requests.popped = 0
 
     def is_usable(self, now: float) -> bool:
-        """Whether its requests will be sent soon, as far as its robots.txt goes."""
+        """Whether requests of this host can be sent soon. They cannot if all its queues still wait for
+        robots.txt two seconds after this worker has got the host.
+        """
         if now - self.since < _UNKNOWN_AFTER:
             return True
         return not all(requests.waits_for_rules for requests in self.queues.values())

@@ -65,14 +65,15 @@ if TYPE_CHECKING:
 # callbacks, and after a failure.
 _SOON, _BUSY, _FAILED = 0.02, 0.05, 1.0
 
-# Else a call comes after twice as long as the one before, up to these seconds: while this worker owns hosts, while
-# there are requests for others only, and while there are none.
+# In all other cases, the seconds between two calls double, up to one of these: while this worker owns
+# hosts, while only other workers have requests, and while there are no requests.
 _MOST_OWNER, _MOST_IDLE, _MOST_EMPTY = 0.2, 1.0, 5.0
 
 # The part of its lease after which a worker renews it.
 _PART_OF_LEASE = 1 / 4
 
-# For so many calls there are to be requests: a new host has its robots.txt looked up, too.
+# For how many calls of the server the requests here should last: more than one, since the robots.txt of a
+# new host is to be fetched before its requests are sent.
 _CALLS_AHEAD = 3
 
 # The seconds after which a request in flight is replaced by the next one, as a guess; and how often it is replaced
@@ -308,7 +309,9 @@ class SharedScheduler(Scheduler):
     def _keep_in_memory(
         self, queue: Queue, request: Request, fingerprint: str, error: Exception
     ) -> bool:
-        """Keep *request*, which cannot be written, for this worker alone."""
+        """Keep *request* in the memory of this worker, because it cannot be serialised for Redis. No other
+        worker sees it.
+        """
         if self._logs_unwritable:
             self._logs_unwritable = False
             self._logger.warning(
@@ -344,8 +347,9 @@ class SharedScheduler(Scheduler):
 
     @property
     def _is_alive(self) -> bool:
-        """Whether the lease of this worker has not ended: later, others may have what it had. One of the clocks may
-        stand still while the machine sleeps, and the other may be set.
+        """Whether the lease of this worker is still valid. After its end, other workers may take its hosts
+        and requests. Of two clocks, the one counts by which more time has passed: the monotonic clock may
+        stop while the machine sleeps, and the system clock may be set back.
         """
         monotonic, time = self._renewed_at
         passed = max(self._clock.monotonic() - monotonic, self._clock.time() - time)
@@ -482,12 +486,12 @@ class SharedScheduler(Scheduler):
         """Let others have *host*, and its requests that wait here."""
         limiter = self._frontier.limits.limiters.get(host.key)
         back_off = None if limiter is None else limiter.back_off
-        own: tuple[float, ...] = (0.0, 0, 0.0)
+        kept_back_off: tuple[float, ...] = (0.0, 0, 0.0)
         if back_off is not None:
             lasted = self._clock.monotonic() - back_off.since
-            own = back_off.own_pause, back_off.concurrency, lasted
+            kept_back_off = back_off.own_pause, back_off.concurrency, lasted
         next_in = max(self._pace(host)[0], 0.0)
-        self._reports["left"].append((host.key, next_in, *own))
+        self._reports["left"].append((host.key, next_in, *kept_back_off))
         for requests in host.queues.values():
             for request in requests.take_all():
                 self._count -= 1
@@ -506,7 +510,9 @@ class SharedScheduler(Scheduler):
     # What it wants.
 
     def _wants(self) -> dict[str, Any]:
-        """Return what is wanted."""
+        """Return what this worker asks for in its next call of the server: more requests of the hosts that it
+        owns, and requests of new hosts.
+        """
         now, supply = self._clock.monotonic(), 0.0
         more: list[tuple[str, int]] = []
         places = concurrent_requests(self._crawler)
@@ -559,7 +565,9 @@ class SharedScheduler(Scheduler):
         )
 
     async def _begin(self) -> None:
-        """Make the first call, and let the others follow. Raises what the first one raises."""
+        """Call the Redis server for the first time, then start the loop that makes all further calls. If the
+        first call fails, its exception is raised, and the loop is not started.
+        """
         try:
             if self._crawler.settings.getbool("SCHEDULER_FLUSH_ON_START"):
                 await self._thread.call(self._exchange.clear)
@@ -702,7 +710,7 @@ class SharedScheduler(Scheduler):
                 if owner is not None:
                     owner.queues[delivery.queue] = requests
             if owner is not None:
-                owner.left[delivery.queue] = delivery.left
+                owner.on_server[delivery.queue] = delivery.on_server
         for lease, place in answer.unread:
             self._last_aside = place
             if self._read(data_in(lease), host_of(lease.decode(errors="replace"))):
@@ -741,7 +749,8 @@ class SharedScheduler(Scheduler):
             self._queue_lost()
             return _SOON
         is_of_server = isinstance(error, (RedisError, OSError))
-        # What the answer had for this worker may be lost.
+        # After an error of our own, the requests in the answer may be lost here. So the call counts as
+        # uncertain, and the next one repeats its reports.
         self._exchange.is_uncertain |= not is_of_server
         if not self._is_failing:
             self._is_failing = True

@@ -1,4 +1,6 @@
-"""The crawler for which a command judges: its agents, dialect and settings; and how a command fetches."""
+"""The crawler as which a command judges URLs: its product tokens, dialect and settings. This module also runs
+the fetches of a command.
+"""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_a_budget(site: Site, mode: str, obeys: bool, tmp_path: Path) -> None:
     assert "127.0.0.21 has had 5 pages (REP_PAGES_PER_HOST)" in line or (
         "127.0.0.22 has had 2 pages (REP_OVERRIDES)" in line
     )
-    (line,) = result.lines("INFO", "were asked for more: 2")
+    (line,) = result.lines("INFO", "requests to them were refused: 2")
 
 
 @pytest.mark.newest

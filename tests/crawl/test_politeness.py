@@ -130,7 +130,7 @@ def test_pace(site: Site, mode: str, tmp_path: Path) -> None:
     assert result.stats["rep/crawl_delay/waited"] > 3
     lines = result.lines("INFO", "held up the crawl")
     assert len(lines) == 5
-    assert "with a delay of 0.2 s (requests: 11)" in " ".join(lines)
+    assert "with a delay of 0.2 s and 11 requests" in " ".join(lines)
     (most,) = rows(ledger, "SELECT max(waiting) AS n FROM progress")
     assert most["n"] > 10
 

@@ -167,7 +167,7 @@ def test_the_first_delay(site: Site) -> None:
     urls = [host.url("/") for host in hosts]
     settings = {"DOWNLOAD_DELAY": 0.1, "RANDOMIZE_DOWNLOAD_DELAY": False}
     result = run_crawl(urls, settings=settings, names=names)
-    (line,) = result.lines("INFO", "between requests: requests to it wait")
+    (line,) = result.lines("INFO", "between requests, and gets none earlier")
     assert hosts[0].origin not in line
     assert line.index("asks for 0.")
 

@@ -153,7 +153,7 @@ class Worker:
             self.shared.certain |= {self.ending[number] for number in reports["done"]}
         self.owned.update(host.host for host in answer.hosts)
         for delivery in answer.deliveries:
-            self.left[delivery.queue] = delivery.left
+            self.left[delivery.queue] = delivery.on_server
             self.taken |= {taken.number: taken for taken in delivery.requests}
         return answer
 

@@ -218,7 +218,7 @@ class RobotsTxtFetcher:
                 # Connected only meanwhile: Scrapy sends the signal for each chunk of each page.
                 signal_manager.connect(self._received, signals.bytes_received)
             answer = await self._crawler.engine.download_async(request)
-            # Without success, there is no body that could be incomplete.
+            # Only the body of a 2xx response is used, so only that must be complete.
             is_whole = request.fetch.is_stopped or answer.status // 100 != 2
             if not is_whole and "download_stopped" in answer.flags:
                 raise StopDownload

@@ -104,7 +104,9 @@ class RobotsTxtRequest(Request):
         self.fetch = Fetch()
 
     def replace(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a copy with new values, as :meth:`Request.replace` makes it, for the same download."""
+        """Return a copy with new values, like :meth:`Request.replace`. The copy shares the state of the
+        download (``fetch``) with this request.
+        """
         copy = super().replace(*args, **kwargs)
         if isinstance(copy, RobotsTxtRequest):
             copy.fetch = self.fetch
@@ -197,11 +199,11 @@ class RobotsTxtRequest(Request):
 
 
 def add_template(templates: list[Request], request: Request) -> None:
-    """Add *request* to the *templates* of a fetch, for its next attempt, if none of them has the same proxy.
+    """Add *request* to *templates*, unless a template with the same proxy is there.
 
-    Templates are requests that wait for a file. The requests for the file take over their User-Agent,
-    proxy and keys in ``REP_REQUEST_META_KEYS``. Each attempt uses the next template, and so another
-    proxy. More may be added during the fetch.
+    A template is a page request that waits for a robots.txt, or another file of its site. The request for the
+    file takes over its User-Agent, its proxy, and the meta keys of ``REP_REQUEST_META_KEYS``. Each attempt
+    uses another template, and so another proxy. Templates may be added while the fetch runs.
     """
     proxy = request.meta.get("proxy")
     if all(template.meta.get("proxy") != proxy for template in templates):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-# The longest pause in seconds that a spider can ask for, as that of a ``Retry-After``.
+# A longer delay that a spider asks for counts as this many seconds. The limit for Retry-After is the same.
 _LONGEST = 2**31
 
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limits import InFlight
     from scrapy_rep.protocol.origins import Origin
 
-# The URLs of the last pages that are remembered: a retry or a redirect of one is no further page.
+# The most URLs of counted pages to remember. A retry or a redirect of a remembered one is not counted
+# again.
 _MAX_URLS = 100_000
 
 
@@ -154,8 +155,8 @@ class Budget:
         if self._full:
             self._logger.at_end(
                 logging.INFO,
-                "Hosts that have had as many pages as REP_PAGES_PER_HOST allows, and were asked for more: "
-                "%(hosts)s",
+                "Hosts that have had as many pages as they may (REP_PAGES_PER_HOST, REP_OVERRIDES), so that further "
+                "requests to them were refused: %(hosts)s",
                 hosts=f"{len(self._full):,}",
             )
 

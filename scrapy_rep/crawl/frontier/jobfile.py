@@ -188,8 +188,9 @@ class JobFile:
         return self._read("SELECT host, count(*) FROM requests GROUP BY host")
 
     def best(self, host: str) -> tuple[int, bytes | None]:
-        """Return the number and the data of the best request of *host*, which has one. The data is
-        None if it was damaged. Raises JobError if the file is.
+        """Return the number and the data of the best request of *host*. The data is None if this request is
+        damaged. Raises JobError if the file is damaged, or has no request of *host*: callers ask only for
+        hosts that have one.
         """
         self.execute()
         rows = self._read(_BEST, host)

@@ -73,8 +73,8 @@ def prepare_folder(crawler: Crawler, settings: BaseSettings) -> None:
 
 
 def check_folder(crawler: Crawler, settings: BaseSettings) -> None:
-    """Raise SettingError if the ``JOBDIR`` has a crawl of this package's scheduler, and *settings* name another
-    one: that would begin it anew.
+    """Raise SettingError if the ``JOBDIR`` holds a crawl of ``scrapy_rep.Scheduler``, and *settings* name
+    another scheduler. That one would ignore the saved crawl, and start from the beginning.
     """
     folder = settings["JOBDIR"]
     if Path(folder, _FILE).exists():
@@ -123,8 +123,10 @@ class JobStore:
         """Whether a request was not popped because changes wait."""
 
     def open(self, *, keeps_seen: bool) -> Iterator[tuple[QueueKey, JobRequests]]:
-        """Open the file, and yield each queue that has requests there. *keeps_seen* is whether the file has
-        the fingerprints, too: then a file of Scrapy's own with some is that of another crawl.
+        """Open the file of the JOBDIR, and yield each queue that has requests in it. *keeps_seen* tells
+        whether this file also has the fingerprints of requests that were seen. If it does, fingerprints in a
+        file of Scrapy's own belong to another scheduler: then the folder is refused, unless it has our file
+        already.
         """
         folder = Path(self._crawler.settings["JOBDIR"])
         path = folder / _FILE
@@ -229,7 +231,7 @@ class JobStore:
                 error=error,
             )
 
-    # The pages of hosts.
+    # The budget of pages: which requests were counted as pages of their host.
 
     def note_counted(self, request: Request) -> None:
         """Note that an earlier run has counted *request*, which is in flight again, as a page."""
@@ -237,7 +239,9 @@ class JobStore:
             self._frontier.budget.pass_free(request)
 
     def is_counted(self, request: Request) -> bool:
-        """Whether *request*, which is new, belongs to a page that was counted: a run after a kill knows it, too."""
+        """Whether *request*, which is new, is a retry or a redirect of a page that was already counted. The
+        file keeps the answer, so that a run after a kill does not count the page twice.
+        """
         budget = self._frontier.budget
         return budget is not None and budget.is_counted(request)
 

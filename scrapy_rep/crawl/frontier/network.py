@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.protocol.origins import Origin
 
-# The network is gone if so many different hosts in a row fail. Twice as many after each false alarm: most
-# hosts of some crawls have no server. But not many more: Scrapy repeats each request twice only.
+# The network counts as gone after so many different hosts in a row have failed. Each false alarm doubles
+# the number, since most hosts of some crawls have no server. It has a maximum: Scrapy repeats a request
+# only twice, so that a late alarm would lose requests.
 _HOSTS = 5
 _MOST_HOSTS = 20
 

@@ -110,8 +110,8 @@ class Politeness:
         if delay > self._names_over:
             self._names_over = inf
             self._logger.info(
-                "%(origin)s asks for %(delay)g s between requests: requests to it wait for that. Further "
-                "hosts with a delay are named only if they hold up the crawl (REP_CRAWL_DELAY_OBEY)",
+                "%(origin)s asks for %(delay)g s between requests, and gets none earlier (REP_CRAWL_DELAY_OBEY). "
+                "Further hosts with a delay are named only at the end, if they hold up the crawl",
                 origin=origin,
                 delay=delay,
             )
@@ -279,7 +279,8 @@ class Politeness:
             f"({self._settings.wait_timeout:g} s), and is asked again in {remaining} at the earliest"
         )
 
-    # What is measured, for the ledger and at the end: when requests are sent, not when it is planned.
+    # Measurements for the ledger, and for the lines at the end. They are made when a request is sent, not
+    # when the scheduler plans it.
 
     def measure_sent(self, request: Request, entry: InFlight) -> None:
         """Note how long after the last answer *request* is sent, if its host has a delay or has asked for a
@@ -326,8 +327,8 @@ class Politeness:
             if slowdown.seconds >= _LEAST_NAMED:
                 self._logger.at_end(
                     logging.INFO,
-                    "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s "
-                    "(requests: %(requests)d). REP_SKIP_DELAY_OVER skips hosts with a longer one",
+                    "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s and %(requests)d requests. "
+                    "Hosts whose delay is longer than REP_SKIP_DELAY_OVER are skipped",
                     host=slowdown.key,
                     time=duration(slowdown.seconds),
                     requests=slowdown.requests,

@@ -230,8 +230,8 @@ class Rules:
             self._act()
 
     async def _wait(self, request: RobotsTxtRequest) -> None:
-        """Wait for the turn of a request for robots.txt. Meanwhile it does not count as one that is fetched:
-        else hosts with a delay, to which others redirect their robots.txt, could stop all fetches.
+        """Wait until *request* may be sent. While it waits, it does not count as a robots.txt that is being
+        fetched. Otherwise, redirects to a few hosts with a long delay could stop all fetches.
         """
         self._waiting += 1
         try:

@@ -308,8 +308,9 @@ class RequestOrder:
         self.next_number = count().__next__
 
     def of(self, request: Request) -> tuple[int, bool]:
-        """Return the rank of *request*: the highest one is next; and whether of several with this rank the
-        last one is next.
+        """Return the rank of *request*, and whether its rank is last-in, first-out. The request with the
+        highest rank is sent first. Of requests with the same rank, the newest is sent first if the second
+        value is true, else the oldest.
         """
         is_start = self._has_start_class and request.meta.get("is_start_request", False)
         return 2 * request.priority + (not is_start), self._is_last_first[not is_start]

@@ -76,7 +76,8 @@ class LedgerExtension:
         self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls
         self._path = _path(settings.ledger, str(spider.name))
-        # Another crawl may be added to any other file later.
+        # With %(time)s in its name, the ledger has this crawl alone. Later crawls may be added to any other
+        # one.
         self._is_own = "%(time)s" in settings.ledger
         # Imported here: a crawl without a ledger needs no SQLite.
         from scrapy_rep.base.sqlitefile import make_folder  # noqa: PLC0415

@@ -160,8 +160,9 @@ def close_and_merge_log(connection: sqlite3.Connection) -> bool:
 def snapshot(
     origin: str, entry: CacheEntry, dialect: Dialect
 ) -> tuple[tuple[Any, ...], bytes | None]:
-    """Return the row of a robots.txt that was fetched or loaded, and the body whose rules are followed, as
-    far as the *dialect* reads it. The body is None if there are no rules to follow.
+    """Return the ledger row for a robots.txt that was fetched or loaded, and the body whose rules are obeyed.
+    The body is cut one byte after the size limit of *dialect*, so that a reader can see that it was cut. It
+    is None if there are no rules to obey.
     """
     result, answer, body = entry.result, entry.answer(dialect), None
     if answer is not None and answer.access is Access.SUCCESSFUL:
@@ -314,10 +315,8 @@ class LedgerWriter:
     # The methods below run in the thread.
 
     def _write_end(self, before: Thread, end: tuple[Any, ...]) -> None:
-        """Write the remaining rows and the *end*, once the thread *before* this one has ended.
-
-        Repeat that if rows have come meanwhile: the crawl goes on until all handlers of ``spider_closed``
-        have returned.
+        """Write the remaining rows and the *end* of the crawl, after the thread *before* has ended. Write
+        again if new rows have come meanwhile: other handlers of ``spider_closed`` may still add some.
         """
         if before.is_alive():
             before.join()

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-# As Scrapy stores the name. Most responses do not have the field, and a comparison takes a tenth of the
-# time of a look-up.
+# The name of the header as Scrapy stores it. Most responses do not have this header, and isdisjoint() takes
+# a tenth of the time of a look-up.
 _X_ROBOTS_TAG = frozenset({b"X-Robots-Tag"})
 
 # The most statements of one response to report. A response can have a thousand.

@@ -173,8 +173,8 @@ class IndexingRules:
         return None
 
     def evidence(self) -> dict[str, list[Statement]]:
-        """Return the rules that restrict something, by their names in :meth:`to_dict`. Each has the
-        statements any of which alone would restrict the same.
+        """Return the evidence for each restriction, by the name of the restriction in ``to_dict``: the
+        statements that make it, each of which would be enough by itself.
         """
         unrestricted = _NOTHING_STATED.to_dict()
         alone = [

@@ -56,7 +56,9 @@ class Group(NamedTuple):
     group."""
 
     def runs_of(self, tokens: AbstractSet[str]) -> set[int]:
-        """Return the runs of user-agent lines that name one of *tokens*."""
+        """Return the first line number of each run of user-agent lines that names one of *tokens*. A run is a
+        sequence of user-agent lines without another record between them.
+        """
         named = zip(self.agents, self.runs, strict=True)
         return {run for agent, run in named if agent in tokens}
 

@@ -117,7 +117,9 @@ def decoded_text(body: bytes, dialect: Dialect) -> bytes:
 
 
 def text_lines(body: bytes, dialect: Dialect) -> list[str]:
-    """Return the lines of a robots.txt as text, split as the dialect splits and numbers them."""
+    """Return the lines of a robots.txt as text. They are split where the dialect ends lines: line *n* of the
+    dialect is item *n* - 1.
+    """
     text = decoded_text(body, dialect).decode("utf-8", "backslashreplace")
     return text.removesuffix("\n").split("\n") if text else []
 

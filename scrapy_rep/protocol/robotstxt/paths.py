@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from scrapy_rep.protocol.dialect import Dialect
 
-# RFC 3986, 2.3 and 2.2. Four characters are never normal: "#" ends a path, "%" begins an
-# encoded octet, and "*" and "$" are special in patterns.
+# Characters that stand for themselves in a path: unreserved ones (RFC 3986, 2.3) and delimiters (2.2). Four
+# are not among them: "#" ends a path, "%" begins an encoded octet, and "*" and "$" are special in patterns.
 _UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 _DELIMITERS = "/?&=+"
 

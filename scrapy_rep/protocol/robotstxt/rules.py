@@ -94,8 +94,9 @@ _MAX_COSTLY = 2_048
 # The length of a key. Keys of this length rule out most patterns.
 _KEY = 4
 
-# The number of octets that are searched for keys one by one: a target of 500 octets is searched for
-# 2,000 keys, in a millisecond. For more keys, it takes less time to look them up in a set.
+# Up to this product of the number of keys and the octets of the target, each key is searched in the target
+# by itself: 2,000 keys and a target of 500 octets take a millisecond. Above it, a set of the parts of the
+# target is faster.
 _MAX_SEARCHED = 1_000_000
 
 # The most octets of rules that a first answer sorts. So few octets never reach MAX_COMPARED.
@@ -104,7 +105,8 @@ _MAX_NEAR = 2_048
 _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
 """Matches a value that is a normalized literal pattern."""
 
-# Matches the rest of a rule line, and captures a part that each matching target contains.
+# Applied to what is behind the literal beginning of a pattern: skips leading "*"s, and captures the literal
+# text behind them, which each matching target has.
 _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
     rf"\**([{paths.NORMAL_CLASS}]*)"
 ).match  # type: ignore[assignment]  # It matches any text.

@@ -215,7 +215,7 @@ def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Answer:
     measured_hosts = all_["known"]
     hosts = "the one host" if measured_hosts == 1 else f"all {measured_hosts:,} hosts"
     sentences = [f"Yes, at {hosts} with a {asked}."]
-    # A delay may be kept by a single request, after which none came.
+    # A host that got a single request has kept its delay, although no gap was measured.
     measured = [row for row in rows if row["kept"] and row[gap] is not None]
     if measured:
         soonest = min(measured, key=lambda row: row[gap] / row[asked])

@@ -226,6 +226,26 @@ async def test_an_exempt_request_keeps_to_pauses() -> None:
     assert [record.reason for record in seen] == ["back-off"]
 
 
+@coroutine_test
+async def test_an_unreachable_host_is_asked_again_for_what_does_not_come_from_the_scheduler() -> (
+    None
+):
+    """The request that comes when it is time is refused still; the next one is judged by the answer."""
+    mw, crawler = middleware({})
+    with pytest.raises(RobotsDenied):
+        await ask(mw, Request(PUBLIC))
+    times = asked(crawler).count(ROBOTS_URL)
+    (site,) = Frontier.of(crawler).limits.sites.values()
+    assert site.outage is not None
+    with pytest.raises(RobotsDenied):
+        await ask(mw, Request(PUBLIC))
+    assert asked(crawler).count(ROBOTS_URL) == times
+    site.outage.retry_at = 0.0
+    with pytest.raises(RobotsDenied):
+        await ask(mw, Request(PUBLIC))
+    assert site.is_fetching
+
+
 # Requests that wait for one robots.txt.
 
 

@@ -254,7 +254,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         if not entry.queue.key.is_of_http:
             return None
         if entry.is_at_wire:
-            return frontier.replaced(request, entry)
+            return frontier.copy_for_second_download(request)
         check = self._check_of(request, entry)
         if check.is_exempt and check.origin is not None:
             self._exempt_origins[check.origin] = True
@@ -266,7 +266,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """Judge the request of *check* by what is known. If that is not enough, one of the scheduler returns
         there, and any other waits: then return a coroutine. Raises RobotsDenied.
         """
-        if self.look_up(check) or self._needs_no_fresh_rules(check, entry):
+        if self.look_up(check) or self._use_old_rules(check, entry):
             return self._judge_now(check, entry)
         check.why = self._frontier.refusal(entry)
         if check.why:
@@ -298,7 +298,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             return origin
         return origin.at_virtual_host(host)
 
-    def _needs_no_fresh_rules(
+    def _use_old_rules(
         self, check: Check, entry: InFlight, *, has_waited: bool = False
     ) -> bool:
         """Add to *check* the rules that decide although they are stale, or that robots.txt is unreachable for
@@ -308,6 +308,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         site = self._frontier.limits.sites.get(check.origin)
         if site is not None and site.phase is Phase.REFUSED and site.outage is not None:
             check.rules = site.outage.last_result
+            self._frontier.ask_again(site)
         elif entry.may_use_stale or has_waited:
             check.rules = self._cache.latest(check.origin)
         return check.rules is not None or self._is_for_fetch(check.request, entry, site)
@@ -369,7 +370,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
                 check.rules = None if outage is None else outage.last_result
                 break
             # They decide for what has waited for them, be they stale by now.
-            is_known = self.look_up(check) or self._needs_no_fresh_rules(
+            is_known = self.look_up(check) or self._use_old_rules(
                 check, entry, has_waited=True
             )
         return self._judge_now(check, entry)

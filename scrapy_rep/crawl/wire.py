@@ -68,13 +68,13 @@ class WireMiddleware:
     def process_request(
         self, request: Request
     ) -> Request | Coroutine[Any, Any, Request | Response | None] | None:
-        """Let *request* go if it may be sent now. If not, it waits here; but for the end of a pause, one of the
-        scheduler waits there. Raises RobotsDenied.
+        """Let *request* go if it may be sent now. If not, it waits here. One of the scheduler that must wait for
+        the end of a pause returns to the scheduler instead. Raises RobotsDenied.
         """
         frontier, gate = self._frontier, self._gate
         entry = frontier.in_flight.get(request) or frontier.enter(request)
         if entry.is_at_wire:
-            return frontier.replaced(request, entry)
+            return frontier.copy_for_second_download(request)
         entry.is_at_wire = True
         if isinstance(request, RobotsTxtRequest):
             self._robotstxt.process_request(request)

@@ -142,6 +142,19 @@ def test_a_spider_that_copies_the_meta_of_a_redirected_page() -> None:
     run.close()
 
 
+def test_a_page_with_the_copied_meta_of_a_retry_that_is_returned() -> None:
+    """It was not sent, so that it is no retry of itself."""
+    run = Run(REP_PAGES_PER_HOST=1)
+    run.push(page(retry_times=1))
+    request = run.next()
+    assert request is not None
+    assert run.frontier.admits_page(request, run.frontier.in_flight[request])
+    run.give_back(request)
+    assert admits(run, page(1))
+    assert not admits(run, request)
+    run.close()
+
+
 def test_a_redirect_that_is_returned(tmp_path: Path) -> None:
     """It belongs to its page each time that it comes, also in the next run."""
     for settings in {}, {"JOBDIR": str(tmp_path)}:

@@ -21,6 +21,7 @@ from tests.frontier.engine import Run
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from pathlib import Path
     from typing import Any
 
 pytestmark = pytest.mark.newest
@@ -61,6 +62,20 @@ def test_a_request_that_waits_before_the_downloader_has_it() -> None:
     run.engine._slot.inprogress.discard(waiting)
     assert run.next() is not None
     assert waiting not in run.frontier.in_flight
+    run.close()
+
+
+def test_a_request_that_cannot_be_written_may_return_to_the_scheduler(
+    tmp_path: Path,
+) -> None:
+    """It waits in memory, in a queue of its own: no component has changed it."""
+    run = Run(JOBDIR=str(tmp_path))
+    request = Request(SITE, callback=lambda _: None)
+    run.push(request)
+    assert run.next() is request
+    entry = run.frontier.in_flight[request]
+    assert run.frontier.may_send(request, entry)
+    assert entry.is_of_scheduler
     run.close()
 
 

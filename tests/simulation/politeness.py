@@ -412,6 +412,8 @@ def _pauses(
                 until=at, process=sent.process
             )
             is_new = is_new and last is not None and last.process != sent.process
+            # What is sent past the scheduler cannot know of a page that does not come to the wire.
+            is_new |= story.world.driver is not None and sent.is_past_queue
             if last is not None and not is_new and _has_heard(story, sent, last):
                 others = in_flight.values()
                 in_process = sum(other.process == sent.process for other in others)

@@ -94,6 +94,7 @@ class Budget:
     def give_back(self, request: Request, entry: InFlight) -> None:
         """Note that *request* was not sent, although it was counted."""
         self.pages[entry.page_of] -= 1
+        self._counted_urls.pop(hash(request.url), None)
         if self.keeper is not None:
             self.keeper.keep_page(request, entry.page_of, -1)
         entry.page_of = ""

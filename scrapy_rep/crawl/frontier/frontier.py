@@ -438,6 +438,15 @@ class Frontier:
         await maybe_deferred_to_future(call)
         return waiter.is_granted
 
+    def ask_again(self, site: Site) -> None:
+        """Have the robots.txt of *site*, whose requests are refused since it is unreachable, fetched again, if it
+        is time.
+        """
+        now = self.clock.monotonic()
+        if site.outage is not None and now >= site.outage.retry_at:
+            self.limits.want(site, now, is_urgent=True)
+            self.flush()
+
     def refusal(self, entry: InFlight) -> str:
         """Return why the request of *entry* is refused for the back-off of its host; empty if it is not."""
         queue = entry.queue
@@ -450,8 +459,11 @@ class Frontier:
         """Return whether *request* may be sent now. Then it counts as sent."""
         limits, now, queue = self.limits, self.clock.monotonic(), self.queue_of(request)
         if queue is not entry.queue:
-            # A component has changed it: its old queue would not wait for what it waits for.
-            entry.queue, entry.is_of_scheduler = queue, False
+            if entry.queue.key == queue.key._replace(is_unwritable=True):
+                queue = entry.queue  # It waited in memory.
+            else:
+                # A component has changed it: its old queue would not wait for what it waits for.
+                entry.queue, entry.is_of_scheduler = queue, False
         if not entry.is_planned:
             self.look_at_slot(queue.slot)
         if isinstance(request, RobotsTxtRequest):
@@ -601,12 +613,10 @@ class Frontier:
         self.limits.end(entry, self.clock.monotonic())
         self.flush()
 
-    def replaced(self, request: Request, entry: InFlight) -> Request | None:
-        """Return a copy of *request* that is to be downloaded in its place, if it is *entry* of another download
-        of the same object, which is at the wire; else None. So each download counts by itself.
+    def copy_for_second_download(self, request: Request) -> Request:
+        """Return a copy of *request* that is to be downloaded in its place: the same object is downloaded for the
+        second time, and is at the wire already. So each download counts by itself.
         """
-        if not entry.is_at_wire:
-            return None
         self._repeated.add(request)
         return (
             request.replace()

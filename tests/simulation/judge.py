@@ -213,12 +213,25 @@ def _lost(story: Story) -> Iterator[str]:
     for url, asked in newest.items():
         child: Asked | None = asked
         # Or it was pushed to a server that has forgotten it.
-        is_asked_again = any(a - 1 < asked.at < b for a, b in story.rewound)
+        is_asked_again = any(
+            _pushed_since(story, began) < asked.at < ended
+            for began, ended in story.rewound
+        )
         while child is not None and not is_asked_again:
             is_asked_again = last.get(child.parent, 0.0) > child.at
             child = newest.get(child.parent)
         if not (url in last or is_asked_again or asked.is_own):
             yield url
+
+
+def _pushed_since(story: Story, moment: float) -> float:
+    """Return when the first request was asked for that may have been pushed after that moment: while the server was
+    gone before, they had to wait.
+    """
+    waited = [
+        begins for begins, ends, _ in story.hindered if begins < moment < ends + 5.0
+    ]
+    return min([moment - 1.0, *waited])
 
 
 def _of(url: str, story: Story, text: str) -> Violation:
@@ -325,7 +338,12 @@ def _is_used_up(story: Story, host: str) -> bool:
     """Whether all pages that *host* may have were sent, apart from those that were refused, or that a component
     took away before they were sent.
     """
-    sent = sum(sent.host == host and sent.is_page_of_host for sent in story.world.log)
+    # With a scheduler of the project, what a callback downloads itself counts, too.
+    counts_all = "SCHEDULER_PRIORITY_QUEUE" in story.world.settings
+    sent = sum(
+        sent.host == host and (sent.is_page_of_host or counts_all)
+        for sent in story.world.log
+    )
     refused = sum(
         urlsplit(outcome.sent_to).netloc == host
         and outcome.exception in {*_REFUSALS, "SpiderClosing"}

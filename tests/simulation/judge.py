@@ -213,9 +213,15 @@ def _lost(story: Story) -> Iterator[str]:
     for url, asked in newest.items():
         child: Asked | None = asked
         # Or it was pushed to a server that has forgotten it.
+        moments = [asked.at] + [
+            sent.ended or sent.at  # Scrapy may have repeated it then.
+            for sent in story.world.log
+            if f"http://{sent.host}{sent.path}" == url
+        ]
         is_asked_again = any(
-            _pushed_since(story, began) < asked.at < ended
+            _pushed_since(story, began) < moment < ended
             for began, ended in story.rewound
+            for moment in moments
         )
         while child is not None and not is_asked_again:
             is_asked_again = last.get(child.parent, 0.0) > child.at

@@ -297,6 +297,14 @@ HEADLINES: dict[str, tuple[list[str], dict[str, Any], str]] = {
         ["/", "/private/1"], {"REP_OVERRIDES": {"127.0.0.1": "ignore"}, **ALL},
         "2 pages were fetched (2 because of an override), and no request was refused",
     ),
+    "a limit of pages": (
+        ["/", "/2"], {"REP_PAGES_PER_HOST": 1, **ALL},
+        "1 page was fetched (none forbidden), and 1 request was refused",
+    ),
+    "a limit of addresses": (
+        ["/", "/private/1"], {"REP_CONCURRENCY_PER_ADDRESS": 1, **ALL},
+        "1 page was fetched (none forbidden), and 1 request was refused",
+    ),
     "a dry run": (
         ["/", "/private/1"], {"REP_DRY_RUN": True},
         "Dry run: 2 pages were fetched, and 1 request would have been refused",
@@ -323,7 +331,7 @@ def test_headlines(site: Site, tmp_path: Path) -> None:
         )
         assert pages == len(host.pages)
     assert headline(*ledgers) == (
-        "9 pages were fetched (2 because of an override), and 5 requests were or would have been refused"
+        "11 pages were fetched (2 because of an override), and 7 requests were or would have been refused"
     )
 
 

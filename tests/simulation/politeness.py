@@ -606,7 +606,10 @@ def _outages(story: Story) -> Iterator[Violation]:
         failed = [s for s in log if begins <= s.at < ends and s.says_no_connection]
         last = noticed = _noticed(failed, log)
         until = ends
-        has_worked = any(s.answer.status and s.at < noticed for s in story.world.log)
+        has_worked = any(
+            s.answer.status and s.ended is not None and s.ended < noticed
+            for s in story.world.log
+        )
         if not has_worked:
             continue  # All hosts may be without a server: each is judged by itself.
         if noticed < inf and not any(s.answer.status and s.at < ends for s in log):

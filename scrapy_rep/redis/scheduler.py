@@ -723,10 +723,10 @@ class SharedScheduler(Scheduler):
             )
         if answer.strange:
             self._logger.warning(
-                "%(count)d requests are in the queue %(key)s, which another queue class than scrapy-rep's has "
-                "written. This crawl does not send them, and their URLs count as seen. To send them, let that "
-                'queue run empty first, with SCHEDULER_QUEUE_CLASS = "scrapy_redis.queue.PriorityQueue"; to '
-                "drop them, delete the key, and that of the duplicate filter",
+                "%(count)d requests in the queue %(key)s were written by another queue class. This crawl does not "
+                "send them, and their URLs count as seen. To send them, first run the crawl with "
+                'SCHEDULER_QUEUE_CLASS = "scrapy_redis.queue.PriorityQueue" until that queue is empty. To drop '
+                "them, delete this key, and the key of the duplicate filter",
                 count=answer.strange,
                 key=self._key,
             )
@@ -822,7 +822,7 @@ class SharedScheduler(Scheduler):
             )
         if self._unsent:
             self._logger.error(
-                "%(count)d requests are lost: they were in the memory of this worker, and the queue in Redis had "
-                "not worked again when the worker ended",
+                "%(count)d requests are lost: they were only in the memory of this worker, which has ended before "
+                "the queue in Redis worked again",
                 count=len(self._unsent),
             )

@@ -69,7 +69,9 @@ _VERDICTS = {True: "allowed", False: "denied", None: "unknown"}
 def run(arguments: Namespace, settings: Settings) -> int:
     is_list = "-" in arguments.urls
     if is_list and (len(arguments.urls) > 1 or arguments.robots == "-"):
-        raise UsageError("- reads all of standard input: give it once, as the only URL")
+        raise UsageError(
+            "'-' is standard input, which can be read only once: give it as the only URL, or for --robots"
+        )
     profile = profile_of(arguments, settings)
     robots_file, path = None, arguments.robots
     if path is not None:

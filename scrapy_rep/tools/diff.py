@@ -284,7 +284,9 @@ def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     names = list(filter(None, [*arguments.old, arguments.new, arguments.urls]))
     if names.count("-") > 1:
-        raise UsageError("- reads all of standard input: give it only once")
+        raise UsageError(
+            "'-' is standard input, which can be read only once: give it only once"
+        )
     with ExitStack() as stack:
         ledgers = {}
         named = {name: ledger_named(name) for name in names}

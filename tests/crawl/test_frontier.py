@@ -54,7 +54,7 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
     assert (len(slow.pages), len(back.pages)) == (8, 3)
     assert all(gap >= 0.15 for gap in slow.gaps)
     assert [error["reason"] for error in result.errors] == ["rule"]
-    (line,) = result.lines("WARNING", "take places of CONCURRENT_REQUESTS", queue)
+    (line,) = result.lines("WARNING", "count towards CONCURRENT_REQUESTS", queue)
     assert "scrapy_rep.Scheduler" in line
 
 

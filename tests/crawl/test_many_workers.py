@@ -427,7 +427,7 @@ def test_requests_of_another_queue_class(site: Site, server: RedisServer) -> Non
     assert count
     result = start(urls, settings_for(server)).result(LONGEST)
     [line] = result.lines("WARNING")
-    assert f"{count} requests are in the queue worker:requests" in line
+    assert f"{count} requests in the queue worker:requests were written by" in line
     assert redis.zcard("worker:requests") == count
 
 

@@ -148,6 +148,15 @@ def test_it_is_over_after_the_time_out() -> None:
     assert not net.is_over(1000)
 
 
+def test_the_time_out_begins_when_it_is_clear() -> None:
+    """The first host has failed long before the others, and the crawl had nothing to send since."""
+    net = network(wait_timeout=60)
+    fail(net, "a", now=5)
+    fail(net, "bcde", now=100)
+    assert net.gone_since == 5
+    assert [net.is_over(159), net.is_over(160)] == [False, True]
+
+
 def test_no_host_has_ever_answered() -> None:
     """Hosts that have no server, as it seems, are judged each by itself; others are not."""
     assert not any(fail(network(), "abcdefgh", has_server=False))

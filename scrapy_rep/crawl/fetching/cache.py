@@ -465,8 +465,8 @@ class RobotsTxtCache:
             named = ", ".join(map(repr, unmet[:_MAX_NAMED]))
             more = len(unmet) - _MAX_NAMED
             self._logger.info(
-                "REP_OVERRIDES that no request of this crawl met: %(patterns)s. If one of them "
-                "should have decided, check how its host is spelt",
+                "These patterns of REP_OVERRIDES applied to no request of this crawl: %(patterns)s. If one of them "
+                "should have, check how its host is spelt",
                 patterns=f"{named} and {more:,} more" if more > 0 else named,
             )
 

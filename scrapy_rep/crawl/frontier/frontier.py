@@ -916,10 +916,9 @@ class Frontier:
         if settings.getpriority(name) == SETTINGS_PRIORITIES["addon"]:
             return  # The add-on of this package names it.
         self._logger.warning(
-            "Requests wait in the downloader for robots.txt and for the delay of their host, because "
-            "%(name)s is %(value)s. There they take places of CONCURRENT_REQUESTS and slow down other "
-            'hosts. Remove that setting: then the add-on sets SCHEDULER = "%(ours)s", in which they wait '
-            "without that",
+            "%(name)s is %(value)s, so requests that wait for robots.txt, or for the delay of their host, wait in "
+            "the downloader. There they count towards CONCURRENT_REQUESTS, and slow down other hosts. Remove "
+            'the setting: then the add-on sets SCHEDULER = "%(ours)s", which holds such requests back',
             name=name,
             ours=ours,
             value=settings[name],

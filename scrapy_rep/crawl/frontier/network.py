@@ -157,9 +157,8 @@ class Network:
 
     def is_over(self, now: float) -> bool:
         """Whether the network is gone for too long."""
-        return (
-            self.gone_since is not None and now - self.gone_since >= self._wait_timeout
-        )
+        # From when that was clear: the first host may have failed long before the others, in an idle crawl.
+        return self.is_gone and now - self._gone_at >= self._wait_timeout
 
     def sites_to_ask(self) -> list[Origin]:
         """Return the sites whose robots.txt may tell that the network is back, the best one first: in turns

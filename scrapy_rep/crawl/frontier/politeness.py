@@ -249,7 +249,7 @@ class Politeness:
         elif is_first and not has_failed:
             self._logger.info(
                 "%(host)s %(why)s: it gets no request for %(pause)s, then "
-                "one at a time, and one more after each success",
+                "one at a time, and one more at a time after each success",
                 host=host.key,
                 why=why,
                 pause=duration(pause),

@@ -346,7 +346,7 @@ call('HSET', STATE, 'number', string.format('%.0f', number))
 -- Returns the mark; the indexes of new requests whose fingerprint is known; how many requests are not done, but those
 -- that were set aside and that it has tried; 1 if it has lost what it had; how many requests have returned from a dead
 -- worker; and what it gets. Instead of the mark "lost" if its queue is gone, "late" for a late call.
-if order.clears and (count > 0 or call('ZCARD', WORKERS) == 0) then call('UNLINK', STATE, SEEN, KEYS[3]) end
+if order.clears and (count > 0 or call('ZCARD', WORKERS) == 0) then call('UNLINK', STATE, SEEN, KEYS[3], key('pages')) end
 local strange = 0
 if order.call == 1 then
     local kind = call('TYPE', KEYS[3]).ok

@@ -207,6 +207,19 @@ def check_nothing_left(server: RedisServer) -> None:
 
 
 @pytest.mark.newest
+def test_a_limit_of_pages(site: Site, server: RedisServer) -> None:
+    """All workers together fetch as many pages of a host as it may have, and none more."""
+    hosts = [site.add(RULES, name=f"127.0.8.{number}") for number in range(2, 8)]
+    urls = [host.url(f"/{page}") for page in range(6) for host in hosts]
+    crowd = SimpleNamespace(urls=urls, hosts=hosts, site=site)
+    settings = settings_for(server, REP_PAGES_PER_HOST=2)
+    results = finish(start_workers(crowd, settings, 3))
+    assert [len(host.pages) for host in hosts] == [2] * len(hosts)
+    denied = [error["reason"] for result in results for error in result.errors]
+    assert denied == ["budget"] * 4 * len(hosts)
+
+
+@pytest.mark.newest
 def test_a_server_that_restarts(site: Site, server: RedisServer) -> None:
     """If Redis restarts during a crawl, the workers connect again, warn once and go on later. No
     request is lost. ``tests/redis/test_server_faults.py`` has the other faults.

@@ -58,6 +58,11 @@ FAILED_ONCE_AND_LONG: tuple[int, ...] = (
     202611241329,
     202611263523,
     202611280183,
+    202611280233,
+    202611280262,
+    202611280502,
+    202611287011,
+    202611300276,
 )
 """Those of them that take seconds each, and four fifths of the time of all: they run with ``--long``."""
 

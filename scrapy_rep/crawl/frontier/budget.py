@@ -134,12 +134,11 @@ class Budget:
         redirected_from = request.meta.get("redirect_urls")
         if not redirected_from:
             return None
-        url, origins = (
-            hash(redirected_from[-1]),
-            (origin_of(redirected_from[-1]), url_origin(request)),
-        )
-        hosts = {origin and bare_host(origin) for origin in origins}
-        return url if len(hosts) == 1 and url in self._counted_urls else None
+        url, before = hash(redirected_from[-1]), origin_of(redirected_from[-1])
+        origin = url_origin(request)
+        if before is None or origin is None or bare_host(before) != bare_host(origin):
+            return None
+        return url if url in self._counted_urls else None
 
     def _note_full(self, host: str, origin: Origin) -> None:
         if host in self._full:

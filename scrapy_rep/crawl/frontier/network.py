@@ -5,8 +5,8 @@ A failure at the level of the network (the host name is not resolved, the connec
 out, the proxy is dead) looks the same if a host has no server and if the crawler has no network. What
 tells them apart is whether other hosts answer. When five different hosts in a row have failed, the network
 is *gone*: no page is sent, and one robots.txt at a time, after 1, 2, 4, ... 30 seconds. The first answer of
-any host ends that. Answers that were on their way when the first of these hosts failed do not count. What
-fails meanwhile is no verdict about a host. If no host has ever answered, in this run or before, hosts that
+any host to a request that was sent since ends that. An answer that was on its way when a host failed says
+nothing against that failure. What fails meanwhile is no verdict about a host. If no host has ever answered, in this run or before, hosts that
 have no server, as it seems, are judged each by itself.
 """
 

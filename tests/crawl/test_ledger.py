@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 RULES = "User-agent: *\nDisallow: /private/\nAllow: /private/open\n"
 PAGES = "tests.crawl.page_spiders.PageSpider"
+DRIVER = "tests.crawl.driver_middlewares.Driver"
 ENDLESS = "tests.crawl.page_spiders.EndlessSpider"
 DATA = {
     "/wp-json/wp/v2/shops": "application/json; charset=UTF-8",
@@ -305,6 +306,10 @@ HEADLINES: dict[str, tuple[list[str], dict[str, Any], str]] = {
         ["/", "/private/1"], {"REP_CONCURRENCY_PER_ADDRESS": 1, **ALL},
         "1 page was fetched (none forbidden), and 1 request was refused",
     ),
+    "only a middleware that fetches by itself": (
+        ["/", "/private/1"], {"DOWNLOADER_MIDDLEWARES": {DRIVER: 543}, **ALL},
+        "1 page was fetched (none forbidden), and 1 request was refused",
+    ),
     "a dry run": (
         ["/", "/private/1"], {"REP_DRY_RUN": True},
         "Dry run: 2 pages were fetched, and 1 request would have been refused",
@@ -314,14 +319,15 @@ HEADLINES: dict[str, tuple[list[str], dict[str, Any], str]] = {
 
 def test_headlines(site: Site, tmp_path: Path) -> None:
     """The headline of a report says in every mode what the server has sent and what was refused. One on
-    all ledgers adds them up.
+    all ledgers adds them up. ``test_network.py`` has the one without network.
     """
     ledgers = []
     for number, (paths, settings, expected) in enumerate(HEADLINES.values()):
         host, ledger = site.add(RULES), tmp_path / str(number)
         host.answers["/gone"] = Answer(status=404)
         run_crawl(
-            map(host.url, paths), settings={"REP_LEDGER": str(ledger), **settings}
+            [{"url": host.url(path), "meta": {"driver": True}} for path in paths],
+            settings={"REP_LEDGER": str(ledger), **settings},
         )
         ledgers.append(str(ledger))
         text = headline(str(ledger))
@@ -331,7 +337,7 @@ def test_headlines(site: Site, tmp_path: Path) -> None:
         )
         assert pages == len(host.pages)
     assert headline(*ledgers) == (
-        "11 pages were fetched (2 because of an override), and 7 requests were or would have been refused"
+        "12 pages were fetched (2 because of an override), and 8 requests were or would have been refused"
     )
 
 

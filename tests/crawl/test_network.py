@@ -11,6 +11,7 @@ import pytest
 
 from tests.crawl.answers import Answer, robots
 from tests.crawl.crawl import run_crawl, start_crawl
+from tests.crawl.test_ledger import headline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +92,7 @@ def names(count: int) -> list[str]:
 @pytest.mark.newest
 def test_hosts_that_answer_once_and_then_refuse(site: Site, tmp_path: Path) -> None:
     """A ban by a network of many hosts looks like the end of one's own network: the crawl ends after
-    REP_WAIT_TIMEOUT, one warning says what is left, and the JOBDIR keeps it.
+    REP_WAIT_TIMEOUT, one warning and the headline of the report say what is left, and the JOBDIR keeps it.
     """
     host = site.add(robots("User-agent: *\nDisallow: /private\n", headers=CLOSE))
     timeout = 2
@@ -104,6 +105,7 @@ def test_hosts_that_answer_once_and_then_refuse(site: Site, tmp_path: Path) -> N
             "DNSCACHE_ENABLED": False,
             "JOBDIR": str(tmp_path / "job"),
             "REP_BACKOFF_MAX": 60,
+            "REP_LEDGER": str(tmp_path / "ledger"),
             "REP_WAIT_TIMEOUT": timeout,
         },
         constants={**SOON, "scrapy_rep.crawl.frontier.limits._FIRST_PAUSE": 0.2},
@@ -112,6 +114,12 @@ def test_hosts_that_answer_once_and_then_refuse(site: Site, tmp_path: Path) -> N
     assert result.stats["elapsed_time_seconds"] < timeout + 10
     (line,) = result.lines("WARNING", "gone for longer than REP_WAIT_TIMEOUT")
     assert "with the same JOBDIR, the next run sends them" in line
+    left = result.stats["rep/network/not_sent"]
+    assert f" {left} requests to " in line
+    assert headline(str(tmp_path / "ledger")) == (
+        "No page was fetched, no request was refused, and "
+        f"{left} requests were left when the network was gone"
+    )
     again = run_crawl(
         [],
         names={name: ["127.0.0.1"] for name in names(6)},

@@ -48,6 +48,7 @@ async def test_a_network_that_is_gone_while_nothing_has_a_time(
     clock.advance(2)
     assert frontier.closes_for == "network_gone"
     assert "3 requests to 1 hosts were not sent" in caplog.text
+    assert run.crawler.stats.get_value("rep/network/not_sent") == 3
     run.close()
 
 

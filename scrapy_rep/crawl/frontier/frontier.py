@@ -13,7 +13,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred, fail
 
-from scrapy_rep.base import meta
+from scrapy_rep.base import meta, stats
 from scrapy_rep.base.browsers import is_for_browser, uses_playwright
 from scrapy_rep.base.clock import Alarms, Clock
 from scrapy_rep.base.compat import (
@@ -778,11 +778,13 @@ class Frontier:
             for waiter, (request, _) in self._waiting.items()
             if not isinstance(request, RobotsTxtRequest)
         ]
+        requests = sum(queue.count for queue in queues) + len(pages)
+        self._crawler.stats.set_value(stats.NOT_SENT, requests)
         self._logger.warning(
             "The network of the crawler is gone for longer than REP_WAIT_TIMEOUT (%(most)g s): the "
             "crawl ends. %(requests)d requests to %(hosts)d hosts were not sent%(job)s",
             most=self._settings.wait_timeout,
-            requests=sum(queue.count for queue in queues) + len(pages),
+            requests=requests,
             hosts=len({queue.host for queue in queues + pages}),
             job="; with the same JOBDIR, the next run sends them"
             if self._crawler.settings["JOBDIR"]

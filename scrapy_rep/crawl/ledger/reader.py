@@ -137,6 +137,7 @@ def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]
             "agents": read_texts(row["agents"]),
             "settings": settings,
             "versions": read_json(row["versions"], dict),
+            "counts": read_json(row["counts"] or "{}", dict),
             "every_decision": level == "all",
         }
 

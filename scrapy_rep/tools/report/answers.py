@@ -73,7 +73,13 @@ def _sentence(total: dict[str, int], check: dict[str, Any], forbidden: int) -> s
     not_sent = f"{count(refused, 'request')} {would} refused"
     if not refused:
         not_sent = "" if ignores and pages else f"no request {would} refused"
-    sentence = ", and ".join(filter(None, (fetched, not_sent)))
+    parts = list(filter(None, (fetched, not_sent)))
+    if left := total["not_sent"]:
+        parts.append(
+            f"{count(left, 'request')} {_was(left)} left when the network was gone"
+        )
+    *before, last = parts
+    sentence = f"{', '.join(before)}, and {last}" if before else last
     return f"Dry run: {sentence[0].lower()}{sentence[1:]}" if is_dry_run else sentence
 
 
@@ -93,6 +99,11 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
         notes.append(
             f"{count(arrived, 'forbidden page')} fetched by a browser that a "
             "redirect or a script led there; the spider did not receive the response."
+        )
+    if without_network := total["without_network"]:
+        notes.append(
+            f"{count(without_network, 'crawl')} ended because no host answered any more "
+            "(network_gone). With the same JOBDIR, the next run sends what is left."
         )
     checked, unchecked = check["checked"], check["unchecked"]
     if checked:
@@ -343,6 +354,8 @@ def figures(ledgers: ReportLedgers) -> dict[str, int]:
         "complete": sum(crawl["every_decision"] for crawl in crawls),
         "dry_runs": sum(crawl["is_dry_run"] for crawl in crawls),
         "ignoring": sum(crawl["ignores"] for crawl in crawls),
+        "without_network": sum(crawl["without_network"] for crawl in crawls),
+        "not_sent": sum(crawl["not_sent"] for crawl in crawls),
         "let_through": through[0],
         "let_through_by_override": through[1],
         **dict(total),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.base.records import CUT
 from scrapy_rep.base.settings import DRY_RUN, OBEY
+from scrapy_rep.base.stats import NOT_SENT
 from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.crawlers import CRAWLERS
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
@@ -196,11 +197,19 @@ def _text(octets: bytes) -> str:
     return octets[:TEXT_LIMIT].decode("utf-8", "replace")
 
 
-def _modes(crawl: dict[str, Any]) -> dict[str, bool]:
-    """Return whether a crawl is a dry run, and whether it ignores robots.txt."""
+def _modes(crawl: dict[str, Any]) -> dict[str, Any]:
+    """Return whether a crawl is a dry run, whether it ignores robots.txt, whether it ended without
+    network, and how many requests were left then.
+    """
     is_dry_run = _is_on(crawl["settings"].get(DRY_RUN))
     obeys = _is_on(crawl["settings"].get(OBEY, True))
-    return {"is_dry_run": is_dry_run, "ignores": not (is_dry_run or obeys)}
+    not_sent = crawl["counts"].get(NOT_SENT)
+    return {
+        "is_dry_run": is_dry_run,
+        "ignores": not (is_dry_run or obeys),
+        "without_network": crawl["finish_reason"] == "network_gone",
+        "not_sent": not_sent if type(not_sent) is int else 0,
+    }
 
 
 def _is_on(setting: object) -> bool:

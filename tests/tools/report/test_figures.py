@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -230,6 +231,15 @@ DRY, IGNORING = (
     for name, on in (("REP_DRY_RUN", True), ("ROBOTSTXT_OBEY", False))
 )
 DENIED = {"level": "denied"}
+
+
+def gone(left: int) -> dict[str, Any]:
+    """Return the columns of a crawl that ended without network, with so many requests *left*."""
+    counts = json.dumps({"rep/network/not_sent": left})
+    return {"finish_reason": "network_gone", "counts": counts}
+
+
+LEFT = "left when the network was gone"
 AGAIN, NOT_AGAIN = "checked again", "could not be checked again"
 
 HEADLINES: dict[str, Any] = {
@@ -296,6 +306,19 @@ HEADLINES: dict[str, Any] = {
         [({}, 1, [("/news", {}), ("/private/2", REFUSED)]), (IGNORING, 1, [("/private/1", OBEY)])],
         "2 pages were fetched (1 because of an override, no other forbidden), and 1 request was refused",
         "1 crawl ignored robots.txt",
+    ),
+    "the network was gone": (
+        [(gone(3), 2, [("/news", {}), ("/private/1", REFUSED)])],
+        f"2 pages were fetched (none forbidden), 1 request was refused, and 3 requests were {LEFT}", "1 crawl ended because no host answered",
+    ),
+    "the network was gone, and robots.txt ignored": (
+        [({**IGNORING, **gone(1)}, 2, [("/", OBEY)])],
+        f"2 pages were fetched without regard to robots.txt, and 1 request was {LEFT}",
+        "the next run sends what is left",
+    ),
+    "two crawls without network, and a later one": (
+        [(gone(3), 1, [("/news", {})]), (gone(4), 0, []), ({}, 4, [("/", {})])],
+        f"5 pages were fetched (none forbidden), no request was refused, and 7 requests were {LEFT}", "2 crawls ended because no host answered",
     ),
     "a forbidden page that a browser had been led to": (
         [({}, 2, [("/news", {}), ("/private/1", {**REFUSED, "via": f"redirect {ORIGIN}/news"}),

@@ -31,6 +31,8 @@ OLDEST_SCRAPY = "2.14.0"
 PYTHONS = [f"python3.{minor}" for minor in range(10, 16)]
 # Keep compiled modules: otherwise each of many processes would compile them again.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+# Trust what the machine trusts, such as the proxy of a company: uv has certificates of its own.
+os.environ.setdefault("UV_SYSTEM_CERTS", "1")
 
 
 def main(arguments: list[str]) -> int:

@@ -64,8 +64,11 @@ def _entry(setting: settings.Setting, text: str) -> str:
     text, _, example = text.rpartition("\n\nExample: ")
     text, _, why = text.rpartition("\n\nDefault: ")
     # Strings and names are code on the page, and plain text in an error message.
-    value = re.sub(r"""['"]([^'"]+)['"]""", r'`"\1"`', setting.kind.allowed)
-    value = re.sub(r"\bREP_\w+", r"`\g<0>`", value)
+    value = re.sub(
+        r"""(?P<quote>['"])(?P<text>.+?)(?P=quote)|\bREP_\w+""",
+        _as_code,
+        setting.kind.allowed,
+    )
     if setting.name not in settings.DEFAULTS:
         text += (
             f"\n\n[The setting in Scrapy's documentation]({OF_SCRAPY}{setting.name})"
@@ -74,6 +77,12 @@ def _entry(setting: settings.Setting, text: str) -> str:
         f"### `{setting.name}`\n\n- Value: {value}\n- Default: `{_shown(setting.default)}`: {why}\n"
         f"- Example: {example}\n\n{text}"
     )
+
+
+def _as_code(match: re.Match[str]) -> str:
+    text = match["text"]
+    # A text with double quotes in it is one for a shell.
+    return f'`"{text}"`' if text and '"' not in text else f"`{match[0]}`"
 
 
 def _shown(default: object) -> str:

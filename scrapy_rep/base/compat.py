@@ -1,8 +1,8 @@
 """Differences between versions of Scrapy, and the private names of Scrapy. Only this module has them.
 
 Tested on Scrapy 2.14.0 and 2.19.0. If a later Scrapy lacks a private name, the function here
-returns a neutral value, and logs one warning that names it. ``docs/compatibility.md`` lists
-each function, with what the package does without it, and what Scrapy would need to offer instead.
+returns a neutral value, and logs one warning that names it. ``docs/explanation/scrapy.md``
+says of each name what the package does without it, and what Scrapy would need to offer instead.
 """
 
 from __future__ import annotations

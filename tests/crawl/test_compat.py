@@ -1,4 +1,4 @@
-"""Each private name of Scrapy that is missing: the crawl goes on as docs/compatibility.md says."""
+"""Each private name of Scrapy that is missing: the crawl goes on as docs/explanation/scrapy.md says."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_names_are_few() -> None:
     used = {path if "." in path else f"downloader.{path}" for path in paths - {"queue"}}
     assert used - {"downloader.downloader"} == set(NAMES)
     assert compat.PROXY_AUTH_META_KEY == "_auth_proxy"
-    page = (ROOT / "docs/compatibility.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/explanation/scrapy.md").read_text(encoding="utf-8")
     for name in NAMES:
         assert f"`{name}`" in page or f"engine.{name}`" in page, name
 

@@ -22,7 +22,7 @@ from tests.docs.pages import DOCS, ROOT
 pytestmark = pytest.mark.newest
 
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-COMPATIBILITY = (DOCS / "compatibility.md").read_text(encoding="utf-8")
+PRIVATE_NAMES = (DOCS / "explanation" / "scrapy.md").read_text(encoding="utf-8")
 
 
 def reference(page: str) -> str:
@@ -138,8 +138,15 @@ DOCUMENTED_BY_SCRAPY = {
 
 
 def test_private_names() -> None:
-    """The table of Scrapy's private names has each function or class that uses one, with what it reads."""
-    shown = dict(re.findall(r"^\| `(\w+)` \| (.*)$", COMPATIBILITY, re.MULTILINE))
+    """The page of Scrapy's private names has a paragraph for each function or class that uses one, with what
+    it reads.
+    """
+    shown: dict[str, str] = {}
+    for paragraph in PRIVATE_NAMES.split("\n\n"):
+        begin, _, names = paragraph.partition(" (")
+        for name in re.findall(r"`(\w+)`", names.partition(")")[0]):
+            if begin.startswith("**"):
+                shown[name] = shown.get(name, "") + paragraph
     tree = ast.parse(Path(compat.__file__).read_text())
     functions = {
         node.name: node

@@ -1,5 +1,5 @@
-"""The downloader middleware that judges each request by robots.txt before any other component has it; and
-that of a dry run, which judges each request and refuses none.
+"""The gate: the downloader middleware that judges each request by robots.txt before other middlewares can send
+it. In a dry run, another one takes its place, which judges each request and refuses none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier, QueueKey
 from scrapy_rep.crawl.frontier.limits import InFlight
 from scrapy_rep.crawl.frontier.politeness import duration
-from scrapy_rep.crawl.frontier.sites import Phase
+from scrapy_rep.crawl.frontier.sites import Fetch, Phase
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import (
     BACK_OFF,
@@ -69,49 +69,49 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.protocol.robotstxt.rules import Decision
 
-# The number of hosts that the log names at the end of a dry run.
+# The most hosts with a delay that the log names at the end of a dry run.
 _SLOWEST_NAMED = 5
 
-# The most origins that are remembered as exempt from robots.txt.
+# The most origins that are remembered because requests to them were exempt from robots.txt.
 _MAX_EXEMPT_ORIGINS = 10_000
 
-# As Scrapy stores its name. Comparing it with those of a request takes a tenth of a look-up, which
-# makes each name uniform first.
+# The header's name as Scrapy stores it. isdisjoint() takes a tenth of the time of a look-up, which normalizes
+# the name first.
 _HOST = frozenset({b"Host"})
 
 _SCRAPYS_REFUSAL = "Forbidden by robots.txt"
 
 
 class BrowserGate(Protocol):
-    """Decides about what a browser fetches on its own: redirects, scripts, images, frames."""
+    """Decides about the URLs that a browser fetches on its own: redirects, scripts, images, frames."""
 
     async def refusal_of(
         self, url: str, cause: Request | None, page: str = ""
     ) -> Exception | None:
-        """Return why a browser must not fetch *url* for the page at the URL *page*; None if it may.
-        Waits until robots.txt is known.
+        """Return the error because of which a browser must not fetch *url* for the page at the URL *page*; None if
+        it may. Waits until robots.txt is known.
 
-        *cause* is the spider's request for the page: what exempts that exempts its origin. The result
-        is RobotsDenied if robots.txt or an override forbids the URL; SpiderClosing; or any other
-        error, which has been logged.
+        *cause* is the spider's request for the page: if it is exempt from robots.txt, so is its origin. The
+        error is RobotsDenied if robots.txt or an override forbids the URL, SpiderClosing if the crawl ends, or
+        any other error, which has been logged.
         """
         ...
 
 
 def gate_of(crawler: Crawler) -> RobotsTxtMiddleware | None:
-    """Return the gate of *crawler*, when its engine exists; None if it lets everything pass: the
-    crawl ignores robots.txt, or is a dry run.
+    """Return the gate of *crawler*, whose engine must exist; None if there is none, because the crawl ignores
+    robots.txt or is a dry run.
     """
     return crawler.get_downloader_middleware(RobotsTxtMiddleware)
 
 
 class Judge:
-    """Decides whether a request is allowed by a robots.txt, or by the user's override, and whether the
-    delay of its host is acceptable.
+    """Decides whether robots.txt, or an override of the user, allows a request, and whether the delay of its host
+    is acceptable.
     """
 
     ORDER = 100
-    """The order of Scrapy's own RobotsTxtMiddleware: no middleware that fetches by itself comes before it."""
+    """The order of Scrapy's own RobotsTxtMiddleware. Middlewares that send requests themselves come later."""
 
     _cache: RobotsTxtCache
 
@@ -128,9 +128,8 @@ class Judge:
         self._reports_all = reporter.reports_all
 
     def look_up(self, check: Check) -> bool:
-        """Add to *check* what decides about its request, as far as that is known now. Return False
-        if that is a robots.txt that must be fetched first. Raises ValueError if the purposes in the
-        meta of the request are invalid.
+        """Add to *check* the override or the rules by which its request is judged. Return False if its robots.txt
+        must be fetched first. Raises ValueError if the purposes in the meta of the request are invalid.
         """
         origin = check.origin
         if check.is_exempt or origin is None:
@@ -149,17 +148,17 @@ class Judge:
         ):
             check.rules = site_rules
         else:
-            check.rules = None  # Requests wait for it.
+            check.rules = None  # Requests wait until robots.txt is reachable again.
         return check.rules is not None
 
     def judge(
         self, check: Check, tokens: tuple[str, ...]
     ) -> tuple[Decision | None, Pace | None]:
-        """Return the decision that allows the request of *check* for a crawler with the product *tokens*, or
-        None if it need not be reported; and the pace of its host, or None if no robots.txt decides.
+        """Judge the request of *check* for a crawler with the product *tokens*. Raises RobotsDenied if it is
+        forbidden, or if the delay of its host is longer than the settings allow.
 
-        Raises RobotsDenied if the request is forbidden, or if the delay is longer than the settings
-        allow.
+        Return the decision that allows the request, None if it need not be reported; and the pace of its host,
+        None if no robots.txt decides.
         """
         if check.is_exempt:
             return BY_USER, None
@@ -198,14 +197,14 @@ class Judge:
         raise self._reporter.refused(check, decision)
 
     def allow(self, check: Check, decision: Decision | None) -> None:
-        """Report that the request of *check* is sent. *decision* is what :meth:`judge` returned."""
+        """Report that the request of *check* is sent, as allowed by *decision*, which :meth:`judge` returned."""
         if self._has_overrides and not check.is_exempt:
             self.count_override(check.origin)
         if decision is not None:
             self._reporter.allowed(check, decision)
 
     def count_override(self, origin: Origin | None) -> None:
-        """Count the override for *origin*, if there is one, as used for a decision."""
+        """If there is an override for *origin*, count that it was used for a decision."""
         if not self._has_overrides or origin is None:
             return
         override = self._cache.override_for(origin)
@@ -214,10 +213,10 @@ class Judge:
 
 
 class RobotsTxtMiddleware(Judge, BrowserGate):
-    """Makes a crawl follow the robots.txt of each origin.
+    """The gate: refuses each request that the robots.txt of its origin forbids.
 
-    It replaces Scrapy's own RobotsTxtMiddleware, at its place. When a request is sent is the business of
-    the wire (:mod:`scrapy_rep.crawl.wire`).
+    It replaces Scrapy's own RobotsTxtMiddleware, and has its order. When an allowed request is sent is decided
+    by the wire (:mod:`scrapy_rep.crawl.wire`).
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -227,9 +226,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self._cache = self._frontier.obey().cache
         self._default_host = default_field(crawler.settings, "host") or ""
         self._exempt_origins: LocalCache[Origin, bool] = LocalCache(_MAX_EXEMPT_ORIGINS)
-        """The origins of the last requests that were exempt from robots.txt. A component may replace
-        the URL of a request by that of a service, and restore it in the response; the new request has
-        nothing of the old one that is not the project's."""
+        """The origins of the last requests that were exempt from robots.txt. A response from such an origin is
+        exempt as well: a component may have replaced the URL of the request by that of a service, and restored
+        it in the response."""
 
         crawler.signals.connect(self._spider_idle, signals.spider_idle)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
@@ -243,8 +242,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def process_request(
         self, request: Request
     ) -> Response | Request | Coroutine[Any, Any, Response | Request | None] | None:
-        """Judge *request*. One of the scheduler whose rules are stale by now returns to it. Return a coroutine
-        only if a request that came past the scheduler must wait for robots.txt.
+        """Judge *request*. If its rules are not known, a request of the scheduler goes back there, and any other
+        request waits here: only then is the result a coroutine. Raises RobotsDenied.
         """
         if isinstance(request, RobotsTxtRequest):
             request.passed()
@@ -263,8 +262,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _judge(
         self, check: Check, entry: InFlight
     ) -> Response | Request | Coroutine[Any, Any, Response | None] | None:
-        """Judge the request of *check* by what is known. If that is not enough, one of the scheduler returns
-        there, and any other waits: then return a coroutine. Raises RobotsDenied.
+        """Judge the request of *check* by the rules that are known. If they are not known, a request of the
+        scheduler goes back there, and for any other one the result is a coroutine that waits for them. Raises
+        RobotsDenied.
         """
         if self.look_up(check) or self._use_old_rules(check, entry):
             return self._judge_now(check, entry)
@@ -272,12 +272,13 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         if check.why:
             self.refuse(check, BACK_OFF)
         site = entry.queue.site
-        if entry.is_of_scheduler and site is not None and site.origin == check.origin:
+        if entry.may_return and site is not None and site.origin == check.origin:
             site.expire()
             return self._frontier.return_to_scheduler(check.request, entry)
         return self._judge_when_known(check, entry)
 
     def _check_of(self, request: Request, entry: InFlight) -> Check:
+        """Return a new check for *request*, with its origin and whether it is exempt from robots.txt."""
         origin = entry.queue.key.origin
         if (
             origin is not None
@@ -290,8 +291,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return check
 
     def _origin_of(self, request: Request) -> Origin | None:
-        """Return the origin of *request*, at the virtual host that a ``Host`` header names, be it one that all
-        requests get.
+        """Return the origin of *request*, at the virtual host that a ``Host`` header names: that of the request,
+        or that of ``DEFAULT_REQUEST_HEADERS``.
         """
         origin, host = request_origin(request), self._default_host
         if not host or origin is None or "Host" in request.headers:
@@ -301,8 +302,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _use_old_rules(
         self, check: Check, entry: InFlight, *, has_waited: bool = False
     ) -> bool:
-        """Add to *check* the rules that decide although they are stale, or that robots.txt is unreachable for
-        too long. Return False if the request has to wait.
+        """Add to *check* the rules by which its request is judged although they are stale, or the outage because
+        of which it is refused. Return False if there are none, so that the request has to wait.
         """
         assert check.origin is not None
         site = self._frontier.limits.sites.get(check.origin)
@@ -316,15 +317,16 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _is_for_fetch(
         self, request: Request, entry: InFlight, site: Site | None
     ) -> bool:
-        """Whether a component may have answered a request for the robots.txt of *site*, which is being fetched,
-        with *request*: the fetch would wait for itself.
+        """Whether *request* may be part of the fetch for *site* that is under way: a component may have replaced
+        the request for robots.txt by this one. If it waited for the rules, the fetch would wait for itself.
         """
-        is_fetching = site is not None and site.is_fetching
-        return is_fetching and not entry.is_of_scheduler and is_robotstxt(request.url)
+        is_under_way = site is not None and site.fetch is Fetch.UNDER_WAY
+        is_new = not entry.came_from_scheduler
+        return is_under_way and is_new and is_robotstxt(request.url)
 
     def _judge_now(self, check: Check, entry: InFlight) -> Response | None:
-        """Judge the request of *check* by the rules at hand, without waiting. Return the cached copy if a
-        spider requests a robots.txt that is here already, else None. Raises RobotsDenied.
+        """Judge the request of *check* by its rules, without waiting. Return None if it may be sent, or the cached
+        response if a spider requests a robots.txt that the crawl has. Raises RobotsDenied.
         """
         tokens = self._identity.tokens(check.request)
         decision, pace = self.judge(check, tokens)
@@ -355,13 +357,14 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return None
 
     async def _judge_when_known(self, check: Check, entry: InFlight) -> Response | None:
-        """Judge the request of *check* once its robots.txt is known. If that is unreachable, refuse it, unless
-        the crawl has no scheduler of this package in which it could have waited.
+        """Wait until the rules for *check* are known, and judge its request. While robots.txt is unreachable, a
+        file for a pipeline is refused at once. A page waits on, if the crawl has no scheduler of this package,
+        where it would have waited.
         """
         assert check.origin is not None
         frontier, request = self._frontier, check.request
         site = self._site_of(check.origin, entry)
-        waits = not frontier.has_scheduler and request.callback is not NO_CALLBACK
+        waits = not frontier.has_scheduler and frontier.is_page(request, entry)
         is_known = False
         while not is_known:
             is_told = await frontier.until_known(request, entry, site)
@@ -369,14 +372,14 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
                 outage = site.outage
                 check.rules = None if outage is None else outage.last_result
                 break
-            # They decide for what has waited for them, be they stale by now.
+            # They decide about the requests that have waited for them, even if they are stale by now.
             is_known = self.look_up(check) or self._use_old_rules(
                 check, entry, has_waited=True
             )
         return self._judge_now(check, entry)
 
     def _site_of(self, origin: Origin, entry: InFlight) -> Site:
-        """Return the site of *origin*, which a ``Host`` header may have named."""
+        """Return the site of *origin*. That is not the site of the queue if a ``Host`` header names another host."""
         frontier, queue = self._frontier, entry.queue
         if queue.site is not None and queue.site.origin == origin:
             return queue.site
@@ -388,7 +391,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     # For the wire.
 
     def is_judged(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request* is still what was judged: URL, ``Host`` and ``User-Agent`` are the same."""
+        """Whether *request* is unchanged since it was judged: its URL, ``Host`` and ``User-Agent`` are the same."""
         judged = entry.judged
         if judged is None:
             return not entry.queue.key.is_of_http
@@ -405,20 +408,18 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     async def judge_again(
         self, request: Request, entry: InFlight
     ) -> Response | Request | None:
-        """Judge *request*, which was changed since it was judged, or whose rules have become stale. Return what
-        :meth:`process_request` returns. Raises RobotsDenied.
+        """Judge *request* again, because it has changed or its rules have become stale, and return the result as
+        :meth:`process_request` does. Raises RobotsDenied.
         """
         entry.queue = self._frontier.queue_of(request)
-        # Default headers are in it by now.
+        # By now, the request has its default headers, so they need not be looked up.
         check = Check(request, request_origin(request))
         check.is_exempt = is_exempt(request)
         judged = self._judge(check, entry)
         return await judged if isinstance(judged, Awaitable) else judged
 
     def report(self, entry: InFlight) -> None:
-        """Report that the request of *entry* is sent, or has its response, if that is reported and was not
-        yet.
-        """
+        """Report that the request of *entry* is sent, unless that was reported before or need not be."""
         if entry.report is not None:
             report, entry.report = entry.report, None
             self.allow(*report)
@@ -426,9 +427,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     # Responses.
 
     def _copy(self, check: Check) -> Response | None:
-        """Return the cached response to a spider's own request for a robots.txt; None if there
-        is none, robots.txt is unreachable or was redirected, so that Scrapy downloads it, and
-        notes in its meta where it was redirected.
+        """Return the cached response to a spider's own request for a robots.txt. Return None if there is none, or
+        if the robots.txt is unreachable or was redirected: Scrapy downloads it then, and notes redirects in the
+        meta of the request.
         """
         if check.rules is None:
             return None
@@ -449,8 +450,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         )
 
     def _spider_idle(self) -> None:
-        """Close the crawl with a reason of its own if it has no page since robots.txt has refused
-        its start requests.
+        """Close the crawl with the reason ``robots_denied`` if it got no page because robots.txt refused its start
+        requests.
         """
         if self._reporter.is_start_refused and not self._frontier.has_page:
             raise CloseSpider("robots_denied")
@@ -458,7 +459,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     # Browsers behind download handlers.
 
     def _spider_opened(self) -> None:
-        """Warn if no setting makes the browser of the download handler ask scrapy-rep."""
+        """Warn if the browser of a download handler is not set up to ask the gate before it fetches URLs."""
         settings = self._crawler.settings
         handler = browser_handler(settings)
         if handler is None or (handler[1] and abort_setting(settings) is not None):
@@ -473,9 +474,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         )
 
     async def check_arrival(self, request: Request, response: Response) -> Response:
-        """Return *response*, which comes from another URL than that of *request*, if robots.txt
-        allows that. It was sent to the host already, so it does not wait for its turn. Raises
-        RobotsDenied or SpiderClosing.
+        """Return *response* if robots.txt allows its URL, which is not that of *request*: the download handler has
+        followed a redirect. Raises RobotsDenied or SpiderClosing.
         """
         arrived = Request(
             response.url,
@@ -519,8 +519,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return None
 
     async def _check(self, request: Request, via: Via, cause: Request | None) -> None:
-        """Apply the robots.txt of the origin of *request*, or the override for it, unless *cause*,
-        the request of the spider, is exempt. Raises RobotsDenied or SpiderClosing.
+        """Judge *request*, which a browser or download handler sends *via* a redirect or a page, unless *cause*,
+        the request of the spider, exempts it. Raises RobotsDenied or SpiderClosing.
         """
         entry = InFlight(self._frontier.queue_of(request))
         check = Check(request, request_origin(request))
@@ -532,9 +532,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self.report(entry)
 
     def _exempts(self, cause: Request, origin: Origin | None) -> bool:
-        """Whether ``dont_obey_robotstxt`` of *cause* exempts *origin*: it is that of *cause*, or of another
-        request that the spider has exempted, in case a component has replaced the URL of *cause* by that
-        of a service.
+        """Whether ``dont_obey_robotstxt`` of *cause* exempts *origin*: it is the origin of *cause*, or that of
+        another exempt request, whose URL a component may have replaced by that of a service.
         """
         if not cause.meta.get(meta.DONT_OBEY_ROBOTSTXT):
             return False
@@ -542,8 +541,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
 
 class ArrivalMiddleware:
-    """Judges a response by the URL that it comes from, before Scrapy looks where it leads; and decodes a
-    robots.txt that comes encoded.
+    """Judges each response by its own URL, before Scrapy follows a redirect or meta refresh in it; and decodes
+    robots.txt files that come compressed.
     """
 
     ORDER = FetchMiddleware.ORDER
@@ -554,7 +553,7 @@ class ArrivalMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> ArrivalMiddleware | FetchMiddleware:
-        """Called by Scrapy. In a dry run, there is no gate."""
+        """Called by Scrapy. In a dry run, responses are not judged."""
         is_dry_run = RepSettings.of(crawler).dry_run
         return FetchMiddleware.from_crawler(crawler) if is_dry_run else cls(crawler)
 
@@ -577,8 +576,8 @@ class ArrivalMiddleware:
 
 
 def _has_moved(request: Request, response: Response) -> bool:
-    """Whether the URLs of *request* and *response* differ in more than spelling: the
-    download handler has followed a redirect that Scrapy has not seen.
+    """Whether the URLs of *request* and *response* differ in more than spelling, because the download handler
+    has followed a redirect that Scrapy has not seen.
     """
     if not is_of_http(response):
         return False
@@ -590,26 +589,25 @@ def _has_moved(request: Request, response: Response) -> bool:
 
 
 class DryRun(Judge):
-    """Takes the place of RobotsTxtMiddleware in a dry run.
+    """Takes the place of :class:`RobotsTxtMiddleware` in a dry run: judges each request by the same rules, reports
+    those that a real run would refuse, and lets all of them pass.
 
-    It judges requests as that does, reports what would be refused, and lets everything pass. A
-    request waits until its robots.txt is known or unreachable, as in stock Scrapy, and for nothing
-    else.
+    A request waits only until its robots.txt is known or unreachable, as in stock Scrapy.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         self._clock = self._frontier.clock
-        # Its requests do not wait for a turn: pages do not, so that there might never be one.
+        # Requests for robots.txt do not wait for room: pages do not either, so there might never be any.
         fetcher = RobotsTxtFetcher(crawler, self._settings)
         self._cache = RobotsTxtCache(
             crawler, fetcher, self._settings, self._reporter, self._clock
         )
         self._sent: Counter[str] = Counter()
-        """The requests to each host that asks for a delay."""
+        """The number of requests to each host that asks for a delay."""
 
         self._delays: dict[str, float] = {}
-        """The longest delay of each of these hosts, in seconds."""
+        """The longest delay in seconds of each host that asks for one."""
 
         self._judged: WeakSet[Request] = WeakSet()
         self._began = self._clock.monotonic()
@@ -627,7 +625,7 @@ class DryRun(Judge):
     async def process_exception(self, request: Request, exception: Exception) -> None:
         is_refusal = isinstance(exception, IgnoreRequest)
         if is_refusal and str(exception) == _SCRAPYS_REFUSAL:
-            # Scrapy's own middleware, at the same place, may have refused it before.
+            # Scrapy's own middleware, which has the same order, may have refused it first.
             await self._judge_request(request, is_refused_by_scrapy=True)
 
     # Verdicts.
@@ -635,8 +633,8 @@ class DryRun(Judge):
     async def _judge_request(
         self, request: Request, *, is_refused_by_scrapy: bool = False
     ) -> None:
-        """Judge *request* when its robots.txt is known. Whatever goes wrong, it is sent, unless it
-        *is_refused_by_scrapy*.
+        """Judge *request* when its robots.txt is known, and report the result. No error keeps the request from
+        being sent. *is_refused_by_scrapy* says that Scrapy's own middleware has refused it.
         """
         if request in self._judged:
             return
@@ -669,8 +667,8 @@ class DryRun(Judge):
             self._note_delay(request, delay)
 
     async def _known(self, origin: Origin, request: Request) -> SiteRules:
-        """Return the files of *origin*, once they are known or unreachable."""
-        # In a task of its own: if *request* is cancelled, others that wait go on.
+        """Return the rules of *origin*, once they are known or unreachable."""
+        # In a task of its own, so that the cancellation of *request* does not stop the others that wait.
         site_rules: Deferred[SiteRules] = Deferred()
         learn = self._cache.learn(origin, [request])
         task = deferred_from_coro(learn)
@@ -678,6 +676,7 @@ class DryRun(Judge):
         return await maybe_deferred_to_future(site_rules)
 
     def _note_delay(self, request: Request, delay: float) -> None:
+        """Count *request*, whose host asks for *delay* seconds, towards the duration of a real run."""
         slot = slot_state(self._crawler, download_slot(self._crawler, request))
         host, delays = host_of(request), self._delays
         self._sent[host] += 1
@@ -727,7 +726,7 @@ class DryRun(Judge):
 
 
 def _is_scrapys_own(request: Request) -> bool:
-    """Whether *request* is of Scrapy's own RobotsTxtMiddleware, for a robots.txt."""
+    """Whether *request* is for a robots.txt, and from Scrapy's own RobotsTxtMiddleware."""
     return (
         request.callback is NO_CALLBACK
         and is_robotstxt(request.url)

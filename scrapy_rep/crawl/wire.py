@@ -1,8 +1,7 @@
-"""The downloader middleware nearest to the network: nothing is sent that it has not let through, and what
-it has let through counts.
+"""The wire: the downloader middleware nearest to the network, which sends each request at its time.
 
-It stands after all of Scrapy's middlewares, the HTTP cache included. So it sees each request as that is
-sent, and each response before another component can hide it.
+It comes after all of Scrapy's middlewares, the HTTP cache included. So it sees each request as it is sent, and
+each response before another component can change or hide it.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.gate import RobotsTxtMiddleware
     from scrapy_rep.protocol.robotstxt.rules import Decision
 
-# The flags of responses for which nothing was sent: those of Scrapy's HTTP cache, and the copies of
-# robots.txt files that the gate gives to spiders.
+# The flags of responses for which no request was sent: from Scrapy's HTTP cache, and the copies of robots.txt
+# files that the gate gives to spiders.
 _NOT_FETCHED = frozenset({"cached", COPIED_FLAG})
 
 
 class WireMiddleware:
-    """Sends each request when its host may have one: keeps delays and pauses, and notes each answer."""
+    """Sends each request when the limits of its host allow it, and tells the frontier of each answer."""
 
     ORDER = 950
     """After HttpCacheMiddleware (900), the last of Scrapy's own."""
@@ -53,14 +52,14 @@ class WireMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Called by Scrapy. A dry run delays nothing."""
+        """Called by Scrapy. A dry run has no wire: it delays no request."""
         if RepSettings.of(crawler).dry_run:
             raise NotConfigured
         return cls(crawler)
 
     @cached_property
     def _gate(self) -> RobotsTxtMiddleware | None:
-        """The gate; None if the crawl ignores robots.txt, or the project disables it."""
+        """The gate; None if the crawl ignores robots.txt or the project has disabled the gate."""
         return gate_of(self._crawler)
 
     # Requests.
@@ -68,8 +67,8 @@ class WireMiddleware:
     def process_request(
         self, request: Request
     ) -> Request | Coroutine[Any, Any, Request | Response | None] | None:
-        """Let *request* go if it may be sent now. If not, it waits here. One of the scheduler that must wait for
-        the end of a pause returns to the scheduler instead. Raises RobotsDenied.
+        """Return None if *request* may be sent now, else a coroutine that waits until it may. Raises RobotsDenied
+        if the host has had as many pages as it may.
         """
         frontier, gate = self._frontier, self._gate
         entry = frontier.in_flight.get(request) or frontier.enter(request)
@@ -83,15 +82,12 @@ class WireMiddleware:
             why = frontier.why_no_page(request, entry)
             raise self._refused(request, why, BUDGET)
         is_judged = gate is None or gate.is_judged(request, entry)
-        if not is_judged:
-            entry.is_of_scheduler = False  # There, it would be changed once more.
-        elif frontier.turns is None or not frontier.turns.is_needed(request, entry):
-            if frontier.may_send(request, entry):
-                if gate is not None and entry.report is not None:
-                    gate.report(entry)
-                return None
-            if frontier.waits_in_scheduler(entry):
-                return frontier.return_to_scheduler(request, entry)
+        needs_turn = frontier.turns and frontier.turns.is_needed(request, entry)
+        if is_judged and not needs_turn and frontier.may_send(request, entry):
+            if gate is not None:
+                gate.report(entry)
+            return None
+        entry.may_return &= is_judged
         return self._until_sent(request, entry, gate, is_judged=is_judged)
 
     async def _until_sent(
@@ -102,9 +98,9 @@ class WireMiddleware:
         *,
         is_judged: bool,
     ) -> Request | Response | None:
-        """Wait until *request* is judged as it is now, it is its turn among those of all processes, and it may
-        be sent. Return it if it waits in the scheduler instead. Raises RobotsDenied, also if its host asks
-        for too long a pause.
+        """Wait until *request* is judged as it is now, has its turn among all workers, and has room in its limiters.
+        Return None when it may be sent, or the request if it is to wait in the scheduler instead. Raises
+        RobotsDenied, also if its host asks for too long a pause.
         """
         frontier, turns = self._frontier, self._frontier.turns
         while True:
@@ -112,10 +108,12 @@ class WireMiddleware:
                 judged = await gate.judge_again(request, entry)
                 if judged is not None:
                     return judged
-            if turns is not None and turns.is_needed(request, entry):
-                may_return = entry.is_of_scheduler
-                if not await turns.take(request, entry, may_return=may_return):
-                    return frontier.return_to_scheduler(request, entry)
+            if (
+                turns is not None
+                and turns.is_needed(request, entry)
+                and not await turns.take(request, entry, may_return=entry.may_return)
+            ):
+                return frontier.return_to_scheduler(request, entry)
             if not frontier.may_send(request, entry):
                 if frontier.waits_in_scheduler(entry):
                     return frontier.return_to_scheduler(request, entry)
@@ -128,14 +126,14 @@ class WireMiddleware:
             if frontier.may_use_rules(entry):
                 gate.report(entry)
                 return None
-            # Its rules have become stale meanwhile. Its robots.txt needs the room, and the turn, too.
+            # The rules have become stale meanwhile. The request for robots.txt needs the room and the turn.
             frontier.unsend(entry)
             if turns is not None:
                 turns.give_up(entry)
             is_judged = False
 
     def _refused(self, request: Request, why: str, decision: Decision) -> Exception:
-        """Return the error that refuses *request* by *decision*, and *why*."""
+        """Return the error with which *request* is refused by *decision*. *why* is for its message."""
         if isinstance(request, RobotsTxtRequest):
             return BackingOff(why)
         check = Check(request, request_origin(request))
@@ -164,7 +162,8 @@ class WireMiddleware:
         entry = frontier.enter(request)
         if isinstance(exception, Withdrawn):
             return frontier.withdrawn(request, entry)
-        # What a component drops was not sent; what has failed in one was.
+        # With IgnoreRequest, a component drops a request before it is sent. Any other error is that of a request
+        # that was sent, here or by another middleware.
         if not isinstance(exception, IgnoreRequest):
             if not entry.is_sent:
                 frontier.note_fetched(request, entry)

@@ -51,7 +51,7 @@ class Wish:
         """
         host = self.queue.host
         delay = delay_of(self.queue)
-        limit = 1 if delay else 0 if host.back_off is None else host.limit
+        limit = 1 if delay else 0 if host.back_off is None else host.concurrency_now
         return host.key, limit, delay
 
 

@@ -109,6 +109,6 @@ class EveryWaySpider(PlanSpider):
         limiter = frontier.limits.limiter(host)
         counts = {
             "in_flight": limiter.planned + limiter.sent,
-            "waiting": len(limiter.line or ()),
+            "waiting": len(limiter.waiters or ()),
         }
         self.crawler.stats.set_value(f"places/{host}", counts)

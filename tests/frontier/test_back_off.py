@@ -52,7 +52,7 @@ def test_what_is_a_number_of_seconds(value: Any) -> None:
     back_off(crawler, "shop.example", delay=value)
     pause = Frontier.of(crawler).limits.limiters["shop.example"].back_off
     assert pause is not None
-    assert (pause.asked, type(pause.asked)) == (30, float)
+    assert (pause.unmeasured_pause, type(pause.unmeasured_pause)) == (30, float)
 
 
 @pytest.mark.parametrize(

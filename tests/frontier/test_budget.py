@@ -27,7 +27,7 @@ def page(path: object = 0, site: str = SITE, **meta: Any) -> Request:
 
 def admits(run: Run, request: Request, *, is_sent: bool = True) -> bool:
     """Whether a *request* of the scheduler passes. If so, it is sent, and ends."""
-    entry = InFlight(run.frontier.queue_of(request), is_of_scheduler=True)
+    entry = InFlight(run.frontier.queue_of(request), came_from_scheduler=True)
     admitted = run.frontier.admits_page(request, entry)
     if admitted:
         if is_sent:

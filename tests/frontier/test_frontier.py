@@ -76,7 +76,7 @@ def test_a_request_that_cannot_be_written_may_return_to_the_scheduler(
     assert run.next() is request
     entry = run.frontier.in_flight[request]
     assert run.frontier.may_send(request, entry)
-    assert entry.is_of_scheduler
+    assert entry.may_return
     run.close()
 
 
@@ -106,23 +106,21 @@ async def test_a_robotstxt_that_is_cancelled_leaves_its_turn_to_the_next(
     page = InFlight(frontier.queue_of(requests[0]))
     frontier.look_at_slot(page.queue.slot)
     assert limits.take(page, now)
-    turns: list[Coroutine[Any, Any, None]] = list(
-        map(frontier._room_for_robotstxt, requests)
-    )
+    turns: list[Coroutine[Any, Any, None]] = list(map(frontier._take_room, requests))
     first, second = map(deferred_from_coro, turns)
     await tick()
-    assert len(page.queue.host.line or ()) == 2
+    assert len(page.queue.host.waiters or ()) == 2
     if has_room:
         limits.end(page, now)
         frontier.flush()
     await cancelled(first)
-    frontier._free(requests[0])
+    frontier._free_room(requests[0])
     if not has_room:
         limits.end(page, now)
         frontier.flush()
     await maybe_deferred_to_future(second)
     assert page.queue.host.planned == 1
-    frontier._free(requests[1])
+    frontier._free_room(requests[1])
     assert page.queue.host.planned == 0
     run.close()
 

@@ -255,7 +255,7 @@ def test_two_origins_of_a_host_have_one_delay() -> None:
     crawl.delay("a", 0)
     assert limiter.delay == 3
     crawl.delay("a", 0, "https")
-    assert (limiter.delay, limiter.limit, limiter.next_at) == (0, inf, -inf)
+    assert (limiter.delay, limiter.concurrency_now, limiter.next_at) == (0, inf, -inf)
     crawl.push(a, "a1", "a2")
     assert crawl.go_all() == ["a1", "a2"]
 
@@ -339,11 +339,11 @@ def test_a_pause_and_its_ramp() -> None:
     assert crawl.go_all() == ["a4"]
     crawl.end("a4")
     assert crawl.succeed("a")
-    assert a.host.limit == 2
+    assert a.host.concurrency_now == 2
     assert crawl.go_all() == ["a5", "a6"]
     crawl.end("a5")
     assert not crawl.succeed("a")
-    assert (a.host.limit, a.host.back_off) == (3, None)
+    assert (a.host.concurrency_now, a.host.back_off) == (3, None)
     assert crawl.go_all() == ["a7"]
 
 
@@ -353,7 +353,7 @@ def test_an_answer_to_what_was_sent_before_the_pause_ends_nothing() -> None:
     crawl.pause("a", 10)
     crawl.at(11)
     assert not crawl.limits.succeeded(a.host, crawl.now, sent_at=9.9)
-    assert a.host.limit == 1
+    assert a.host.concurrency_now == 1
     assert crawl.succeed("a")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from scrapy_rep.crawl.frontier.limits import READY
-from scrapy_rep.crawl.frontier.sites import Phase
+from scrapy_rep.crawl.frontier.sites import Fetch, Phase
 from tests import effort
 from tests.frontier.steps import Crawl
 
@@ -84,7 +84,7 @@ class Limits(RuleBasedStateMachine):
             return
         if outcome == "end":
             crawl.end(name)
-        elif outcome == "return" and entry.is_of_scheduler:
+        elif outcome == "return" and entry.may_return:
             crawl.returns(name)
         else:
             crawl.at_wire(name)
@@ -105,7 +105,7 @@ class Limits(RuleBasedStateMachine):
         is_early = limiter.delay and self.crawl.now < ended_at + limiter.delay
         if is_early:
             assert self.crawl.now < limiter.next_at
-        return self.crawl.now >= limiter.next_at and sent < limiter.limit
+        return self.crawl.now >= limiter.next_at and sent < limiter.concurrency_now
 
     @precondition(lambda self: self.of_entries(is_planned=False))
     @rule(data=st.data(), is_withdrawn=st.sampled_from([False] * 5 + [True]))
@@ -178,7 +178,7 @@ class Limits(RuleBasedStateMachine):
         host = data.draw(st.sampled_from(self.fetching()))
         self.fetched.discard(host)
         site = crawl.site(host)
-        site.is_fetching = False
+        crawl.limits.end_fetch(site)
         if result in {"known", "short"}:
             crawl.delay(host, delay)
             crawl.know(host, now + (1 if result == "short" else 1000))
@@ -267,7 +267,7 @@ class Limits(RuleBasedStateMachine):
             if queue.place not in {None, READY}:
                 assert queue in queue.place.parked  # type: ignore[attr-defined]
         waiters = Counter(
-            waiter for limiter in self.limiters() for waiter in limiter.line or ()
+            waiter for limiter in self.limiters() for waiter in limiter.waiters or ()
         )
         for site in limits.sites.values():
             waiters.update(site.waiters or ())
@@ -278,20 +278,20 @@ class Limits(RuleBasedStateMachine):
         """No wake-up is lost."""
         limits, now = self.crawl.limits, self.crawl.now
         for limiter in self.limiters():
-            if limiter.line and limiter.can_send(now):
+            if limiter.waiters and limiter.can_send(now):
                 # A queue has its turn, or what is planned has the room, for a moment.
                 assert limiter.alarm_at <= now + 0.2
             if limiter.parked and limiter.can_plan(now):
                 assert (
-                    limiter.line
+                    limiter.waiters
                     or limits.ready.first() is not None
                     or limiter.alarm_at <= now
                 )
-            if (limiter.line or limiter.parked) and now < limiter.next_at:
+            if (limiter.waiters or limiter.parked) and now < limiter.next_at:
                 assert limiter.alarm_at <= limiter.next_at
         for site in limits.sites.values():
             if site.has_waiting:
-                is_asked = site.is_wanted or site.is_fetching
+                is_asked = site.fetch is not Fetch.NONE
                 assert (
                     site.phase is not Phase.OPEN
                     or now >= site.expires
@@ -306,7 +306,7 @@ class Limits(RuleBasedStateMachine):
             self.decide()
             for host in self.fetching():
                 self.fetched.discard(host)
-                crawl.site(host).is_fetching = False
+                crawl.limits.end_fetch(crawl.site(host))
                 crawl.know(host)
             self.fetch(is_needed=True)
             name = crawl.plan()

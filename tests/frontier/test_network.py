@@ -104,7 +104,11 @@ def test_the_first_answer_ends_it() -> None:
     net.attempt_failed(site("a"), 7, sent_at=6)
     assert net.answered(site("x"), 10, sent_at=10) == 5
     assert not net.is_gone
-    assert (net.pages.limit, net.robotstxt.limit, net.robotstxt.next_at) == (
+    assert (
+        net.pages.concurrency_now,
+        net.robotstxt.concurrency_now,
+        net.robotstxt.next_at,
+    ) == (
         inf,
         inf,
         -inf,
@@ -204,7 +208,7 @@ def test_what_failures_held_back_goes_on_when_it_is_back() -> None:
         crawl.push(queues[host], f"{host}1")
     assert crawl.fetches() == ["d", "e"]
     for host in "de":
-        crawl.site(host).is_fetching = False
+        crawl.limits.end_fetch(crawl.site(host))
     limits, network = crawl.limits, crawl.limits.network
     limits.unreachable(crawl.site("d"), 0, 50, wait=60, is_asked=False)
     crawl.at(10)

@@ -47,16 +47,17 @@ def test_requests_wait_for_one_fetch() -> None:
     crawl.push(a, "a1")
     crawl.push(b, "b1")
     assert (
-        repr(site) == "<Site http://a: WANTED, is wanted, 2 queues and 0 requests wait>"
+        repr(site)
+        == "<Site http://a: AWAITED, fetch WANTED, 2 queues and 0 requests wait>"
     )
     assert crawl.fetches() == ["a"]
     assert (
         repr(site)
-        == "<Site http://a: WANTED, is fetched, 2 queues and 0 requests wait>"
+        == "<Site http://a: AWAITED, fetch UNDER_WAY, 2 queues and 0 requests wait>"
     )
     crawl.push(a, "a2")
     assert crawl.fetches() == []
-    site.is_fetching = False
+    crawl.limits.end_fetch(site)
     crawl.know("a")
     assert repr(site) == "<Site http://a: OPEN, 0 queues and 0 requests wait>"
     assert crawl.go_all() == ["a1", "b1", "a2"]
@@ -98,7 +99,7 @@ def test_rules_hold_for_the_next_request_however_long_it_waits() -> None:
     assert crawl.go() is None
     assert a.place is a.site
     assert crawl.fetches() == ["a"]
-    assert crawl.site("a").phase is Phase.WANTED
+    assert crawl.site("a").phase is Phase.AWAITED
 
 
 def test_stale_rules_hold_for_one_of_the_requests_that_wait_at_the_wire() -> None:
@@ -166,7 +167,7 @@ def test_unreachable_then_back() -> None:
     crawl.push(a, "a1")
     crawl.wait_for_rules("f1", a)
     assert crawl.fetches() == ["a"]
-    site.is_fetching = False
+    crawl.limits.end_fetch(site)
     crawl.limits.unreachable(site, 0, 3, wait=60, is_asked=False)
     # What waits in the downloader is told.
     assert crawl.decided() == ["f1"]
@@ -177,7 +178,7 @@ def test_unreachable_then_back() -> None:
     crawl.at(3)
     assert crawl.fetches() == ["a"]
     assert site.phase is Phase.DOWN
-    site.is_fetching = False
+    crawl.limits.end_fetch(site)
     crawl.know("a")
     assert (site.phase, site.outage) == (Phase.OPEN, None)
     assert crawl.go_all() == ["a1"]
@@ -194,13 +195,13 @@ def test_unreachable_for_too_long() -> None:
     for at, retry_at in (0, 50), (50, 150):
         crawl.at(at)
         assert crawl.fetches() == ["a"]
-        site.is_fetching = False
+        crawl.limits.end_fetch(site)
         crawl.limits.unreachable(site, at, retry_at, wait=60, is_asked=False)
         assert site.phase is Phase.DOWN
     assert crawl.limits.alarms.first_at == 60
     crawl.at(60)
     assert crawl.fetches() == ["a"]
-    site.is_fetching = False
+    crawl.limits.end_fetch(site)
     crawl.limits.unreachable(site, 60, 160, wait=60, is_asked=False)
     assert repr(site) == (
         "<Site http://a: REFUSED, again at 160, 0 queues and 0 requests wait>"
@@ -212,7 +213,7 @@ def test_unreachable_for_too_long() -> None:
     crawl.at(160)
     crawl.push(a, "a4")
     assert crawl.fetches() == ["a"]
-    site.is_fetching = False
+    crawl.limits.end_fetch(site)
     crawl.know("a")
     assert crawl.plan() == "a4"
 
@@ -221,7 +222,7 @@ def test_a_host_that_asks_for_too_long_is_refused_at_once() -> None:
     crawl = Crawl()
     crawl.push(crawl.queue("a", obeys=True), "a1")
     assert crawl.fetches() == ["a"]
-    crawl.site("a").is_fetching = False
+    crawl.limits.end_fetch(crawl.site("a"))
     crawl.limits.unreachable(crawl.site("a"), 0, 61, wait=60, is_asked=True)
     assert crawl.site("a").phase is Phase.REFUSED
     assert crawl.plan() == "A1"
@@ -234,13 +235,13 @@ def test_a_fetch_without_a_result() -> None:
     site = crawl.site("a")
     crawl.wait_for_rules("f1", a)
     assert crawl.fetches() == ["a"]
-    site.is_fetching = False
+    crawl.limits.end_fetch(site)
     crawl.limits.no_result(site, crawl.now)
     assert (crawl.fetches(), crawl.limits.alarms.first_at) == ([], 1)
     crawl.at(1)
     assert crawl.fetches() == ["a"]
     crawl.leave("f1")
-    site.is_fetching = False
+    crawl.limits.end_fetch(site)
     crawl.limits.no_result(site, crawl.now)
     assert site.phase is Phase.UNKNOWN
     crawl.push(a, "a1")

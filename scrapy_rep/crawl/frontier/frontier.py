@@ -1,4 +1,4 @@
-"""The frontier of a crawl: what scheduler, gate and wire share, around the limits, which know no Scrapy."""
+"""The frontier of a crawl: connects scheduler, gate and wire with the limits, which know nothing of Scrapy."""
 
 from __future__ import annotations
 
@@ -56,47 +56,49 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.sites import Site
     from scrapy_rep.protocol.origins import Origin
 
-# While requests wait in the downloader, the seconds between two checks for what Scrapy has no signal:
-# whether the spider is closing, and whether requests have ended unseen.
+# Scrapy sends no signal when the spider begins to close, or when a component hides the end of a request from the
+# wire. While requests wait in the downloader, the frontier looks for both every so many seconds.
 _CHECK_EVERY = 0.2
 
-# The least seconds for which a request in the downloader waits for robots.txt before it is refused, if a
-# component keeps that from ever ending.
+# If a component of the project keeps the fetch of robots.txt from ever ending, a request in the downloader is
+# refused after REP_WAIT_TIMEOUT, but not sooner than after so many seconds.
 _MIN_PATIENCE = 120.0
 
-# The seconds between two log lines about what an idle crawl waits for. What was not needed for as long is
-# forgotten.
+# The seconds between two log lines about an idle crawl. Limiters and sites that nothing needs are forgotten at
+# the same time.
 _LOG_EVERY = 60.0
 
-# The share of the delay of a download slot after which it is looked at again, if a request waits there.
+# If a request waits in a download slot with a delay, the slot is checked again after this part of the delay.
 _PART_OF_DELAY = 1 / 10
 
-# The seconds for which nothing is sent after the machine had no more files, ports or memory.
+# The seconds for which no request is sent after the machine had no more files, ports or memory.
 _EXHAUSTED = 1.0
 
-# Where the authority of a URL may end, at the earliest: after "http://" and one character.
+# The first index at which the authority of a URL can end: after "http://" and one character.
 _AUTHORITY = 8
 
-# The number of authorities whose queues are kept.
+# The most authorities in the table that finds the usual queues.
 _MAX_AUTHORITIES = 10_000
 
 
 class QueueKey(NamedTuple):
-    """What the requests of a queue have in common: an origin, in a download slot."""
+    """Identifies a queue: its requests go to one origin, in one download slot."""
 
     slot: str
 
     origin: Origin | None
-    """None if no robots.txt applies: other scheme, ``dont_obey_robotstxt``, unreadable host."""
+    """None if no robots.txt applies: the scheme is not http or https, the host cannot be read, or the requests
+    have ``dont_obey_robotstxt``."""
 
     is_service: bool = False
-    """Whether these requests, to which no robots.txt applies, are in the download slot of
-    another host: they are to a service that renders or fetches the pages of that host."""
+    """Whether the requests go to a service that renders or fetches pages of another host. They have
+    ``dont_obey_robotstxt``, and the download slot of that host."""
 
     is_unwritable: bool = False
-    """Whether these requests wait in memory although there is a JOBDIR, as they cannot be written."""
+    """Whether the requests wait in memory because they cannot be written to the ``JOBDIR``."""
 
     is_of_http: bool = True
+    """Whether the scheme is http or https."""
 
 
 class Turns(Protocol):
@@ -117,15 +119,17 @@ class Turns(Protocol):
 
 
 class Withdrawn(Exception):
-    """A request that waited in its download slot is not sent, since its host has asked for a pause."""
+    """Raised for a request that the frontier takes out of its download slot, because its host asked for a pause or
+    the network is gone. The request is not lost: the wire sends it back to where it waits.
+    """
 
 
 class Frontier:
-    """The requests of a crawl that wait or are in flight.
+    """The shared state of scheduler, gate and wire: all requests that wait or are in flight.
 
-    The scheduler plans them, the gate judges them, and the wire sends them; this is what they share. It owns
-    the limits, does what follows from each change of them, and hands down to :attr:`politeness` and
-    :attr:`rules` what they need of it.
+    The scheduler plans requests, the gate judges them, and the wire sends them. The frontier owns the
+    :class:`Limits`, and acts on each of their changes: it wakes requests and the engine, and has robots.txt
+    files fetched.
     """
 
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
@@ -143,50 +147,51 @@ class Frontier:
         """The rules of sites; None if the crawl ignores robots.txt."""
 
         self.has_scheduler = False
-        """Whether the crawl has the scheduler of this package, in which requests wait."""
+        """Whether the crawl uses the scheduler of this package, so that requests wait there."""
 
         self.has_wire = False
-        """Whether the crawl has the wire of this package, so that delays and pauses are kept."""
+        """Whether the crawl uses the wire of this package, so that delays and pauses are kept."""
 
         self.budget = self._budget()
-        """How many pages each host may have; None for no limit."""
+        """Limits the pages of each host; None if no setting does."""
 
         self.turns: Turns | None = None
         """Asked before a request is sent; None if this process is the only one."""
 
         self.returned: set[Request] = set()
-        """The requests that gate or wire return to the scheduler, until that has them."""
+        """The requests that the gate or the wire has returned, until the scheduler has taken them back."""
 
         self.interrupted: set[Request] = set()
-        """The requests that failed only because the spider closed, and those whose callbacks or items may
-        have waited for one of these: they are not done."""
+        """The requests that failed only because the spider closed, and the pages whose callbacks or items may
+        have waited for them. With a ``JOBDIR``, the next run sends them again."""
 
         self.closes_for = ""
-        """Why the crawl stops, and no request is planned any more; empty while it goes on."""
+        """The reason for which the crawl is closing, so that no request is planned any more; empty while the
+        crawl goes on."""
 
         self._queues: dict[str, Queue] = {}
-        """The usual queues, by scheme and authority."""
+        """The queues of requests without a slot, exemption or redirect of their own, by scheme and authority."""
 
         self._repeated: WeakSet[Request] = WeakSet()
-        """The requests of which one object was downloaded again while it was at the wire."""
+        """The requests that were downloaded a second time while the same object was still at the wire."""
 
         self._planned_robotstxt: dict[RobotsTxtRequest, InFlight] = {}
-        """The requests for robots.txt that had their turn, and are not at the wire yet."""
+        """The requests for robots.txt that have got their room, and have not reached the wire yet."""
 
         self._waiting: dict[Waiter, tuple[Request, float]] = {}
-        """The requests that wait past the scheduler, and since when."""
+        """The requests that wait in the downloader, each with the time at which it began to wait."""
 
         self._tried: Origin | None = None
-        """The site whose robots.txt was chosen last to try whether the network is back."""
+        """The site whose robots.txt was fetched last to find out whether the network is back."""
 
         self._alarm_at = inf
         self._check_at = 0.0
         self._is_flushing = False
         self.has_page = False
-        """Whether any page has come."""
+        """Whether the crawl has got any page."""
 
         self._has_sent = False
-        """Whether any request that was sent has ended since the last line about an idle crawl."""
+        """Whether any sent request has ended since the last log line about an idle crawl."""
 
         self._has_warned_of_waiting = False
         self._was_exhausted = False
@@ -209,15 +214,17 @@ class Frontier:
         return shared_component(crawler, cls)
 
     def obey(self) -> Rules:
-        """Obey robots.txt from now on: the gate, which Scrapy makes before the scheduler, says so."""
+        """Obey robots.txt from now on, and return the rules of sites. The gate calls this when it is created, which
+        Scrapy does before it creates the scheduler.
+        """
         self.rules = Rules(
             self._crawler,
             self.limits,
             self.politeness,
             self.clock,
-            wait_for_room=self._room_for_robotstxt,
-            free=self._free,
-            act=self.flush,
+            take_room=self._take_room,
+            free_room=self._free_room,
+            flush=self.flush,
         )
         return self.rules
 
@@ -228,8 +235,10 @@ class Frontier:
         return DownloaderState(self._crawler)
 
     def queue_of(self, request: Request) -> Queue:
-        """Return the queue of *request*: that of its scheme and authority, which is found by these, unless
-        the request has a download slot, an exemption or a redirect of its own.
+        """Return the queue of *request*, and create it if there is none.
+
+        A request without a download slot, exemption or redirect of its own is in the queue of its scheme and
+        authority, which takes one look into a table.
         """
         url, own_meta = request.url, request.meta
         end = url.find("/", _AUTHORITY)
@@ -302,7 +311,7 @@ class Frontier:
         return override is not None and override.robots is None and override.ends == inf
 
     def look_at_slot(self, slot: Limiter) -> None:
-        """Note what Scrapy's download slot of this name is like now."""
+        """Copy concurrency and delay of Scrapy's download slot to *slot*, the limiter of the same name."""
         downloader = self._downloader
         state = downloader.slots.get(slot.key)
         if state is None and slot.key not in downloader.own_slots:
@@ -321,20 +330,19 @@ class Frontier:
             -inf,
         )
         if slot_state.is_queueing:
-            # One request that waits in the slot is enough. The next request may follow a little
-            # after that request was sent.
+            # The slot has a request to send next, so another one would only wait there.
             soonest = self.clock.monotonic() + slot_state.delay * _PART_OF_DELAY
             slot.slot_free_at = max(slot.slot_due_at, soonest)
 
     # For the scheduler.
 
     def fill(self, queue: Queue, request: Request | None = None) -> None:
-        """Note that *request* was pushed to *queue*, or that this has requests of an earlier run."""
+        """Note that *request* was pushed to *queue*; None if the queue has requests of an earlier run."""
         site = queue.site
         if queue.place is None:
             now = self.clock.monotonic()
             if site is not None and now >= site.expires and self.rules is not None:
-                self.rules.tell(site)
+                self.rules.look_up(site)
             self.limits.filled(queue, now)
             self.flush(is_called_by_engine=True)
         if (
@@ -344,11 +352,11 @@ class Frontier:
             and site.phase is not Phase.OPEN
             and "proxy" in request.meta
         ):
-            # The fetch of its robots.txt tries the proxies in turn.
+            # The fetch of robots.txt uses the proxies of the requests that wait for it, one after another.
             self.rules.add_template(site, request)
 
     def next_queue(self) -> Queue | None:
-        """Return the queue from which the next request is to be taken; None if none may be sent now."""
+        """Return the queue from which the scheduler takes its next request; None if no request may be sent now."""
         self._end_unseen()
         if self.closes_for:
             return None
@@ -360,7 +368,9 @@ class Frontier:
         return None
 
     def plan(self, queue: Queue, request: Request | None) -> None:
-        """Plan *request*, which was taken from *queue*, the next one; None if it could not be read."""
+        """Plan *request*, which was taken from *queue*, the queue that :meth:`next_queue` returned; None if it
+        could not be read.
+        """
         now = self.clock.monotonic()
         entry = self.limits.plan(queue, now)
         if request is not None:
@@ -369,25 +379,25 @@ class Frontier:
             self.limits.end(entry, now)
 
     def _end_unseen(self) -> None:
-        """End the requests whose end another component has hidden."""
+        """End the requests that have ended although no middleware of this package has seen it."""
         active = self._downloader.active
         if active is None or len(self.in_flight) <= len(active):
             return
         in_progress = requests_in_progress(self._crawler)
         for request in self.in_flight.keys() - active:
             entry = self.in_flight[request]
-            # A later Scrapy may have a request wait before the downloader has it.
+            # In a later Scrapy, a planned request may wait before it comes to the downloader.
             is_on_its_way = entry.judged is None and not entry.is_at_wire
             if is_on_its_way and request in in_progress:
                 continue
-            # Scrapy has forgotten an object that is downloaded again when the second download has ended.
+            # If one object was downloaded twice, Scrapy has forgotten it as soon as one download has ended.
             if request not in self._repeated:
                 self.end(request, entry)
 
     # For the gate and the wire.
 
     def enter(self, request: Request) -> InFlight:
-        """Return what is known of *request*, which passes the downloader: it may be new."""
+        """Return the entry of *request*, which passes a middleware, and create it if there is none."""
         entry = self.in_flight.get(request)
         if entry is None:
             if isinstance(request, RobotsTxtRequest):
@@ -401,7 +411,9 @@ class Frontier:
         return InFlight(self.queue_of(request), is_for_robotstxt=is_for_robotstxt)
 
     def return_to_scheduler(self, request: Request, entry: InFlight) -> Request:
-        """Return *request*, which the scheduler has handed out, for it to have that again."""
+        """Take *request* out of flight, and return it for the middleware to return: Scrapy then gives it to the
+        scheduler, which puts it back into its queue.
+        """
         del self.in_flight[request]
         if entry.page_of and self.budget is not None:
             self.budget.give_back(request, entry)
@@ -411,23 +423,23 @@ class Frontier:
         return request
 
     def waits_in_scheduler(self, entry: InFlight) -> bool:
-        """Whether the request of *entry*, which may not be sent now, is to be returned to the scheduler: it is
-        from there, and waits for the end of a pause. For a delay or for room, it waits at the wire: this
-        takes less long, and no other component has it a second time.
+        """Whether the request of *entry*, which may not be sent now, is to wait in the scheduler: it may return
+        there, and waits for the end of a pause or for the network. For a delay or for room, it waits at the
+        wire: that takes less long, and the other middlewares do not process it a second time.
         """
-        if not entry.is_of_scheduler or self.refusal(entry):
+        if not entry.may_return or self.refusal(entry):
             return False
         queue, network = entry.queue, self.limits.network
         is_paused = self.clock.monotonic() < max(queue.host.next_at, queue.slot.next_at)
         return is_paused or network.is_gone
 
     async def until_known(self, request: Request, entry: InFlight, site: Site) -> bool:
-        """Wait until the robots.txt of *site* is known, or known to be unreachable. Return False if it takes
-        too long to find out. Raises SpiderClosing.
+        """Have *request* wait until the robots.txt of *site* is known, or known to be unreachable. Return False if
+        that takes too long. Raises SpiderClosing.
         """
         assert self.rules is not None
         now = self.clock.monotonic()
-        # Its robots.txt may need the room.
+        # The request for robots.txt may need the room.
         self.limits.unplan(entry, now)
         site.expire()
         self.rules.add_template(site, request)
@@ -439,8 +451,8 @@ class Frontier:
         return waiter.is_granted
 
     def ask_again(self, site: Site) -> None:
-        """Have the robots.txt of *site*, whose requests are refused since it is unreachable, fetched again, if it
-        is time.
+        """Have the robots.txt of *site* fetched again, if it is time: it is unreachable, and requests are refused
+        for that.
         """
         now = self.clock.monotonic()
         if site.outage is not None and now >= site.outage.retry_at:
@@ -448,7 +460,9 @@ class Frontier:
             self.flush()
 
     def refusal(self, entry: InFlight) -> str:
-        """Return why the request of *entry* is refused for the back-off of its host; empty if it is not."""
+        """Return why the request of *entry* is refused, if the pauses of its host or download slot are too long;
+        else an empty string.
+        """
         queue = entry.queue
         if queue.host.refuses_until == queue.slot.refuses_until == -inf:
             return ""  # The usual case.
@@ -456,14 +470,14 @@ class Frontier:
         return "" if host is None else self.politeness.why_refused(host)
 
     def may_send(self, request: Request, entry: InFlight) -> bool:
-        """Return whether *request* may be sent now. Then it counts as sent."""
+        """Count *request* as sent if it may be sent now. Return whether it may."""
         limits, now, queue = self.limits, self.clock.monotonic(), self.queue_of(request)
         if queue is not entry.queue:
             if entry.queue.key == queue.key._replace(is_unwritable=True):
                 queue = entry.queue  # It waited in memory.
             else:
-                # A component has changed it: its old queue would not wait for what it waits for.
-                entry.queue, entry.is_of_scheduler = queue, False
+                # A component has changed it: in its old queue, it would not wait for its limiters.
+                entry.queue, entry.may_return = queue, False
         if not entry.is_planned:
             self.look_at_slot(queue.slot)
         if isinstance(request, RobotsTxtRequest):
@@ -477,32 +491,32 @@ class Frontier:
         return True
 
     async def until_sent(self, request: Request, entry: InFlight) -> None:
-        """Wait until *request* may be sent. Raises SpiderClosing, or BackingOff if its host asks for too long
-        a pause.
+        """Wait until *request* may be sent, and count it as sent. Raises SpiderClosing, or BackingOff if its host
+        asks for too long a pause.
         """
         self.limits.unplan(entry, self.clock.monotonic())
         await self._until_granted(Waiter(entry), request)
         self.politeness.measure_sent(request, entry)
 
     def may_use_rules(self, entry: InFlight) -> bool:
-        """Whether the request of *entry*, which is sent, may go by the rules by which it was judged: they are
-        fresh, or hold for the next request of their site, which it is.
+        """Whether the request of *entry* may go by the rules by which it was judged: they are fresh, or hold for
+        this request although they are stale.
         """
         is_fresh = self.clock.time() < entry.judged_until
         return is_fresh or entry.may_use_stale or entry.queue.site is None
 
     def unsend(self, entry: InFlight) -> None:
-        """Note that the request of *entry* has not come to the network after all."""
+        """Stop counting the request of *entry* as sent: it has not reached the network."""
         self.limits.end(entry, self.clock.monotonic(), is_withdrawn=True)
         entry.sent_at = -inf
 
     def note_fetched(self, request: Request, entry: InFlight) -> None:
-        """Count *request* as sent: another component has fetched it by itself."""
+        """Count *request* as sent, because another middleware has fetched it by itself."""
         self.limits.send(entry, self.clock.monotonic())
         self.politeness.measure_sent(request, entry)
 
     def answered(self, request: Request, response: Response, entry: InFlight) -> None:
-        """Note that *request*, which was sent, was answered."""
+        """Note what *response*, the answer to *request*, says about its host: address, pauses, network."""
         host, now = entry.queue.host, self.clock.monotonic()
         if self._settings.concurrency_per_address:
             self._note_address(request, response, entry, now)
@@ -522,8 +536,9 @@ class Frontier:
     def _note_address(
         self, request: Request, response: Response, entry: InFlight, now: float
     ) -> None:
-        """Note the address from which *response* has come: that of the first answer of its host, and of each of
-        its robots.txt. That of a proxy, or of a service that fetches pages, says nothing.
+        """Limit the host of *request* together with the other hosts at the IP address of *response*. Only the
+        first answer of the host and each of its robots.txt files count. The address of a proxy, or of a service
+        that fetches pages, is not that of the host.
         """
         host = entry.queue.host
         is_robotstxt = isinstance(request, RobotsTxtRequest)
@@ -535,23 +550,26 @@ class Frontier:
             self.limits.set_address(host, str(response.ip_address), most, now)
 
     def admits_page(self, request: Request, entry: InFlight) -> bool:
-        """Whether the budget of its host has room for *request*. Only pages count: what is for a pipeline does
-        not.
-        """
+        """Whether the budget of its host has room for *request*. Files for pipelines do not count."""
         if self.budget is None or not entry.queue.key.is_of_http:
             return True
-        is_page = entry.is_of_scheduler or not (
-            self.has_scheduler or request.callback is NO_CALLBACK
-        )
-        return not is_page or self.budget.admits(request, entry)
+        return not self.is_page(request, entry) or self.budget.admits(request, entry)
+
+    def is_page(self, request: Request, entry: InFlight) -> bool:
+        """Whether *request* is for a page, as opposed to a file for a pipeline or a component: it came from the
+        scheduler. Without a scheduler that says so, its callback tells.
+        """
+        if self.has_scheduler:
+            return entry.came_from_scheduler
+        return request.callback is not NO_CALLBACK
 
     def why_no_page(self, request: Request, entry: InFlight) -> str:
-        """Return why *request* is refused for the budget of its host."""
+        """Return the message for *request*, which the budget of its host refuses."""
         assert self.budget is not None
         return self.budget.why_refused(request, entry)
 
     def failed(self, request: Request, error: Exception, entry: InFlight) -> None:
-        """Note that *request*, which was sent, has failed with *error*."""
+        """Note what *error*, with which *request* has failed, says about its host, the network and the machine."""
         now, host = self.clock.monotonic(), entry.queue.host
         kind, network = kind_of(error), self.limits.network
         if kind is Failure.OWN:
@@ -581,14 +599,13 @@ class Frontier:
             )
 
     def withdrawn(self, request: Request, entry: InFlight) -> Request:
-        """Return what the wire returns in place of the error that has taken *request* out of its download
-        slot: it is not sent yet.
+        """Return what the wire returns for *request*, which :class:`Withdrawn` has taken out of its download slot:
+        the request goes back to the scheduler, or a copy of it comes to the wire again.
         """
         self.unsend(entry)
-        if entry.is_of_scheduler:
+        if entry.may_return:
             return self.return_to_scheduler(request, entry)
         self.end(request, entry)
-        # It comes to the wire again: at once, or through a scheduler that knows it.
         return (
             request
             if isinstance(request, RobotsTxtRequest)
@@ -596,8 +613,8 @@ class Frontier:
         )
 
     def _site_on_network(self, request: Request, entry: InFlight) -> Origin | None:
-        """Return the origin of *request*, whose answer tells whether the network of the crawler works; None
-        if it does not. A crawl that ignores robots.txt has none that could try the network.
+        """Return the origin of *request*, if its answer or failure says whether the network of the crawler works;
+        else None. A crawl that ignores robots.txt could not fetch one to try the network, so nothing counts.
         """
         key = entry.queue.key
         if self.rules is None or not key.is_of_http:
@@ -605,7 +622,7 @@ class Frontier:
         return key.origin or url_origin(request)
 
     def end(self, request: Request, entry: InFlight) -> None:
-        """Note that *request* is on its way no more."""
+        """Note that the download of *request* has ended."""
         self.in_flight.pop(request, None)
         if entry.page_of and entry.sent_at == -inf and self.budget is not None:
             self.budget.give_back(request, entry)
@@ -614,8 +631,8 @@ class Frontier:
         self.flush()
 
     def copy_for_second_download(self, request: Request) -> Request:
-        """Return a copy of *request* that is to be downloaded in its place: the same object is downloaded for the
-        second time, and is at the wire already. So each download counts by itself.
+        """Return a copy of *request* to be downloaded in its place, because a component downloads the same object
+        a second time while the first download is at the wire. So each download counts by itself.
         """
         self._repeated.add(request)
         return (
@@ -624,11 +641,11 @@ class Frontier:
             else request.replace(dont_filter=True)
         )
 
-    # Waiting.
+    # Waiting in the downloader.
 
     def _wait(self, waiter: Waiter, request: Request) -> Deferred[None]:
-        """Return what *waiter* waits for. It fails with SpiderClosing if the spider has closed: nothing would
-        wake it.
+        """Return a Deferred that is called back when *waiter* is decided. If the spider has closed, it fails with
+        SpiderClosing at once, because nothing would decide the waiter.
         """
         if self.alarms.is_stopped:
             return fail(SpiderClosing(f"The spider closed before {request}"))
@@ -640,7 +657,7 @@ class Frontier:
         return call
 
     async def _until_granted(self, waiter: Waiter, request: Request) -> None:
-        """Wait until *waiter* has room in its limiters. Raises SpiderClosing, or BackingOff if it is refused."""
+        """Wait until *waiter*, for *request*, has room. Raises SpiderClosing, or BackingOff if it is refused."""
         call = self._wait(waiter, request)
         self.limits.wait(waiter, self.clock.monotonic())
         self.flush()
@@ -650,7 +667,7 @@ class Frontier:
             raise BackingOff(why)
 
     def _cancel(self, waiter: Waiter) -> None:
-        """Note that nobody waits for *waiter* any more."""
+        """Forget *waiter*, whose Deferred was cancelled."""
         if self._waiting.pop(waiter, None) is None:
             return
         now = self.clock.monotonic()
@@ -661,31 +678,30 @@ class Frontier:
 
     # For requests for robots.txt.
 
-    async def _room_for_robotstxt(self, request: RobotsTxtRequest) -> None:
-        """Wait until *request* may be downloaded. Raises SpiderClosing, or BackingOff."""
+    async def _take_room(self, request: RobotsTxtRequest) -> None:
+        """Wait until there is room for *request*, and plan it. Raises SpiderClosing, or BackingOff."""
         queue = self.queue_of(request)
         self.look_at_slot(queue.slot)
         if self.is_awaited_by_browser(queue.robotstxt_limiters):
             return
         entry = InFlight(queue, is_for_robotstxt=True)
-        # Of those that wait while the network is gone, the one that was chosen to try it goes first.
+        # While the network is gone, many may wait: the site that was chosen to try the network goes first.
         is_first = queue.site is not None and queue.site.origin == self._tried
         waiter = Waiter(entry, plans=True, is_first=is_first)
-        self._planned_robotstxt[request] = (
-            entry  # Now: it may be cancelled as its turn comes.
-        )
+        # Before it waits: the fetch may be cancelled in the moment in which it gets its room.
+        self._planned_robotstxt[request] = entry
         await self._until_granted(waiter, request)
 
-    def _free(self, request: RobotsTxtRequest) -> None:
-        """Let the place of *request* go, if it has one and has not come to the wire."""
+    def _free_room(self, request: RobotsTxtRequest) -> None:
+        """Free the room of *request*, if it has any and has not reached the wire."""
         entry = self._planned_robotstxt.pop(request, None)
         if entry is not None:
             self.limits.end(entry, self.clock.monotonic())
             self.flush()
 
     def is_awaited_by_browser(self, limiters: tuple[Limiter, ...]) -> bool:
-        """Whether a page in a browser has the room in *limiters* that a robots.txt needs, for which the page
-        may wait.
+        """Whether a page in a browser takes room in any of *limiters*. A robots.txt must not wait for that room,
+        since the page may wait for the robots.txt before it loads a script or an image.
         """
         return self._has_browser and any(
             entry.is_sent
@@ -697,8 +713,8 @@ class Frontier:
     # Pauses, and the network of the crawler itself.
 
     def pause(self, key: str, delay: float | None, cap: float | None, why: str) -> None:
-        """Pause the host or download slot *key* for *delay* seconds, or up to *cap* seconds. *why* is for the
-        log.
+        """Pause the host or download slot *key* for *delay* seconds. If that is None, the pause doubles each time,
+        up to *cap* seconds. *why* is for the log.
         """
         host = self.limits.limiter(key)
         self.politeness.back_off(host, delay, cap, self.clock.monotonic(), why)
@@ -706,16 +722,14 @@ class Frontier:
         self.flush()
 
     def resume_pause(self, key: str, seconds: float) -> None:
-        """Note that the host *key* has asked another worker for a pause, of which so many *seconds* are left."""
+        """Pause the host *key* for the *seconds* that are left of the pause for which it asked another worker."""
         host, now = self.limits.limiter(key), self.clock.monotonic()
         self.limits.resume_pause(host, now, until=now + seconds)
         self._withdraw_paused(host)
         self.flush()
 
     def _withdraw_paused(self, host: Limiter) -> None:
-        """Take the requests to *host* out of their download slots, where they wait to be sent, if it has
-        asked for a pause.
-        """
+        """If *host* is paused, take its requests out of the download slots in which they wait to be sent."""
         if self.clock.monotonic() < host.next_at:
             self._withdraw(
                 request
@@ -724,7 +738,7 @@ class Frontier:
             )
 
     def _withdraw(self, requests: Iterable[Request]) -> None:
-        """Take *requests* out of their download slots, if they wait there."""
+        """Take those of *requests* out of their download slots that wait there."""
         for request in list(requests):
             if request in self.in_flight and self.in_flight[request].is_sent:
                 withdraw(self._crawler, request, Withdrawn())
@@ -750,8 +764,8 @@ class Frontier:
         self.limits.network_is_back(now, since)
 
     def _try_network(self, now: float) -> None:
-        """Let a robots.txt tell whether the network is back, if it is time; or close the crawl if that has
-        taken too long.
+        """If the network is gone, fetch a robots.txt when it is time, to find out whether the network is back;
+        close the crawl if that has taken too long.
         """
         network, rules = self.limits.network, self.rules
         limiter = network.robotstxt
@@ -792,20 +806,22 @@ class Frontier:
         )
         self.stop("network_gone")
 
-    # What follows from each change.
+    # After each change of the limits.
 
     def flush(self, *, is_called_by_engine: bool = False) -> None:
-        """Do what the limits say, and what follows from it, until nothing more follows. The engine need not
-        be told of new requests if it calls, as it asks for them next.
+        """Act on the changes of the limits, until there are no more: wake the waiters that are decided, begin
+        wanted fetches, wake the engine if a queue has become ready, and set the next alarm.
+
+        With *is_called_by_engine*, the engine is not woken, because it asks for requests next.
         """
         if self._is_flushing:
-            return  # What has been added is done by the call that runs.
+            return  # The call that is running acts on it.
         limits, rules, self._is_flushing = self.limits, self.rules, True
         try:
             while limits.decided or limits.urgent or limits.wanted:
                 while limits.decided:
                     waiter = limits.decided.popleft()
-                    # Without asyncio, the end of one continues at once, and may cancel others.
+                    # Without asyncio, the call continues the request at once, which may cancel other waiters.
                     if self._waiting.pop(waiter, None) is not None:
                         waiter.call.callback(None)
                 if rules is not None and not self.closes_for:
@@ -819,7 +835,7 @@ class Frontier:
             if not is_called_by_engine:
                 wake(self._crawler)
         at = limits.alarms.first_at
-        # While anything waits past the scheduler, `_check` looks whether the spider closes (Ctrl-C).
+        # While requests wait in the downloader, `_check` looks for a closing spider (Ctrl-C).
         is_watched = self._waiting or limits.network.gone_since is not None
         if is_watched or (rules is not None and rules.fetches):
             at = min(at, self._check_at)
@@ -829,7 +845,7 @@ class Frontier:
 
     def _on_alarm(self, at: float) -> None:
         if at != self._alarm_at:
-            return  # An earlier one has done this.
+            return  # An earlier alarm has replaced this one.
         now, self._alarm_at = self.clock.monotonic(), inf
         if now >= self._check_at:
             self._check_at = now + _CHECK_EVERY
@@ -839,16 +855,20 @@ class Frontier:
         self.flush()
 
     def _check(self, now: float) -> None:
-        """Look for what Scrapy has no signal for."""
+        """Look for a closing spider, for requests that have ended unseen, and for requests that wait too long for
+        robots.txt: Scrapy sends no signals for these.
+        """
         if is_closing(self._crawler):
             self._close()
             return
         self._end_unseen()
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
-        # A robots.txt that waits for its own turn keeps nobody waiting for ever.
-        in_line = {waiter.entry.queue.site for waiter in self._waiting if waiter.plans}
+        # The time in which a request for robots.txt waits for its own room does not count.
+        waits_for_room = {
+            waiter.entry.queue.site for waiter in self._waiting if waiter.plans
+        }
         for waiter, (request, since) in list(self._waiting.items()):
-            if waiter.site in in_line:
+            if waiter.site in waits_for_room:
                 self._waiting[waiter] = request, now
             elif waiter.site is not None and now - since > patience:
                 self.limits.leave(waiter, now)
@@ -857,7 +877,7 @@ class Frontier:
     # The end.
 
     def stop(self, reason: str) -> None:
-        """Plan no other request, and close the spider with *reason*."""
+        """Close the spider with *reason*, and plan no request from now on."""
         self.closes_for = reason
         self.alarms.at(self.clock.monotonic(), self._close_spider)
 
@@ -872,21 +892,21 @@ class Frontier:
             self.stop(self.closes_for)
 
     def _close(self) -> None:
-        """Cancel fetches, and fail the requests that wait in the downloader: a closing spider
-        waits for its requests.
+        """Cancel the fetches, and fail the requests that wait in the downloader: the spider closes only when they
+        have ended.
         """
         self.flush()
         waiting, self._waiting = self._waiting, {}
         requests = [request for request, _ in waiting.values()]
         self.interrupted.update(requests)
         if not all(map(_is_for_robotstxt, requests)):
-            # Callbacks or pipelines wait for them. Their pages, among those that have left the
-            # downloader, are not done.
+            # A callback or pipeline may wait for such a request. Its page has left the downloader, but is not
+            # done, so the next run fetches all such pages again.
             pages = set(requests_in_progress(self._crawler))
             self.interrupted |= pages - set(self._downloader.active or ())
         for waiter, (request, _) in waiting.items():
             self.limits.leave(waiter, self.clock.monotonic())
-            # Without asyncio, the end of one continues at once, and may cancel others.
+            # Without asyncio, the call continues the request at once, which may cancel other waiters.
             if not waiter.call.called:
                 why = f"The spider closed while {request} waited"
                 waiter.call.errback(SpiderClosing(why))
@@ -904,7 +924,7 @@ class Frontier:
     # The log.
 
     def _warn_of_waiting(self, request: Request) -> None:
-        """Warn once that requests wait in the downloader, since the crawl has another scheduler."""
+        """Warn once that *request* and others wait in the downloader, because the crawl has another scheduler."""
         if request.callback is NO_CALLBACK:
             return
         self._has_warned_of_waiting = True
@@ -927,7 +947,7 @@ class Frontier:
         )
 
     def _on_minute(self) -> None:
-        """Log what the crawl waits for, if it has nothing else to do, and forget what nothing needs."""
+        """Log what an idle crawl waits for, and forget the limiters and sites that no request needs."""
         now = self.clock.monotonic()
         self._log_waiting(now)
         if self.limits.sweep(now):
@@ -955,7 +975,7 @@ class Frontier:
 
     @property
     def requests_waiting(self) -> int:
-        """How many requests wait past the scheduler."""
+        """The number of requests that wait in the downloader."""
         return len(self._waiting)
 
 

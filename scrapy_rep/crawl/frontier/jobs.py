@@ -401,7 +401,7 @@ class JobRequests:
         file, self.count = self._file, self.count - 1
         assert file is not None
         if self._back:
-            number, request = self._back.pop()
+            number, request = self._back.pop(0)
             file.in_flight[request] = number
             return request
         try:
@@ -420,7 +420,7 @@ class JobRequests:
         return request
 
     def back(self, request: Request) -> None:
-        """Add *request*, which was popped, again: it is the next one."""
+        """Put back *request*, which was popped, before all requests but those that were put back earlier."""
         assert self._file is not None
         if self._back is None:
             self._back = []
@@ -430,7 +430,7 @@ class JobRequests:
     def peek(self) -> Request | None:
         """Return the next request; None if it cannot be read, or not now."""
         if self._back:
-            return self._back[-1][1]
+            return self._back[0][1]
         try:
             if self._file is None or not self.count or not self._file.execute():
                 return None

@@ -1,4 +1,6 @@
-"""What limits the requests of a crawl. No Scrapy, no timers, no clock, no I/O."""
+"""Limiters: each says how many requests that share something may be in flight, and when the next one may be
+sent. This module has no Scrapy, no timers, no clock and no I/O; all times are seconds of a monotonic clock.
+"""
 
 from __future__ import annotations
 
@@ -11,177 +13,214 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-# For how many seconds after a pause the crawl remembers that a host has asked for it, and after an answer,
-# when that came from a host with a delay, or that it was a 503, or its address.
-_REMEMBERED = 600.0
-_LAST_REMEMBERED = 30.0
+# A limiter without requests is forgotten, but not sooner than this many seconds after the last pause of its
+# host: the next pause of a host that keeps asking for pauses must be longer.
+_BACK_OFF_REMEMBERED = 600.0
+
+# Nor sooner than this many seconds after the last answer of a host that has a crawl delay or a known address,
+# or that answered 503.
+_ANSWER_REMEMBERED = 30.0
 
 
 class BackOff:
-    """What a limiter remembers of the answers 429 and 503, and of failures of the network, until all of
-    its concurrency is back: a pause, then one request, then one more with each success.
+    """The back-off of a host after a 429, a 503 or a failed connection: first a pause, then one request at a
+    time, then one more at a time after each success, until the host has its full concurrency again.
     """
 
     __slots__ = (
-        "asked", "asked_at", "asked_until", "concurrency", "failed_until", "has_answered",
-        "is_reported_as_long", "own_pause", "since",
+        "asked_until", "concurrency", "failed_until", "has_answered", "is_refusal_logged", "own_pause",
+        "paused_at", "since", "unmeasured_pause",
     )  # fmt: skip
 
     def __init__(self, since: float) -> None:
         self.since = since
-        """When the first pause since the last success began."""
+        """When the first pause since the last success began. ``REP_WAIT_TIMEOUT`` counts from here."""
 
         self.asked_until = -inf
-        """The end of the pause that the host has asked for."""
+        """When the pause ends that a 429, a 503 or a spider asked for."""
 
         self.failed_until = -inf
-        """The end of the pause after a failure of the network. It is forgotten when the network of the
-        crawler is back."""
+        """When the pause after a failed connection ends. If the crawler's own network turns out to have been
+        the cause, this pause is cancelled."""
 
         self.own_pause = 0.0
-        """The seconds of the last pause that the crawl chose itself. The next one is twice as long."""
+        """The seconds of the last pause for which the host named no duration. The next such pause is twice as
+        long."""
 
         self.concurrency = 1
-        """How many requests may be in flight after the pause."""
+        """How many requests to the host may be in flight after the pause."""
 
-        self.asked_at = -inf
+        self.paused_at = -inf
         """When the last pause began."""
 
-        self.asked = 0.0
-        """The seconds of the pause after which no request was sent yet, for the ledger; 0 for none."""
+        self.unmeasured_pause = 0.0
+        """The seconds of the last pause while the ledger still waits for the first request after it; else 0."""
 
         self.has_answered = False
         """Whether a request has succeeded since the first pause."""
 
-        self.is_reported_as_long = False
-        """Whether the log has said that requests are refused for it."""
+        self.is_refusal_logged = False
+        """Whether the log has said that requests to the host are refused."""
 
     @property
     def until(self) -> float:
-        """The end of the current pause, or of the last one."""
+        """When the current pause ends, or the last one ended."""
         return max(self.asked_until, self.failed_until)
 
 
 class Limiter:
-    """What requests share: a host name, its crawl delay, its address, a download slot of another name, or
-    the network of the crawler.
+    """Limits the requests that share a host name, a crawl delay, an address, a download slot of another name,
+    or the network of the crawler.
     """
 
+    delay = 0.0
+    """The seconds from the end of one request to the start of the next; only a :class:`DelayLimiter` has any."""
+
     __slots__ = (
-        "address", "alarm_at", "back_off", "concurrency", "crawl_delay", "delay", "delays", "ended_at",
-        "had_503", "is_queue_next", "key", "limit", "line", "line_goes_at", "next_at", "parked",
-        "planned", "ready", "refuses_until", "sent", "slot_due_at", "slot_free_at",
-        "users", "waiting_since",
+        "address", "alarm_at", "back_off", "concurrency", "concurrency_now", "crawl_delay", "ended_at",
+        "had_503", "is_queue_next", "key", "next_at", "parked", "planned", "ready", "refuses_until", "sent",
+        "slot_due_at", "slot_free_at", "users", "waiters", "waiters_go_at",
     )  # fmt: skip
 
     def __init__(self, key: str, concurrency: float = inf) -> None:
         self.key = key
         self.concurrency = concurrency
-        """How many requests may be in flight, without a back-off."""
+        """How many requests may be in flight while the host is not backing off."""
 
-        self.limit = concurrency
-        """How many requests may be in flight now."""
+        self.concurrency_now = concurrency
+        """How many requests may be in flight now: less than :attr:`concurrency` during a back-off."""
 
         self.next_at = -inf
-        """No request is sent before."""
+        """No request is sent before this time."""
 
         self.slot_free_at = -inf
-        """No request is planned before, since one waits in Scrapy's download slot of this name."""
+        """No request is planned before this time, because one still waits in Scrapy's download slot."""
 
         self.slot_due_at = -inf
-        """When Scrapy's download slot of this name, by its own delay, sends the next request."""
+        """When Scrapy's download slot of this name, which has a delay of its own, sends its next request."""
 
         self.planned = 0
-        """The requests that the scheduler has handed out, and that are not on the network yet."""
+        """The number of requests that are planned but not sent yet."""
 
         self.sent = 0
-        """The requests on the network."""
+        """The number of requests on the network."""
 
         self.ended_at = -inf
         """When the last request that was sent has ended."""
 
         self.back_off: BackOff | None = None
         self.refuses_until = -inf
-        """Until then, requests are refused, since the host has asked for too long a pause."""
+        """Requests are refused before this time, because the pauses of the host exceed ``REP_WAIT_TIMEOUT``."""
 
         self.had_503 = False
         """Whether the last answer was a 503."""
 
-        self.crawl_delay: Limiter | None = None
-        """Of a host that asks for a delay: the limiter of the requests that keep to it."""
+        self.crawl_delay: DelayLimiter | None = None
+        """For a host with a crawl delay: the limiter of the requests that keep the delay."""
 
         self.address: Limiter | None = None
-        """Of a host: the limiter of all hosts on its address; None if that is not known, or not limited."""
+        """For a host: the limiter that all hosts on its IP address share; None if the address is not known, or
+        ``REP_CONCURRENCY_PER_ADDRESS`` is not set."""
 
-        # Of the limiter of a delay:
-        self.delay = 0.0
-        """The seconds from the end of one request to the start of the next."""
+        # Waiting for this limiter:
+        self.waiters: deque[Any] | None = None
+        """The requests past the scheduler, in the order in which they go; None if there are none."""
 
-        self.delays: dict[Origin, float] | None = None
-        """What each origin of the host asks for. The longest counts."""
-
-        self.waiting_since: float | None = None
-        """Since when requests wait while none is in flight; None if they do not."""
-
-        # What waits:
-        self.line: deque[Any] | None = None
         self.parked: OrderedDict[Any, None] | None = None
-        self.is_queue_next = False
-        """Whether a waiter went last, so that a queue is next if one is parked."""
+        """The queues of the scheduler, in the order in which they go; None if there are none."""
 
-        self.line_goes_at = inf
-        """When the first in line goes before a queue that is next, and before what is planned; ``inf`` if the
-        line has not had to let them go first since the last request has ended."""
+        self.is_queue_next = False
+        """Whether a parked queue goes before the waiters, because a waiter went last."""
+
+        self.waiters_go_at = inf
+        """When the first waiter need no longer let a parked queue and the planned requests go first; ``inf`` if
+        no waiter has let them go first since a request has ended."""
 
         self.ready: OrderedDict[Any, None] | None = None
-        """The queues of this download slot that are ready, in the order of their turns."""
+        """For a download slot: its queues that are ready, in the order of their turns; None if none is."""
 
         self.users = 0
-        """How many queues need this limiter."""
+        """The number of queues that need this limiter."""
 
         self.alarm_at = inf
-        """When the limiter is to be looked at; ``inf`` for never."""
+        """When :meth:`Limits.tick` reconciles this limiter; ``inf`` for never."""
 
     def __repr__(self) -> str:
         words = [f"{self.planned} planned, {self.sent} sent"]
-        if self.limit < inf:
-            words[0] += f" of {self.limit:g}"
+        if self.concurrency_now < inf:
+            words[0] += f" of {self.concurrency_now:g}"
         if self.delay:
             words.append(f"delay {self.delay:g}")
         if self.next_at > -inf:
             words.append(f"next at {self.next_at:g}")
         words.append(
-            f"{len(self.line or ())} wait, {len(self.parked or ())} queues parked"
+            f"{len(self.waiters or ())} wait, {len(self.parked or ())} queues parked"
         )
         return f"<Limiter {self.key}: {'; '.join(words)}>"
 
     def set_concurrency(self, concurrency: float) -> None:
-        """Set how many requests may be in flight without a back-off."""
+        """Set how many requests may be in flight while the host is not backing off."""
         self.concurrency = concurrency
-        self.limit = concurrency
+        self.concurrency_now = concurrency
         if self.back_off is not None:
-            self.limit = min(concurrency, self.back_off.concurrency)
+            self.concurrency_now = min(concurrency, self.back_off.concurrency)
 
     def can_plan(self, now: float) -> bool:
         """Whether the scheduler may hand out a request."""
         return (
             now >= self.next_at
             and now >= self.slot_free_at
-            and self.planned + self.sent < self.limit
-            and (not self.line or self.is_queue_next)
+            and self.planned + self.sent < self.concurrency_now
+            and (not self.waiters or self.is_queue_next)
         )
 
     def can_send(self, now: float) -> bool:
         """Whether a request may be sent."""
-        return now >= self.next_at and self.sent < self.limit
+        return now >= self.next_at and self.sent < self.concurrency_now
 
     def is_quiet(self, now: float) -> bool:
-        """Whether nothing is in flight or waits, and nothing needs to be remembered."""
-        if self.planned or self.sent or self.line or self.parked or now < self.next_at:
+        """Whether the limiter may be forgotten: no request is in flight or waits, and the last answer and the
+        last pause are long enough ago.
+        """
+        if (
+            self.planned
+            or self.sent
+            or self.waiters
+            or self.parked
+            or now < self.next_at
+        ):
             return False
         if self.crawl_delay is not None and not self.crawl_delay.is_quiet(now):
             return False
         needs_last = self.delay or self.had_503 or self.address is not None
-        if needs_last and now < max(self.next_at, self.ended_at) + _LAST_REMEMBERED:
+        if needs_last and now < max(self.next_at, self.ended_at) + _ANSWER_REMEMBERED:
             return False
-        return self.back_off is None or now >= self.back_off.until + _REMEMBERED
+        return (
+            self.back_off is None or now >= self.back_off.until + _BACK_OFF_REMEMBERED
+        )
+
+
+class DelayLimiter(Limiter):
+    """Limits the requests to a host to one at a time, with its crawl delay between them."""
+
+    __slots__ = ("delay", "delays", "waiting_since")
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.delay = 0.0
+        self.delays: dict[Origin, float] = {}
+        """The delay in seconds that each origin of the host asks for. The longest one is kept."""
+
+        self.waiting_since: float | None = None
+        """Since when requests wait while no request is in flight; None if none waits."""
+
+    def set_delay(self, origin: Origin, delay: float) -> None:
+        """Note that *origin* asks for *delay* seconds; 0 for no delay."""
+        if delay:
+            self.delays[origin] = delay
+        else:
+            self.delays.pop(origin, None)
+        self.delay = max(self.delays.values(), default=0.0)
+        self.set_concurrency(1 if self.delay else inf)
+        if not self.delay:
+            self.next_at = -inf

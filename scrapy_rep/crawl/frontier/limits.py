@@ -1,24 +1,25 @@
-"""When a request may be sent: limiters, queues and waiters. No Scrapy, no timers, no clock, no I/O.
+"""Limits: decide when each request may be sent. This module has no Scrapy, no timers, no clock and no I/O.
 
-Whatever limits requests is a :class:`Limiter`: a host name, its crawl delay, its address, a download slot of
-another name, the network of the crawler. A request needs room in all of its limiters. The scheduler *plans* a
-request, and the wire *sends* it; both count, so that no more is planned than could be sent.
+A :class:`Limiter` stands for anything that limits requests: a host name, its crawl delay, its address, a download
+slot of another name, the network of the crawler. A request needs room in all of its limiters. The scheduler
+*plans* a request, and later the wire *sends* it. Planned and sent requests both count, so the scheduler never
+plans more requests than may be sent.
 
-Whatever waits is in one place:
+Requests wait in one of two ways:
 
 =================  =======================================================================
-a :class:`Queue`   of requests in the scheduler is empty, ready (to be sent, or handed out so that
-                   the gate refuses it), parked at its site while its rules are not known, or
-                   parked at one limiter that has no room
-a :class:`Waiter`  for a request that is past the scheduler is in the line of one limiter
+a :class:`Queue`   holds requests of the scheduler. It is empty; ready; parked at its site until
+                   the rules are known; or parked at the first limiter that has no room. A ready
+                   queue hands out a request that may be sent now, or one that the gate will refuse
+a :class:`Waiter`  stands for one request that has left the scheduler. It waits at the first
+                   limiter that has no room, or at the site whose rules it needs
 =================  =======================================================================
 
-Each change of a limiter ends in :meth:`Limits.reconcile`, which lets go on what waits there, as far as
-it may. Queues and waiters take turns. Nobody is called: what follows is in :attr:`Limits.decided` (waiters
-that may go, or are refused), :attr:`Limits.urgent` and :attr:`Limits.wanted` (sites whose robots.txt is to
-be fetched) and :attr:`Limits.has_news` (the scheduler has a request again). When to call
-:meth:`Limits.tick` is one number, ``Limits.alarms.first_at``. All times are in seconds, on any clock that only
-goes forward.
+Each change of a limiter ends in :meth:`Limits.reconcile`, which lets queues and waiters go on in turns while
+the limiter has room. The limits call nobody. Their owner reads the consequences from :attr:`Limits.decided`
+(waiters that may go, or are refused), :attr:`Limits.urgent` and :attr:`Limits.wanted` (sites whose robots.txt is
+to be fetched) and :attr:`Limits.has_news` (the scheduler has a request again), and calls :meth:`Limits.tick` at
+the time ``Limits.alarms.first_at``. All times are seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -29,58 +30,58 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from scrapy_rep.crawl.frontier.limiter import BackOff, Limiter
+from scrapy_rep.crawl.frontier.limiter import BackOff, DelayLimiter, Limiter
 from scrapy_rep.crawl.frontier.network import Network
-from scrapy_rep.crawl.frontier.sites import Event, Outage, Phase, Site
+from scrapy_rep.crawl.frontier.sites import Event, Fetch, Outage, Phase, Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy_rep.protocol.origins import Origin
 
-# The first pause of a host that does not say how long it wants, and the pause after a fetch of
-# robots.txt that has ended without a result. In seconds.
+# The seconds of the first pause of a host that asks for a pause without a duration, and of the pause before
+# robots.txt is fetched again when a fetch has ended without a result.
 _FIRST_PAUSE = 1.0
 
-# The seconds for which those that wait at the wire let a queue, and what is planned, go first. Not longer: it
-# may be that the downloader is full of those that wait, or that a component holds what is planned until one
-# of them has ended.
-_LINE_WAITS = 0.2
+# The seconds for which waiters let parked queues and planned requests go first. They cannot wait longer: a
+# planned request may itself depend on a waiter, if the downloader is full of waiters, or if a component holds
+# planned requests back until one of the waiters has ended.
+_WAITERS_YIELD = 0.2
 
-# The number of refused sites that are remembered without any requests that wait.
+# The most sites without requests that are remembered because their robots.txt is unreachable.
 _MAX_REFUSED = 20_000
 
-# Beyond this number, the hosts that have slowed down the crawl least are forgotten.
+# The most hosts in the statistics of slow hosts. Beyond that, the hosts that held up the crawl least are dropped.
 _MAX_SLOWDOWNS = 1_000
 
 
 class Requests(Protocol):
-    """The requests of a queue, in memory or elsewhere."""
+    """Stores the requests of a queue, in memory or elsewhere."""
 
     medium: str
-    """Where they are, for the stats of Scrapy."""
+    """Where the requests are, as Scrapy's stats name it: ``"memory"`` or ``"disk"``."""
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of requests."""
 
     def push(self, request: Any) -> None:
         """Add a new request. Raises ValueError if it cannot be kept."""
 
     def pop(self) -> Any:
-        """Remove and return the best request; None if it cannot be read."""
+        """Remove and return the request with the highest priority; None if it cannot be read."""
 
     def back(self, request: Any) -> None:
-        """Add *request*, which was popped, again: it is the next one."""
+        """Put back *request*, which was popped, before all requests but those that were put back earlier."""
 
     def peek(self) -> Any:
-        """Return a request that waits, from which a request for robots.txt takes over proxy and headers;
-        None if there is none.
+        """Return one of the requests, from which the request for robots.txt takes over proxy and headers; None
+        if the queue is empty.
         """
 
 
 class Queue:
-    """The requests of the scheduler that share site, limiters and download slot."""
+    """The requests of the scheduler that share a site, a download slot and all limiters."""
 
     __slots__ = (
         "host",
@@ -103,8 +104,10 @@ class Queue:
         network: Network | None = None,
         keeps_delay: bool = True,
     ) -> None:
-        """*site* is None if no robots.txt decides. *slot* is the limiter of the download slot, by default
-        that of the *host*. Without a *network*, requests do not need it.
+        """Create an empty queue.
+
+        *site* is None if no robots.txt decides about the requests. *slot* is the limiter of the download slot,
+        by default that of the *host*. *network* is None if the requests do not use the network.
         """
         self.key = key
         self.site = site
@@ -113,10 +116,10 @@ class Queue:
         self.network = network
         self.keeps_delay = keeps_delay
         self.requests: Any = None
-        """Its :class:`Requests`; None before the first one is pushed."""
+        """The stored :class:`Requests`; None before the first request is pushed."""
 
         self.place: object = None
-        """READY, the site or the limiter where it is parked, or None while it is empty."""
+        """READY, the site or limiter where the queue is parked, or None while the queue is empty."""
 
     def __repr__(self) -> str:
         place = "ready" if self.place is READY else f"at {self.place!r}"
@@ -124,12 +127,12 @@ class Queue:
 
     @property
     def count(self) -> int:
-        """The number of its requests."""
+        """The number of requests."""
         return 0 if self.requests is None else self.requests.count
 
     @property
     def limiters(self) -> tuple[Limiter, ...]:
-        """What a request needs room in. The first is that of the host."""
+        """The limiters in which a request needs room. The first one is that of the host."""
         network, host = self.network, self.host
         is_usual = host is self.slot and host.crawl_delay is host.address is None
         if is_usual and network is not None:
@@ -138,7 +141,7 @@ class Queue:
 
     @property
     def robotstxt_limiters(self) -> tuple[Limiter, ...]:
-        """What a request for robots.txt needs room in. The first is that of the host."""
+        """The limiters in which a request for robots.txt needs room. The first one is that of the host."""
         return self._with(None if self.network is None else self.network.robotstxt)
 
     def _with(self, network: Limiter | None) -> tuple[Limiter, ...]:
@@ -160,10 +163,10 @@ READY = object()
 
 
 class Slowdown(NamedTuple):
-    """How long the delay of a host has held up the crawl."""
+    """How long the crawl delay of a host has held up the crawl."""
 
     seconds: float
-    """The time in which requests waited for the delay, and none was in flight."""
+    """The time in which requests waited for the delay while no request to the host was in flight."""
 
     key: str
     requests: int
@@ -171,53 +174,59 @@ class Slowdown(NamedTuple):
 
 
 class InFlight:
-    """A request on its way: planned by the scheduler, or past it, until its download has ended."""
+    """What the frontier knows of one request, from when the scheduler plans it, or the gate first sees it, until
+    its download has ended.
+    """
 
     __slots__ = (
-        "is_at_wire", "is_for_robotstxt", "is_of_scheduler", "is_planned", "is_sent", "judged", "judged_until",
-        "limiters", "may_use_stale", "page_of", "queue", "report", "sent_at",
+        "came_from_scheduler", "is_at_wire", "is_for_robotstxt", "is_planned", "is_sent", "judged", "judged_until",
+        "limiters", "may_return", "may_use_stale", "page_of", "queue", "report", "sent_at",
     )  # fmt: skip
 
     def __init__(
         self,
         queue: Queue,
         *,
-        is_of_scheduler: bool = False,
+        came_from_scheduler: bool = False,
         is_for_robotstxt: bool = False,
     ) -> None:
         self.queue = queue
         self.is_for_robotstxt = is_for_robotstxt
         self.limiters: tuple[Limiter, ...] = ()
-        """Where it counts, planned or sent; the first one is that of its host."""
+        """The limiters that count the request as planned or sent. The first one is that of its host."""
 
-        self.is_of_scheduler = is_of_scheduler
-        """Whether it waits in the scheduler, and so may be returned to it."""
+        self.came_from_scheduler = came_from_scheduler
+        """Whether the scheduler of this package has planned the request."""
+
+        self.may_return = came_from_scheduler
+        """Whether the request may go back to that scheduler to wait there. A request that a component has
+        changed may not: on its second way, the component would change it once more."""
 
         self.is_planned = False
         self.is_sent = False
         self.sent_at = -inf
         self.may_use_stale = False
-        """Whether it may go by rules that have become stale: they hold for the next request of its site, which
-        it is."""
+        """Whether the request may go by stale rules. One request may, the first after robots.txt was fetched:
+        see :attr:`Site.holds_for_next`."""
 
         self.is_at_wire = False
-        """Whether it has come to the wire."""
+        """Whether the request has reached the wire."""
 
         self.judged: Any = None
-        """For the gate: as what it was judged; None before."""
+        """The URL, product tokens and origin by which the gate has judged the request; None before."""
 
         self.judged_until = inf
-        """When the rules by which it was judged become stale, by the wall clock."""
+        """The wall-clock time at which the rules become stale by which the gate has judged the request."""
 
         self.page_of = ""
-        """The host in whose budget it counts as a page; empty if it counts in none."""
+        """The host whose budget counts the request as a page; empty if the request is not counted."""
 
         self.report: Any = None
-        """For the gate: the decision that is to be reported when it is sent; None if there is none."""
+        """What the gate reports when the request is sent; None if it reports nothing."""
 
     @property
     def needs(self) -> tuple[Limiter, ...]:
-        """What it needs room in."""
+        """The limiters in which the request needs room."""
         queue = self.queue
         return queue.robotstxt_limiters if self.is_for_robotstxt else queue.limiters
 
@@ -227,7 +236,7 @@ class InFlight:
 
 
 class Waiter:
-    """A request past the scheduler that waits for room in its limiters, or for the rules of its site."""
+    """A request that has left the scheduler, and waits for room in its limiters or for the rules of its site."""
 
     __slots__ = (
         "call",
@@ -245,38 +254,40 @@ class Waiter:
         plans: bool = False,
         is_first: bool = False,
     ) -> None:
-        """It *plans* if it is not at the wire yet, and *is_first* if it goes before all others."""
+        """With *plans*, the request counts as planned when it goes; else it is at the wire, and counts as sent.
+        With *is_first*, it goes before all other waiters.
+        """
         self.entry = entry
         self.plans = plans
         self.is_first = is_first
         self.call: Any = None
-        """For the owner: what is called when it is decided."""
+        """The Deferred that the owner of the limits calls back when the waiter is decided."""
 
         self.site: Site | None = None
-        """The site for whose rules it waits; None if it waits for room."""
+        """The site whose rules the request waits for; None if it waits for room."""
 
         self.is_granted = False
-        """Once it is decided: whether it may go. Else it is refused."""
+        """Whether the request may go, once the waiter is decided. Otherwise it is refused."""
 
     def has_room(self, limiter: Limiter, now: float) -> bool:
-        """Whether *limiter* has room for it."""
+        """Whether *limiter* has room for the request now."""
         if not limiter.can_send(now):
             return False
-        is_free = limiter.planned + limiter.sent < limiter.limit
-        return is_free or now >= limiter.line_goes_at
+        is_free = limiter.planned + limiter.sent < limiter.concurrency_now
+        return is_free or now >= limiter.waiters_go_at
 
 
 class _ReadyQueues:
-    """The queues that are ready. The download slot with the fewest requests in flight comes first; of
-    several, the one that has waited longest. Each operation takes O(1).
+    """The queues that are ready, in the order of their turns: the download slot with the fewest requests in
+    flight is next, and among equals the slot that has waited longest. Each operation takes O(1).
     """
 
     def __init__(self) -> None:
         self._rows: list[OrderedDict[Limiter, None]] = []
-        """The slots by the number of their requests in flight."""
+        """At index *n*: the slots with *n* requests in flight."""
 
         self.count = 0
-        """How many queues there are."""
+        """The number of ready queues."""
 
     def add(self, queue: Queue) -> None:
         slot = queue.slot
@@ -287,7 +298,7 @@ class _ReadyQueues:
         self.count += 1
 
     def discard(self, queue: Queue) -> None:
-        """Remove *queue*, which is here."""
+        """Remove *queue*, which is ready."""
         slot = queue.slot
         assert slot.ready is not None
         del slot.ready[queue]
@@ -297,7 +308,7 @@ class _ReadyQueues:
             del self._rows[slot.planned + slot.sent][slot]
 
     def first(self) -> Queue | None:
-        """Return the queue whose turn it is; None if there is none."""
+        """Return the queue whose turn it is; None if no queue is ready."""
         for row in self._rows:
             if row:
                 ready = next(iter(row)).ready
@@ -307,15 +318,15 @@ class _ReadyQueues:
         return None
 
     def put_last(self, queue: Queue) -> None:
-        """Put *queue*, and its slot, behind the others."""
+        """Move *queue* behind the other queues of its slot, and the slot behind its equals."""
         slot = queue.slot
         assert slot.ready is not None
         slot.ready.move_to_end(queue)
         self._rows[slot.planned + slot.sent].move_to_end(slot)
 
     def moved(self, slot: Limiter, before: int | None = None) -> None:
-        """Note that *slot*, which has ready queues, had another number *before* of requests in flight; None if
-        it was not here.
+        """Put *slot*, which has ready queues, where its number of requests in flight belongs. *before* is the
+        number until now; None if the slot is new here.
         """
         if before is not None:
             del self._rows[before][slot]
@@ -326,25 +337,25 @@ class _ReadyQueues:
 
 
 class _AlarmHeap:
-    """The limiters and sites that are to be looked at, each at its ``alarm_at``."""
+    """The limiters and sites that :meth:`Limits.tick` has something to do for, ordered by their ``alarm_at``."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Limiter | Site]] = []
-        """An entry whose time is not the ``alarm_at`` of its owner is outdated."""
+        """Entries whose time differs from the ``alarm_at`` of their owner are outdated."""
 
         self._number = count()
         self.first_at = inf
-        """The time of the first alarm; ``inf`` if there is none."""
+        """The time of the first alarm; ``inf`` if no alarm is set."""
 
     def set(self, owner: Limiter | Site, at: float) -> None:
-        """Look at *owner* at this time at the latest."""
+        """Set an alarm for *owner* at the time *at*, unless it has an earlier one."""
         if at < owner.alarm_at:
             owner.alarm_at = at
             heappush(self._heap, (at, next(self._number), owner))
             self.first_at = min(self.first_at, at)
 
     def due(self, now: float) -> Iterator[Limiter | Site]:
-        """Yield each owner whose time has come. Its alarm is over."""
+        """Yield each owner whose alarm is due at *now*, and clear the alarm."""
         while self._heap and self._heap[0][0] <= now:
             at, _, owner = heappop(self._heap)
             if at == owner.alarm_at:
@@ -357,35 +368,41 @@ class Limits:
     """The limiters, sites, queues and requests in flight of a crawl."""
 
     def __init__(self, wait_timeout: float) -> None:
-        """Requests wait for a host that asks for pauses for at most *wait_timeout* seconds."""
+        """*wait_timeout* is the longest time in seconds for which requests wait for a host that asks for
+        pauses.
+        """
         self.wait_timeout = wait_timeout
         self.network = Network(Limiter("network"), Limiter("robots.txt"), wait_timeout)
         self.limiters: dict[str, Limiter] = {}
-        """Those of hosts and of download slots, by key."""
+        """The limiters of hosts and download slots, by key."""
 
         self.addresses: dict[str, Limiter] = {}
+        """The limiters of IP addresses."""
+
         self.sites: dict[Origin, Site] = {}
         self.queues: dict[Any, Queue] = {}
         self.in_flight: dict[Any, InFlight] = {}
-        """The requests that are in flight, past the scheduler or planned by it."""
+        """The requests in flight: planned by the scheduler, or on their way from the gate to the spider."""
 
         self.ready = _ReadyQueues()
         self.decided: deque[Waiter] = deque()
-        """The waiters that may go, or are refused. They wait no more."""
+        """The waiters that may go or are refused, for the owner to take."""
 
         self.urgent: deque[Site] = deque()
+        """The sites whose robots.txt is to be fetched now. :meth:`next_wanted` skips those that no longer need
+        it."""
+
         self.wanted: deque[Site] = deque()
-        """The sites whose robots.txt is to be fetched: at once, since a request in the downloader waits for
-        it; and when more queues are needed that are ready. Some may not need it any more."""
+        """The sites whose robots.txt is to be fetched when more ready queues are needed."""
 
         self.has_news = False
-        """Whether a queue has become ready since the owner has last set this to False."""
+        """Whether a queue has become ready. The owner sets this to False when it has told the engine."""
 
         self.slowdowns: dict[str, Slowdown] = {}
-        """What has held up the crawl, by host."""
+        """How long the delay of each host has held up the crawl."""
 
         self._idle: dict[Queue, None] = {}
-        """The queues without requests, the first one first."""
+        """The queues without requests, the longest idle first."""
 
         self.alarms = _AlarmHeap()
 
@@ -403,17 +420,17 @@ class Limits:
             words.append("network gone")
         return f"<Limits: {', '.join(words)}>"
 
-    # What there is.
+    # Limiters, sites and queues.
 
     def limiter(self, key: str) -> Limiter:
-        """Return the limiter of the host or download slot *key*, a new one if it is not known."""
+        """Return the limiter of the host or download slot *key*, and create it if there is none."""
         limiter = self.limiters.get(key)
         if limiter is None:
             limiter = self.limiters[key] = Limiter(key)
         return limiter
 
     def site(self, origin: Origin) -> Site:
-        """Return the site of *origin*, a new one if it is not known."""
+        """Return the site of *origin*, and create it if there is none."""
         site = self.sites.get(origin)
         if site is None:
             site = self.sites[origin] = Site(origin)
@@ -429,14 +446,14 @@ class Limits:
             limiter.users += 1
 
     def sweep(self, now: float) -> bool:
-        """Forget the queues without requests, limiters and sites that nothing needs any more. Return whether
-        there were any.
+        """Forget the queues, limiters and sites that no request needs and that have nothing to remember. Return
+        whether any was forgotten.
         """
         before = len(self._idle), len(self.limiters)
         in_flight = {entry.queue for entry in self.in_flight.values()}
         for queue in list(self._idle):
-            if queue in in_flight or not self._is_over(queue, now):
-                continue  # The last queue of a site may be needed for that.
+            if queue in in_flight or not self._may_forget(queue, now):
+                continue
             del self._idle[queue], self.queues[queue.key]
             for limiter in {queue.host, queue.slot}:
                 limiter.users -= 1
@@ -453,13 +470,14 @@ class Limits:
                 del self.addresses[address]
         return (len(self._idle), len(self.limiters)) != before
 
-    def _is_over(self, queue: Queue, now: float) -> bool:
+    def _may_forget(self, queue: Queue, now: float) -> bool:
+        """Whether *queue*, which is empty, may be forgotten, and its site as well if it has no other queue."""
         if not (queue.host.is_quiet(now) and queue.slot.is_quiet(now)):
             return False
         site = queue.site
         if site is None or site.users > 1:
             return True
-        if site.is_fetching or site.has_waiting:
+        if site.fetch is Fetch.UNDER_WAY or site.has_waiting:
             return False
         return (
             site.outage is None
@@ -470,18 +488,18 @@ class Limits:
     # The scheduler plans.
 
     def filled(self, queue: Queue, now: float) -> None:
-        """Note that *queue* has requests, maybe its first ones."""
+        """Note that *queue* has got a request. If that is its only one, the queue begins to take turns."""
         if queue.place is None and queue.count:
             self._idle.pop(queue, None)
             self._place(queue, now)
 
     def may_plan(self, queue: Queue, now: float) -> bool:
-        """Whether the next request of *queue*, the first one that is ready, may be sent now, or is to be
-        refused. If not, the queue waits where it belongs.
+        """Whether *queue*, the first one that is ready, may hand out its next request: one that may be sent now,
+        or one that the gate will refuse. If not, the queue is parked.
         """
         limiters = queue.limiters
         obstacle = self._obstacle(queue, limiters, now)
-        if obstacle is None or self._is_refused(queue, now):
+        if obstacle is None or self._is_to_be_refused(queue, now):
             return True
         self.ready.discard(queue)
         self._place(queue, now)
@@ -489,16 +507,15 @@ class Limits:
         return False
 
     def plan(self, queue: Queue, now: float) -> InFlight:
-        """Plan a request that was taken out of *queue*, and return it. If it is to be refused, it needs no
-        room. The queue is ready for its next request, for which that may have to wait; unless others
-        wait in a line: they go first.
+        """Plan the next request of *queue*, and return the entry for it. A request that will be refused takes no
+        room. Afterwards, the queue is ready again for its next request, unless waiters go first.
         """
         limiters = queue.limiters
-        entry = InFlight(queue, is_of_scheduler=True)
+        entry = InFlight(queue, came_from_scheduler=True)
         site = queue.site
         if site is not None and site.holds_for_next:
             self._claim_rules(entry, site)
-        if not self._is_refused(queue, now):
+        if not self._is_to_be_refused(queue, now):
             self._count_planned(entry, limiters)
             for limiter in limiters:
                 limiter.is_queue_next = False
@@ -508,20 +525,20 @@ class Limits:
             self._idle[queue] = None
         else:
             for limiter in limiters:
-                if limiter.line:
+                if limiter.waiters:
                     self.ready.discard(queue)
                     self._place(queue, now)
                     break
             else:
                 self.ready.put_last(queue)
-        self._reconcile_all(limiters, now)  # The next one may go.
+        self._reconcile_all(limiters, now)
         return entry
 
     def _place(self, queue: Queue, now: float) -> None:
-        """Put *queue*, which has requests, where it belongs now."""
+        """Make *queue*, which has requests, ready, or park it at what it has to wait for."""
         site = queue.site
         obstacle = self._obstacle(queue, queue.limiters, now)
-        if obstacle is not None and self._is_refused(queue, now):
+        if obstacle is not None and self._is_to_be_refused(queue, now):
             if site is not None and now >= site.expires:
                 self.want(site, now)
             obstacle = None
@@ -546,7 +563,9 @@ class Limits:
     def _obstacle(
         self, queue: Queue, limiters: tuple[Limiter, ...], now: float
     ) -> Site | Limiter | None:
-        """Return what *queue*, with its *limiters*, has to wait for; None for nothing."""
+        """Return the site or limiter that *queue* has to wait for; None if its next request may go now.
+        *limiters* are those of the queue.
+        """
         site = queue.site
         if site is not None and now >= site.expires and not site.holds_for_next:
             return site
@@ -555,23 +574,23 @@ class Limits:
                 return limiter
         return None
 
-    def _is_refused(self, queue: Queue, now: float) -> bool:
-        """Whether the requests of *queue* are handed out only to be refused, and so need no room."""
+    def _is_to_be_refused(self, queue: Queue, now: float) -> bool:
+        """Whether the gate will refuse the requests of *queue*, so that they are handed out without room."""
         site = queue.site
         if site is not None and site.phase is Phase.REFUSED:
             return True
         return now < queue.host.refuses_until or now < queue.slot.refuses_until
 
     def refusing(self, limiters: tuple[Limiter, ...], now: float) -> Limiter | None:
-        """Return that of *limiters* whose requests are refused for its back-off, if there is one."""
+        """Return the first of *limiters* that refuses requests for its back-off; None if none does."""
         for limiter in limiters:
             if now < limiter.refuses_until:
                 return limiter
         return None
 
     def _claim_rules(self, entry: InFlight, site: Site) -> None:
-        """Note that the request of *entry*, unless it is for robots.txt, is the next one of *site*, for which the
-        rules hold however long it has waited.
+        """Let the request of *entry*, the next one of *site*, go by the rules even if they become stale. A
+        request for robots.txt does not need them, and leaves them to the next request.
         """
         if not entry.is_for_robotstxt:
             entry.may_use_stale, site.holds_for_next = True, False
@@ -579,17 +598,17 @@ class Limits:
     # The wire sends.
 
     def take(self, entry: InFlight, now: float) -> bool:
-        """Return whether the request of *entry* may be sent now. Then it counts as sent."""
+        """Count the request of *entry* as sent if it may be sent now. Return whether it may."""
         limiters = entry.needs
         for limiter in limiters:
-            is_full = limiter.planned + limiter.sent >= limiter.limit
+            is_full = limiter.planned + limiter.sent >= limiter.concurrency_now
             if not limiter.can_send(now) or (is_full and not entry.is_planned):
                 return False
         self._send(entry, limiters, now)
         return True
 
     def send(self, entry: InFlight, now: float) -> None:
-        """Count the request of *entry* as sent, even if there is no room."""
+        """Count the request of *entry* as sent, whether or not there is room: it is on the network."""
         self._send(entry, entry.needs, now)
 
     def _send(self, entry: InFlight, limiters: tuple[Limiter, ...], now: float) -> None:
@@ -610,18 +629,20 @@ class Limits:
             self._reconcile_all(before, now)
 
     def wait(self, waiter: Waiter, now: float) -> None:
-        """Have *waiter* go as soon as it may, and be refused if its host asks for too long a pause."""
+        """Decide *waiter* as soon as its request has room, or at once if its host refuses requests."""
         limiters = waiter.entry.needs
         if self.refusing(limiters, now) is not None:
             self.decided.append(waiter)
             return
         for limiter in limiters:
             if not waiter.has_room(limiter, now):
-                if limiter.line is None:
-                    limiter.line = deque()
-                (limiter.line.appendleft if waiter.is_first else limiter.line.append)(
-                    waiter
-                )
+                if limiter.waiters is None:
+                    limiter.waiters = deque()
+                (
+                    limiter.waiters.appendleft
+                    if waiter.is_first
+                    else limiter.waiters.append
+                )(waiter)
                 self._note_waiting(limiter, now)
                 self._set_alarm(limiter, now)
                 return
@@ -633,17 +654,17 @@ class Limits:
         self.decided.append(waiter)
 
     def leave(self, waiter: Waiter, now: float) -> None:
-        """Note that *waiter*, which may be in a line, waits no more."""
+        """Stop *waiter* from waiting, wherever it waits."""
         for limiter in waiter.entry.needs:
-            if limiter.line is not None and waiter in limiter.line:
-                limiter.line.remove(waiter)
+            if limiter.waiters is not None and waiter in limiter.waiters:
+                limiter.waiters.remove(waiter)
                 self.reconcile(limiter, now)
         site = waiter.site
         if site is not None and site.waiters and waiter in site.waiters:
             site.waiters.remove(waiter)
 
     def unplan(self, entry: InFlight, now: float) -> None:
-        """Note that the request of *entry* is planned no more."""
+        """Free the room of the request of *entry* if it is planned but not sent."""
         if not entry.is_planned:
             return
         limiters = entry.limiters
@@ -651,8 +672,8 @@ class Limits:
         self._reconcile_all(limiters, now)
 
     def end(self, entry: InFlight, now: float, *, is_withdrawn: bool = False) -> None:
-        """Note that the request of *entry* is on its way no more. A delay begins if it was sent, unless it
-        *is_withdrawn*: then it has not come to the network.
+        """Free the room of the request of *entry*, which has ended. If it was sent, the delay of its host begins,
+        unless the request *is_withdrawn*, so that it never reached the network.
         """
         if not entry.is_sent:
             self.unplan(entry, now)
@@ -661,7 +682,7 @@ class Limits:
         for limiter in limiters:
             before = limiter.planned + limiter.sent
             limiter.sent -= 1
-            limiter.line_goes_at = inf
+            limiter.waiters_go_at = inf
             if limiter.ready:
                 self.ready.moved(limiter, before)
             if is_withdrawn:
@@ -674,7 +695,7 @@ class Limits:
     def _count_planned(
         self, entry: InFlight, limiters: tuple[Limiter, ...], change: int = 1
     ) -> None:
-        """Count the request of *entry* as planned in *limiters*; no more if the *change* is -1."""
+        """Count the request of *entry* as planned in *limiters*; with a *change* of -1, stop counting it."""
         entry.is_planned, entry.limiters = change > 0, limiters if change > 0 else ()
         for limiter in limiters:
             before = limiter.planned + limiter.sent
@@ -682,93 +703,87 @@ class Limits:
             if limiter.ready:
                 self.ready.moved(limiter, before)
 
-    # What each change ends in.
+    # Waiting requests go on.
 
     def reconcile(self, limiter: Limiter, now: float) -> None:
-        """Let what waits at *limiter* go on, as far as it may: waiters and queues in turns, or all of them
-        if they are refused.
+        """Let waiters and parked queues of *limiter* go on in turns while it has room. If the limiter refuses
+        requests, all of them go on, to be refused.
         """
         if now < limiter.refuses_until:
             self._release(limiter, now)
             return
         while True:
-            is_line_next = limiter.line and now >= limiter.line_goes_at
-            if limiter.parked and limiter.can_plan(now) and not is_line_next:
+            are_waiters_next = limiter.waiters and now >= limiter.waiters_go_at
+            if limiter.parked and limiter.can_plan(now) and not are_waiters_next:
                 queue, _ = limiter.parked.popitem(last=False)
                 self._place(queue, now)
                 if queue.place is READY:
-                    break  # When it is planned, the next one has its turn.
-            elif limiter.line and limiter.line[0].has_room(limiter, now):
+                    break  # The next queue has its turn when a request of this one is planned.
+            elif limiter.waiters and limiter.waiters[0].has_room(limiter, now):
                 limiter.is_queue_next = True
-                self.wait(limiter.line.popleft(), now)
+                self.wait(limiter.waiters.popleft(), now)
             else:
                 break
-        if limiter.line or limiter.parked:
+        if limiter.waiters or limiter.parked:
             self._note_waiting(limiter, now)
             self._set_alarm(limiter, now)
         else:
-            limiter.line = limiter.parked = None
+            limiter.waiters = limiter.parked = None
 
     def _reconcile_all(self, limiters: tuple[Limiter, ...], now: float) -> None:
         for limiter in limiters:
-            if limiter.line or limiter.parked:
+            if limiter.waiters or limiter.parked:
                 self.reconcile(limiter, now)
 
     def _release(self, limiter: Limiter, now: float) -> None:
-        """Look at all that waits at *limiter* again: its next place may be another one."""
-        line, limiter.line = limiter.line or (), None
+        """Place all waiters and queues of *limiter* anew: they may have to wait for another limiter now."""
+        waiters, limiter.waiters = limiter.waiters or (), None
         parked, limiter.parked = limiter.parked or (), None
-        for waiter in line:
+        for waiter in waiters:
             self.wait(waiter, now)
         for queue in parked:
             self._place(queue, now)
 
     def _note_waiting(self, limiter: Limiter, now: float) -> None:
-        is_in_flight = limiter.planned or limiter.sent
-        if limiter.delay and limiter.waiting_since is None and not is_in_flight:
+        """Note since when requests wait for a crawl delay alone, for :attr:`slowdowns`."""
+        if not isinstance(limiter, DelayLimiter) or not limiter.delay:
+            return
+        if limiter.waiting_since is None and not (limiter.planned or limiter.sent):
             limiter.waiting_since = now
 
     def _set_alarm(self, limiter: Limiter, now: float) -> None:
         at = max(limiter.next_at, limiter.slot_free_at)
         if at > now:
             self.alarms.set(limiter, at)
-        if limiter.line and limiter.can_send(now):
-            limiter.line_goes_at = min(limiter.line_goes_at, now + _LINE_WAITS)
-            self.alarms.set(limiter, limiter.line_goes_at)
+        if limiter.waiters and limiter.can_send(now):
+            limiter.waiters_go_at = min(limiter.waiters_go_at, now + _WAITERS_YIELD)
+            self.alarms.set(limiter, limiter.waiters_go_at)
 
     # Delays and pauses.
 
     def set_delay(
         self, host: Limiter, origin: Origin, delay: float, now: float, *, since: float
     ) -> None:
-        """Set the *delay* that *origin*, of *host*, asks for, in seconds; 0 for none. A new one begins at the
-        time *since*, when robots.txt was fetched, or with the last answer.
+        """Keep *delay* seconds between requests to *host* because *origin* asks for it; 0 for no delay. The first
+        delay counts from the last answer, or from the time *since* at which robots.txt was fetched.
         """
         limiter = host.crawl_delay
         if limiter is None:
             if not delay:
                 return
-            limiter = host.crawl_delay = Limiter(f"{host.key} delay")
-            limiter.delays = {}
+            limiter = host.crawl_delay = DelayLimiter(f"{host.key} delay")
             self._count_in_flight(host, limiter)
-        assert limiter.delays is not None
         if delay and origin not in limiter.delays:
-            begins = max(since, host.ended_at) + delay
-            limiter.next_at = max(limiter.next_at, begins)
-        if delay:
-            limiter.delays[origin] = delay
-        else:
-            limiter.delays.pop(origin, None)
-        limiter.delay = max(limiter.delays.values(), default=0.0)
-        limiter.set_concurrency(1 if limiter.delay else inf)
-        if not limiter.delay:
-            limiter.next_at = -inf
+            limiter.next_at = max(limiter.next_at, max(since, host.ended_at) + delay)
+        limiter.set_delay(origin, delay)
         self.reconcile(limiter, now)
 
     def set_address(
         self, host: Limiter, address: str, concurrency: int, now: float
     ) -> None:
-        """Let *host* and the other hosts on *address* have *concurrency* requests in flight together."""
+        """Note that *host* is at *address*: all hosts there together have at most *concurrency* requests in
+        flight.
+        """
         before, limiter = host.address, self.addresses.get(address)
         if limiter is None:
             name = f"address {address}"
@@ -780,7 +795,7 @@ class Limits:
                 self._release(before, now)
 
     def _count_in_flight(self, host: Limiter, limiter: Limiter) -> None:
-        """Count the requests to *host* that are in flight in *limiter*, too, which they need from now on."""
+        """Have *limiter*, which is new for *host*, count the requests to *host* that are in flight already."""
         for entry in self.in_flight.values():
             if host in entry.limiters and limiter not in entry.limiters:
                 entry.limiters += (limiter,)
@@ -797,9 +812,11 @@ class Limits:
         sent_at: float,
         has_failed: bool = False,
     ) -> bool:
-        """Pause *limiter* for as many seconds as its host has *asked*; without that for 1, 2, 4, ... up to
-        *cap* seconds. Only the answer to a request that was sent after the last pause (*sent_at*) doubles
-        it. Return whether a pause begins that is not part of the last one.
+        """Pause *limiter* for the *asked* seconds; if they are None, for 1, 2, 4, ... up to *cap* seconds.
+
+        The pause becomes longer only if the request that caused it was sent, at *sent_at*, after the last pause.
+        *has_failed* says that the cause is a failed connection, not an answer. Return whether a new pause
+        begins, rather than the last one continues.
         """
         back_off = limiter.back_off
         if back_off is None:
@@ -812,7 +829,7 @@ class Limits:
         delay = 0.0 if limiter.crawl_delay is None else limiter.crawl_delay.delay
         seconds = max(back_off.own_pause if asked is None else asked, delay)
         if now + seconds > back_off.until:
-            back_off.asked, back_off.asked_at = round(seconds, 3), now
+            back_off.unmeasured_pause, back_off.paused_at = round(seconds, 3), now
         if has_failed:
             back_off.failed_until = max(back_off.failed_until, now + seconds)
         else:
@@ -822,7 +839,7 @@ class Limits:
         return is_new
 
     def hold(self, limiter: Limiter, until: float, now: float) -> None:
-        """Send nothing to the host of *limiter* before the time *until*: another worker is on its way to it."""
+        """Send no request to the host of *limiter* before the time *until*, because another worker does."""
         if until > limiter.next_at:
             limiter.next_at = until
             self._set_alarm(limiter, now)
@@ -836,7 +853,9 @@ class Limits:
         own_pause: float,
         since: float,
     ) -> None:
-        """Go on with the back-off of *limiter* that another worker has begun: as in :class:`BackOff`."""
+        """Continue the back-off that another worker has begun for the host of *limiter*. The other parameters are
+        attributes of :class:`BackOff`.
+        """
         if limiter.back_off is None:
             limiter.back_off = BackOff(since)
         back_off = limiter.back_off
@@ -846,19 +865,21 @@ class Limits:
         self._back_off_changed(limiter, now)
 
     def resume_pause(self, limiter: Limiter, now: float, *, until: float) -> None:
-        """Note that the host of *limiter* has asked an earlier run, or another worker, for a pause."""
+        """Keep the pause until *until* for which the host of *limiter* has asked an earlier run or another
+        worker.
+        """
         if until > now:
             if limiter.back_off is None:
                 limiter.back_off = BackOff(since=now)
             limiter.back_off.asked_until = max(limiter.back_off.asked_until, until)
-            limiter.back_off.asked_at = now
+            limiter.back_off.paused_at = now
             limiter.back_off.concurrency = 1
             self._back_off_changed(limiter, now)
 
     def succeeded(self, limiter: Limiter, now: float, *, sent_at: float) -> bool:
-        """Note that the host of *limiter* has answered a request, sent at *sent_at*, without asking for a
-        pause. After enough successes, its back-off is over. Return whether this is the first success since
-        the host began to ask for pauses.
+        """Raise the concurrency of *limiter* by one, because its host has answered a request, sent at *sent_at*,
+        without asking for a pause. The back-off ends when the concurrency is complete. Return whether this
+        is the first success of the back-off.
         """
         back_off = limiter.back_off
         if back_off is None or sent_at < back_off.until:
@@ -872,8 +893,8 @@ class Limits:
         return is_first
 
     def forget_failures(self, limiter: Limiter, now: float) -> None:
-        """End the pause of *limiter* after failures: they were those of the network of the crawler. A pause
-        that the host has asked for goes on.
+        """Cancel the pause of *limiter* for failed connections, since the network of the crawler was their cause.
+        A pause for which the host has asked goes on.
         """
         back_off = limiter.back_off
         if back_off is None or back_off.failed_until == -inf:
@@ -899,40 +920,46 @@ class Limits:
     # Sites.
 
     def want(self, site: Site, now: float, *, is_urgent: bool = False) -> None:
-        """Have the robots.txt of *site* fetched, now, or when it may be asked for again."""
+        """Have the robots.txt of *site* fetched, but not before it may be asked for again. With *is_urgent*, it is
+        fetched even if enough queues are ready.
+        """
         site.happens(Event.REQUEST)
         retry_at = -inf if site.outage is None else site.outage.retry_at
+        fetch = Fetch.URGENT if is_urgent else Fetch.WANTED
         if now < retry_at:
             self.alarms.set(site, retry_at)
-        elif site.is_fetching or site.is_urgent or (site.is_wanted and not is_urgent):
-            return
-        elif is_urgent:
-            site.is_wanted = site.is_urgent = True
-            self.urgent.append(site)
-        else:
-            site.is_wanted = True
-            self.wanted.append(site)
+        elif site.fetch < fetch:
+            site.fetch = fetch
+            (self.urgent if is_urgent else self.wanted).append(site)
 
     def next_wanted(self, *, is_needed: bool) -> Site | None:
-        """Return a site whose robots.txt is to be fetched now; None if there is none. Unless more ready
-        queues are needed (*is_needed*), only one for which a request in the downloader waits.
+        """Return the next site whose robots.txt is to be fetched; None if there is none. If no more ready queues
+        are needed (not *is_needed*), only urgent sites count.
         """
         for sites in (self.urgent, self.wanted) if is_needed else (self.urgent,):
             while sites:
                 site = sites.popleft()
-                if site.is_wanted and (site.has_waiting or site.phase is Phase.REFUSED):
+                if site.fetch is Fetch.UNDER_WAY:
+                    continue  # It was urgent, too.
+                is_wanted = site.fetch is not Fetch.NONE
+                if is_wanted and (site.has_waiting or site.phase is Phase.REFUSED):
                     self.begin_fetch(site)
                     return site
-                site.is_wanted = site.is_urgent = False
+                site.fetch = Fetch.NONE
         return None
 
     def begin_fetch(self, site: Site) -> None:
         """Note that the robots.txt of *site* is being fetched."""
-        site.is_wanted = site.is_urgent = False
-        site.is_fetching = True
+        site.fetch = Fetch.UNDER_WAY
+
+    def end_fetch(self, site: Site) -> None:
+        """Note that the fetch for *site* has ended, with or without a result."""
+        site.fetch = Fetch.NONE
 
     def learned(self, site: Site, now: float, expires: float) -> None:
-        """Note that the rules of *site* are known until the time *expires*, and hold for its next request."""
+        """Note that the rules of *site* are known. They are fresh until the time *expires*, and hold for the next
+        request in any case.
+        """
         site.happens(Event.KNOWN)
         site.expires, site.holds_for_next = expires, True
         site.outage = site.templates = None
@@ -948,14 +975,16 @@ class Limits:
         is_asked: bool,
         result: Any = None,
     ) -> None:
-        """Note that robots.txt of *site* is unreachable, and is fetched again at *retry_at*, or, unless the
-        host has asked for that time (*is_asked*), earlier, once more before requests are refused. From the
-        first time on, they wait for *wait* seconds. *result* is for the owner.
+        """Note that the robots.txt of *site* is unreachable. Its requests wait for *wait* seconds from the first
+        time on, and are refused afterwards.
+
+        robots.txt is fetched again at *retry_at*. Unless the host has asked for that time (*is_asked*), this
+        happens earlier if requests would be refused before. *result* becomes ``Outage.last_result``.
         """
         if site.outage is None:
             site.outage = Outage(now, now + wait)
         outage = site.outage
-        # A host that had no server before may have one now, and be waited for longer.
+        # Requests wait longer for a host that has a server now, and had none at first.
         outage.until = max(outage.until, outage.since + wait)
         if not is_asked and now < outage.until:
             retry_at = min(retry_at, outage.until)
@@ -965,8 +994,8 @@ class Limits:
         self._release_site(site, now)
 
     def no_result(self, site: Site, now: float) -> None:
-        """Note that the fetch of robots.txt of *site* has ended without a result. If anything waits for it,
-        it is repeated after a pause.
+        """Note that the fetch for *site* has ended without a result. It is repeated after a pause if any request
+        waits for the rules.
         """
         if site.has_waiting:
             self.alarms.set(site, now + _FIRST_PAUSE)
@@ -974,7 +1003,7 @@ class Limits:
             site.happens(Event.NO_RESULT)
 
     def wait_for_rules(self, waiter: Waiter, site: Site, now: float) -> None:
-        """Have *waiter* go when the rules of *site* are known, or known to be unreachable."""
+        """Decide *waiter* when the rules of *site* are known, or known to be unreachable."""
         waiter.site = site
         if site.waiters is None:
             site.waiters = []
@@ -982,7 +1011,7 @@ class Limits:
         self.want(site, now, is_urgent=True)
 
     def _release_site(self, site: Site, now: float) -> None:
-        """Look at all that waits for the rules of *site* again."""
+        """Let all waiters and queues go on that wait for the rules of *site*."""
         waiters, site.waiters = site.waiters or (), None
         for waiter in waiters:
             waiter.is_granted = True
@@ -994,14 +1023,14 @@ class Limits:
     # The network of the crawler.
 
     def pause_network(self, until: float, now: float) -> None:
-        """Send nothing before the time *until*: the machine has no more files, ports or memory."""
+        """Send no request before the time *until*, because the machine has no more files, ports or memory."""
         for limiter in (self.network.pages, self.network.robotstxt):
             limiter.next_at = max(limiter.next_at, until)
             self._set_alarm(limiter, now)
 
     def network_is_back(self, now: float, since: float) -> None:
-        """Let everything go on that waits for the network, which is back. If it was gone for certain, at the time
-        *since*, then what has failed since holds back nothing, and the time counts for no host.
+        """Let all requests go on that wait for the network, which was gone from *since* until *now*. If it was
+        certain that the network was gone, no pause or outage is blamed on a host for that time.
         """
         network, seconds = self.network, now - since
         if network.is_certain:
@@ -1026,18 +1055,18 @@ class Limits:
     # Time.
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Reconcile the limiters, and have fetched the robots.txt of the sites, whose alarms are due."""
         for owner in self.alarms.due(now):
             if isinstance(owner, Limiter):
                 self.reconcile(owner, now)
             elif owner.has_waiting:
                 self.want(owner, now, is_urgent=bool(owner.waiters))
 
-    # What the log says.
+    # For the log.
 
     def _note_slowdown(self, host: Limiter, now: float) -> None:
-        """Note for how long the delay of *host* has held up the request that is sent now: longer than its
-        download slot and its pauses would have.
+        """Add to :attr:`slowdowns` for how long the delay of *host* has held up the request that is sent now. The
+        time in which its download slot or a pause would have held it up as well does not count.
         """
         limiter = host.crawl_delay
         assert limiter is not None
@@ -1055,24 +1084,21 @@ class Limits:
             }
 
     def waiting(self) -> tuple[int, int, Limiter | None]:
-        """Return how many requests, to how many hosts, wait for robots.txt, a delay or a pause; and the
-        limiter that holds back those that may be sent first, if there is one.
+        """Return the number of requests that wait for robots.txt, a delay or a pause, the number of hosts they go
+        to, and the limiter of the requests that may be sent first; None if they all wait for robots.txt.
         """
-        requests, keys, first = 0, set(), None
-        owners: list[Site | Limiter] = [*self.sites.values()]
-        for limiter in self.limiters.values():
-            owners += (
-                [limiter]
-                if limiter.crawl_delay is None
-                else [limiter, limiter.crawl_delay]
-            )
-        for owner in owners:
-            count_here = sum(queue.count for queue in owner.parked or ())
-            if isinstance(owner, Limiter):
-                count_here += len(owner.line or ())
-                if count_here and (first is None or owner.next_at < first.next_at):
-                    first = owner
-            if count_here:
-                requests += count_here
-                keys.add(owner)
-        return requests, len(keys), first
+        limiters = list(self.limiters.values())
+        limiters += [host.crawl_delay for host in limiters if host.crawl_delay]
+        queues = [queue for site in self.sites.values() for queue in site.parked or ()]
+        requests, first = 0, None
+        hosts: set[Limiter] = set()
+        for limiter in limiters:
+            waiting = [waiter.entry.queue for waiter in limiter.waiters or ()]
+            hosts.update(queue.host for queue in waiting)
+            requests += len(waiting)
+            queues += limiter.parked or ()
+            is_first = first is None or limiter.next_at < first.next_at
+            if (limiter.waiters or limiter.parked) and is_first:
+                first = limiter
+        hosts.update(queue.host for queue in queues)
+        return requests + sum(queue.count for queue in queues), len(hosts), first

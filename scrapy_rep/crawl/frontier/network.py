@@ -1,13 +1,15 @@
-"""Whether the network of the crawler itself works: two limiters, which all requests need. No Scrapy, no
-clock, no I/O.
+"""Decides whether the crawler itself has a network, and limits all requests while it has none. This module has
+no Scrapy, no clock and no I/O.
 
-A failure at the level of the network (the host name is not resolved, the connection is refused or times
-out, the proxy is dead) looks the same if a host has no server and if the crawler has no network. What
-tells them apart is whether other hosts answer. When five different hosts in a row have failed, the network
-is *gone*: no page is sent, and one robots.txt at a time, after 1, 2, 4, ... 30 seconds. The first answer of
-any host to a request that was sent since ends that. An answer that was on its way when a host failed says
-nothing against that failure. What fails meanwhile is no verdict about a host. If no host has ever answered, in this run or before, hosts that
-have no server, as it seems, are judged each by itself.
+A failed connection (the host name is not resolved, the connection is refused or times out, the proxy is dead)
+looks the same whether the host has no server or the crawler has no network. Whether other hosts answer tells
+them apart. When five different hosts in a row have failed, the network is *gone*: no page is sent, and one
+robots.txt at a time is fetched, after 1, 2, 4, ... 30 seconds. The first answer of any host ends this; failures
+in the meantime are not blamed on hosts.
+
+Only the answer to a request that was sent after a host failed says that the network worked after that failure.
+As long as no host has ever answered, in this run or an earlier one, a failure that says "no server" is blamed on
+its host alone.
 """
 
 from __future__ import annotations
@@ -19,58 +21,61 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.protocol.origins import Origin
 
-# The network counts as gone after so many different hosts in a row have failed. Each false alarm doubles
-# the number, since most hosts of some crawls have no server. It has a maximum: Scrapy repeats a request
-# only twice, so that a late alarm would lose requests.
+# The network counts as gone after so many different hosts in a row have failed. Each false alarm doubles the
+# number, since there are crawls in which most hosts have no server. The maximum keeps the alarm early enough:
+# Scrapy repeats a failed request only twice.
 _HOSTS = 5
 _MOST_HOSTS = 20
 
-# The seconds before the first attempt, and the most before any other.
+# The seconds before the first attempt to reach a host again, and the most before each further one.
 _FIRST_ATTEMPT = 1.0
 _LAST_ATTEMPT = 30.0
 
-# How many of the sites that have answered are remembered, to be asked first.
+# The number of sites that have answered last and are remembered, because they are tried first.
 _ANSWERED = 4
 
-# If so many are known, or a site has answered twice, the next one is noted after these seconds.
+# Answers need not be noted more often than every so many seconds while no host fails.
 _NOTED_EVERY = 1.0
 
 
 class Network:
-    """What the answers and failures of all hosts say about the network of the crawler."""
+    """Decides from the answers and failures of all hosts whether the network of the crawler works."""
 
     def __init__(self, pages: Limiter, robotstxt: Limiter, wait_timeout: float) -> None:
-        """If it is gone for *wait_timeout* seconds, the crawl is over; with 0, it is never taken for gone."""
+        """After *wait_timeout* seconds without a network, the crawl is over. With 0, the network never counts as
+        gone.
+        """
         self.pages = pages
-        """The limiter of all requests but those for robots.txt."""
+        """The limiter of all requests except those for robots.txt."""
 
         self.robotstxt = robotstxt
         """The limiter of the requests for robots.txt."""
 
         self.gone_since: float | None = None
-        """When the first host has failed; None while the network works."""
+        """When the first of the hosts failed because of which the network is gone; None while it works."""
 
         self.is_certain = False
-        """Whether that is so: a site that had answered has failed since, or one that had failed has answered."""
+        """Whether the network is certainly gone: a site failed that had answered before, or one that had failed
+        has answered again."""
 
         self._wait_timeout = wait_timeout
         self._pause = _FIRST_ATTEMPT
         self._hosts_needed = _HOSTS
         self.failed_hosts: dict[str, tuple[Origin, float]] = {}
-        """The hosts that have failed since any has answered, each with a site and the last time, the first one
-        first. Only an answer to a request that was sent later counts."""
+        """The hosts that have failed in a row, oldest failure first, each with one of its sites and the time of
+        its last failure. An answer to a request that was sent after that time removes the host."""
 
         self._gone_at = -inf
-        """When the network was taken for gone."""
+        """When the network began to count as gone."""
 
         self._answered: dict[Origin, None] = {}
-        """The sites that have answered last."""
+        """The sites that have answered last, the most recent one last."""
 
         self.has_worked = False
-        """Whether any site has ever answered, in this run or before."""
+        """Whether any site has ever answered, in this run or an earlier one."""
 
         self.noted_at = -inf
-        """Until then, an answer changes nothing if no host has failed: it need not be noted."""
+        """As long as no host fails, :meth:`answered` need not be called before this time."""
 
         self._attempts = 0
 
@@ -84,12 +89,12 @@ class Network:
 
     @property
     def is_gone(self) -> bool:
-        """Whether no page may be sent, since hosts fail that have nothing else in common."""
+        """Whether no page may be sent, because too many different hosts in a row have failed."""
         return self.gone_since is not None
 
     def answered(self, site: Origin, now: float, sent_at: float) -> float | None:
-        """Note that *site* has answered, with anything, a request that was sent at *sent_at*. Return since when
-        the network was gone, if it is back now.
+        """Note that *site* has answered a request that was sent at *sent_at*, with any status. If the network is
+        back by that, return the time since which it was gone; else None.
         """
         is_noted, self.has_worked = site in self._answered, True
         self._answered.pop(site, None)
@@ -117,13 +122,15 @@ class Network:
         return since
 
     def worked_before(self) -> None:
-        """Note that hosts have answered an earlier run, of which something is left."""
+        """Note that hosts have answered an earlier run, as a ``JOBDIR`` or a stored robots.txt shows."""
         self.has_worked = True
 
     def failed(self, host: str, site: Origin, now: float, *, has_server: bool) -> bool:
-        """Note that a request to *site*, of *host*, has failed at the level of the network. Return whether
-        the network is gone now, and was not before. *has_server* is False if the failure says that there is
-        no server: if no host has answered yet, that is taken for what it says.
+        """Note that the connection to *site*, of *host*, has failed. Return whether the network counts as gone
+        from now on.
+
+        *has_server* is False if the failure says that the host has no server. This is believed as long as no
+        host has ever answered.
         """
         if not (has_server or self.has_worked):
             return False
@@ -144,8 +151,8 @@ class Network:
         return True
 
     def attempt_failed(self, site: Origin, now: float, sent_at: float) -> bool:
-        """Note that a request for the robots.txt of *site*, sent at *sent_at*, has failed. Return whether it
-        is certain since then that the network is gone: the host has answered before, or none has.
+        """Note that a request for the robots.txt of *site*, sent at *sent_at*, has failed. Return whether this
+        makes it certain that the network is gone: the site has answered before, or no site has.
         """
         if self.gone_since is None or sent_at < self._gone_at:
             return False
@@ -156,13 +163,13 @@ class Network:
         return self.is_certain and not was_certain
 
     def is_over(self, now: float) -> bool:
-        """Whether the network is gone for too long."""
-        # From when that was clear: the first host may have failed long before the others, in an idle crawl.
+        """Whether the network is gone for so long that the crawl is over."""
+        # Not since the first failure: in an idle crawl, that may have been long before the others.
         return self.is_gone and now - self._gone_at >= self._wait_timeout
 
     def sites_to_ask(self) -> list[Origin]:
-        """Return the sites whose robots.txt may tell that the network is back, the best one first: in turns
-        those that have answered before, and one that has failed.
+        """Return the sites whose robots.txt is fetched to find out whether the network is back, the best one
+        first. Each call begins with another one: the sites that answered last, and then the last that failed.
         """
         failed = [site for site, _ in self.failed_hosts.values()]
         sites = [*reversed(self._answered), *failed[-1:]]

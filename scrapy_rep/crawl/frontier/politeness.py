@@ -1,4 +1,6 @@
-"""Delays and pauses that hosts ask for: told to the limits, said to the user, measured for the ledger."""
+"""Reads from robots.txt and responses which delays and pauses hosts ask for, and tells the limits, the log and
+the ledger.
+"""
 
 from __future__ import annotations
 
@@ -39,20 +41,20 @@ _MIN_ASKED = 1.0
 _UNAVAILABLE = 503
 ASKS_FOR_PAUSE = frozenset({429, _UNAVAILABLE})
 
-# The log says how long a host will take if its delay in seconds is longer than _LONG_DELAY and
-# at least _MANY requests wait, after some seconds in which they may come.
+# The log says how long a host will take if its delay is longer than _LONG_DELAY seconds and at least _MANY
+# requests wait for it, _LOG_AFTER seconds after the delay became known.
 _LONG_DELAY = 10
 _MANY = 20
 _LOG_AFTER = 3.0
 
-# The number of hosts that the log names at the end, if they have held up the crawl for these seconds.
+# At its end, the crawl names up to _SLOWEST_NAMED hosts that have held it up for at least _LEAST_NAMED seconds.
 _SLOWEST_NAMED = 5
 _LEAST_NAMED = 1.0
 
 
 class Politeness:
-    """Tells the limits of each delay and pause, and the user when a host begins to ask for them, and
-    when it is back.
+    """Tells the limits of each delay and pause that a host asks for, logs when a host begins to ask for them and
+    when it answers again, and measures for the ledger how they are kept.
     """
 
     def __init__(self, crawler: Crawler, limits: Limits, alarms: Alarms) -> None:
@@ -63,36 +65,36 @@ class Politeness:
         self._clock = clock = alarms.clock
         self._settings = settings = RepSettings.of(crawler)
         self.backs_off = bool(settings.backoff_max) and not settings.dry_run
-        """Whether pauses are kept."""
+        """Whether the crawl pauses for a 429 or 503."""
 
         self.new_pauses: dict[str, float] | None = None
-        """The pauses of hosts, by key, since the scheduler has last taken them: their ends. None if it does not keep
-        them.
+        """The end of the last pause of each host, by the key of its limiter, for the scheduler to store and
+        remove. None if the scheduler stores no pauses.
         """
 
         self._identity = Identity.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
         self._traffic = Traffic.of(crawler)
         self.measures = self._traffic is not None
-        """Whether there is a ledger, so that anything is measured."""
+        """Whether delays and pauses are measured, which they are for a ledger."""
 
-        # The crawl that is resumed may have sent a request to any host just before it ended.
+        # An earlier run with this JOBDIR may have sent a request to any host just before it ended.
         self._resumed_at = clock.monotonic() if job_dir(crawler.settings) else -inf
         self._names_over = crawler.settings.getfloat("DOWNLOAD_DELAY")
-        """The delay beyond which a host is named: the first that slows the crawl down."""
+        """The log names the first host with a longer delay in seconds than this."""
 
         self._has_warned_of_no_pause = False
         self._logged_once: set[int] = set()
-        """The hashes of what is logged and counted once; they take less memory."""
+        """The hashes of the pairs of stat and host that are counted already. Hashes take less memory."""
 
     # Delays.
 
     def keep_pace(
         self, host: Limiter, origin: Origin, pace: Pace, site_rules: SiteRules | None
     ) -> None:
-        """Have *host* keep to the *pace* of *origin*, by its robots.txt or an override, from the time on
-        at which the robots.txt that is *site_rules* was fetched, be it only to find the network back; unless
-        the gate refuses its requests for it.
+        """Keep the delay of *pace*, for which *origin* asks in its robots.txt or by an override, between requests
+        to *host*. *site_rules* is the robots.txt, which may have been fetched moments ago: that counts as a
+        request, too.
         """
         delay = self._settings.delay(pace)
         if not delay and host.crawl_delay is None:
@@ -101,7 +103,7 @@ class Politeness:
             self._clock.monotonic(),
             site_rules.entry.fetched if site_rules else -inf,
         )
-        # *ago* is negative if a clock is wrong.
+        # Not negative, even if the clock was set back.
         ago = max(self._clock.time() - fetched, 0.0)
         since = max(now - ago, self._resumed_at)
         self._limits.set_delay(host, origin, delay, now, since=since)
@@ -119,7 +121,7 @@ class Politeness:
             self._alarms.at(now + _LOG_AFTER, self._log_long_delay, host)
 
     def report_delay(self, origin: Origin, pace: Pace) -> bool:
-        """Report once that *origin* asks for a delay. Return whether that is new."""
+        """Report that *origin* asks for a delay, unless that was reported before. Return whether it is new."""
         is_new = self._is_first(stats.DELAYED_HOSTS, origin)
         if is_new:
             record = pace.record
@@ -142,7 +144,7 @@ class Politeness:
         )
 
     def _is_first(self, stat: str, owner: Origin | str) -> bool:
-        """Count *owner*, a host, in *stat* once. Return whether it is new there."""
+        """Count *owner*, a host, in *stat*, unless it was counted there before. Return whether it is new."""
         number = hash((stat, owner))
         is_new = number not in self._logged_once
         if is_new:
@@ -154,7 +156,7 @@ class Politeness:
         limiter = host.crawl_delay
         assert limiter is not None
         count = sum(queue.count for queue in limiter.parked or ())
-        count += len(limiter.line or ())
+        count += len(limiter.waiters or ())
         if count >= _MANY and limiter.delay:
             self._logger.info(
                 "%(host)s asks for %(delay)g s between requests: the %(count)d requests that "
@@ -170,9 +172,11 @@ class Politeness:
     def answered(
         self, status: int, headers: Headers, request: Request, entry: InFlight
     ) -> None:
-        """Note that an answer with *status* and *headers* has come to *request*, which is sent.
+        """Begin or continue a pause if the answer to *request* asks for one with its *status* and *headers*; else
+        let the host have one more request at a time.
 
-        A 503 without ``Retry-After`` may be the failure of one page: the second in a row asks for a pause.
+        A 503 without ``Retry-After`` may be the error of a single page, so only the second one in a row asks
+        for a pause.
         """
         host, sent_at = entry.queue.host, entry.sent_at
         back_off = host.back_off
@@ -191,7 +195,11 @@ class Politeness:
             if self._traffic is not None and back_off and back_off.until > before:
                 now = self._clock.time()
                 self._traffic.note_gap(
-                    "pause", _origin_text(request), back_off.asked, None, now
+                    "pause",
+                    _origin_text(request),
+                    back_off.unmeasured_pause,
+                    None,
+                    now,
                 )
         elif back_off is not None and sent_at >= back_off.until:
             now = self._clock.monotonic()
@@ -212,9 +220,11 @@ class Politeness:
         *,
         has_failed: bool = False,
     ) -> bool:
-        """Pause *host*, for *delay* seconds or up to *cap* seconds (``REP_BACKOFF_MAX``), by the answer to
-        a request that was sent at *sent_at*, or since that *has_failed*. *why* is for the log. Return
-        whether that is not part of the last pause.
+        """Pause *host* for *delay* seconds. If that is None, the pause doubles each time, up to *cap* seconds,
+        which is ``REP_BACKOFF_MAX`` by default.
+
+        The cause is the answer to a request that was sent at *sent_at*, or with *has_failed* its failed
+        connection. *why* is for the log. Return whether a new pause begins, rather than the last one continues.
         """
         now = self._clock.monotonic()
         is_first = host.back_off is None
@@ -235,8 +245,8 @@ class Politeness:
             if is_new:
                 collected.inc_value(stats.PAUSES)
             self._is_first(stats.BACK_OFF_HOSTS, host.key)
-        if now < host.refuses_until and not back_off.is_reported_as_long:
-            back_off.is_reported_as_long = True
+        if now < host.refuses_until and not back_off.is_refusal_logged:
+            back_off.is_refusal_logged = True
             self._logger.warning(
                 "%(host)s %(why)s, and wants %(time)s of pauses in all, over REP_WAIT_TIMEOUT "
                 "(%(most)g s): requests to it are refused. When the pause is over, one request "
@@ -257,7 +267,7 @@ class Politeness:
         return is_new
 
     def warn_of_no_pause(self, why: str, hosts: Iterable[str]) -> None:
-        """Warn once that a spider has asked for a pause of *hosts* in vain, and *why*."""
+        """Warn once that a spider has asked to pause *hosts*, and *why* this has no effect."""
         if not self._has_warned_of_no_pause:
             self._has_warned_of_no_pause = True
             self._logger.warning(
@@ -268,7 +278,7 @@ class Politeness:
             )
 
     def why_refused(self, host: Limiter) -> str:
-        """Return why the requests to *host* are refused for its back-off, for a message."""
+        """Return the message for a request to *host* that is refused because the pauses are too long."""
         now, back_off = self._clock.monotonic(), host.back_off
         if back_off is None:
             return f"{host.key} asked for a pause"
@@ -279,12 +289,11 @@ class Politeness:
             f"({self._settings.wait_timeout:g} s), and is asked again in {remaining} at the earliest"
         )
 
-    # Measurements for the ledger, and for the lines at the end. They are made when a request is sent, not
-    # when the scheduler plans it.
+    # Measurements for the ledger, made when a request is sent, not when the scheduler plans it.
 
     def measure_sent(self, request: Request, entry: InFlight) -> None:
-        """Note how long after the last answer *request* is sent, if its host has a delay or has asked for a
-        pause. It may have to wait in its download slot as well, so it is sent now at the earliest.
+        """Note how long after the last answer *request* is sent, if its host has a delay, and how long after the
+        beginning of a pause. The download slot may send it later, but not earlier.
         """
         traffic = self._traffic
         if traffic is None:
@@ -293,32 +302,34 @@ class Politeness:
         host = entry.queue.host
         delay, back_off = host.crawl_delay, host.back_off
         if delay is not None and delay.delay and delay in entry.limiters:
-            # *entry* counts already.
+            # The request itself is counted in ``sent`` already.
             gap = 0.0 if host.sent > 1 else now - host.ended_at
             waited = gap if gap < inf else None
             traffic.note_gap("delay", _origin_text(request), delay.delay, waited, time)
-        if back_off is not None and back_off.asked:
-            resumed = now - back_off.asked_at
-            asked, back_off.asked = back_off.asked, 0.0
+        if back_off is not None and back_off.unmeasured_pause:
+            resumed = now - back_off.paused_at
+            asked, back_off.unmeasured_pause = back_off.unmeasured_pause, 0.0
             traffic.note_gap("pause", _origin_text(request), asked, resumed, time)
 
     def measure_page(self, request: Request, response: Response) -> None:
-        """Note *response*, which a host has sent to *request*."""
+        """Note that a host has sent *response* to *request*."""
         if self._traffic is not None:
             self._traffic.note_response(request, response)
 
     def measure_waiting(self, requests: int | None) -> None:
-        """Note how many *requests* wait, in the scheduler and in the downloader; None if that is not known."""
+        """Note the number of *requests* that wait in the scheduler and in the downloader; None if the scheduler
+        does not know it.
+        """
         if self._traffic is not None and requests is not None:
             self._traffic.note_waiting(requests)
 
     @property
     def wants_waiting(self) -> bool:
-        """Whether :meth:`measure_waiting` is to be called."""
+        """Whether the next number for :meth:`measure_waiting` is due."""
         return self._traffic is not None and self._traffic.wants_waiting
 
     def report_slowdowns(self) -> None:
-        """Say at the end which hosts have held up the crawl the longest, by a second or more."""
+        """Log at the end of the crawl which hosts have held it up for longest."""
         slowdowns = sorted(self._limits.slowdowns.values(), reverse=True)
         if slowdowns:
             waited = sum(slowdown.seconds for slowdown in slowdowns)
@@ -337,8 +348,10 @@ class Politeness:
 
 
 def pause_in(status: int, headers: Headers, now: float) -> tuple[float | None, str]:
-    """Return the pause in seconds that an answer with *status*, 429 or 503, and *headers* asks
-    for, or None if it does not say; and what it says, for a record.
+    """Return the pause in seconds for which an answer with *status* (429 or 503) and *headers* asks, None if it
+    names no duration; and the statement for a record, such as ``429, Retry-After: 30``.
+
+    *now* is the wall-clock time, to which a date in ``Retry-After`` is compared.
     """
     fields = list(headers_of(headers))
     asked = pause_asked(fields, now)
@@ -352,11 +365,11 @@ def pause_in(status: int, headers: Headers, now: float) -> tuple[float | None, s
 
 
 def duration(seconds: float) -> str:
-    """Format a duration, as ``0:00:30`` or ``12 days, 0:00:00``."""
+    """Format *seconds*, such as ``0:00:30`` or ``12 days, 0:00:00``."""
     return str(timedelta(seconds=round(max(seconds, 0.0))))
 
 
 def _origin_text(request: Request) -> str:
-    """Return the origin of *request* as a ledger has it."""
+    """Return the origin of *request* as it is written in the ledger; empty if the URL has none."""
     origin = origin_at(request.url, request)
     return "" if origin is None else str(origin)

@@ -1,4 +1,4 @@
-"""Finds out the rules of sites: from overrides, from the cache of robots.txt files, or by a fetch."""
+"""Finds out the rules of sites from overrides, from the cache of robots.txt files, or by a fetch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import add_template
 from scrapy_rep.crawl.frontier.politeness import duration
-from scrapy_rep.crawl.frontier.sites import Phase
+from scrapy_rep.crawl.frontier.sites import Fetch, Phase
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.access.entries import State
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 
-# robots.txt is fetched ahead while fewer queues than this are ready, or fewer than twice
+# robots.txt files are fetched ahead of need while fewer queues are ready than this number, or than twice
 # CONCURRENT_REQUESTS if that is more.
 _MIN_READY = 64
 
-# The minimum in seconds before a retry, so that a wrong clock causes no busy loop.
+# The least seconds before a robots.txt is fetched again, so that a wrong clock causes no busy loop.
 _MIN_RETRY = 0.1
 
-# The seconds after which a host without a server is asked once more, before its requests are refused.
+# A host without a server is asked once more after so many seconds, before its requests are refused.
 _ASKED_ONCE_MORE = 10.0
 
 
 class Rules:
-    """The rules of sites: from ``REP_OVERRIDES``, the cache, or fetched, once for each site,
-    however many requests wait for them.
+    """Finds out the rules of sites and tells the limits: from ``REP_OVERRIDES``, from the cache, or by one fetch
+    of robots.txt for each site, however many requests wait for it.
     """
 
     def __init__(
@@ -66,43 +66,43 @@ class Rules:
         politeness: Politeness,
         clock: Clock,
         *,
-        wait_for_room: Callable[[RobotsTxtRequest], Awaitable[None]],
-        free: Callable[[RobotsTxtRequest], None],
-        act: Callable[[], None],
+        take_room: Callable[[RobotsTxtRequest], Awaitable[None]],
+        free_room: Callable[[RobotsTxtRequest], None],
+        flush: Callable[[], None],
     ) -> None:
-        """*wait_for_room* waits until a request for robots.txt may be sent, and *free* lets its place go if it was
-        not. *act* does what follows from a change of *limits*.
+        """The frontier hands in three of its methods: *take_room* waits until a request for robots.txt may be
+        sent, *free_room* frees the room of one that was not sent, and *flush* acts on changes of *limits*.
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._limits = limits
         self._politeness = politeness
         self._clock = clock
-        self._wait_for_room = wait_for_room
-        self._act = act
+        self._take_room = take_room
+        self._flush = flush
         self._settings = settings = RepSettings.of(crawler)
         self._identity = Identity.of(crawler)
         self.fetcher = RobotsTxtFetcher(
-            crawler, settings, self._wait, free, self._is_own_fault
+            crawler, settings, self._wait, free_room, self._is_own_fault
         )
         self.cache = RobotsTxtCache(
             crawler, self.fetcher, settings, DecisionReporter.of(crawler), clock
         )
         self.fetches: dict[Site, Deferred[None]] = {}
-        """The fetches that are under way."""
+        """The fetches that are under way, by site."""
 
         self._at_once = concurrent_requests(crawler)
-        """How many robots.txt files are fetched at once while no page could be sent."""
+        """The most robots.txt files that are fetched at once, while no page could be sent instead."""
 
         self._min_ready = max(_MIN_READY, 2 * self._at_once)
         self._waiting = 0
-        """How many requests for robots.txt wait for their turn."""
+        """The number of requests for robots.txt that wait for room."""
 
-    # What is known.
+    # Known rules.
 
-    def tell(self, site: Site) -> None:
-        """Tell the limits what is known of *site*, unless it is being found out."""
-        if site.phase in {Phase.WANTED, Phase.DOWN}:
+    def look_up(self, site: Site) -> None:
+        """Tell the limits the rules of *site* if an override or the cache has them."""
+        if site.phase in {Phase.AWAITED, Phase.DOWN}:
             return
         site_rules, outage = self.cache.cached(site.origin), site.outage
         if (
@@ -110,14 +110,14 @@ class Rules:
             and outage is not None
             and site_rules.entry == outage.last_result.entry
         ):
-            return  # The limits know that.
-        if not self._tell(site, site_rules) and outage is not None:
-            # It has expired by the wall clock, which goes on while a machine sleeps.
+            return  # The limits know already that robots.txt is unreachable.
+        if not self._tell_limits(site, site_rules) and outage is not None:
+            # The cached result has expired by the wall clock, which goes on while a machine sleeps.
             outage.retry_at = -inf
 
-    def _tell(self, site: Site, site_rules: SiteRules | None) -> bool:
-        """Tell the limits what decides for *site*, whose robots.txt is *site_rules*. Return False if nothing is
-        known.
+    def _tell_limits(self, site: Site, site_rules: SiteRules | None) -> bool:
+        """Tell the limits the rules of *site*, or that its robots.txt is unreachable. Return False if neither an
+        override nor *site_rules*, its robots.txt, says so.
         """
         if site_rules and site_rules.state is not State.UNREACHABLE:
             self._limits.network.worked_before()
@@ -128,7 +128,7 @@ class Rules:
             return site_rules is not None
         (robots, seconds), now = decision, self._clock.monotonic()
         if robots is not None:
-            # If an override decides, the robots.txt was fetched to find the network back.
+            # With an override, there may be a robots.txt as well, which was fetched to try the network.
             pace = self._identity.pace(robots)
             host = self._limits.limiter(bare_host(site.origin))
             self._politeness.keep_pace(host, site.origin, pace, site_rules)
@@ -145,8 +145,10 @@ class Rules:
     def _deciding(
         self, origin: Origin, site_rules: SiteRules | None
     ) -> tuple[RobotsTxt | None, float] | None:
-        """Return the rules that decide for *origin*, and for how many seconds: those of an override, or
-        what is *site_rules*; None while its requests must wait.
+        """Return the rules that decide for *origin*, and the seconds for which they are fresh: those of an
+        override, or else of *site_rules*. Return None if its requests must wait.
+
+        The rules are None if the override allows everything.
         """
         override = self.cache.override(origin)
         if override is not None:
@@ -158,14 +160,14 @@ class Rules:
     # Fetches.
 
     def begin_fetches(self) -> None:
-        """Begin the fetches that are wanted: the urgent ones, and others if few queues are ready. While some
-        are, at most half of ``CONCURRENT_REQUESTS`` are for robots.txt.
+        """Begin the urgent fetches, and other wanted ones if few queues are ready. As long as any queue is ready,
+        at most half of ``CONCURRENT_REQUESTS`` are for robots.txt.
         """
         limits = self._limits
         ready = limits.ready.count
         most = max(self._at_once // 2, 1) if ready else self._at_once
         while len(self.fetches) - self._waiting < most and not limits.network.is_gone:
-            # The crawl would not note what a robots.txt says that comes while the spider closes.
+            # A robots.txt that came while the spider closes would be lost.
             if not (limits.urgent or limits.wanted) or is_closing(self._crawler):
                 return
             site = limits.next_wanted(is_needed=ready < self._min_ready)
@@ -174,11 +176,11 @@ class Rules:
             self._begin(site)
 
     def _begin(self, site: Site, stale: CacheEntry | None = None) -> None:
-        # A separate task, so that cancelling one request does not fail the others.
+        # A task of its own, so that the cancellation of one request does not fail the others.
         task = deferred_from_coro(self._fetch(site, stale))
-        if site.is_fetching:
+        if site.fetch is Fetch.UNDER_WAY:
             self.fetches[site] = task
-        # Ignore cancellation. Twisted logs other errors as unhandled.
+        # A cancellation is no error. Other errors are left for Twisted to log.
         task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
 
     def fetch_fewer(self) -> None:
@@ -186,11 +188,11 @@ class Rules:
         self._at_once = max(self._at_once // 2, 1)
 
     def try_network(self, origin: Origin) -> bool:
-        """Fetch the robots.txt of *origin*, even if it is known, to find out whether the network of the
-        crawler is back. Return False if it is being fetched already.
+        """Fetch the robots.txt of *origin*, even if it is fresh, to find out whether the network of the crawler
+        is back. Return False if it is being fetched already.
         """
         site = self._limits.site(origin)
-        if site.is_fetching:
+        if site.fetch is Fetch.UNDER_WAY:
             return False
         self._limits.begin_fetch(site)
         site_rules = self.cache.cached(origin)
@@ -198,8 +200,8 @@ class Rules:
         return True
 
     def add_template(self, site: Site, request: Request) -> None:
-        """Let a fetch for *site* take over proxy and headers from *request*, which waits for it, if
-        no other has its proxy.
+        """Let the fetch for *site* take over proxy and headers from *request*, which waits for the rules, unless
+        another template has the same proxy.
         """
         if site.templates is None:
             site.templates = [request]
@@ -208,7 +210,7 @@ class Rules:
 
     async def _fetch(self, site: Site, stale: CacheEntry | None) -> None:
         if site.templates is None:
-            # Created only now: for many wanted sites, they would take much memory.
+            # Created only now, because a crawl can have many wanted sites.
             queue = next(iter(site.parked or ()), None)
             request = None if queue is None else queue.requests.peek()
             self.add_template(site, request or Request(str(site.origin)))
@@ -222,21 +224,21 @@ class Rules:
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:
-            # Also after an error, all waiting requests must continue.
+            # After an error, too, all waiting requests must continue.
             self.fetches.pop(site, None)
-            site.is_fetching = False
-            if not self._tell(site, site_rules):
+            self._limits.end_fetch(site)
+            if not self._tell_limits(site, site_rules):
                 self._limits.no_result(site, self._clock.monotonic())
-            self._act()
+            self._flush()
 
     async def _wait(self, request: RobotsTxtRequest) -> None:
-        """Wait until *request* may be sent. While it waits, it does not count as a robots.txt that is being
-        fetched. Otherwise, redirects to a few hosts with a long delay could stop all fetches.
+        """Wait until *request* may be sent. Meanwhile it does not count as a fetch: otherwise, redirects to a few
+        hosts with a long delay could stop all fetches.
         """
         self._waiting += 1
         try:
-            self._act()  # Another one may be fetched in its place.
-            await self._wait_for_room(request)
+            self._flush()  # Another robots.txt may be fetched meanwhile.
+            await self._take_room(request)
         finally:
             self._waiting -= 1
 
@@ -248,9 +250,10 @@ class Rules:
             return self._limits.network.is_gone
         return failure is FailureKind.OWN
 
-    # Unreachable.
+    # Unreachable sites.
 
     def _note_unreachable(self, site: Site, site_rules: SiteRules) -> None:
+        """Tell the limits that the robots.txt of *site* is unreachable, and warn the user if requests wait."""
         before = site.phase
         count = sum(queue.count for queue in site.parked or ()) + len(
             site.waiters or ()
@@ -271,7 +274,7 @@ class Rules:
             result=site_rules,
         )
         outage = site.outage
-        # Else the log has this already.
+        # Not again while the phase stays the same.
         if outage is not None and site.phase is not before and count:
             waits = f"wait for up to {duration(wait)}"
             after = f" after {duration(now - outage.since)}"
@@ -289,11 +292,11 @@ class Rules:
             )
 
     def cancel_if_alone(self, site: Site) -> None:
-        """Cancel the fetch of *site* if nothing waits for it any more; nothing is recorded."""
+        """Cancel the fetch for *site* if no request waits for it any more. It leaves no result."""
         task = self.fetches.get(site)
-        if task is not None and not site.has_waiting and site.phase is Phase.WANTED:
+        if task is not None and not site.has_waiting and site.phase is Phase.AWAITED:
             if site.templates is not None:
-                # The fetch sees that no request waits any more.
+                # Without templates, the fetch knows that no request waits for it.
                 site.templates.clear()
                 site.templates = None
             task.cancel()

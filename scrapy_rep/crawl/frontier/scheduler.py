@@ -1,4 +1,4 @@
-"""The scheduler: requests wait here, by host, until they could be sent."""
+"""The scheduler: keeps the requests of each host until they may be sent."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ if TYPE_CHECKING:
 
 
 class Scheduler(BaseScheduler):
-    """Keeps requests by host, and hands out one only if it could be sent now: its robots.txt is known, its
-    delay has passed, and its host and download slot have room.
+    """Keeps the requests of each host, and hands out a request only when it may be sent: its robots.txt is
+    known, its delay has passed, and its host and download slot have room.
 
     For Scrapy's setting ``SCHEDULER``; the add-on sets it. The download slot with the fewest requests in
-    flight goes first; of several, the one that has waited longest. ``enqueue_request`` and
-    ``next_request`` cost O(log requests of a host). Of one host, the request with the highest priority
-    is next, and of several the last or the first one, as ``SCHEDULER_MEMORY_QUEUE`` and
-    ``SCHEDULER_DISK_QUEUE`` say; start requests as their variants say.
+    flight is next, and among equals the slot that has waited longest. Within a host, the request with the
+    highest priority is next. Among equals, ``SCHEDULER_MEMORY_QUEUE`` and ``SCHEDULER_DISK_QUEUE``, and their
+    variants for start requests, decide whether the newest or the oldest is next. ``enqueue_request`` and
+    ``next_request`` cost O(log requests of a host).
 
-    Without a ``JOBDIR``, requests wait in memory. With one, all that can be pickled are in one SQLite
-    file, each until its callback has ended. The process may be killed at any moment.
+    Without a ``JOBDIR``, requests wait in memory. With a ``JOBDIR``, they are in one SQLite file until their
+    callbacks have ended, so the process may be killed at any moment. Only requests that cannot be pickled
+    still wait in memory.
 
-    A host is an origin in a download slot: its http and https do not wait for each other's robots.txt,
-    but share a slot and a delay.
+    A host, here, is an origin in a download slot. The http and https origins of one host name do not wait
+    for each other's robots.txt, but share a download slot and a delay.
     """
 
     uses_jobdir = True
-    """Whether requests are kept in the ``JOBDIR``, if there is one."""
+    """Whether requests are kept in the ``JOBDIR`` of the crawl, if it has one."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -59,13 +60,14 @@ class Scheduler(BaseScheduler):
         self._order = RequestOrder(crawler, "MEMORY")
         self._count = 0
         self._resumed: list[Queue] = []
-        """The queues of an earlier run that were not offered to the frontier yet."""
+        """The queues of an earlier run, until the frontier gets them with the first call of
+        :meth:`next_request`."""
 
         self._job: JobStore | None = None
-        """What is kept in the ``JOBDIR``; None without one."""
+        """Reads and writes the ``JOBDIR``; None if the crawl has none."""
 
         self._seen: set[int] | None = None
-        """The fingerprints in the ``JOBDIR``; None if the duplicate filter keeps its own."""
+        """The fingerprints in the ``JOBDIR``; None if the duplicate filter stores the fingerprints itself."""
 
         if settings["JOBDIR"] and self.uses_jobdir:
             from scrapy_rep.crawl.frontier.jobs import JobStore  # noqa: PLC0415  imports sqlite3
@@ -75,8 +77,9 @@ class Scheduler(BaseScheduler):
         self._dupefilter = self._made_dupefilter()
 
     def _made_dupefilter(self) -> BaseDupeFilter:
-        """Return the duplicate filter. With a ``JOBDIR``, the fingerprints of Scrapy's own are kept here: in
-        one transaction with the requests, so that no request counts as seen that is in no queue.
+        """Create the duplicate filter. With a ``JOBDIR``, the scheduler stores the fingerprints in place of
+        Scrapy's own filter: in one transaction with the requests, so that a kill leaves no request that counts
+        as seen but is in no queue.
         """
         crawler, settings = self._crawler, self._crawler.settings
         kind = load_object(settings["DUPEFILTER_CLASS"])
@@ -128,8 +131,10 @@ class Scheduler(BaseScheduler):
         return self._dupefilter.close(reason)
 
     def enqueue_request(self, request: Request) -> bool:
-        """Keep *request*, unless it was seen before. One that gate or wire have returned is the next one of its
-        host, and no new request. Return whether it is kept.
+        """Called by Scrapy. Keep *request*, unless it was seen before. Return whether it is kept.
+
+        A request that the gate or the wire has returned is not new: it goes before the other requests of its
+        host.
         """
         returned = self._frontier.returned
         if request in returned:
@@ -137,7 +142,7 @@ class Scheduler(BaseScheduler):
             self._take_back(request)
             return True
         if self._job is not None and self._job.is_stopped:
-            return False  # Nothing may count as seen that is in no queue.
+            return False  # It would count as seen, and be in no queue.
         fingerprint = None
         if not request.dont_filter:
             if self._seen is None:
@@ -168,10 +173,10 @@ class Scheduler(BaseScheduler):
         return True
 
     def next_request(self) -> Request | None:
-        """Return a request that could be sent now; None if there is none at the moment."""
+        """Called by Scrapy. Return a request that may be sent now; None if there is none at the moment."""
         frontier = self._frontier
         if self._resumed:
-            # Only now: no robots.txt may be fetched before the spider is open.
+            # Not in open(): the frontier may fetch robots.txt files for them, once the spider is open.
             resumed, self._resumed = self._resumed, []
             for queue in resumed:
                 frontier.fill(queue)
@@ -183,7 +188,7 @@ class Scheduler(BaseScheduler):
         return request
 
     def _pop(self) -> Request | None:
-        """Take out the next request that could be sent now, and plan it; None if there is none."""
+        """Remove and plan the next request that may be sent now; return None if there is none."""
         frontier = self._frontier
         while (queue := frontier.next_queue()) is not None:
             requests = queue.requests
@@ -201,10 +206,13 @@ class Scheduler(BaseScheduler):
     # Queues.
 
     def _take_back(self, request: Request) -> None:
+        """Put *request*, which the gate or the wire has returned, back into its queue."""
         queue = self._frontier.queue_of(request)
         if self._job is not None and not self._job.has(request):
             queue = self._unwritable(queue)
-        if queue.requests is None:  # It was changed on its way.
+        if (
+            queue.requests is None
+        ):  # Another queue than before: a component has changed the request.
             self._push_to_memory(queue, request)
         else:
             queue.requests.back(request)
@@ -213,7 +221,7 @@ class Scheduler(BaseScheduler):
         self._frontier.fill(queue, request)
 
     def _count_dequeued(self, medium: str, count: int = 1) -> None:
-        """Count in Scrapy's stats a request that was handed out; with -1, one that has come back."""
+        """Count a request that was handed out in Scrapy's stats; with a *count* of -1, one that has come back."""
         self._stats.inc_value(f"scheduler/dequeued/{medium}", count)
         self._stats.inc_value("scheduler/dequeued", count)
 
@@ -247,14 +255,14 @@ class Scheduler(BaseScheduler):
         return True
 
     def _unwritable(self, queue: Queue) -> Queue:
-        """Return the queue in memory of the requests of *queue* that cannot be written."""
+        """Return the queue in memory for those requests of *queue* that cannot be written to the ``JOBDIR``."""
         key = queue.key._replace(is_unwritable=True)
         twin = self._frontier.limits.queues.get(key)
         return self._frontier.add_queue(key) if twin is None else twin
 
 
 class MemoryRequests:
-    """The requests of a queue in memory."""
+    """Stores the requests of a queue in memory, as :class:`Requests` describes."""
 
     __slots__ = ("_heap", "_order", "count")
 
@@ -279,9 +287,9 @@ class MemoryRequests:
         return heappop(self._heap)[-1]
 
     def back(self, request: Request) -> None:
-        """Add *request*, which was popped, again: it is the next one."""
+        """Put back *request*, which was popped, before all requests but those that were put back earlier."""
         self.count += 1
-        heappush(self._heap, (-inf, -self._order.next_number(), request))
+        heappush(self._heap, (-inf, self._order.next_number(), request))
 
     def peek(self) -> Request | None:
         """Return the next request; None if there is none."""
@@ -289,8 +297,8 @@ class MemoryRequests:
 
 
 class RequestOrder:
-    """The order of the requests of a queue: by priority, and of several as the classes of Scrapy's queues
-    have them. Of these classes, only the order is used.
+    """Says in which order the requests of a queue are sent: by priority, and among equals as the queue classes in
+    Scrapy's settings would order them. Of these classes, nothing else is used.
     """
 
     def __init__(self, crawler: Crawler, medium: str) -> None:
@@ -308,15 +316,14 @@ class RequestOrder:
         self.next_number = count().__next__
 
     def of(self, request: Request) -> tuple[int, bool]:
-        """Return the rank of *request*, and whether its rank is last-in, first-out. The request with the
-        highest rank is sent first. Of requests with the same rank, the newest is sent first if the second
-        value is true, else the oldest.
+        """Return the rank of *request*, and whether the newest request of this rank is sent first. The highest
+        rank is sent first.
         """
         is_start = self._has_start_class and request.meta.get("is_start_request", False)
         return 2 * request.priority + (not is_start), self._is_last_first[not is_start]
 
     def warn_of_classes(self, logger: CrawlLog) -> None:
-        """Warn of classes of other packages, which are not used."""
+        """Warn of queue classes of other packages in Scrapy's settings, which have no effect."""
         for kind in self._classes:
             if kind.__module__ != squeues.__name__:
                 logger.warning(

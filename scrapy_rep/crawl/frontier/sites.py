@@ -1,12 +1,13 @@
-"""Sites: whose robots.txt decides about requests, and what is known of it. No Scrapy, no clock, no I/O.
+"""Sites: the origins whose robots.txt decides about requests, and whether their rules are known. This module
+has no Scrapy, no clock and no I/O.
 
-A site is an origin: scheme, host and port. Its robots.txt is fetched once, for whatever waits for it.
+A site is an origin: scheme, host and port. All requests that wait for its rules share one fetch of robots.txt.
 Each event takes the site to another phase; :data:`PHASES` is the whole table.
 """
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,39 +16,59 @@ if TYPE_CHECKING:
 
 
 class Phase(Enum):
-    """What is known of a site."""
+    """Whether the rules of a site are known, and so what becomes of its requests."""
 
-    UNKNOWN = "nothing has asked for its robots.txt yet, or its rules are stale"
-    WANTED = "robots.txt is to be fetched, or is being fetched; requests wait for it"
+    UNKNOWN = "the rules are not known or stale, and no request needs them"
+    AWAITED = "requests wait for robots.txt, which is fetched or will be"
     OPEN = "the rules are known; requests go as their limiters allow"
-    DOWN = "unreachable; requests wait, and robots.txt is fetched again at retry_at"
-    REFUSED = "unreachable for too long; requests are refused; after retry_at, the next one has robots.txt fetched"
+    DOWN = (
+        "robots.txt is unreachable; requests wait, and it is fetched again at retry_at"
+    )
+    REFUSED = (
+        "robots.txt is unreachable for too long; requests are refused, and the first one after retry_at has it "
+        "fetched again"
+    )
+
+
+class Fetch(IntEnum):
+    """How far the fetch of the robots.txt of a site has come. It only goes up, until it ends or no request needs
+    it any more: then it is NONE.
+    """
+
+    NONE = 0
+    WANTED = 1
+    """To be fetched when more ready queues are needed."""
+
+    URGENT = 2
+    """To be fetched now: a request in the downloader waits for the rules."""
+
+    UNDER_WAY = 3
 
 
 class Event(Enum):
-    """What happens to a site."""
+    """What changes the phase of a site."""
 
-    REQUEST = "a request needs the rules, and they are not known, or stale"
-    KNOWN = "the rules are known"
-    UNREACHABLE = "robots.txt is unreachable, and requests may wait longer"
-    GIVEN_UP = "robots.txt is unreachable, and requests may not wait longer"
-    NO_RESULT = "a fetch has ended without a result, and nothing waits for it"
+    REQUEST = "a request needs rules that are not known, or stale"
+    KNOWN = "the rules became known"
+    UNREACHABLE = "robots.txt is unreachable, and requests may go on waiting"
+    GIVEN_UP = "robots.txt is unreachable, and requests have waited long enough"
+    NO_RESULT = "a fetch ended without a result, and no request waits for one"
 
 
 _Row: TypeAlias = "tuple[Phase, ...]"
-UNKNOWN, WANTED, OPEN, DOWN, REFUSED = Phase
+UNKNOWN, AWAITED, OPEN, DOWN, REFUSED = Phase
 
 # fmt: off
 PHASES: dict[Event, _Row] = {
-    #                  UNKNOWN  WANTED   OPEN     DOWN     REFUSED
-    Event.REQUEST:     (WANTED,  WANTED,  WANTED,  DOWN,    REFUSED),
+    #                  UNKNOWN  AWAITED  OPEN     DOWN     REFUSED
+    Event.REQUEST:     (AWAITED, AWAITED, AWAITED, DOWN,    REFUSED),
     Event.KNOWN:       (OPEN,    OPEN,    OPEN,    OPEN,    OPEN),
     Event.UNREACHABLE: (DOWN,    DOWN,    DOWN,    DOWN,    REFUSED),
     Event.GIVEN_UP:    (REFUSED, REFUSED, REFUSED, REFUSED, REFUSED),
     Event.NO_RESULT:   (UNKNOWN, UNKNOWN, OPEN,    DOWN,    REFUSED),
 }
 # fmt: on
-"""The phase that follows each event, by the phase before it."""
+"""For each event: the phase that follows it, by the phase before it."""
 
 _NEXT_PHASE = {
     event: dict(zip(Phase, row, strict=True)) for event, row in PHASES.items()
@@ -55,28 +76,28 @@ _NEXT_PHASE = {
 
 
 class Outage:
-    """Since when the robots.txt of a site is unreachable, and how long its requests wait."""
+    """The time during which the robots.txt of a site is unreachable."""
 
     __slots__ = ("last_result", "retry_at", "since", "until")
 
     def __init__(self, since: float, until: float) -> None:
         self.since = since
         self.until = until
-        """When its requests are refused."""
+        """Until when requests wait. Afterwards they are refused."""
 
         self.retry_at = -inf
         """When robots.txt may be fetched again."""
 
         self.last_result: Any = None
-        """What the last fetch has brought, for whoever judges and reports."""
+        """The result of the last fetch, by which requests are refused."""
 
 
 class Site:
-    """An origin whose robots.txt decides."""
+    """An origin whose robots.txt decides about requests."""
 
     __slots__ = (
-        "alarm_at", "expires", "holds_for_next", "is_fetching", "is_urgent", "is_wanted",
-        "origin", "outage", "parked", "phase", "templates", "users", "waiters",
+        "alarm_at", "expires", "fetch", "holds_for_next", "origin", "outage", "parked", "phase", "templates",
+        "users", "waiters",
     )  # fmt: skip
 
     def __init__(self, origin: Origin) -> None:
@@ -87,41 +108,37 @@ class Site:
         """When the rules become stale; ``-inf`` while they are not known."""
 
         self.holds_for_next = False
-        """Whether the rules hold for the next request of the scheduler, however long that waits for
-        its turn: else a site with a long delay and short-lived rules would never get a page."""
+        """Whether the next request may go by the rules even if they are stale by the time it is sent. Without
+        this, a site with a long delay and short-lived rules would never get a page."""
 
-        self.is_wanted = False
-        self.is_urgent = False
-        """Whether a request in the downloader waits for robots.txt."""
-
-        self.is_fetching = False
+        self.fetch = Fetch.NONE
         self.outage: Outage | None = None
-        """While the phase is DOWN or REFUSED."""
+        """Set while the phase is DOWN or REFUSED."""
 
         self.parked: list[Any] | None = None
-        """The queues that wait for the rules, nearly always one of them, and go on together; None if there are
-        none."""
+        """The queues that wait for the rules, nearly always a single one; None if there are none."""
 
         self.waiters: list[Any] | None = None
         """The requests in the downloader that wait for the rules; None if there are none."""
 
         self.users = 0
-        """How many queues have requests for this site."""
+        """The number of queues of this site."""
 
         self.templates: list[Any] | None = None
-        """Requests that wait for robots.txt, from which its request takes over proxy and headers."""
+        """Requests that wait for the rules: the request for robots.txt takes over their proxies and headers.
+        None if there are none yet."""
 
         self.alarm_at = inf
-        """When the site is to be looked at; ``inf`` for never."""
+        """When :meth:`Limits.tick` has robots.txt fetched again; ``inf`` for never."""
 
     def __repr__(self) -> str:
         again = f", again at {self.outage.retry_at:g}" if self.outage else ""
-        fetch = ", is fetched" if self.is_fetching else ", is wanted" * self.is_wanted
+        fetch = f", fetch {self.fetch.name}" if self.fetch else ""
         waiting = f"{len(self.parked or ())} queues and {len(self.waiters or ())} requests wait"
         return f"<Site {self.origin}: {self.phase.name}{again}{fetch}, {waiting}>"
 
     def expire(self) -> None:
-        """Note that the rules are stale by now."""
+        """Treat the rules as stale from now on."""
         self.expires, self.holds_for_next = -inf, False
 
     def happens(self, event: Event) -> None:
@@ -132,5 +149,5 @@ class Site:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether anything waits for the rules."""
+        """Whether any queue or request waits for the rules."""
         return bool(self.parked or self.waiters)

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Runs a command of the project, in virtual environments that it creates beside this file.
+"""Runs a task of the project, such as its tests, in virtual environments that are created beside this file.
 
     python3 dev.py demo      run the example crawl: offline, on loopback
     python3 dev.py test      run all checks: lint, types, import rules, tests
     python3 dev.py test -k race      run tests only, with arguments for pytest
     python3 dev.py test --long       run tests only, with many more examples
-    python3 dev.py test --coverage   run tests on the newest Scrapy only, and measure what they cover
+    python3 dev.py test --coverage   run tests on the newest Scrapy only, and measure coverage
     python3 dev.py docs      build the documentation, in docs/_build
     python3 dev.py package   build wheel and sdist in dist, and check them
 
-Requires Python 3.10 or later. It says what it installs before it does. On Debian, as root, it
-installs missing packages with apt-get: python3-venv and, for the tests, redis-server and Chromium.
+Requires Python 3.10 or later. Each installation is announced before it starts. On Debian, as root, missing
+packages are installed with apt-get: python3-venv and, for the tests, redis-server and Chromium.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 OLDEST_SCRAPY = "2.14.0"
 PYTHONS = [f"python3.{minor}" for minor in range(10, 16)]
-# Keep compiled modules: otherwise each of many processes would compile them again.
+# Without this variable: Python must write compiled modules to disk, or each of many processes compiles them again.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 # Trust what the machine trusts, such as the proxy of a company: uv has certificates of its own.
 os.environ.setdefault("UV_SYSTEM_CERTS", "1")
@@ -61,21 +61,21 @@ def demo(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Run the checks, then the tests on the newest and on the oldest Scrapy, side by side, on
-    the newest and on the oldest supported Python of this machine.
+    """Run the checks, and then the tests in two environments at the same time: the newest Scrapy on the newest
+    Python of this machine, and the oldest supported Scrapy on its oldest supported Python. With *arguments*
+    for pytest, run the tests alone. Return the exit status.
     """
     install_one_of("redis-server")
-    # The headless shell takes half the time of the browser.
+    # The headless shell is preferred: tests with it take half the time.
     install_one_of("chromium-headless-shell", "chromium")
     pythons = [path for name in PYTHONS if (path := shutil.which(name)) and runs(path)]
     pythons = pythons or [sys.executable]
     tests = f"{HERE}[test]"
     newest = environment(".venv-newest", pythons[-1], tests)
     oldest = environment(".venv-oldest", pythons[0], tests, f"scrapy=={OLDEST_SCRAPY}")
-    # A crawl mostly waits for its server, so there are more processes than cores; fewer for the oldest
-    # Scrapy, which has a sixth of the tests. Slow tests start first. Tests with a mode as parameter
-    # run in one mode on the newest Scrapy, and in another on the oldest. Other tests use asyncio; the
-    # most important ones run in all modes.
+    # More processes than cores, since a crawl mostly waits for its server; fewer for the oldest Scrapy, on which a
+    # sixth of the tests run. MODES selects the reactor of tests that have it as a parameter: one on the newest
+    # Scrapy, another one on the oldest. Other tests use asyncio; the most important ones run with each reactor.
     cores = os.cpu_count() or 1
     pytest = ["-m", "pytest", "--dist", "loadscope", "--no-loadscope-reorder"]
     on_newest = [newest, *pytest, "-n", str(3 * cores)]
@@ -89,7 +89,7 @@ def test(arguments: list[str]) -> int:
     collect = ["-m", "pytest", "--collect-only", "-qq"]
     return run_together(
         [newest, "-m", "mypy"],
-        # Collecting the tests compiles them for all later processes.
+        # Collects the tests only to compile all modules, so that the many test processes below need not.
         [newest, *collect],
         [oldest, *collect, "-m", "not newest"],
         [newest, "-m", "ruff", "check"],
@@ -99,8 +99,8 @@ def test(arguments: list[str]) -> int:
 
 
 def docs() -> int:
-    """Write what is generated, build the documentation, and say where it is. A warning is an error,
-    as in the tests.
+    """Write the generated parts of the documentation, build its site, and print the address of the site. A warning
+    of Sphinx is an error, as in the tests. Return the exit status.
     """
     python = environment(".venv-docs", sys.executable, f"{HERE}[docs]")
     folder = HERE / "docs" / "_build"
@@ -113,8 +113,8 @@ def docs() -> int:
 
 
 def package() -> int:
-    """Build and check the wheel and the sdist. Then use the wheel as a user does: install it
-    into an empty environment, crawl, make a report, and check types.
+    """Build the wheel and the sdist, and check them. Then try the wheel as a user would: install it into an empty
+    environment, crawl, make a report, and check the types of a program that uses it. Return the exit status.
     """
     tools = environment(
         ".venv-package", sys.executable, "build", "mypy", "pyright", "twine"
@@ -145,9 +145,9 @@ def run(command: list[str], cwd: Path = HERE) -> int:
 
 
 def run_together(*commands: list[str]) -> int:
-    """Run *commands* side by side, as many as there are cores, but at least two. Show the
-    output of the first as it comes, that of the others when they end, and how long each took.
-    Return the status of the first that failed.
+    """Run *commands* at the same time: as many as there are cores, but at least two. Print the output of the first
+    command as it comes, the output of the others when they end, and the time of each. Return the status of the
+    first command that failed, or 0.
     """
 
     def timed(command: list[str]) -> tuple[subprocess.CompletedProcess[str], float]:
@@ -167,8 +167,8 @@ def run_together(*commands: list[str]) -> int:
 
 
 def environment(name: str, python: str, *requirements: str) -> str:
-    """Return the Python of a virtual environment with *requirements*. The environment is created if it is
-    missing, or if its requirements have changed.
+    """Return the path of the Python in the virtual environment *name* with *requirements*. Create the environment
+    if it is missing, or if its requirements have changed.
     """
     folder = HERE / name
     executable = str(folder / "bin" / "python")
@@ -189,10 +189,12 @@ def environment(name: str, python: str, *requirements: str) -> str:
 
 @cache
 def uv() -> str:
-    """Return the path of uv, which installs in seconds what takes pip a minute. It is installed if it is missing."""
+    """Return the path of uv; install uv if it is missing. It installs in seconds packages for which pip needs a
+    minute.
+    """
     folder = HERE / ".venv-uv"
     if not (folder / "bin" / "uv").exists():
-        if not runs(sys.executable):  # On Debian, this module is a package of its own.
+        if not runs(sys.executable):  # On Debian, venv is a separate package.
             install_one_of("python3-venv")
         print(f"Creating {folder} with {sys.executable}: uv", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
@@ -208,8 +210,8 @@ def runs(python: str) -> bool:
 
 
 def install_one_of(*packages: str) -> None:
-    """Install one of *packages*, unless there is a program with one of their names. The first package that can
-    be installed is: on Debian, as root.
+    """Make sure that a program with the name of one of *packages* is installed. If there is none, install the first
+    package that can be installed with apt-get, on Debian as root; else print a note.
     """
     if any(map(shutil.which, packages)):
         return
@@ -220,7 +222,10 @@ def install_one_of(*packages: str) -> None:
         command = f"({get} update && {install}) > /dev/null"
         if not subprocess.run(command, check=False, shell=True).returncode:
             return
-    print(f"No {packages[0]}: the tests that need it are skipped", flush=True)
+    print(
+        f"{packages[0]} is not installed: the tests that need it are skipped",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -51,8 +51,9 @@ __all__ = [
     "usage_preferences",
 ]
 
-# Imported on first access: a program that uses only the protocol does not load Scrapy, and
-# Scrapy, which loads this package's command at every start, does not load the rest.
+# The module of each public name. Names are imported on first access (see __getattr__), so that a program that
+# uses only the protocol does not load Scrapy, and so that `scrapy`, which imports the command of this package
+# at each start, does not load the rest of the package.
 _MODULES = {
     "CLASSIC": "protocol.dialect",
     "GOOGLE": "protocol.dialect",

@@ -1,8 +1,6 @@
-"""Makes the browser of scrapy-playwright obey robots.txt.
+"""Makes the browser of scrapy-playwright obey robots.txt, with this setting of the project::
 
-In the settings of a project::
-
-    PLAYWRIGHT_ABORT_REQUEST = "scrapy_rep.playwright.abort_forbidden"
+PLAYWRIGHT_ABORT_REQUEST = "scrapy_rep.playwright.abort_forbidden"
 """
 
 from __future__ import annotations
@@ -47,13 +45,13 @@ logger = get_logger(__name__)
 
 WATCH_PAGE = "scrapy_rep.playwright.watch_page"
 
-# The error reason that Chromium gets for a refused request. scrapy-playwright would take a
-# navigation that fails with "Aborted" for the download of a file.
+# The reason with which a forbidden request fails in Chromium. Not "Aborted", which scrapy-playwright takes for the
+# download of a file.
 _REFUSED = "BlockedByClient"
 
-# No DevTools session reports the requests of speculation rules, which prefetch and prerender. So files
-# of rules are refused by their media type, and rules in a document are removed before Chromium applies them
-# (https://html.spec.whatwg.org/multipage/speculative-loading.html).
+# Speculation rules let Chromium prefetch and prerender pages by requests that no DevTools session reports, so they
+# could not be checked. Therefore, files of such rules are refused by their media type, and rules in a document are
+# removed before Chromium applies them (https://html.spec.whatwg.org/multipage/speculative-loading.html).
 _SPECULATION_RULES = "application/speculationrules+json"
 _REMOVE_SPECULATION_RULES = """new MutationObserver((records) => {
   for (const { addedNodes } of records)
@@ -63,7 +61,7 @@ _REMOVE_SPECULATION_RULES = """new MutationObserver((records) => {
           script.remove();
 }).observe(document, { childList: true, subtree: true });"""
 
-# All requests, and the responses among which the files of speculation rules are.
+# What Chromium pauses until it is checked: all requests, and the responses that may be files of speculation rules.
 _PATTERNS = [
     {"urlPattern": "*"},
     {"urlPattern": "*", "resourceType": "Other", "requestStage": "Response"},
@@ -71,23 +69,23 @@ _PATTERNS = [
 
 
 async def abort_forbidden(request: Request) -> bool:
-    """Return True if Playwright must abort *request*: the robots.txt of its origin forbids the
-    URL, or is unreachable.
+    """Return True if Playwright must abort *request*, because the robots.txt of its origin forbids the URL or is
+    unreachable. Wait until robots.txt is known.
 
-    Waits until robots.txt is known. Returns True also if the page or the spider closes
-    meanwhile, after an error, and if the crawl of the browser cannot be found out.
-    Returns False for Chromium, whose requests are checked in a DevTools session.
+    Also return True if the page or the spider closes meanwhile, after an error, and if it is unknown to which
+    crawl the browser belongs. Return False for Chromium, since its requests are checked in a DevTools
+    session.
     """
     page = None
-    # Playwright raises an error of a private class if the request has no page: the requests
-    # of a service worker, and the first request of a popup.
+    # Playwright raises an exception of a private class if the request has no page, as those of service workers and
+    # the first one of a popup.
     with suppress(Exception):
         page = _PAGES.get(request.frame.page)
     if page is not None:
         return not await page.may_send(request)
     guards = list(_GUARDS.values())
     if guards and all(guard.gate is None for guard in guards):
-        return False  # No crawl of this process that has a browser obeys robots.txt.
+        return False  # All crawls of this process that use a browser ignore robots.txt.
     if len(guards) != 1:
         _warn_of_unknown_crawl()
         return True
@@ -95,11 +93,10 @@ async def abort_forbidden(request: Request) -> bool:
 
 
 async def watch_page(page: Page, request: scrapy.Request) -> None:
-    """Check the requests of *page* and its browser from now on. The page is about to load
-    *request*.
+    """Start to check the requests of *page* and its browser, before the page loads *request*.
 
-    scrapy-playwright calls this function: in a crawl that uses :func:`abort_forbidden`, it is
-    the ``playwright_page_init_callback`` of each request, and calls that of the spider at its end.
+    scrapy-playwright calls this function for each request of a crawl that uses :func:`abort_forbidden`, as
+    the ``playwright_page_init_callback``. At its end, it calls the callback that the spider had set there.
     """
     guard = _BY_REQUEST.get(request)
     if guard is not None:
@@ -114,20 +111,21 @@ async def watch_page(page: Page, request: scrapy.Request) -> None:
 @cache
 def _warn_of_unknown_crawl() -> None:
     logger.error(
-        "scrapy-rep aborts requests of a browser, because it does not know which crawl "
-        "they belong to. Is scrapy_rep.Addon in ADDONS?"
+        "scrapy-rep aborts requests of a browser, because it is unknown to which crawl they "
+        "belong, and so whether robots.txt must be obeyed. Check that scrapy_rep.Addon is in ADDONS"
     )
 
 
 class PlaywrightMiddleware:
     """Judges the requests of the browser of scrapy-playwright by robots.txt.
 
-    Only the requests of the spider pass through the middlewares. The browser sends more: it
-    follows redirects, runs scripts, and loads images and frames.
+    The middlewares of Scrapy see only the requests of the spider. The browser sends many more, when it follows
+    redirects, runs scripts, and loads images and frames.
     """
 
     ORDER = 594
-    """Before RobotsTxtMiddleware, so that it sees a response or an error after that."""
+    """The order in ``DOWNLOADER_MIDDLEWARES``. Responses and errors come here after ArrivalMiddleware (595), which
+    judges the URL to which a browser was redirected."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -135,7 +133,8 @@ class PlaywrightMiddleware:
         self._denied: WeakKeyDictionary[scrapy.Request, RobotsDenied] = (
             WeakKeyDictionary()
         )
-        """The refusals of pages that the browser loads, by the request of the spider."""
+        """The refusals of pages that the browser loads, by the request of the spider, until its response or error
+        comes."""
 
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the crawl; None before the first request for a browser."""
@@ -154,11 +153,13 @@ class PlaywrightMiddleware:
 
     @cached_property
     def gate(self) -> BrowserGate | None:
-        """The gate that judges; None if the crawl ignores robots.txt."""
+        """The gate that judges requests by robots.txt; None if the crawl ignores robots.txt."""
         return gate_of(self._crawler)
 
     def process_request(self, request: scrapy.Request) -> None:
-        """Set ``watch_page`` for *request* of a browser, if ``abort_forbidden`` is used."""
+        """Set :func:`watch_page` as the page init callback of *request*, if it is for the browser and the project uses
+        :func:`abort_forbidden`.
+        """
         if not is_for_browser(request) or self.gate is None:
             return
         if self._loop is None:
@@ -172,8 +173,8 @@ class PlaywrightMiddleware:
 
     @staticmethod
     def _restore_meta(request: scrapy.Request) -> None:
-        """Restore ``request.meta`` as it was before :meth:`process_request`: projects serialise it, and
-        retries copy it.
+        """Undo the change of :meth:`process_request` to ``request.meta``, since projects serialise meta, and retries
+        copy it.
         """
         if request.meta.get(PAGE_INIT_META) != WATCH_PAGE:
             return
@@ -184,7 +185,9 @@ class PlaywrightMiddleware:
             request.meta[PAGE_INIT_META] = callback
 
     def process_response(self, request: scrapy.Request, response: Response) -> Response:
-        """Raise RobotsDenied if robots.txt forbade the page: then *response* is an error page."""
+        """Return *response*, or raise RobotsDenied if robots.txt forbids the page. In this case, *response* is only
+        an error page of the browser.
+        """
         self._restore_meta(request)
         denied = self._denied.pop(request, None)
         if denied is not None and not is_of_http(response):
@@ -194,22 +197,24 @@ class PlaywrightMiddleware:
         return response
 
     def process_exception(self, request: scrapy.Request, exception: Exception) -> None:
-        """Raise RobotsDenied if robots.txt forbade the page: this is why the browser failed."""
+        """Raise RobotsDenied in place of *exception* if the browser failed because robots.txt forbids the page."""
         self._restore_meta(request)
         denied = self._denied.pop(request, None)
         if denied is not None:
             raise denied
 
     def _warn_of_own_predicate(self) -> None:
-        """Warn once if the project has a predicate that does not call ``abort_forbidden``."""
+        """Warn, once, if ``PLAYWRIGHT_ABORT_REQUEST`` is a function of the project that never calls
+        :func:`abort_forbidden`, so that the browser may fetch forbidden URLs.
+        """
         predicate = abort_setting(self._crawler.settings)
         if self._is_asked or self._has_warned or predicate is None:
             return
         self._has_warned = True
         self._logger.warning(
-            "PLAYWRIGHT_ABORT_REQUEST is %(value)r, which does not await %(ours)s: the "
-            "browser may fetch URLs that robots.txt forbids. Await that function in yours, "
-            "or set it in its place.",
+            "PLAYWRIGHT_ABORT_REQUEST is %(value)r, which does not await %(ours)s, so that the "
+            "browser may fetch URLs that robots.txt forbids. Set PLAYWRIGHT_ABORT_REQUEST to "
+            "%(ours)s, or await that function in yours.",
             value=predicate,
             ours=ABORT_FORBIDDEN,
         )
@@ -222,10 +227,12 @@ class PlaywrightMiddleware:
         *,
         is_top: bool = False,
     ) -> bool:
-        """Return True if the browser may fetch *url*.
+        """Return whether the browser may fetch *url*, when robots.txt is known.
 
-        *page* is the URL of the page that needs *url*, and *cause* the request of the spider for that
-        page. If *url* is the page itself (*is_top*), the errback of *cause* gets the refusal.
+        :param cause: the request of the spider for the page that needs *url*; None if it is not known
+        :param page: the URL of that page
+        :param is_top: whether *url* is the page itself, and not a part of it. The errback of *cause* then gets a
+            refusal
         """
         self._is_asked = True
         if self.gate is None:
@@ -234,7 +241,8 @@ class PlaywrightMiddleware:
         if self._loop in {None, asyncio.get_running_loop()}:
             refusal = await check
         else:
-            # scrapy-playwright may run its browser in the event loop of another thread.
+            # scrapy-playwright may run the browser in the event loop of another thread; robots.txt is fetched in
+            # that of the crawl.
             call = asyncio.run_coroutine_threadsafe(check, self._loop)
             refusal = await asyncio.wrap_future(call)
         if is_top and cause is not None and isinstance(refusal, RobotsDenied):
@@ -243,6 +251,7 @@ class PlaywrightMiddleware:
 
 
 def _is_ours(predicate: object) -> bool:
+    """Whether *predicate*, the value of ``PLAYWRIGHT_ABORT_REQUEST``, is :func:`abort_forbidden`."""
     if isinstance(predicate, str):
         return predicate == ABORT_FORBIDDEN
     name = getattr(predicate, "__qualname__", "")
@@ -250,28 +259,31 @@ def _is_ours(predicate: object) -> bool:
 
 
 class _Browser:
-    """Checks the requests of one browser.
+    """Checks all requests of one browser by robots.txt.
 
-    Playwright does not report redirects, nor the requests of shared workers and of pages that are
-    closing; scrapy-playwright does not ask about popups. Chromium reports all HTTP requests in a
-    DevTools session with the browser, as opposed to a session with a page. Firefox and WebKit have
-    no such session.
+    Playwright itself does not report all requests: those after redirects, of shared workers and of closing pages
+    are missing, and scrapy-playwright does not ask about popups. Chromium reports every HTTP request in a
+    DevTools session with the browser (not with a page), which this class uses. Firefox and WebKit have no such
+    session, so that these requests remain unchecked there, except those of popups.
     """
 
     def __init__(self, guard: PlaywrightMiddleware) -> None:
         self._guard = guard
         self.has_session = False
         self._frames: dict[str, _WatchedPage] = {}
-        """The page of each frame, by the ID that Chromium gave the frame."""
+        """The page to which each frame belongs, by the frame ID of Chromium."""
 
         self._checks: dict[asyncio.Future[bool], set[_WatchedPage]] = {}
-        """The open pages that may need the result of each check in progress."""
+        """Each check in progress, with the open pages that may need its result. When the last of them closes, the
+        check is cancelled."""
 
         self._answers: set[asyncio.Future[None]] = set()
 
     @classmethod
     async def of(cls, guard: PlaywrightMiddleware, context: BrowserContext) -> _Browser:
-        """Return the browser of *context*, which can load pages from now on."""
+        """Return the watched browser of *context*, after its DevTools session or its routes are set up, so that pages
+        can be loaded.
+        """
         key = context.browser or context
         if key not in _BROWSERS:
             _BROWSERS[key] = asyncio.ensure_future(cls(guard)._open(context.browser))
@@ -280,14 +292,14 @@ class _Browser:
             _CONTEXTS[context] = asyncio.ensure_future(
                 context.add_init_script(_REMOVE_SPECULATION_RULES)
                 if browser.has_session
-                # scrapy-playwright asks only about the pages that it opened itself.
+                # Needed for popups: scrapy-playwright asks only about requests of pages that it opened itself.
                 else context.route("**", browser._route_popup)
             )
         await _CONTEXTS[context]
         return browser
 
     async def _open(self, browser: Browser | None) -> _Browser:
-        """Open the DevTools session with *browser*, if it has one."""
+        """Open a DevTools session with *browser*, if it is Chromium, and let it pause each request for a check."""
         with suppress(Exception):
             assert browser is not None
             session = await browser.new_browser_cdp_session()
@@ -299,8 +311,11 @@ class _Browser:
     async def may_fetch(
         self, url: str, page: _WatchedPage | None, *, is_top: bool = False
     ) -> bool:
-        """Return True if robots.txt allows *url*. *page* is the page that needs it; None if it may be any.
-        Return False if the page closes first.
+        """Return whether robots.txt allows *url*, when it is known. Return False if the page that needs *url* closes
+        first.
+
+        :param page: the page that needs *url*; None if it can be any page of the browser
+        :param is_top: whether *url* is the page itself
         """
         page_url, cause = ("", None) if page is None else (page.url, page.cause)
         check = self._guard.may_fetch(url, cause, page_url, is_top=is_top)
@@ -314,7 +329,7 @@ class _Browser:
         return not task.cancelled() and task.result()
 
     def add_frame(self, frame: str, page: _WatchedPage) -> None:
-        """Note that the requests of *frame* are for *page*."""
+        """Note that *frame* belongs to *page*, and so do its requests."""
         self._frames[frame] = page
 
     def remove_frame(self, frame: str) -> None:
@@ -322,7 +337,7 @@ class _Browser:
         self._frames.pop(frame, None)
 
     def forget(self, page: _WatchedPage) -> None:
-        """Cancel the checks that only *page*, which is closed, needed."""
+        """Forget the closed *page*: its frames, and the checks that no other page needs."""
         self._frames = {
             frame: owner for frame, owner in self._frames.items() if owner is not page
         }
@@ -337,12 +352,12 @@ class _Browser:
         answer.add_done_callback(self._answers.discard)
 
     async def _answer(self, session: CDPSession, event: dict[str, Any]) -> None:
-        """Stop the request or response of *event*, or let it continue."""
+        """Let the paused request or response of *event* continue if it is allowed; else fail it."""
         answer: dict[str, Any] = {"requestId": event["requestId"]}
         if not await self._is_allowed(event):
             answer["errorReason"] = _REFUSED
         method = "failRequest" if "errorReason" in answer else "continueRequest"
-        # The page may be closed by now.
+        # Sending fails if the page was closed meanwhile.
         with suppress(Exception):
             await session.send(f"Fetch.{method}", answer)
 
@@ -357,7 +372,7 @@ class _Browser:
         return await self.may_fetch(event["request"]["url"], page, is_top=is_top)
 
     async def _route_popup(self, route: Route, request: Request) -> None:
-        # The page may be closed by now.
+        # Both calls fail if the page was closed meanwhile.
         with suppress(Exception):
             if await self.may_fetch(request.url, None):
                 await route.continue_()
@@ -366,7 +381,7 @@ class _Browser:
 
 
 class _WatchedPage:
-    """A page that scrapy-playwright has opened, and whose requests are checked."""
+    """A page that scrapy-playwright has opened. Its requests are checked by robots.txt."""
 
     def __init__(self, page: Page, browser: _Browser) -> None:
         self._page = page
@@ -378,12 +393,12 @@ class _WatchedPage:
 
     @classmethod
     async def open(cls, page: Page, guard: PlaywrightMiddleware) -> _WatchedPage:
-        """Return *page* with its checks prepared. That comes before its first load, since Chromium does
-        not report requests that are in flight already.
+        """Return the watched page for *page*. Call it before *page* loads anything, since Chromium does not report
+        requests that are already in flight.
         """
         self = cls(page, await _Browser.of(guard, page.context))
         page.once("close", self._forget)
-        # This fails in Firefox and WebKit.
+        # Firefox and WebKit have no DevTools session, and need none here.
         with suppress(Exception):
             session = await page.context.new_cdp_session(page)
             session.on("Page.frameAttached", self._add_frame)
@@ -396,7 +411,7 @@ class _WatchedPage:
 
     @property
     def url(self) -> str:
-        """The URL that the page shows, or is about to show."""
+        """The URL that the page shows; before its first load, the URL that the spider has requested."""
         url = self._page.url
         return url if self.cause is None or url.startswith("http") else self.cause.url
 
@@ -405,7 +420,7 @@ class _WatchedPage:
         self.cause = cause
 
     async def may_send(self, request: Request) -> bool:
-        """Return True if robots.txt allows *request*, or if a DevTools session checks it."""
+        """Return whether robots.txt allows *request*; True if a DevTools session checks the request instead."""
         if self._browser.has_session:
             return True
         is_main_frame = request.frame == self._page.main_frame
@@ -416,7 +431,7 @@ class _WatchedPage:
         self._browser.add_frame(event["frameId"], self)
 
     def _remove_frame(self, event: dict[str, Any]) -> None:
-        # A frame that only moves to another process keeps its ID.
+        # With another reason, the frame only moves to another process, and keeps its ID.
         if event["reason"] == "remove":
             self._browser.remove_frame(event["frameId"])
 
@@ -426,16 +441,17 @@ class _WatchedPage:
 
 
 _GUARDS: WeakKeyDictionary[Crawler, PlaywrightMiddleware] = WeakKeyDictionary()
-"""The middlewares of the crawls in this process."""
+"""The PlaywrightMiddleware of each crawl in this process. scrapy-playwright calls :func:`abort_forbidden` without
+saying for which crawl."""
 
 _BY_REQUEST: WeakKeyDictionary[scrapy.Request, PlaywrightMiddleware] = (
     WeakKeyDictionary()
 )
-"""The middleware of the crawl to which a request for a browser belongs."""
+"""The PlaywrightMiddleware of the crawl to which each request for a browser belongs."""
 
 _PAGE_INIT: WeakKeyDictionary[scrapy.Request, Any] = WeakKeyDictionary()
-"""The ``playwright_page_init_callback`` of the spider for each request in flight whose meta has
-:func:`watch_page` in its place; None if the spider has none."""
+"""The ``playwright_page_init_callback`` that the spider has set for each request in flight, and that
+:func:`watch_page` replaces meanwhile; None if the spider has set none."""
 
 _PAGES: dict[Page, _WatchedPage] = {}
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 decision_made = object()
-"""A decision was made about a request, a page, a link, an item or a file.
+"""Sent when the crawl has decided about a request, a page, a link, an item or a file.
 
-Arguments: *record* (:class:`scrapy_rep.Record`: the decision and its evidence),
-*request* (scrapy.Request: the subject of the decision, or the request for the page; None if there
-is none), *response* (scrapy.http.Response: the page, the file, or the answer that asks for a pause;
-None for a decision about a request), and *spider*.
+Arguments: *record* (:class:`scrapy_rep.Record`: the decision and its evidence), *request*
+(scrapy.Request: the request that was judged, or the request for the page; None for a pause or a delay of
+a host), *response* (scrapy.http.Response: the page or file; None for a decision about a request), and
+*spider*.
 
-Sent for all that is refused, dropped, annotated or slowed down. Sent for what is allowed, and for
-what a page states, only if the crawl writes a ledger: with ``REP_LEDGER_LEVEL`` ``"all"`` always,
-otherwise if the user of the crawler decided against a statement of a site, or if the rules of the
-page deny something.
+Decisions that refuse, drop, annotate or slow down something are always sent. Other decisions (allowed
+requests, and statements of pages that withhold nothing) are sent only if the crawl writes a ledger: all of
+them with ``REP_LEDGER_LEVEL = "all"``; otherwise only if a setting or meta key overrides a statement of
+the site, or if the statement denies something but has no effect. A dry run also sends allowed requests that
+Scrapy's own RobotsTxtMiddleware refuses.
 """
 
 robotstxt_known = object()
-"""The robots.txt of an origin was fetched or read from the store, or could not be fetched.
+"""Sent when a robots.txt was fetched, was read from the store, or could not be fetched.
 
-Arguments: *origin* (Origin), *entry* (CacheEntry), *is_new* (bool: whether it was fetched, not
-read from the store), *request* (scrapy.Request: one that waited for it), and *spider*.
+Arguments: *origin* (Origin), *entry* (CacheEntry: the robots.txt, or the failure), *is_new* (bool: False
+if the entry comes from the store), *request* (scrapy.Request: a page request that waited for the
+robots.txt), and *spider*.
 """

@@ -160,7 +160,7 @@ async def test_requests_without_a_page(
     for _ in range(2):
         assert await is_aborted(url) is aborted
     is_unknown = aborted and len(running) != 1
-    assert caplog.text.count("Is scrapy_rep.Addon in ADDONS?") == is_unknown
+    assert caplog.text.count("Check that scrapy_rep.Addon is in ADDONS") == is_unknown
     if len(running) == 1:
         count = running[0].stats.get_value("rep/browser/aborted", 0)
         assert count == 2 * aborted

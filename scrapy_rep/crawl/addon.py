@@ -1,4 +1,4 @@
-"""The Scrapy add-on: ``ADDONS = {"scrapy_rep.Addon": 500}``."""
+"""The Scrapy add-on that enables this package in a project: ``ADDONS = {"scrapy_rep.Addon": 500}``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# What the add-on enables is imported when it does so, not with this module.
+# Components are named by their paths, and imported when the add-on enables them (see Addon.update_settings).
 
 _COMPONENTS = (
     ("DOWNLOADER_MIDDLEWARES", GATE),
@@ -42,7 +42,7 @@ _SCHEDULER = "scrapy_rep.Scheduler"
 _OF_WORKERS = "scrapy_rep.redis.SharedScheduler"
 
 _SETTINGS_OF_CLASSES = {"Scheduler": "SCHEDULER", "SharedScheduler": "SCHEDULER"}
-"""The setting to which each class of this package belongs."""
+"""The classes of this package that are values of a setting, with this setting."""
 
 _SETTINGS_WITH_CLASSES = (
     "DUPEFILTER_CLASS", "SCHEDULER", "SCHEDULER_DISK_QUEUE", "SCHEDULER_MEMORY_QUEUE",
@@ -56,13 +56,13 @@ _MIDDLEWARE_OF_SCRAPY = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddlew
 
 
 class Addon:
-    """Enables the components of this package, and replaces Scrapy's RobotsTxtMiddleware. The components
-    read the settings when they are made, so an invalid setting stops Scrapy at the start.
+    """The add-on: enables the components of this package, sets ``ROBOTSTXT_OBEY`` and the scheduler, and
+    disables Scrapy's RobotsTxtMiddleware. An invalid setting of this package stops Scrapy at the start.
 
-    The settings of the project take precedence: ``ROBOTSTXT_OBEY`` is set at ``addon``
-    priority, and a component of this package that the project sets keeps the order that the
-    project gives. A dry run (``REP_DRY_RUN``) leaves everything that could change the crawl as
-    it is: ``ROBOTSTXT_OBEY``, the scheduler, its queues and filter, and Scrapy's middleware.
+    Settings of the project take precedence: the add-on sets ``ROBOTSTXT_OBEY`` at ``addon`` priority, and a
+    component of this package that the project lists itself keeps its order. A dry run (``REP_DRY_RUN``)
+    changes nothing in the crawl: neither ``ROBOTSTXT_OBEY`` nor the scheduler, its queues and its duplicate
+    filter, nor Scrapy's middleware.
     """
 
     def __init__(self, crawler: Crawler | None = None) -> None:
@@ -70,8 +70,8 @@ class Addon:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Addon:
-        """Called by Scrapy. Raises SettingError if the add-on is in a setting for components of another
-        kind.
+        """Return the add-on of a crawl. Raises SettingError if the project has put the add-on into a setting
+        for middlewares, extensions or pipelines, and not into ``ADDONS``.
         """
         if crawler.settings.frozen:
             for name in _SETTINGS_WITH_COMPONENTS:
@@ -90,8 +90,8 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         if settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # For each deprecated class in it, Scrapy looks through all modules that are loaded, once
-            # for each frame of the stack. Fewer are loaded now than when Scrapy needs this module.
+            # Saves time at the start. When this module is imported, Scrapy looks through all loaded modules, for
+            # each deprecated class in it and each frame of the stack. Fewer modules are loaded now than later.
             import_module("scrapy.core.downloader.contextfactory")
         _check_classes(settings)
         if not is_dry_run(settings):
@@ -113,7 +113,7 @@ class Addon:
             self._crawler.signals.connect(self._warn_of_others, signals.spider_opened)
 
     def _warn_of_others(self) -> None:
-        """Warn if another add-on has replaced the scheduler."""
+        """Warn if another add-on has replaced the scheduler, so that the crawl loses the queues of this one."""
         assert self._crawler is not None
         settings, addons = self._crawler.settings, self._crawler.addons.addons
         name = "SCHEDULER"
@@ -125,11 +125,11 @@ class Addon:
             global_object_name(type(addon)) for addon in addons if addon is not self
         ]
         logger.warning(
-            "Another add-on (%(addons)s) has set %(setting)s to %(value)s. With that, requests "
-            "that wait for a robots.txt or for the delay of their host take places of "
-            "CONCURRENT_REQUESTS and slow down other hosts. To mend that, give "
+            "Another add-on (%(addons)s) has set %(setting)s to %(value)s. With this scheduler, requests "
+            "that wait for a robots.txt or for the delay of their host count towards "
+            "CONCURRENT_REQUESTS, and so slow down other hosts. To avoid that, give "
             "scrapy_rep.Addon the greatest number in ADDONS, or set %(setting)s = %(ours)r in "
-            "the settings of the project, which come before those of add-ons",
+            "the settings of the project, which take precedence over add-ons",
             {
                 "addons": ", ".join(others),
                 "setting": name,
@@ -139,26 +139,26 @@ class Addon:
         )
 
 
-def _path_of(named: Any) -> str:
-    """Return the import path of a class that a setting has, or names by its path."""
-    return named if isinstance(named, str) else global_object_name(named)
+def _path_of(value: Any) -> str:
+    """Return the import path of a class from *value*, the value of a setting: the class itself, or its path."""
+    return value if isinstance(value, str) else global_object_name(value)
 
 
 def _check_classes(settings: BaseSettings) -> None:
-    """Raise SettingError if a class of this package is in a setting for classes of another kind."""
+    """Raise SettingError if a class of this package is the value of a setting for another kind of class."""
     for name in _SETTINGS_WITH_CLASSES:
         path = _path_of(settings[name]) if settings[name] else ""
-        kind = path.rpartition(".")[2]
-        meant = (
-            _SETTINGS_OF_CLASSES.get(kind) if path.startswith("scrapy_rep.") else None
-        )
-        if meant is not None and name != meant:
-            usual = f"{meant} = {path!r}"
+        is_ours = path.startswith("scrapy_rep.")
+        right_name = _SETTINGS_OF_CLASSES.get(path.rpartition(".")[2])
+        if is_ours and right_name is not None and name != right_name:
+            usual = f"{right_name} = {path!r}"
             raise SettingError(name, path, f"another class: this one is for {usual}")
 
 
 def _use_scheduler(settings: BaseSettings) -> None:
-    """Replace Scrapy's default scheduler, unless the project has a priority queue for it."""
+    """Set the scheduler of this package, unless the project sets a scheduler, or a priority queue that only
+    Scrapy's scheduler uses.
+    """
     is_of_project = [
         (settings.getpriority(name) or 0) > SETTINGS_PRIORITIES["addon"]
         for name in ("SCHEDULER", "SCHEDULER_PRIORITY_QUEUE")
@@ -168,15 +168,16 @@ def _use_scheduler(settings: BaseSettings) -> None:
 
 
 def _is_ours(settings: BaseSettings) -> bool:
-    """Whether the crawl has the scheduler of this package."""
-    # For issubclass(), each class with the methods of Scrapy's scheduler is a subclass of it.
+    """Whether ``SCHEDULER`` is the scheduler of this package, or a subclass."""
+    # Not issubclass(): for Scrapy's BaseScheduler, any class with the same methods is a subclass.
     scheduler = load_object(settings["SCHEDULER"])
     return load_object(_SCHEDULER) in getattr(scheduler, "__mro__", ())
 
 
 def _prepare_for_workers(settings: BaseSettings) -> None:
-    """Replace the scheduler of scrapy-redis by that of this package, and let all workers share a store,
-    unless the project sets its own.
+    """If the project uses the scheduler of scrapy-redis, replace it by the shared scheduler of this package, and
+    let all workers share a store. A store, a queue class, or a scheduler with methods of its own that the
+    project sets is kept.
     """
     scheduler = load_object(settings["SCHEDULER"])
     package = sys.modules.get("scrapy_redis.scheduler")
@@ -193,14 +194,16 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
 
 
 def _has_own_code(kind: type, base: type) -> bool:
-    """Whether *kind*, a subclass of *base*, has any method or attribute of its own."""
+    """Whether *kind*, a subclass of *base*, changes or adds a method or an attribute."""
     subclasses = (cls for cls in kind.__mro__ if base in cls.__mro__[1:])
     names = (name for cls in subclasses for name in vars(cls))
     return any(name == "__init__" or not name.startswith("__") for name in names)
 
 
 def _redis_url(settings: BaseSettings) -> str | None:
-    """Return the URL of the server of scrapy-redis; None if a URL cannot express its settings."""
+    """Return the URL of the Redis server that the settings of scrapy-redis select; None if they have options
+    that a URL cannot express.
+    """
     if settings.get("REDIS_URL"):
         return str(settings["REDIS_URL"])
     if settings.getdict("REDIS_PARAMS"):
@@ -211,8 +214,8 @@ def _redis_url(settings: BaseSettings) -> str | None:
 
 
 def _replace_middleware_of_scrapy(settings: BaseSettings) -> None:
-    """Disable Scrapy's RobotsTxtMiddleware, also where the project names it, and warn about a
-    subclass of it. If the project disables the middleware of this package, change nothing.
+    """Disable Scrapy's RobotsTxtMiddleware, even if the project lists it, and warn about a subclass of it,
+    which stays. Change nothing if the project disables the middleware of this package.
     """
     name = "DOWNLOADER_MIDDLEWARES"
     of_scrapy, gate = load_object(_MIDDLEWARE_OF_SCRAPY), load_object(GATE)
@@ -230,11 +233,11 @@ def _replace_middleware_of_scrapy(settings: BaseSettings) -> None:
     settings.set(name, orders, settings.getpriority(name) or 0)
     for subclass in subclasses if settings.getbool(OBEY) else ():
         logger.warning(
-            "%(setting)s names %(subclass)s, a subclass of Scrapy's RobotsTxtMiddleware. It "
-            "decides about each request in addition to scrapy-rep: it may refuse what "
-            "scrapy-rep allows, REP_OVERRIDES has no effect on it, and the ledger does not "
-            "record what it refuses. Remove it from the setting; or, to use it alone, set "
-            "%(ours)s there to None.",
+            "%(setting)s has %(subclass)s, a subclass of Scrapy's RobotsTxtMiddleware, which "
+            "judges each request in addition to scrapy-rep: it may refuse requests that "
+            "scrapy-rep allows, REP_OVERRIDES has no effect on it, and its refusals are not in "
+            "the ledger. Remove it from the setting; or, to use it alone, set %(ours)s there "
+            "to None.",
             {
                 "setting": name,
                 "subclass": global_object_name(subclass),

@@ -1,4 +1,6 @@
-"""Reports each decision once: in the log, in stats, by a signal, and in the summary at the end."""
+"""Reports each decision of a crawl: in the log, in the stats, by a signal, to the ledger, and in the summary at
+the end of the crawl.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     _Key: TypeAlias = "tuple[Subject, Verdict, str, str, str]"
 
+# The decisions that no rule of a robots.txt makes.
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
 BACK_OFF = Decision(False, None, None, Reason.BACK_OFF)
@@ -54,7 +57,7 @@ UNREACHABLE = Decision(False, None, None, Reason.UNREACHABLE)
 BAD_URL = Decision(False, None, None, Reason.BAD_URL)
 
 IF_OBEYED = " with ROBOTSTXT_OBEY = True"
-"""The condition that a dry run adds to messages about a real run if the project ignores robots.txt."""
+"""The condition that a dry run adds to the messages about a real run in a project that ignores robots.txt."""
 
 _KINDS = {
     (Subject.REQUEST, Verdict.REFUSED): "Requests refused",
@@ -100,66 +103,67 @@ _STATS = {
 }
 _STATS_OF_USE = {Subject.ITEM: stats.USAGE_DROPPED, Subject.FILE: stats.USAGE_MEDIA}
 
-# The most hosts that a line of a dry run names, and those that are counted for it.
+# In the summary of a dry run: the most hosts to name in a line, and the most to count for it.
 _HOSTS_NAMED = 3
 _HOSTS_COUNTED = 10_000
 
 # The most characters of a user-agent line in a message.
 _MAX_NAMES = 100
 
-# The product token of a crawler whose project has set none, and the advice when a site refuses it.
+# The product token in Scrapy's default USER_AGENT, and the advice if a site refuses it.
 _NO_NAME = "scrapy"
 _NAME_IT = (
-    "its group for Scrapy is for all crawlers without a name of their own: set USER_AGENT to that of "
-    "yours, such as 'mybot/1.0 (+https://example.com/mybot)'"
+    "the group for Scrapy applies to your crawler because it has no name of its own: set USER_AGENT to "
+    "one, such as 'mybot/1.0 (+https://example.com/mybot)'"
 )
 
 
 class Via(NamedTuple):
-    """How a browser came to a URL that the spider did not request."""
+    """How a URL that the spider did not request came into the crawl: through a browser."""
 
     how: Literal["redirect", "browser"]
-    """``"redirect"``: the browser has fetched the URL, to which a redirect or a script led it.
-    ``"browser"``: a page requests the URL."""
+    """``"redirect"``: a redirect or a script took the browser to the URL, which it has fetched already.
+    ``"browser"``: a page in the browser requests the URL."""
 
     page: str
-    """The URL of the page (or empty), or of the spider's request before the redirect."""
+    """The URL that the spider requested before the redirect, or the URL of the page in the browser, which is
+    empty if it is not known."""
 
 
 class Check:
-    """A request that is judged, and the rules that decide about it."""
+    """One request to judge by robots.txt, with the rules, override and exemptions that apply to it."""
 
     rules: SiteRules | None = None
-    """The robots.txt of the origin; None if it does not decide, or must be fetched first."""
+    """The rules of the origin; None if an override applies in their place, or if they are not known yet."""
 
     override: Override | None = None
-    """The override that replaces the robots.txt of the origin, if there is one."""
+    """The override that replaces the robots.txt of the origin; None if there is none."""
 
     via: Via | None = None
-    """How a browser came to the URL; None for a request of the spider."""
+    """How the URL came into the crawl through a browser; None for a request of the spider."""
 
     is_exempt: bool = False
     """Whether the spider has exempted the request from robots.txt."""
 
     is_refused_by_scrapy: bool = False
-    """Whether Scrapy's own middleware has refused the request, in a dry run."""
+    """In a dry run: whether Scrapy's own RobotsTxtMiddleware has refused the request."""
 
     why: str = ""
-    """The reason in words, for the message of a refusal by a pause."""
+    """The reason for a refusal by a pause or by the limit of pages, in words."""
 
     def __init__(self, request: Request, origin: Origin | None) -> None:
         self.request = request
 
         self.origin = origin
-        """None if the host or port of the URL cannot be read."""
+        """The origin of the URL; None if the host or the port of the URL is invalid."""
 
     @property
     def entry(self) -> CacheEntry | None:
-        """The cache entry of robots.txt; None if robots.txt does not decide."""
+        """The cache entry of the robots.txt that applies; None if none does."""
         return None if self.rules is None else self.rules.entry
 
     def record(self, decision: Decision) -> Record:
-        """Return the record of a decision about the request."""
+        """Return the record of *decision* about this request, with its evidence."""
         return request_record(
             self.request.url,
             self.origin,
@@ -170,7 +174,7 @@ class Check:
         )
 
     def message(self, decision: Decision) -> str:
-        """Return the message of the error that refuses the request."""
+        """Return the message for a *decision* that refuses this request: by which line of which file, and why."""
         if decision.reason in {Reason.BACK_OFF, Reason.BUDGET}:
             return f"Refused by {decision.reason}: {self.why}"
         if self.override is not None:
@@ -203,7 +207,9 @@ class Check:
         return f"Refused by {why}"
 
     def _group_of(self, decision: Decision) -> str:
-        """Return the user-agent line of the group that has the rule of *decision*, for a message."""
+        """Return the words for a message that name the group of the rule of *decision*, by its user-agent line;
+        empty if the group is not known.
+        """
         if self.override is not None:
             robots = self.override.robots
         else:
@@ -216,11 +222,12 @@ class Check:
 
 
 class DecisionReporter:
-    """Reports each decision once, and sums up at the end of the crawl what was withheld.
+    """Reports decisions, each once, to the log, the stats, the ledger and the handlers of ``decision_made``, and
+    logs a summary of all refusals and drops at the end of the crawl.
 
-    Allowed requests are reported only to a ledger: all of them at its level ``"all"``, otherwise
-    those that the user allows, by an override or ``dont_obey_robotstxt``. A dry run reports those
-    that Scrapy's own middleware has refused, too.
+    Refusals and drops are always reported. Allowed requests are reported only if the crawl writes a ledger: at
+    the level ``"all"`` all of them, otherwise those that only an override or ``dont_obey_robotstxt`` allows.
+    A dry run also reports allowed requests that Scrapy's own middleware has refused.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -229,7 +236,7 @@ class DecisionReporter:
         self._logger = CrawlLog(__name__, crawler)
         self._has_ledger = settings.ledger is not None
         self.reports_all = self._has_ledger and settings.ledger_level == "all"
-        """Whether each allowed request is reported, also one that only robots.txt allows."""
+        """Whether each allowed request is reported, as at the ledger level ``"all"``."""
 
         self._write: Callable[[Record], object] | None = None
         self._overrides_in_use: set[str] = set()
@@ -238,20 +245,20 @@ class DecisionReporter:
 
     @classmethod
     def of(cls, crawler: Crawler) -> DecisionReporter:
-        """Return the instance that the components of a crawl share."""
+        """Return the instance that all components of a crawl share."""
         return shared_component(crawler, cls)
 
     def write_with(self, write: Callable[[Record], object]) -> None:
-        """Pass each record to *write*, that of a ledger, from now on."""
+        """Call *write* with each record from now on, to write it to the ledger."""
         self._write = write
 
     @property
     def is_start_refused(self) -> bool:
-        """Whether robots.txt has refused a start request."""
+        """Whether robots.txt has refused a start request of the spider."""
         return self._summary.is_start_refused
 
     def allowed(self, check: Check, decision: Decision) -> None:
-        """Report that a request is allowed, if allowed requests of its kind are reported."""
+        """Report that the request of *check* is allowed, if the settings want such a report (see the class)."""
         if check.is_refused_by_scrapy:
             record = check.record(decision)._replace(verdict=Verdict.WOULD_ALLOW)
             self.decided(record, check.request)
@@ -261,7 +268,7 @@ class DecisionReporter:
             self.decided(check.record(decision), check.request)
 
     def refused(self, check: Check, decision: Decision) -> RobotsDenied:
-        """Report that a request is refused, and return the error for its errback."""
+        """Report that the request of *check* is refused, and return the exception for its errback."""
         denied = RobotsDenied(check.message(decision), check.record(decision))
         if not self._is_dry_run:
             message = "%(denied)s: %(request)s"
@@ -276,7 +283,11 @@ class DecisionReporter:
         request: Request | None = None,
         response: Response | None = None,
     ) -> None:
-        """Count a decision, write it to the ledger, and send ``decision_made``."""
+        """Report the decision in *record*: count it in the stats and the summary, write it to the ledger, and send
+        ``decision_made``.
+
+        *request* is the request that is refused, or the request for the page of *response*.
+        """
         if self._is_dry_run and record.verdict in IN_DRY_RUN:
             record = record._replace(verdict=IN_DRY_RUN[record.verdict])
         if stat := _stat(record):
@@ -305,10 +316,13 @@ class DecisionReporter:
         url: str = "",
         entry: CacheEntry | None = None,
     ) -> Record:
-        """Report a decision by a statement of a page, and return its record.
+        """Report a decision that a statement of a page has caused, and return its record.
 
-        The decision is about *url*, by default the page itself. *entry* is the cache entry of the
-        robots.txt that has the statement, if that is not on the page.
+        :param reason: the rule or purpose that is denied, such as ``"noindex"``
+        :param because: the statement
+        :param response: the page
+        :param url: what the decision is about; by default, the page itself
+        :param entry: if the statement is in a robots.txt, the cache entry of the robots.txt
         """
         url = url or response.url
         record = page_record(
@@ -327,8 +341,8 @@ class DecisionReporter:
     def slowed(
         self, reason: str, statement: str, origin: Origin | None, url: str
     ) -> None:
-        """Report that the crawl waits for *origin*, because of *statement*, a delay or a pause that the
-        file or response at *url* asks for.
+        """Report that *origin* slows the crawl down, by a delay or a pause. *url* is the robots.txt or the response
+        that asks for it, in the words of *statement*.
         """
         record = make_record(
             Subject.REQUEST,
@@ -342,12 +356,12 @@ class DecisionReporter:
         self.decided(record)
 
     def override_used(self, override: Override, origin: Origin) -> None:
-        """Count *override* as used for a decision about *origin*, and log its first use."""
+        """Count one more decision about *origin* by *override*, and log the first one."""
         self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
         if override.pattern not in self._overrides_in_use:
             self._overrides_in_use.add(override.pattern)
             self._logger.info(
-                "REP_OVERRIDES[%(pattern)r] decides for %(origin)s: %(kind)s%(note)s",
+                "REP_OVERRIDES[%(pattern)r] applies to %(origin)s: %(kind)s%(note)s",
                 pattern=override.pattern,
                 origin=origin,
                 kind=override.kind,
@@ -356,7 +370,9 @@ class DecisionReporter:
 
 
 def _stat(record: Record) -> str:
-    """Return the stat that counts *record*; empty if the decision withholds nothing."""
+    """Return the key of the stat that counts the decision in *record*; empty for decisions that withhold nothing,
+    which no stat counts.
+    """
     if record.verdict is Verdict.WOULD_ALLOW:
         return stats.DRY_RUN_ALLOWED.format(reason=record.reason)
     if record.verdict not in _WITHHELD:
@@ -371,11 +387,11 @@ def _stat(record: Record) -> str:
 
 
 class Summary:
-    """Counts decisions that withhold something or slow the crawl down, by kind and reason, and logs a
-    line for each at the end of the crawl, with the setting that changes it.
+    """Counts the decisions that refuse, drop or slow down something. At the end of the crawl, logs a line for
+    each kind and reason, with the number of decisions, an example, and the setting that changes them.
 
-    A refused start request and the first dropped item are logged at once, since the crawl may have no
-    other result.
+    The first refused start request and the first dropped item are logged at once: if all others have the
+    same fate, the crawl ends without any result.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -383,36 +399,37 @@ class Summary:
         self._crawler, self._stats = crawler, crawler.stats
         self._ignores_robotstxt = ignores_robotstxt(crawler.settings)
         self._counts: dict[_Key, tuple[int, Record]] = {}
-        """The number of decisions of each kind and reason, and the first record of it."""
+        """For each kind and reason, the number of decisions, and the record of the first one as an example."""
         self._origins: dict[_Key, Counter[str]] = {}
-        """In a dry run, the number of decisions of each kind and reason, by origin."""
+        """In a dry run: for each kind and reason, the number of decisions by origin."""
         self._announced: set[tuple[Subject, bool]] = set()
-        """What was logged at once: the subject, and whether the crawler has no name."""
+        """The kinds of decisions that were logged at once, so that each is logged so only the first time: the
+        subject, and whether the refusal is due to the missing name of the crawler."""
         self.is_start_refused = False
-        """Whether robots.txt has refused a start request."""
+        """Whether robots.txt has refused a start request of the spider."""
 
         crawler.signals.connect(self._introduce, signals.spider_opened)
         crawler.signals.connect(self._sum_up, signals.spider_closed)
 
     def _introduce(self) -> None:
-        """Log who crawls, and by which settings."""
+        """Log, at the start, the name of the crawler and the settings by which it obeys robots.txt."""
         settings, rep = self._crawler.settings, RepSettings.of(self._crawler)
         if rep.dry_run:
             does = (
                 "this is a dry run (REP_DRY_RUN), which fetches robots.txt files and judges requests, "
-                "links and items, but refuses, drops, delays and holds back nothing. The last lines "
-                "of the log say what a real run would withhold"
+                "links and items, but does not refuse, drop or delay any. The last lines of the log "
+                "say what a real run would refuse and drop"
             )
         elif rep.obey and not self._crawler.get_downloader_middleware(
             load_object(GATE)
         ):
-            does = f"it does not judge robots.txt, since {GATE} is disabled"
+            does = f"robots.txt is ignored, since {GATE} is disabled"
         elif rep.obey:
             does = "robots.txt is obeyed"
         else:
             does = (
-                "robots.txt is ignored (ROBOTSTXT_OBEY), but noindex and nofollow have the effect "
-                f"that REP_NOINDEX = {rep.noindex!r} and REP_NOFOLLOW = {rep.nofollow!r} give them"
+                "robots.txt is ignored (ROBOTSTXT_OBEY = False); noindex and nofollow of pages are "
+                f"handled as REP_NOINDEX = {rep.noindex!r} and REP_NOFOLLOW = {rep.nofollow!r} say"
             )
         scheduler = settings["SCHEDULER"]
         self._logger.info(
@@ -430,7 +447,11 @@ class Summary:
         )
 
     def note(self, record: Record, request: Request | None) -> None:
-        """Count *record*, a decision about *request*, or about the page of the response to it."""
+        """Count the decision in *record*; log it now if it is the first of its kind about a start request, a
+        crawler without a name, or an item.
+
+        *request* is the request that is refused, or the request for the page.
+        """
         key = (
             record.subject,
             record.verdict,
@@ -472,8 +493,8 @@ class Summary:
         )
 
     def _condition(self, record: Record) -> str:
-        """Return the condition, in words, under which a real run makes the decision *record*; empty if
-        there is none.
+        """Return, in a dry run, the words for the condition under which a real run would decide as in *record*:
+        that it obeys robots.txt. Empty if there is no condition.
         """
         if self._ignores_robotstxt and record.verdict in _OF_DRY_RUN:
             is_of_site = record.source in {Source.ROBOTS_TXT, Source.TDMREP}
@@ -482,7 +503,7 @@ class Summary:
         return ""
 
     def _sum_up(self) -> None:
-        """Log a line for each kind and reason, the most frequent first."""
+        """Log the summary: a line for each kind and reason of decisions, the most frequent first."""
         by_count = sorted(self._counts.items(), key=lambda item: -item[1][0])
         for key, (count, first) in by_count:
             if first.verdict is Verdict.NOTED:
@@ -494,7 +515,8 @@ class Summary:
                 sent = self._stats.get_value(stats.DRY_RUN_REQUESTS, count)
                 what += f" of the {sent:,} requests of this run"
             most = self._origins.get(key, Counter()).most_common(_HOSTS_NAMED)
-            # A warning is for what was withheld of pages that were fetched.
+            # A refused request is the expected work of this package. A dropped item or link costs the project a
+            # part of a page that it has fetched, hence the warning.
             is_fetched = first.subject is not Subject.REQUEST
             level = logging.WARNING if is_fetched else logging.INFO
             named = ", ".join(f"{origin} ({number:,})" for origin, number in most)
@@ -507,7 +529,7 @@ class Summary:
 
 
 def _words(record: Record) -> Words:
-    """Return the words for the reason of *record*, and the setting that changes the decision."""
+    """Return the words for the reason of the decision in *record*, and the setting that changes it."""
     words = words_of(record.reason, record.layer, record.verdict)
     if _is_nameless(record):
         words = words._replace(setting="USER_AGENT", hint=_NAME_IT)
@@ -515,14 +537,18 @@ def _words(record: Record) -> Words:
 
 
 def _is_nameless(record: Record) -> bool:
-    """Whether robots.txt refuses a request by a group for Scrapy, since the crawler has no name."""
+    """Whether robots.txt refuses a request by its group for Scrapy, which applies because the project has set no
+    USER_AGENT.
+    """
     is_refused = record.subject is Subject.REQUEST and record.verdict in _REFUSED
     is_of_scrapy = record.agent is not None and record.agent.lower() == _NO_NAME
     return is_refused and is_of_scrapy and record.layer is Layer.ROBOTS_TXT
 
 
 def _in_words(what: str, record: Record) -> dict[str, Any]:
-    """Return the values for a message: *what* was decided, why, how to change that, and an example."""
+    """Return the values for a message about *record*: *what* was decided, why, how to change that, and an
+    example.
+    """
     words = _words(record)
     return {
         "what": what,

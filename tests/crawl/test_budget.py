@@ -158,9 +158,10 @@ def test_a_budget(site: Site, mode: str, obeys: bool, tmp_path: Path) -> None:
     assert sum(path.startswith("/file") for path in usual.pages) == 15
     assert result.stats["rep/budget/hosts"] == 2
     assert result.stats["rep/denied/budget"] == 17
-    (line,) = result.lines("INFO", "further requests to it are refused")
-    assert "127.0.0.21 has had 5 pages (REP_PAGES_PER_HOST)" in line or (
-        "127.0.0.22 has had 2 pages (REP_OVERRIDES)" in line
+    (line,) = result.lines("INFO", "further requests to this host are refused")
+    assert (
+        "127.0.0.21 has reached its limit of 5 pages (REP_PAGES_PER_HOST)" in line
+        or ("127.0.0.22 has reached its limit of 2 pages (REP_OVERRIDES)" in line)
     )
     (line,) = result.lines("INFO", "requests to them were refused: 2")
 
@@ -177,9 +178,8 @@ def test_what_ledger_report_and_log_say(
         settings={"REP_PAGES_PER_HOST": 2, "REP_LEDGER": str(ledger)},
     )
     assert [error["reason"] for error in result.errors] == ["rule", "budget"]
-    assert (
-        "127.0.0.1 has had 2 pages (REP_PAGES_PER_HOST)" in result.errors[1]["message"]
-    )
+    why = "127.0.0.1 has reached its limit of 2 pages (REP_PAGES_PER_HOST)"
+    assert why in result.errors[1]["message"]
     assert (
         len(result.lines("INFO", "Requests refused: 1", "REP_PAGES_PER_HOST changes"))
         == 1

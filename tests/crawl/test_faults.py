@@ -61,7 +61,7 @@ def test_a_store_and_a_ledger(site: Site, fault: str, tmp_path: Path) -> None:
         assert [len(host.robots_hits) for host in more] == [1] * 2
         assert result.stats["rep/store/errors"] > 0
         (line,) = result.lines("WARNING", "fetching.store")
-        assert "store of robots.txt files fails" in line
+        assert "store of robots.txt files has failed" in line
         # On a full disk, a crawl goes on without its ledger: there may be room again.
         if fault not in {"a full disk", "no server"}:
             late, path = [site.add(RULES)], folder / "ledger.sqlite"
@@ -107,4 +107,4 @@ def test_files_that_are_damaged_meanwhile(site: Site, tmp_path: Path) -> None:
     check_obeyed([*asked, *then], hosts, result)
     assert len(result.lines("WARNING")) <= 3 + 1, result.log
     assert result.lines("WARNING", "ledger")
-    assert result.lines("WARNING", "store of robots.txt files fails")
+    assert result.lines("WARNING", "store of robots.txt files has failed")

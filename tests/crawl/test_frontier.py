@@ -82,7 +82,7 @@ def test_an_addon_that_replaces_the_queue(
     addons = {"scrapy_rep.Addon": 500, other: number}
     result = run_crawl(pages(slow, 3), settings={"ADDONS": addons})
     assert len(slow.pages) == 3
-    lines = result.lines("WARNING", "take places of CONCURRENT_REQUESTS")
+    lines = result.lines("WARNING", "count towards CONCURRENT_REQUESTS")
     assert len(lines) == bool(replaced)
     for line in lines:
         assert f"Another add-on ({other}) has set {replaced}" in line

@@ -171,7 +171,7 @@ def test_several_crawls_at_once_on_a_new_jobdir(
         result = running.result()
         assert result.stats["finish_reason"] == "jobdir_unusable"
         (line,) = lines_of(result.log, "ERROR")
-        assert "Another crawl uses the queue" in line
+        assert "Another crawl is using the queue" in line
         assert "Traceback" not in result.log
     (first,) = set(crawls) - set(stopped)
     assert first.result().stats["finish_reason"] == "finished"
@@ -273,7 +273,7 @@ def test_a_jobdir_of_another_queue(
     stopped = trial.start().result()
     assert stopped.stats["finish_reason"] == "jobdir_unusable"
     (line,) = lines_of(stopped.log, "ERROR")
-    assert f"Another scheduler wrote the JOBDIR {trial.job}" in line
+    assert f"The JOBDIR {trial.job} has the crawl of another scheduler" in line
     assert "Traceback" not in stopped.log
     assert host.pages == fetched
     assert contents(trial.job) == before

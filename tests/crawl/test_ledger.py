@@ -422,7 +422,7 @@ def test_a_status_of_many_digits(site: Site, tmp_path: Path) -> None:
     assert result.stats["rep/ledger/recorded"] == 6
     assert "rep/ledger/dropped" not in result.stats
     errors = {row["error"] for row in rows(path, "SELECT error FROM snapshot")}
-    words = "is no HTTP status"
+    words = "is not an HTTP status"
     assert errors == {None, f"-1 {words}", f"1{19 * '0'} {words}"}
 
 

@@ -161,7 +161,7 @@ def test_overrides(site: Site) -> None:
         f"{pattern}, line 3: crawlers of this dialect ignore the field 'Noindex'"
         in line
     )
-    (line,) = result.lines("INFO", "applied to no request of this crawl")
+    (line,) = result.lines("INFO", "matched no request of this crawl")
     assert "crawl: 'exmaple.com'. If" in line
     for host in (ignored, replaced, obeyed):
         assert len(result.lines("INFO", "REP_OVERRIDES[", str(host.port))) == 1

@@ -55,7 +55,7 @@ def test_a_challenge_page(site: Site, tmp_path: Path) -> None:
     assert any(wall.robotstxt in first for wall in walls)
     assert "status 20" in first
     (obeyed,) = result.lines(
-        "INFO", "lines in it that have the form of rules are obeyed"
+        "INFO", "contains lines in the form of rules, which are obeyed"
     )
     assert ruled.robotstxt in obeyed
     assert result.lines("INFO", "HTML pages without rules", ": 2.", "REP_OVERRIDES")

@@ -137,12 +137,12 @@ def test_a_reason_of_the_spider(site: Site) -> None:
         ({"REP_DRY_RUN": True}, ("a dry run", "scrapy.core.scheduler.")),
         (
             {"ROBOTSTXT_OBEY": False},
-            ("is ignored (ROBOTSTXT_OBEY)", "REP_NOINDEX = 'drop'"),
+            ("is ignored (ROBOTSTXT_OBEY = False)", "REP_NOINDEX = 'drop'"),
         ),
         ({"USER_AGENT": "Mozilla/5.0"}, ("crawls as * ",)),
         (
             {"DOWNLOADER_MIDDLEWARES": {GATE: None}},
-            (f"it does not judge robots.txt, since {GATE} is disabled",),
+            (f"robots.txt is ignored, since {GATE} is disabled",),
         ),
     ],
 )

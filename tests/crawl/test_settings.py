@@ -95,7 +95,7 @@ def test_a_ledger_of_another_version(site: Site, tmp_path: Path) -> None:
     )
     assert lines[-1] == (
         "scrapy_rep.exceptions.SettingError: REP_LEDGER is 'old.ledger', but it must be the path of a "
-        "ledger, or of a file that can be made: old.ledger: another version of scrapy-rep wrote it (its "
+        "ledger, or of a new file: old.ledger: another version of scrapy-rep wrote it (its "
         f"format is {VERSION - 1}, that of this version {VERSION}); use that version, or a new file."
     )
     assert (host.hits, path.read_bytes()) == ([], before)
@@ -105,9 +105,9 @@ def test_a_ledger_of_another_version(site: Site, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
-        ("REP_LEDGER=one.py", "path of a ledger, or of a file that can be made: one.py: file is not a"),
+        ("REP_LEDGER=one.py", "path of a ledger, or of a new file: one.py: file is not a"),
         ("REP_LEDGER=a/b/c.sqlite", "path of a file in a folder that exists: make FOLDER/a first."),
-        ("REP_LEDGER=%(day)s", "a path with no other placeholders than %(name)s, %(pid)s, %(time)s."),
+        ("REP_LEDGER=%(day)s", "a path with no placeholders but %(name)s, %(pid)s, %(time)s."),
         ("REP_STORE=sqlite:///a/b/c/d.sqlite", "in a folder that exists: make FOLDER/a first."),
         ("REP_OVERRIDES=example.com", """in JSON, as in -s 'REP_OVERRIDES={"example.com": "ignore"}'."""),
     ],
@@ -135,9 +135,11 @@ def test_a_folder_that_is_made(tmp_path: Path, setting: str) -> None:
     """If only the last folder of a path is missing, the crawl makes it, and says so."""
     name, folder = setting.partition("=")[0], tmp_path / "kept"
     shown = "\n".join(shown_by_spider(tmp_path, "asyncio", setting))
-    assert f"INFO: {name}: the folder {folder} did not exist, and was made" in shown
+    assert f"INFO: {name}: created the folder {folder}, which did not exist" in shown
     assert folder.is_dir()
-    assert "was made" not in "\n".join(shown_by_spider(tmp_path, "asyncio", setting))
+    assert "created the folder" not in "\n".join(
+        shown_by_spider(tmp_path, "asyncio", setting)
+    )
 
 
 def test_the_addon_in_place_of_a_middleware(site: Site, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_python_without_the_redis_client(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(StoreNotInstalled) as raised:
         open_store("redis://:secret@localhost:6379/0")
     assert str(raised.value) == (
-        "redis://***@localhost:6379/0: it needs a package that is not installed: "
+        "redis://***@localhost:6379/0: the package redis is not installed: "
         "pip install 'scrapy-rep[redis]'"
     )
 

@@ -114,7 +114,7 @@ def test_the_longest_entry() -> None:
 
 # What is no entry.
 
-NO_ENTRY = "^it is damaged, or scrapy-rep has not written it: "
+NO_ENTRY = "^the data is damaged, or scrapy-rep has not written it: "
 
 
 @given(st.binary() | st.binary().map(zlib.compress) | json_values.map(packed))
@@ -130,7 +130,7 @@ def test_what_is_no_entry(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (packed([]), "a list is where a dict belongs"),
+        (packed([]), "a dict is expected, not a list"),
         (packed({}), "KeyError: 'result'"),
         (b"text", "error: Error -3 while decompressing data"),
     ],
@@ -205,7 +205,7 @@ def test_a_bomb() -> None:
     written = data + bomb.flush()
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match="cut off, or too long"):
+        with pytest.raises(ValueError, match="truncated or too long"):
             loads(written, AT)
         assert tracemalloc.get_traced_memory()[1] < 4 * MAX_SIZE
     finally:

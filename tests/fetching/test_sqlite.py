@@ -160,7 +160,7 @@ def test_removed_while_it_is_open(path: Path, store: SqliteStore) -> None:
     """
     put(store)
     path.unlink()
-    with pytest.raises(StoreError, match="it was moved or removed"):
+    with pytest.raises(StoreError, match="the file was moved or removed"):
         store.get(ORIGIN)
     assert store.get(ORIGIN) is None
     check_works(store)

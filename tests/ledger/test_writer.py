@@ -94,7 +94,7 @@ def test_a_new_file(tmp_path: Path) -> None:
     ("name", "pragma", "why"),
     [
         ("text", "", "not a database"),
-        ("folder", "", "directory|not a file"),
+        ("folder", "", "directory|not a regular file"),
         ("text/below", "", "Not a directory|File exists"),
         ("other", "application_id = 1", "of another program"),
         (

@@ -621,7 +621,7 @@ def test_items_without_the_field(
     crawl.kept(response, without(), {}, without())
     assert len(caplog.messages) == warns
     for line in caplog.messages:
-        assert "WithoutField has no field 'rules'" in line
+        assert "WithoutField has no writable field 'rules'" in line
         assert "REP_ITEM_FIELD" in line
     assert crawl.count("rep/noindex/not_annotated") == (2 if warns else None)
 

@@ -1,4 +1,3 @@
-"""The offline site that the project crawls, and the check of what the crawl has done.
-
-Your own project needs nothing of this.
+"""The offline site that the example project crawls, and the judge of the crawl. A project of your own needs
+none of these modules.
 """

@@ -1,8 +1,8 @@
-"""The verdict on a crawl: requests that a polite crawler would not have sent, and items that it
-would not have kept.
+"""Judges a crawl by the access log of the site: lists the requests that a polite crawler would not have sent, and
+the items that it would not have kept.
 
-The judge is independent of scrapy-rep. It reads the access log of the site; Protego parses
-robots.txt for it, and parsel the pages. Scrapy installs both.
+The judge is independent of scrapy-rep: it parses robots.txt with Protego and pages with parsel, which Scrapy
+installs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 
 def judge(log: list[Hit], kept: Iterable[str] | None = None) -> int:
-    """Print the verdict on the requests in *log*, and on the items of the URLs in *kept* if
-    they are known. Return the number of violations.
+    """Print the verdict on a crawl, and return the number of violations.
+
+    *log* has the requests of the crawl, *kept* the URLs of the items that it kept; None if they are not known.
     """
     pages = [hit for hit in log if not hit.is_robotstxt]
     gaps = smallest_gaps(log)
@@ -62,13 +63,17 @@ def judge(log: list[Hit], kept: Iterable[str] | None = None) -> int:
 
 
 def token(hit: Hit) -> str:
-    """Return the name by which sites address the crawler."""
+    """Return the product token of the crawler that sent the request *hit*: the name by which robots.txt files
+    address it.
+    """
     return hit.agent.partition("/")[0]
 
 
 @cache
 def robotstxt(url: str) -> Protego:
-    """Return the rules for a URL of the site, as RFC 9309 reads the answer."""
+    """Return the robots.txt rules that apply to *url*. As RFC 9309 says, follow redirects, forbid everything if the
+    server fails, and allow everything if there is no robots.txt.
+    """
     response = answer(urljoin(url, "/robots.txt"))
     while "Location" in response.headers:
         response = answer(response.headers["Location"])
@@ -78,8 +83,8 @@ def robotstxt(url: str) -> Protego:
 
 
 def smallest_gaps(log: list[Hit]) -> dict[str, tuple[float, float]]:
-    """Return the Crawl-delay and the smallest gap between requests, of each site that has
-    a Crawl-delay and got more than one request.
+    """Return, by site, the Crawl-delay and the smallest gap between two requests, in seconds. Sites without a
+    Crawl-delay, or with fewer than two requests, are left out.
     """
     gaps = {}
     by_site = sorted((urljoin(hit.url, "/"), hit.seconds, token(hit)) for hit in log)
@@ -95,8 +100,8 @@ def smallest_gaps(log: list[Hit]) -> dict[str, tuple[float, float]]:
 
 
 def pauses_kept(log: list[Hit]) -> Iterator[tuple[str, int, float]]:
-    """Yield each pause for which a site has asked: the site, the seconds, and the seconds until
-    its next request.
+    """Yield each pause that a site has asked for by Retry-After: the site, the length of the pause in seconds, and the
+    seconds until the next request to the site.
     """
     for hit in log:
         if not hit.retry_after:
@@ -112,7 +117,9 @@ def pauses_kept(log: list[Hit]) -> Iterator[tuple[str, int, float]]:
 
 
 def statements(url: str, token: str) -> set[str]:
-    """Return the indexing rules of a page, for everyone and for this crawler."""
+    """Return the names of the indexing rules of the page at *url* that apply to the crawler with the product token
+    *token*: those for all crawlers, and those for this one.
+    """
     response = answer(url)
     crawler, _, text = response.headers.get("X-Robots-Tag", "").rpartition(":")
     texts = [text] if crawler in {"", token} else []

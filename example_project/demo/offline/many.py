@@ -2,9 +2,9 @@
 
     python -m demo.offline.many [WORKERS] [--kill]
 
-The workers share one queue, in a Redis server that this command starts. With ``--kill``,
-one of them is killed while it has requests in flight, and another one is started. The exit
-status is 1 if the workers missed a page, fetched one again, or fetched what they should not.
+The workers share one queue, on a Redis server that this command starts. With ``--kill``, one of them is killed
+while it has requests in flight, and another one is started. The exit status is 1 if the workers missed a page,
+fetched a page twice, or fetched a forbidden page.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from demo.offline.server import Hit
 
 SHARED = {
-    # One queue for all workers, which is kept when one of them ends.
+    # All workers share one queue in Redis, which is kept when a worker ends.
     "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
     "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
     "SCHEDULER_PERSIST": "True",
-    # Seconds without a heartbeat after which other workers get a worker's requests.
+    # A worker that sends no heartbeat for so many seconds counts as dead: others take over its requests.
     "REP_QUEUE_LEASE": "6",
 }
-"""The settings of workers, besides ``REDIS_URL``. The add-on derives others from them."""
+"""The settings of the workers, besides ``REDIS_URL``. The add-on derives the scheduler and the store from them."""
 
 
 def main() -> int:
@@ -46,7 +46,9 @@ def main() -> int:
     parser.add_argument("--kill", action="store_true", help="kill one of them")
     options = parser.parse_args()
     if not shutil.which("redis-server"):
-        print("Workers share a Redis server, and there is no redis-server on the PATH")
+        print(
+            "redis-server, which the workers share, is not installed (not on the PATH)"
+        )
         return 2
     alone = crawl(1, {})
     with redis_server() as url:
@@ -74,7 +76,9 @@ def main() -> int:
 
 
 def crawl(count: int, settings: dict[str, str], *, kill: bool = False) -> list[Hit]:
-    """Return the access log of a crawl with *count* workers."""
+    """Crawl the site with *count* workers, and return its access log. *kill* kills one of the workers while it has
+    requests in flight, and starts another one.
+    """
     busy: SimpleQueue[str] = SimpleQueue()
     asked: Counter[str] = Counter()
 
@@ -101,11 +105,11 @@ def crawl(count: int, settings: dict[str, str], *, kill: bool = False) -> list[H
 def worker(
     number: int, settings: dict[str, str]
 ) -> tuple[str, subprocess.Popen[bytes]]:
-    """Start a worker, and return it with the User-Agent of its requests."""
+    """Start the worker with *number*. Return its User-Agent and its process."""
     name = f"demobot/1.0 (worker {number})"
     settings = {"REP_LEDGER": f"demo-{number}.ledger", "USER_AGENT": name, **settings}
     options = [part for pair in settings.items() for part in ("-s", "=".join(pair))]
-    # scrapy-redis still uses what Scrapy deprecates.
+    # Hide the deprecation warnings of Scrapy that scrapy-redis causes.
     quiet = "ignore:Passing a 'spider' argument,ignore:Spider.log"
     command = [sys.executable, "-m", "scrapy", "crawl", "demo", *options]
     return name, subprocess.Popen(command, env={**os.environ, "PYTHONWARNINGS": quiet})
@@ -113,7 +117,7 @@ def worker(
 
 @contextmanager
 def redis_server() -> Iterator[str]:
-    """Run a Redis server without persistence, and yield its address."""
+    """A context manager that runs a Redis server without persistence, and returns its URL."""
     with tempfile.TemporaryDirectory(prefix="redis-") as folder:
         socket = Path(folder) / "redis.sock"
         command = ["redis-server", "--port", "0", "--save", "", "--dir", folder]

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class OfflineSite:
-    """Serves the site during a crawl, and sends all requests to it. With the setting
-    ``OFFLINE_SITE``, the address of a site, it sends them there.
+    """Serves the offline site during a crawl, and sends all requests of the crawl to the site. If the setting
+    ``OFFLINE_SITE`` has the address of a site that runs already, sends them there.
     """
 
     def __init__(self, crawler: Crawler) -> None:

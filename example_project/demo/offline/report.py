@@ -1,4 +1,4 @@
-"""Prints what the crawl did, at its end."""
+"""Prints a table of the results of a crawl at its end."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ OUTCOMES = ["refused", "not followed", "dropped", "kept"]
 
 
 class Report:
-    """Prints which pages were refused, not followed or dropped, by which statement, and the
-    verdict of the judge. It gets the statements from the signals of Scrapy and scrapy-rep.
+    """An extension that prints, at the end of a crawl, which pages were refused, not followed or dropped, by which
+    statement, and then the verdict of the judge. It collects the decisions from signals of Scrapy and scrapy-rep.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -65,7 +65,7 @@ class Report:
         try:
             until = indexing_rules(response).restrictions().get("unavailable_after")
         except ValueError:
-            return  # The crawl is without the add-on.
+            return  # The crawl runs without the add-on.
         if until:
             self.note(item["url"], "kept", f"until {until}")
 
@@ -85,5 +85,5 @@ class Report:
 
 
 def name(url: str) -> str:
-    """Return the name of a host without ".example", in which all of them end."""
+    """Return the name of the host of *url*, without the ".example" at its end."""
     return urlsplit(url).netloc.removesuffix(".example")

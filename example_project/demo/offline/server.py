@@ -1,7 +1,7 @@
-"""The hosts of the site, on loopback, and the log of the requests that reached them.
+"""A server for all hosts of the offline site, on loopback, with an access log.
 
-The host NAME.example is the folder NAME in ``hosts/``: its robots.txt, and the pages that
-have something to say. All other pages of a host exist as well, and have only a title.
+The folder NAME in ``hosts/`` has the robots.txt of the host NAME.example, and its pages with links or
+statements. All other URLs of the host are pages too, with only a title.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HOSTS = Path(__file__).resolve().with_name("hosts")
 
-# The status and the headers of answers, by URL, where they are not 200 and the usual ones.
+# The URLs with a status other than 200, or with additional headers.
 SPECIAL: dict[str, tuple[int, dict[str, str]]] = {
     "http://down.example/robots.txt": (503, {}),
     "http://gallery.example/essay.html": (
@@ -47,7 +47,7 @@ SPECIAL: dict[str, tuple[int, dict[str, str]]] = {
     "http://press.example/rivals.html": (200, {"X-Robots-Tag": "otherbot: noindex"}),
 }
 
-# The URLs that first answer 429, with a Retry-After of so many seconds.
+# The URLs that answer their first request with 429, and the seconds in its Retry-After.
 BUSY = {"http://bare.example/": 1}
 
 
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 
 
 def answer(url: str) -> Answer | None:
-    """Return the answer of the site, or None if the site has no such host."""
+    """Return the answer of the site to a request for *url*; None if the site does not have its host."""
     parts = re.match(r"http://([a-z]+)\.example(/[^?#]*)", url)
     if parts is None or not (folder := HOSTS / parts[1]).is_dir():
         return None
@@ -79,8 +79,8 @@ def answer(url: str) -> Answer | None:
 
 
 class Hit(NamedTuple):
-    """A line of the access log. *seconds* is the time of arrival, on the monotonic clock;
-    *retry_after* are the seconds for which the answer asks for a pause.
+    """A line of the access log. *seconds* is the time of the request, on the monotonic clock; *retry_after* the
+    length of the pause that the answer asks for, in seconds.
     """
 
     url: str
@@ -94,8 +94,8 @@ class Hit(NamedTuple):
 
 
 class Site(ThreadingTCPServer):
-    """Serves all hosts. It is an HTTP proxy: clients request whole URLs, so that hosts need
-    no addresses.
+    """An HTTP proxy that answers for all hosts of the site. As clients of a proxy send whole URLs, the hosts need no
+    addresses and no DNS.
     """
 
     daemon_threads = True
@@ -109,7 +109,7 @@ class Site(ThreadingTCPServer):
         Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # A killed worker closes its connections in the middle of a request.
+        # Not for a connection that breaks, as when a worker is killed in the middle of a request.
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -141,8 +141,8 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(response.body)
 
     def do_CONNECT(self) -> None:
-        """Refuse tunnels: no request leaves the machine."""
+        """Refuse to connect to other hosts, so that no request leaves the machine."""
         self.send_error(502, "The site has no such host")
 
     def log_message(self, *args: Any) -> None:
-        """Print nothing: the site keeps its own log."""
+        """Print nothing, since the site keeps its own access log."""

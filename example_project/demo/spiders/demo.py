@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 class DemoSpider(scrapy.Spider):
-    """Makes an item of every page, follows every link, and logs links that robots.txt
-    forbids. ``-a host=gallery`` sets the host where it begins.
+    """Yields an item for every page, follows every link, and logs requests that robots.txt forbids.
+
+    ``-a host=gallery`` sets the host on which the crawl starts.
     """
 
     name = "demo"
@@ -34,6 +35,6 @@ class DemoSpider(scrapy.Spider):
     def refused(self, failure: Failure) -> None:
         if failure.check(RobotsDenied):
             reason = failure.value.record.reason
-            self.logger.info("Not ours: %s (%s)", failure.request.url, reason)
+            self.logger.info("Refused: %s (%s)", failure.request.url, reason)
         else:
             self.logger.error(failure.getErrorMessage())

@@ -1,5 +1,6 @@
-"""The cache of the rules of origins: overrides, and robots.txt with tdmrep.json, which are looked up in
-memory, then in a store, then fetched from the server."""
+"""The cache of the rules of sites. It looks for the robots.txt and tdmrep.json of an origin in memory, then in
+the store, and else fetches them from the server. An override of the project replaces them.
+"""
 
 from __future__ import annotations
 
@@ -49,15 +50,16 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 
-# The most overrides that a log line names.
+# The most patterns of overrides to name in a log line.
 _MAX_NAMED = 20
 
 _LOCKED_STATUSES = frozenset({401, 403})
 
 
 class RobotsTxtCache:
-    """Keeps the rules of each origin: an override, or its robots.txt, and its tdmrep.json if TDMRep has
-    a label for a purpose of the crawl. Both files are fetched together, and form one entry.
+    """Returns the rules of an origin: from an override of the project, or from its robots.txt. If a purpose
+    of the crawl (``REP_PURPOSES``) is one that TDMRep covers, its tdmrep.json is fetched and kept with
+    its robots.txt.
     """
 
     def __init__(
@@ -79,23 +81,25 @@ class RobotsTxtCache:
         self._store, max_bytes = open_client(crawler, settings.store)
         self._memory = Memory(max_bytes, self._read)
         self.stored: Deferred[None] = succeed(None)
-        """Fires when the store has all entries so far, or has failed."""
+        """Fires when all entries so far have been written to the store, or the store has failed. Commands wait
+        for it before they end."""
 
         self._under_way: dict[str, list[Deferred[None]]] = {}
-        """The calls that wait for each file that is looked up or fetched, by its URL."""
+        """The files that are being looked up or fetched, by URL, each with the calls that wait for it (so that
+        each file is fetched once: single flight)."""
 
         self._overrides = settings.overrides
         """The overrides that have not ended."""
 
         self._overrides_met: set[str] = set()
-        """The patterns of overrides that have decided about a request, or would have."""
+        """The patterns that have matched a requested origin. At its end, the crawl warns about the others."""
 
         self._next_end = _first_end(self._overrides)
         self._locked = 0
-        """The number of robots.txt that answered 401 or 403, and so allow everything."""
+        """How many robots.txt files were answered with 401 or 403, and so allow everything."""
 
         self._pages = 0
-        """The number of robots.txt that were HTML pages without rules, and so allow everything."""
+        """How many robots.txt files were HTML pages without rules, and so allow everything."""
 
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
@@ -103,7 +107,7 @@ class RobotsTxtCache:
     # Overrides.
 
     def override_for(self, origin: Origin) -> Override | None:
-        """Return the override that decides for *origin* now; None if there is none."""
+        """Return the override whose pattern matches *origin*, of any kind; None if none does."""
         now = self._clock.time()
         if now >= self._next_end:
             self._end_overrides()
@@ -113,7 +117,9 @@ class RobotsTxtCache:
         return override
 
     def override(self, origin: Origin) -> Override | None:
-        """Return the override that replaces the robots.txt of *origin*; None if there is none."""
+        """Return the override that is used in place of the robots.txt of *origin*; None if robots.txt is
+        obeyed there.
+        """
         override = self.override_for(origin) if self._overrides else None
         return None if override is None or override.kind == "obey" else override
 
@@ -128,7 +134,7 @@ class RobotsTxtCache:
                 )
 
     def _end_overrides(self) -> None:
-        """Forget the overrides that have ended, and name each in the log."""
+        """Remove the overrides whose end date has passed, and log each of them."""
         now, overrides = self._clock.time(), self._overrides
         self._overrides = tuple(item for item in overrides if now < item.ends)
         self._next_end = _first_end(self._overrides)
@@ -139,14 +145,16 @@ class RobotsTxtCache:
     # The rules of sites.
 
     def cached(self, origin: Origin) -> SiteRules | None:
-        """Return the rules of *origin*; None if they are not in memory, or stale."""
+        """Return the rules of *origin* if they are in memory, fresh and complete; else None, and
+        :meth:`learn` must fetch them.
+        """
         rules = self._memory.get(origin)
         if rules is None or not rules.entry.is_fresh(self._clock.time()):
             return None
         return None if self._needs_tdmrep and self._lacks_tdmrep(rules) else rules
 
     def latest(self, origin: Origin) -> SiteRules | None:
-        """Return the rules of *origin*, which may be stale; None if they are not in memory, or
+        """Return the rules of *origin* from memory, even if they are stale; None if there are none, or
         robots.txt is unreachable.
         """
         rules = self._memory.get(origin)
@@ -161,15 +169,15 @@ class RobotsTxtCache:
         stale: CacheEntry | None = None,
         needs_tdmrep: bool | None = None,
     ) -> SiteRules:
-        """Return the rules of *origin*, from memory, the store or its server. Calls for the same origin
-        share one fetch, which is reported once.
+        """Return the rules of *origin* from memory, from the store, or from its server. Concurrent calls for
+        one origin share a single fetch. If the fetch fails, robots.txt counts as unreachable.
 
-        Raises SpiderClosing or a cancellation, and stores nothing, if the spider closes meanwhile, or
-        no request waits any more. After any other error robots.txt counts as unreachable.
-
-        :param templates: some of the requests that wait for the rules
+        :param templates: page requests that wait for the rules; see :func:`add_template`
         :param stale: an entry that must be fetched again even if it has not expired
-        :param needs_tdmrep: whether the tdmrep.json is needed too; by default, as the crawl needs it
+        :param needs_tdmrep: whether to fetch the tdmrep.json too; by default, if the crawl needs it
+        :raises SpiderClosing: if the spider closes meanwhile
+        :raises CancelledError: if the spider closes meanwhile, or the fetch is cancelled because no request
+            waits for it any more. Nothing is stored then
         """
         url, rules = origin.robotstxt_url, self._memory.get(origin)
         while rules is None or not self._serves(rules.entry, stale):
@@ -181,7 +189,7 @@ class RobotsTxtCache:
             is_new, entry = False, None if rules is None else rules.entry
             try:
                 stored = None if self._store is None else await self._store.get(origin)
-                # In memory may be a later failure, which no store keeps.
+                # The entry in memory may be newer than that of the store, which keeps no failures.
                 if stored and (entry is None or stored.fetched > entry.fetched):
                     entry = stored
                 if entry is None or not self._serves(entry, stale):
@@ -202,12 +210,14 @@ class RobotsTxtCache:
         return rules
 
     def _serves(self, entry: CacheEntry, stale: CacheEntry | None) -> bool:
-        """Whether *entry* is fresh, and newer than *stale*."""
+        """Whether *entry* can be used without a fetch: it is fresh, and newer than *stale*."""
         is_newer = stale is None or entry.fetched > stale.fetched
         return is_newer and entry.is_fresh(self._clock.time())
 
     def _read(self, origin: Origin, entry: CacheEntry, learned: float) -> SiteRules:
-        """Parse the files in *entry*, which this process has had since *learned*."""
+        """Parse the robots.txt and tdmrep.json in *entry*, and return the rules. *learned* is when this process
+        got the entry, on the monotonic clock.
+        """
         dialect = self._settings.dialect
         state = entry.state(dialect)
         robots = robots_of(entry, dialect, state)
@@ -215,8 +225,8 @@ class RobotsTxtCache:
         if self._needs_tdmrep and entry.tdmrep is not None:
             from scrapy_rep.protocol.usage.sites import TdmRep  # noqa: PLC0415
 
-            # A server without the file does not implement the protocol (TDMRep, "TDM File on
-            # the Origin Server").
+            # A server without a tdmrep.json has not implemented TDMRep, and states nothing (TDMRep, "TDM File
+            # on the Origin Server").
             is_read = entry.tdmrep.access is Access.SUCCESSFUL
             tdmrep = TdmRep.parse(entry.tdmrep.body if is_read else b"[]")
         return SiteRules(origin, entry, state, robots, tdmrep=tdmrep, learned=learned)
@@ -228,12 +238,15 @@ class RobotsTxtCache:
         in_memory: SiteRules | None,
         before: CacheEntry | None,
     ) -> SiteRules:
-        """Return the rules of *origin* after a fetch of robots.txt with *result*. *in_memory* are the rules
-        until then, and *before* is the latest entry, which may come from the store.
+        """Return the new rules of *origin* after a fetch of its robots.txt.
+
+        :param result: the result of the fetch
+        :param in_memory: the rules until now; None if there were none in memory
+        :param before: the newest entry before the fetch, from memory or the store
         """
         settings, now = self._settings, self._clock.time()
         learned, elapsed = self._clock.monotonic(), 0.0
-        # Otherwise, another worker has just stored it.
+        # Without this condition, the entry may come from another worker, and its age here is not known.
         if in_memory and before and in_memory.entry.fetched == before.fetched:
             elapsed = learned - in_memory.learned
         entry = renew(
@@ -248,26 +261,28 @@ class RobotsTxtCache:
         rules = self._read(origin, entry, learned)
         is_unreachable = entry.unreachable_since is not None
         if is_unreachable and rules.state is not State.UNREACHABLE:
-            # A copy decides, and requests do not wait for the next attempt.
+            # An older copy of the robots.txt is followed. Keep it fresh until the next attempt, so that no request
+            # waits for that.
             until = max(entry.expires, now + MIN_AGE)
             rules.entry = entry._replace(expires=until)
         return rules
 
     def _put(self, rules: SiteRules, result: AccessResult) -> None:
-        """Keep *rules* after a fetch with *result*, and store them if servers have answered. A failure
-        may be of this crawler alone, and must not keep others from fetching the file.
+        """Keep *rules* in memory after a fetch with *result*, and write them to the store if the server has
+        answered. Failures are not stored: they may be due to this crawler alone, and must not keep other
+        crawlers from fetching the file.
         """
         self._memory.put(rules)
         if self._store is None:
             return
         if result.is_of_server and rules.entry.result.is_of_server:
             stored = self._store.put(rules.origin, rules.entry)
-            # Otherwise, an earlier entry may still wait to be stored.
+            # A write that is skipped ends at once, while an earlier one may still be under way.
             if not stored.called:
                 self.stored = stored
 
     async def _wait(self, url: str) -> None:
-        """Wait until the look-up or fetch of the file at *url* that is under way has ended."""
+        """Wait until another call has looked up or fetched the file at *url*."""
         ended: Deferred[None] = Deferred()
         self._under_way[url].append(ended)
         await maybe_deferred_to_future(ended)
@@ -275,14 +290,14 @@ class RobotsTxtCache:
     def _end(self, url: str) -> None:
         """Let the calls that wait for the file at *url* continue."""
         for ended in self._under_way.pop(url):
-            if not ended.called:  # It was cancelled.
+            if not ended.called:  # A call that was cancelled waits no more.
                 ended.callback(None)
 
     # tdmrep.json.
 
     def _lacks_tdmrep(self, rules: SiteRules) -> bool:
-        """Whether the tdmrep.json of an origin must be fetched. That needs a robots.txt that allows it, at a
-        pace that the crawl accepts.
+        """Whether the tdmrep.json of an origin is missing in *rules* and can be fetched: robots.txt must be
+        known, allow it, and not ask for a longer delay than the crawl accepts.
         """
         if rules.entry.has_tdmrep or rules.state is State.UNREACHABLE:
             return False
@@ -292,8 +307,8 @@ class RobotsTxtCache:
         )
 
     async def _complete(self, rules: SiteRules, templates: list[Request]) -> SiteRules:
-        """Fetch the tdmrep.json of an origin, and keep it with its robots.txt. Calls for the same
-        origin share one fetch.
+        """Fetch the tdmrep.json of an origin, and return *rules* with its content. Concurrent calls for one
+        origin share a single fetch.
         """
         origin = rules.origin
         url = tdmrep_url(origin)
@@ -305,7 +320,7 @@ class RobotsTxtCache:
         self._under_way[url] = []
         try:
             result = await self._fetcher.fetch(url, templates, self._check)
-            # robots.txt may have been fetched again meanwhile.
+            # robots.txt may have been fetched again during the fetch of tdmrep.json.
             rules, now = self._memory.get(origin) or rules, self._clock.time()
             entry = with_tdmrep(rules.entry, result, now)
             rules = self._read(origin, entry, rules.learned)
@@ -316,8 +331,8 @@ class RobotsTxtCache:
         return rules
 
     async def _check(self, request: RobotsTxtRequest, templates: list[Request]) -> None:
-        """Raise RobotsDenied if robots.txt, or an override, forbids *request* for a tdmrep.json, which may
-        be redirected to any origin.
+        """Check *request* for a tdmrep.json by the robots.txt of its origin, or by an override. Since
+        tdmrep.json may redirect, the origin can be any. Raises RobotsDenied if the request is forbidden.
         """
         origin = origin_of(request.url)
         if origin is not None and request.fetch.virtual_host:
@@ -331,7 +346,8 @@ class RobotsTxtCache:
         if check.override is not None:
             robots = check.override.robots
         else:
-            # Only robots.txt: sites could redirect their tdmrep.json in a circle.
+            # Without the tdmrep.json of that origin: sites that redirect theirs in a circle would wait for each
+            # other forever.
             check.rules = await self.learn(origin, templates, needs_tdmrep=False)
             robots = check.rules.robots
         if robots is None:
@@ -351,7 +367,9 @@ class RobotsTxtCache:
     async def _report(
         self, rules: SiteRules, templates: list[Request], *, is_new: bool
     ) -> None:
-        """Report a robots.txt that was fetched (*is_new*) or read from the store."""
+        """Count, log and signal that *rules* are known now. *is_new* says whether their robots.txt was fetched,
+        and not read from the store.
+        """
         entry, crawler = rules.entry, self._crawler
         result, access = entry.result, entry.result.access
         if is_heard(crawler, robotstxt_known):
@@ -368,7 +386,7 @@ class RobotsTxtCache:
         if access is Access.UNAVAILABLE:
             self._log_unavailable(result, rules.robots)
             return
-        # The frontier logs more about an unreachable robots.txt.
+        # The frontier logs what an unreachable robots.txt means for the requests of its host.
         words = str(access)
         if access is Access.SUCCESSFUL:
             words = "fetched" if is_new else "taken from the store"
@@ -379,7 +397,7 @@ class RobotsTxtCache:
         if result.is_html:
             self._log_page(result, rules.robots)
         if HAS_ROBOTS_PARSED_SIGNAL and is_heard(crawler, signals.robots_parsed):
-            # Imported here: the module loads Scrapy's parsers.
+            # Imported here: the module loads Scrapy's robots.txt parsers, which most crawls do not need.
             from scrapy_rep.crawl.fetching.robotparser import RobotParser  # noqa: PLC0415
 
             await crawler.signals.send_catch_log_async(
@@ -391,16 +409,16 @@ class RobotsTxtCache:
     def _log_page(self, result: AccessResult, robots: RobotsTxt) -> None:
         if robots.groups:
             self._logger.info(
-                "%(url)s is an HTML page (%(result)s); lines in it that have the form of rules are "
-                "obeyed",
+                "%(url)s is an HTML page (%(result)s), but contains lines in the form of rules, which "
+                "are obeyed",
                 url=result.url,
                 result=result,
             )
             return
         self._logger.log(
             DEBUG if self._pages else INFO,
-            "%(url)s is an HTML page (%(result)s), such as a challenge of a bot wall, and no "
-            "robots.txt: it has no rules, so everything is allowed",
+            "%(url)s is an HTML page (%(result)s) and not a robots.txt; it may be the challenge of a "
+            "bot wall. It has no rules, so everything is allowed",
             url=result.url,
             result=result,
         )
@@ -418,7 +436,7 @@ class RobotsTxtCache:
             return
         is_denying, level = result.status in robots.dialect.denying_statuses, DEBUG
         if result.status in _LOCKED_STATUSES and not is_denying:
-            # This may be the answer of a site that wants no crawlers.
+            # The site may want no crawlers, so the first one is logged more visibly.
             level = DEBUG if self._locked else INFO
             self._locked += 1
         self._logger.log(
@@ -446,16 +464,16 @@ class RobotsTxtCache:
         if self._pages:
             self._logger.at_end(
                 INFO,
-                "robots.txt that were HTML pages without rules, such as challenges of a bot wall: "
-                "%(count)s. Everything is allowed there; if such a host does not want to be crawled, "
-                "refuse it with REP_OVERRIDES",
+                "robots.txt files that were HTML pages without rules, such as challenges of a bot wall: "
+                "%(count)s. Everything is allowed on these hosts; if one of them does not want to be "
+                "crawled, refuse it with REP_OVERRIDES",
                 count=f"{self._pages:,}",
             )
         if self._locked:
             self._logger.at_end(
                 INFO,
-                "robots.txt that answered 401 or 403: %(count)s. Everything is allowed there "
-                "(RFC 9309); ask the owner if you are in doubt, and refuse such a host with "
+                "robots.txt files that were answered with 401 or 403: %(count)s. Everything is allowed "
+                "on these hosts (RFC 9309); if in doubt, ask the owner of a host, or refuse it with "
                 "REP_OVERRIDES",
                 count=f"{self._locked:,}",
             )
@@ -465,14 +483,14 @@ class RobotsTxtCache:
             named = ", ".join(map(repr, unmet[:_MAX_NAMED]))
             more = len(unmet) - _MAX_NAMED
             self._logger.info(
-                "These patterns of REP_OVERRIDES applied to no request of this crawl: %(patterns)s. If one of them "
-                "should have, check how its host is spelt",
+                "These patterns of REP_OVERRIDES matched no request of this crawl: %(patterns)s. If one of them "
+                "should have matched, check how its host is spelt",
                 patterns=f"{named} and {more:,} more" if more > 0 else named,
             )
 
 
 def _first_end(overrides: Iterable[Override]) -> float:
-    """Return when the first of *overrides* ends."""
+    """Return the earliest end date of *overrides*; infinity if there is none."""
     return min((override.ends for override in overrides), default=inf)
 
 

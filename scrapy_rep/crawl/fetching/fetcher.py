@@ -1,8 +1,8 @@
-"""Downloads one robots.txt through Scrapy's engine, and classifies the errors of downloads.
+"""Downloads robots.txt files through Scrapy's engine, and classifies the errors of downloads.
 
-Download handlers raise the errors of several libraries, which need not be installed and have
-private modules. So an error is recognised by its number if it has one (errno, or the code of
-libcurl), and otherwise by words in the names of its classes.
+Download handlers raise exceptions of several libraries. Their classes cannot be imported here, since the
+libraries may not be installed or keep the classes in private modules. So an exception is recognised by its
+error number (errno, or the code of libcurl), or else by words in the names of its classes.
 """
 
 from __future__ import annotations
@@ -38,26 +38,27 @@ if TYPE_CHECKING:
 
     from scrapy_rep.base.settings import RepSettings
 
-    # Raises RobotsDenied if robots.txt or an override forbids the request. The list has the requests
-    # that wait for its result.
+    # Called with a request, and the page requests that wait for its result. Raises RobotsDenied if robots.txt
+    # or an override forbids the request.
     Check: TypeAlias = Callable[[RobotsTxtRequest, list[Request]], Awaitable[None]]
 
 
 _ATTEMPTS = 2
-"""How often a request is sent if there is no answer. A lost connection is often back at once; after a
-longer outage, the frontier fetches again later."""
+"""How many times a request is sent if no answer comes. The second attempt follows at once, since most
+connections fail only for a moment; after a longer outage, the frontier starts a new fetch later."""
 
 _PROXY_REFUSES = 407
 
 _STATUSES = range(100, 1000)
-"""Three digits (RFC 9110, 15). Twisted takes any number, also one that no file can store."""
+"""The valid HTTP statuses: three digits (RFC 9110, 15). Twisted accepts any number, even one too large for
+the columns of a store or a ledger."""
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-# How many Retry-After fields of an answer are read.
+# The most Retry-After fields of one response to read.
 _MAX_PAUSES = 4
 
-# In bytes: longer Set-Cookie fields are ignored, since they take long to parse.
+# In bytes. If the Set-Cookie fields of a response are longer in total, they are ignored: parsing them takes long.
 _MAX_COOKIES = 8_192
 
 _STOPPED = (
@@ -66,17 +67,17 @@ _STOPPED = (
 )
 
 _FIELDS = {name.title().encode(): name for name in HEADERS}
-"""The names of header fields as Scrapy has them, with their names in a result."""
+"""The header fields that an AccessResult keeps: their names as in Scrapy's Headers, and as in the result."""
 
 
 class RobotsTxtFetcher:
-    """Fetches robots.txt through Scrapy's downloader.
+    """Fetches robots.txt and tdmrep.json files through Scrapy's downloader.
 
-    The requests use the proxies, TLS settings and connections of ordinary requests. But
-    the middlewares that redirect, retry, cache or drop ordinary requests must not touch them,
-    since the crawler would take the result for the rules of the site: if a spider handled the status
-    301 itself, or switched redirects off, a robots.txt that redirects would allow everything. So the
-    fetcher follows redirects and retries by itself.
+    A request for robots.txt uses the proxy, TLS settings and connections of ordinary requests. But the
+    middlewares that redirect, retry, cache or drop ordinary requests must not touch a request for
+    robots.txt, since the crawler would take their result for the rules of the site: in a project without
+    redirects, for example, a robots.txt that redirects would have no rules, and so allow everything. So
+    the fetcher itself follows redirects and repeats failed requests.
     """
 
     def __init__(
@@ -87,13 +88,13 @@ class RobotsTxtFetcher:
         free: Callable[[RobotsTxtRequest], None] = lambda _: None,
         is_own_fault: Callable[[Failure], bool] = lambda _: False,
     ) -> None:
-        """Make a fetcher whose requests wait for their turn.
+        """Make a fetcher. Without the callbacks below, as in commands, requests are sent at once.
 
-        :param take_turn: waits until the limiters of a request have room for it; raises BackingOff if
-            the host has asked for too long a pause, and SpiderClosing
-        :param free: frees that room if the request was not sent
-        :param is_own_fault: whether a failure says nothing about the host, as when the network of the
-            crawler is gone. Such a request is sent again, when there is room for it
+        :param take_turn: waits until the limiters of a request have room for it. Raises BackingOff if the
+            host has asked for too long a pause, and SpiderClosing if the spider closes
+        :param free: gives back the room of a request that was not sent
+        :param is_own_fault: whether the crawler itself caused a failure, for example because its network is
+            gone. The request is then sent again as soon as there is room for it
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -103,23 +104,27 @@ class RobotsTxtFetcher:
         self._free = free
         self._is_own_fault = is_own_fault
         self._on_network = 0
-        """The number of requests that are being downloaded."""
+        """The number of requests of this fetcher in the downloader."""
 
         self._has_logged_traceback = False
 
     async def fetch(
         self, url: str, templates: list[Request], check: Check | None = None
     ) -> AccessResult:
-        """Fetch the robots.txt at *url*, as :meth:`Origin.url` returns it, and return the result. Errors
-        are in the result, also those of this crawler.
+        """Fetch a robots.txt and return the result. The result also describes any error of the site, of the
+        network or of this crawler; none of them is raised.
 
-        With a *check*, the file is another one: robots.txt must allow each of its requests
-        (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt), and Scrapy's stats about
-        robots.txt do not count it.
+        A request without an answer, or that a proxy refuses, is repeated at once, each time with the
+        User-Agent and proxy of the next template.
 
-        Without an answer, or if a proxy refuses, a request is sent again at once, each time with the
-        proxy of the next of *templates*. Raises SpiderClosing or a cancellation if the spider closes
-        meanwhile, and a cancellation if *templates* is empty by then: no request waits any more.
+        :param url: as :meth:`Origin.url` returns it
+        :param templates: page requests that wait for the file, at least one; see :func:`add_template`
+        :param check: for a file other than robots.txt: called for each request, redirects included,
+            because robots.txt must allow it (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt).
+            Scrapy's ``robotstxt/*`` stats do not count these requests
+        :raises SpiderClosing: if the spider closes meanwhile
+        :raises CancelledError: if the spider closes meanwhile, or if the fetch is cancelled when
+            *templates* is empty, because no request waits for the file any more
         """
         count = _not_counted if check else self._crawler.stats.inc_value
         count(stats.REQUEST_COUNT)
@@ -129,12 +134,12 @@ class RobotsTxtFetcher:
             is_told = isinstance(ended, SpiderClosing) or is_closing(self._crawler)
             if is_told or not templates:
                 raise
-            # Another component cancelled the fetch. The waiting requests must continue.
+            # Another component cancelled the fetch. The page requests that wait for it must still get a result.
             return AccessResult(url=url, status=None, error="cancelled")
         except Exception as exception:
             self._logger.exception(
-                "%(url)s counts as unreachable and will be fetched again later: an error "
-                "in this crawler, not of the site, interrupted its fetch",
+                "%(url)s counts as unreachable and will be fetched again later: its fetch "
+                "failed because of an error in this crawler, not of the site",
                 url=url,
             )
             return AccessResult(url=url, status=None, error=in_words(exception))
@@ -146,15 +151,15 @@ class RobotsTxtFetcher:
         check: Check | None,
         count: Callable[[str], None],
     ) -> AccessResult:
-        """Send requests for *url*, and for the URLs to which it redirects, until one has a final answer,
-        and return the result. *count* increments a stat.
+        """Request *url*, follow its redirects, repeat failed requests, and return the final result. *count*
+        increments a stat.
         """
         current, virtual_host = split_virtual_host(url)
         attempts, is_redirected, targets = 0, False, list[str]()
         # Some sites redirect to the same URL until the client sends a cookie.
         cookies: CookieJar | None = None
         while True:
-            # The attempts use the templates in turn.
+            # Rotate the templates, so that each attempt uses another proxy.
             templates.append(templates.pop(0))
             request = RobotsTxtRequest.of(
                 current,
@@ -176,7 +181,7 @@ class RobotsTxtFetcher:
             else:
                 is_final = answer.status != _PROXY_REFUSES
             attempts += 1
-            # Templates with other proxies may have been added meanwhile.
+            # Try each proxy once. Templates with other proxies may have been added during the download.
             if not is_final and attempts < max(_ATTEMPTS, len(templates)):
                 continue
             if isinstance(answer, AccessResult):
@@ -199,9 +204,11 @@ class RobotsTxtFetcher:
         count: Callable[[str], None],
         allowed: Awaitable[None] | None,
     ) -> Response | AccessResult:
-        """Send *request*, and return its response, or a result that says why there is none.
+        """Send *request* when its turn comes. Return the response or, if the request fails, a result with the
+        error.
 
-        *count* increments a stat. *allowed* raises RobotsDenied if the request is forbidden.
+        *count* increments a stat. *allowed*, if not None, is awaited first, and raises RobotsDenied if
+        robots.txt forbids the request.
         """
         try:
             if allowed is not None:
@@ -215,23 +222,25 @@ class RobotsTxtFetcher:
                 await self._take_turn(request)
             self._on_network, is_counted = self._on_network + 1, True
             if self._on_network == 1:
-                # Connected only meanwhile: Scrapy sends the signal for each chunk of each page.
+                # Connected only during downloads of robots.txt: Scrapy sends this signal for each chunk of
+                # each page, and each handler costs time.
                 signal_manager.connect(self._received, signals.bytes_received)
             answer = await self._crawler.engine.download_async(request)
-            # Only the body of a 2xx response is used, so only that must be complete.
+            # A component may have stopped the download. That matters only for a 2xx response: no other body
+            # is used.
             is_whole = request.fetch.is_stopped or answer.status // 100 != 2
             if not is_whole and "download_stopped" in answer.flags:
                 raise StopDownload
             return answer
-        except Exception as exception:  # noqa: BLE001  it may be of any component
+        except Exception as exception:  # noqa: BLE001  any component may raise it
             return self._failed(request, exception, count)
         finally:
             if is_counted:
                 self._on_network -= 1
                 if not self._on_network:
                     signal_manager.disconnect(self._received, signals.bytes_received)
-            # A request that has come to the wire has freed its room there. One that is cancelled as it
-            # gets its turn must free it, too.
+            # The wire gives back the room of each request that it has seen. This call is for a request that was
+            # cancelled before: without it, the room would be lost until the end of the crawl.
             self._free(request)
 
     def _failed(
@@ -240,13 +249,13 @@ class RobotsTxtFetcher:
         exception: Exception,
         count: Callable[[str], None],
     ) -> AccessResult:
-        """Return the result of *request*, which has ended with *exception*. Raises *exception* if it only
-        says that the crawl or the fetch ends.
+        """Return the result of *request*, which has failed with *exception*. Raises *exception* again if it
+        was cancelled or the spider closes, since neither says anything about the site.
         """
         failure = Failure.DROPPED
         match exception:
             case CancelledError() | SpiderClosing():
-                # Neither says anything about the site. That of asyncio is not an Exception.
+                # The CancelledError of Twisted. That of asyncio is no Exception, and never comes here.
                 raise exception
             case UndecodableBody():
                 error, failure = str(exception), Failure.OTHER
@@ -262,7 +271,7 @@ class RobotsTxtFetcher:
             case _:
                 count(stats.EXCEPTION_COUNT.format(type=type(exception)))
                 error = in_words(exception)
-                # A middleware that fetches by itself raises what a download handler would.
+                # A middleware that downloads by itself raises the same exceptions as a download handler.
                 is_of_download = any(map(_description, _causes(exception)))
                 if exception is not request.fetch.error and not is_of_download:
                     error += ", raised by a component (see REP_REQUEST_META_KEYS)"
@@ -271,7 +280,7 @@ class RobotsTxtFetcher:
                     failure = kind_of(exception)
                     is_of_server = error in NO_SERVER and failure is Failure.NETWORK
                     if is_of_server and request.meta.get("proxy"):
-                        # A failure of a proxy says nothing about the site.
+                        # The proxy may be at fault, so this is no evidence that the site has no server.
                         error += " through its proxy"
                     elif is_of_server:
                         failure = Failure.NO_SERVER
@@ -282,11 +291,10 @@ class RobotsTxtFetcher:
             return
         self._has_logged_traceback = True
         self._logger.error(
-            "%(url)s counts as unreachable: a component of the project raised the "
-            "exception below for its request. If the component needs a key of "
-            "Request.meta that your spider sets, add the key to "
-            "REP_REQUEST_META_KEYS. Later exceptions of components are logged "
-            "without their traceback",
+            "%(url)s counts as unreachable and will be fetched again later: a component of the "
+            "project raised the exception below for its request. If the component needs a key "
+            "of Request.meta that your spider sets, add the key to REP_REQUEST_META_KEYS. "
+            "Later exceptions of components are logged without a traceback",
             exc_info=exception,
             url=request.url,
         )
@@ -297,17 +305,17 @@ class RobotsTxtFetcher:
 
 
 def _not_counted(_: str) -> None:
-    """Count nothing: Scrapy's stats about robots.txt have no other files."""
+    """Ignore a stat: Scrapy's ``robotstxt/*`` stats must not count requests for other files."""
 
 
 def _result(
     url: str, response: Response, targets: list[str], error: str
 ) -> AccessResult:
-    """Return the result for *url*: the *response* behind its redirects, whose URLs are *targets*. *error*
-    says why a further redirect was not followed.
+    """Return the result of a fetch of *url* that ended with *response*, after redirects to *targets*. *error*
+    says why a further redirect was not followed; it is empty if there was none.
     """
     is_of_http = response.status in _STATUSES
-    no_status = f"{str(response.status)[:20]} is no HTTP status"
+    no_status = f"{str(response.status)[:20]} is not an HTTP status"
     return AccessResult(
         url=url,
         status=response.status if is_of_http else None,
@@ -319,8 +327,8 @@ def _result(
 
 
 def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
-    """Return the absolute URL to which *response* redirects *url*, and an error. The URL is None if
-    *response* is no redirect, or an invalid one, which the error explains.
+    """Return the absolute URL to which *response* redirects *url*, and an error. For a response that is not
+    a redirect, they are None and empty; for an invalid redirect, the URL is None, and the error says why.
     """
     if response.status not in _REDIRECTS:
         return None, ""
@@ -332,8 +340,7 @@ def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
         origin, location = None, ""
     if not location or origin is None or origin.scheme not in {"http", "https"}:
         return None, "redirected to something other than an http or https URL"
-    # Without user information, which some download handlers refuse, and without the
-    # fragment, which is never sent.
+    # The new URL has no user information, which some download handlers refuse, and no fragment.
     host = str(origin).partition("://")[2]
     return urlunsplit((origin.scheme, host, *parts[2:4], "")), ""
 
@@ -341,7 +348,9 @@ def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
 def _with_cookies(
     cookies: CookieJar | None, response: Response, request: Request
 ) -> CookieJar | None:
-    """Return *cookies* with those that *response* to *request* sets; None if there are none."""
+    """Add the cookies that *response* to *request* sets to *cookies*, and return the jar. It is made for the
+    first cookie, and None before.
+    """
     fields = response.headers.getlist("Set-Cookie")
     if 0 < sum(map(len, fields)) <= _MAX_COOKIES:
         cookies = cookies or CookieJar()
@@ -350,20 +359,22 @@ def _with_cookies(
 
 
 def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
-    """Return the names and values of the fields in *headers* that a result keeps."""
+    """Return the name and value of each field in *headers* that an AccessResult keeps: the media type, and the
+    fields that say how long a robots.txt stays fresh, or when to try again.
+    """
     kept: list[tuple[str, str]] = []
     for field in sorted(_FIELDS.keys() & headers.keys()):
         name, values = _FIELDS[field], headers.getlist(field)
         if name == "cache-control":
             # A list may be split over several fields (RFC 9110, 5.3).
             values = [b", ".join(values)]
-        # A server may state several pauses.
+        # A response may have several Retry-After fields. The caller decides between them.
         most = _MAX_PAUSES if name == "retry-after" else 1
         kept += [(name, value.decode("latin-1")) for value in values[:most]]
     return tuple(kept)
 
 
-# Why a download failed.
+# The reasons for which downloads fail, in words.
 
 _OWN = "an error of this machine"
 _NO_HOST = "the host name could not be resolved"
@@ -375,14 +386,14 @@ _TIMED_OUT = "timed out"
 _TLS = "TLS failed"
 
 _DESCRIPTIONS = {
-    # The machine has no more files, memory, or addresses to connect from.
+    # The machine has run out of file descriptors, memory, or local ports.
     r"EMFILE|ENFILE|ENOBUFS|ENOMEM|EADDRNOTAVAIL|EAI_MEMORY|\bMemoryError|curl(27|45);": _OWN,
     "curl5;": _NO_PROXY,
     "CannotResolveHost|DNSLookup|UnknownHost|gaierror|curl6;": _NO_HOST,
-    # libcurl has this code for each failure of a connection except a time-out.
+    # libcurl uses code 7 for any failed connection, except a time-out.
     "ConnectionRefused|curl7;": _REFUSED,
     "EHOSTUNREACH|EHOSTDOWN": _NO_WAY,
-    # Also for a host with only an IPv6 address, if the machine has none.
+    # Also raised for a host with only an IPv6 address if the machine has no IPv6.
     "ENETDOWN|ENETUNREACH": _NO_NETWORK,
     "TimedOut|Timeout|ETIMEDOUT|curl28;": _TIMED_OUT,
     "BadHttpMessage|BadStatusLine|ParseError|curl8;": "the answer is not valid HTTP",
@@ -391,21 +402,24 @@ _DESCRIPTIONS = {
     "DataLoss|curl18;": "the answer is incomplete",
     r"\bSSLError|OpenSSL\.SSL\.": _TLS,
 }
-"""The description of an error, by a regular expression for its :func:`_names`."""
+"""A regular expression for the result of :func:`_names`, and the description of the errors that it matches. The
+first match counts."""
 
 NO_SERVER = frozenset({_NO_HOST, _REFUSED})
-"""The descriptions of errors that mean that there is no server at the host."""
+"""The descriptions of errors that show that the host has no server."""
 
 _OF_NETWORK = NO_SERVER | {_NO_PROXY, _NO_WAY, _NO_NETWORK, _TIMED_OUT}
-"""The descriptions of errors that mean that nothing has answered."""
+"""The descriptions of errors without any answer, which the network of the crawler may have caused."""
 
-# The most errors that are read of a tree of causes, which can be circular. Download handlers nest fewer.
+# The most exceptions to read in a tree of causes, which can be circular. Download handlers nest far fewer.
 _MAX_ERRORS = 50
 
 
 def kind_of(error: BaseException) -> Failure:
-    """Return the kind of failure that *error*, with which a download ended, is."""
-    # An error of the machine may be the one that was being handled when *error* was raised.
+    """Return the kind of failure of a download that ended with *error*: of this machine, of the network, or
+    any other.
+    """
+    # An error of the machine may be only in the context of *error* (raised while it was handled).
     causes = _causes(error, with_context=True)
     descriptions = [*filter(None, map(_description, causes))]
     if _OWN in descriptions:
@@ -415,7 +429,7 @@ def kind_of(error: BaseException) -> Failure:
 
 
 def in_words(error: BaseException) -> str:
-    """Return the reason for *error*, with which a download ended, for logs and reports."""
+    """Return the reason for which a download ended with *error*, in words for logs and reports."""
     causes = _causes(error)
     described = [(text, cause) for cause in causes if (text := _description(cause))]
     of_machine = [pair for pair in described if pair[0] == _OWN]
@@ -432,18 +446,19 @@ def _causes(
     with_context: bool = False,
     seen: list[BaseException] | None = None,
 ) -> list[BaseException]:
-    """Return the causes of *error*, the first cause first, and *error* itself. *with_context* adds after
-    each error the one during whose handling it was raised. Errors that were *seen* are left out.
+    """Return the exceptions that caused *error*, the root cause first, and *error* itself at the end.
+
+    *with_context* adds each exception's ``__context__`` after it. *seen* has the exceptions that were
+    visited already, and are left out.
     """
     seen = [] if seen is None else seen
     if len(seen) == _MAX_ERRORS or any(earlier is error for earlier in seen):
         return []
     seen.append(error)
     causes_of = partial(_causes, with_context=with_context, seen=seen)
-    # Twisted's CannotListenError has a ``socketError``.
+    # Besides __cause__: Twisted's CannotListenError keeps its cause in ``socketError``.
     direct: list[object] = [error.__cause__, getattr(error, "socketError", None)]
-    # Twisted keeps causes in a list of failures, an exception group in a tuple, without
-    # ``raise ... from``.
+    # Twisted keeps several causes in a list of failures (``reasons``), an exception group in a tuple.
     for name in ("reasons", "exceptions"):
         several = getattr(error, name, None)
         if isinstance(several, (list, tuple)):
@@ -460,7 +475,7 @@ def _causes(
 
 
 def _description(error: BaseException) -> str:
-    """Return the description of *error* without its causes; empty if its kind is not known."""
+    """Return the description of *error* alone, without its causes; empty if it matches none."""
     names = _names(error)
     for pattern, description in _DESCRIPTIONS.items():
         if re.search(pattern, names):
@@ -469,14 +484,14 @@ def _description(error: BaseException) -> str:
 
 
 def _names(error: BaseException) -> str:
-    """Return the names by which *error* is recognised: those of its classes, that of its number if it is
-    an OSError or of Twisted, and its code if it is of libcurl
+    """Return a text by which *error* can be recognised: the names of its classes, the name of its error
+    number (as ``ECONNRESET``), and ``curl`` with the code if libcurl raised it
     (https://curl.se/libcurl/c/libcurl-errors.html).
     """
     names = [f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__]
     codes: Mapping[int, str] = errno.errorcode
     if isinstance(error, gaierror):
-        codes = {EAI_MEMORY: "EAI_MEMORY"}  # Its numbers mean something else.
+        codes = {EAI_MEMORY: "EAI_MEMORY"}  # The numbers of getaddrinfo() are no errno.
     for attribute in ("errno", "osError"):
         number = getattr(error, attribute, None)
         if isinstance(number, int):
@@ -487,8 +502,8 @@ def _names(error: BaseException) -> str:
 
 
 def _detail(error: BaseException) -> str:
-    """Return the message of *error*; for an error of OpenSSL, its reason, or the last entry of its error
-    queue.
+    """Return the message of *error*. An error of OpenSSL has it in its ``reason``, or in the last entry of
+    its error queue.
     """
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
@@ -500,11 +515,11 @@ def _detail(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """Return the message of *error*; empty if that only lists the causes."""
+    """Return the message of *error*; empty for an error of Twisted whose message only lists its causes."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if hasattr(error, "reasons"):
         return ""
     text = " ".join(str(error).split())
-    # The text of libcurl lies between a number and the address of its documentation.
+    # libcurl puts an error number before its message, and the address of its documentation after it.
     return text.partition("curl: ")[2].partition(". See https://")[0] or text

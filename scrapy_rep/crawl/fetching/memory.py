@@ -1,8 +1,8 @@
-"""The memory of the rules of sites, of bounded size; and packed entries, the form of an entry in stores.
+"""An LRU cache for the rules of sites, and the serialised form of cache entries (*packed*).
 
-A packed entry is a line of JSON with the fields of the entry that differ from their defaults, and the
-bodies, compressed together by zlib, whose checksum detects damage. Anybody who can write to a store may
-have written an entry: :func:`loads` bounds what it reads, and executes nothing.
+A packed entry is a line of JSON with the fields of the entry that differ from their defaults, followed by the
+bodies of its files, all compressed by zlib, whose checksum detects damage. Anybody who can write to a store
+may have forged an entry, so :func:`loads` limits the size of what it reads, and never executes it (no pickle).
 """
 
 from __future__ import annotations
@@ -27,39 +27,38 @@ V = TypeVar("V")
 _T = TypeVar("_T")
 
 MAX_SIZE = 1024 * 1024
-"""The length limit for an entry with its body, in bytes, compressed or not; twice what any
-dialect parses."""
+"""The largest packed entry in bytes, before and after compression. That is twice the longest robots.txt that
+any dialect parses."""
 
 KEEP = 30 * 24 * 3600.0
-"""The seconds for which a store keeps an expired entry: while a robots.txt is unreachable,
-the crawler may use its last good copy for 30 days (RFC 9309, 2.3.1.4). No entry is fresh for
-longer than that."""
+"""How many seconds a store keeps an entry after its expiry, and the longest time for which an entry is fresh.
+While a robots.txt is unreachable, the crawler may use its last good copy for 30 days (RFC 9309, 2.3.1.4)."""
 
 _LAST_TIME = 2.0**37
-"""The latest time of an entry, about the year 6300."""
+"""The latest valid time in an entry, about the year 6300. Any later time is damage."""
 
 _SIZE = "robotstxt"
-"""The field with the length of the body of robots.txt, if the body of tdmrep.json follows."""
+"""The JSON field with the length of robots.txt, by which it is separated from the tdmrep.json after it."""
 
 _MAX_ITEMS = 16
-"""The most headers and redirects of a result that are read. The crawler stores fewer."""
+"""The most headers, and the most redirects, to read from a packed entry. Entries of this package have fewer."""
 
 _PARSED_SHARE = 4
-"""Parsed files may take one part in this many of the memory."""
+"""Parsed files may take one part in four of the memory; the rest is for packed entries."""
 
-# The bytes that Python's objects take besides the bytes in them, as measured: for a packed entry
-# its key; for a parsed file also its entry, result and headers.
+# Measured: the bytes of memory that an entry takes in addition to its data. For a packed entry, that is its key;
+# for a parsed file also the objects of its entry, result and headers.
 _PACKED_OVERHEAD = 580
 _PARSED_OVERHEAD = 1_600
 
-# The most bytes that a line of a robots.txt takes once it is indexed, which happens when it is first used:
-# for a rule, for a "*" in it, and for a record of usage preferences; and for all such records, which are
-# read in part.
+# Measured: the most bytes of memory that a robots.txt takes after its rules are indexed (on first use): for each
+# line, for each "*", for each record of usage preferences, and for all records of a file together, since only
+# the first ones are parsed.
 _OF_LINE, _OF_WILDCARD, _OF_RECORD, _OF_RECORDS = 160, 310, 2_000, 8_000_000
 
 
 class LRU(Generic[V]):
-    """A mapping with a total size of at most *max_size*, which keeps the values that were used last."""
+    """A mapping that evicts the least recently used values when their total size exceeds *max_size*."""
 
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
@@ -67,7 +66,7 @@ class LRU(Generic[V]):
         self.size = 0
 
     def get(self, key: Hashable) -> V | None:
-        """Return the value of *key*, which counts as used now; None if there is none."""
+        """Return the value of *key*, and mark it as most recently used; None if there is none."""
         if key not in self._kept:
             return None
         self._kept.move_to_end(key)
@@ -81,46 +80,47 @@ class LRU(Generic[V]):
         return value
 
     def put(self, key: Hashable, value: V, size: int) -> list[V]:
-        """Store *value* under *key*, and return the values that it displaces: those that were not used
-        for longest. *value* itself stays, whatever its size.
+        """Store *value* under *key*, and return the evicted values: the least recently used ones. *value*
+        itself is never evicted, even if it alone exceeds the limit.
         """
         _, size_before = self._kept.pop(key, (None, 0))
         self._kept[key] = value, size
         self.size += size - size_before
-        displaced = []
+        evicted = []
         while self.size > self._max_size and len(self._kept) > 1:
             _, (old, old_size) = self._kept.popitem(last=False)
             self.size -= old_size
-            displaced.append(old)
-        return displaced
+            evicted.append(old)
+        return evicted
 
 
 class Memory:
-    """Keeps the rules of origins in at most *max_bytes*, or in the size of one file if that is more than a
-    quarter of them. Files that were used last are parsed. The others are packed until *read* parses them
-    again.
+    """Caches the rules of origins in at most *max_bytes* of memory. The most recently used rules are kept
+    parsed; the others are packed, and *read* parses them when they are needed again.
+
+    Only a single file that is larger than a quarter of *max_bytes* exceeds the limit.
     """
 
-    # Measured with 2,143 real files: 128 MB have room for 65,000 hosts. They would have room for 3,000 if
-    # all files were parsed, by the most bytes that each can take (27,000 by those that it takes after one
-    # decision). To unpack and parse a file takes 0.1 ms, a seventh of what a page takes in a crawl.
+    # Why two forms: by the sizes of 2,143 real files, 128 MB have room for the rules of 65,000 hosts, most of them
+    # packed; with parsed rules alone, for 3,000 in the worst case (27,000 if each host needs only one
+    # decision). Unpacking and parsing a file takes 0.1 ms, a seventh of the time of a page in a crawl.
 
     def __init__(
         self, max_bytes: int, read: Callable[[Origin, CacheEntry, float], SiteRules]
     ) -> None:
         parsed_bytes = max_bytes // _PARSED_SHARE
-        # The entry, and when this process learned it.
+        # Each packed entry, and when this process learned it.
         self._packed: LRU[tuple[bytes, float]] = LRU(max_bytes - parsed_bytes)
         self._parsed: LRU[SiteRules] = LRU(parsed_bytes)
         self._read = read
 
     @property
     def size(self) -> int:
-        """The bytes of all files, parsed and packed, as they are counted."""
+        """The estimated memory of all rules, parsed and packed, in bytes."""
         return self._packed.size + self._parsed.size
 
     def get(self, origin: Origin) -> SiteRules | None:
-        """Return the rules of *origin*, which count as used now; None if they are not in memory."""
+        """Return the rules of *origin*, and mark them as most recently used; None if they are not in memory."""
         rules = self._parsed.get(origin)
         if rules is not None:
             return rules
@@ -128,30 +128,30 @@ class Memory:
         if packed is None:
             return None
         data, learned = packed
-        # An entry with times before 1970, from a clock that was wrong, is forgotten.
+        # An entry that cannot be unpacked is dropped: a wrong clock gave it times before 1970.
         with suppress(ValueError):
             rules = self._read(origin, loads(data, origin), learned)
             self.put(rules)
         return rules
 
     def put(self, rules: SiteRules) -> None:
-        """Keep *rules* as those of their origin."""
+        """Store *rules* for their origin, in place of earlier ones."""
         self._packed.pop(rules.origin)
         size = _PARSED_OVERHEAD + _text_size(rules.entry)
-        for displaced in self._parsed.put(rules.origin, rules, size):
-            # A file that is too long is forgotten.
+        for evicted in self._parsed.put(rules.origin, rules, size):
+            # A file that is too long to be packed is dropped, and fetched again when it is needed.
             with suppress(ValueError):
-                data = dumps(displaced.entry)
+                data = dumps(evicted.entry)
                 size = len(data) + _PACKED_OVERHEAD
-                self._packed.put(displaced.origin, (data, displaced.learned), size)
+                self._packed.put(evicted.origin, (data, evicted.learned), size)
 
 
 def parsed_size(body: bytes) -> int:
-    """Return the most bytes that a file with this *body* takes once it is parsed, and indexed for one
-    crawler.
+    """Return an upper bound for the memory, in bytes, of a robots.txt or tdmrep.json with this *body*, when it
+    is parsed and its rules for one crawler are indexed.
     """
     lines = 1 + body.count(b"\n") + body.count(b"\r")
-    # The records of usage preferences: "Content-Usage", and the objects of a tdmrep.json.
+    # Records of usage preferences: lines such as "Content-Usage", and the objects of a tdmrep.json.
     records = body.lower().count(b"content-") + body.count(b"{")
     return (
         2 * len(body)
@@ -162,6 +162,7 @@ def parsed_size(body: bytes) -> int:
 
 
 def _text_size(entry: CacheEntry) -> int:
+    """Return an upper bound for the memory of the texts and parsed files of *entry*, in bytes."""
     size = 0
     for result in (entry.result, entry.copy, entry.tdmrep):
         if result is None:
@@ -178,7 +179,9 @@ def _text_size(entry: CacheEntry) -> int:
 
 
 def dumps(entry: CacheEntry) -> bytes:
-    """Return *entry*, packed, without its URL. Raises ValueError if it is too long to be stored."""
+    """Return *entry* in packed form, without its URL, which :func:`loads` derives from the origin. Raises
+    ValueError if the entry is longer than :data:`MAX_SIZE`.
+    """
     head = _written(entry) | {"result": _written(entry.result)}
     if entry.copy is not None:
         head["copy"] = _written(entry.copy)
@@ -195,13 +198,14 @@ def dumps(entry: CacheEntry) -> bytes:
 
 
 def loads(data: bytes, origin: Origin) -> CacheEntry:
-    """Return the entry of *origin* that *data* has. Raises ValueError for data that :func:`dumps` has not
-    written, or that is damaged."""
+    """Return the entry of *origin* from *data*, its packed form. Raises ValueError if the data is damaged, or
+    :func:`dumps` has not written it.
+    """
     inflater = zlib.decompressobj()
     try:
         written = inflater.decompress(data, MAX_SIZE)
         if not inflater.eof:
-            raise ValueError("it is cut off, or too long")
+            raise ValueError("the data is truncated or too long")
         head, _, body = written.partition(b"\n")
         return _entry(_checked(dict, json.loads(head)), body, origin)
     except (
@@ -212,13 +216,13 @@ def loads(data: bytes, origin: Origin) -> CacheEntry:
         if type(error) not in {TypeError, ValueError}:
             detail = f"{type(error).__name__}: {detail}"
         raise ValueError(
-            f"it is damaged, or scrapy-rep has not written it: {detail}"
+            f"the data is damaged, or scrapy-rep has not written it: {detail}"
         ) from None
 
 
 _LEFT_OUT = frozenset({"url", "body"})
-"""The fields of a result that are not written: the URL is that of the origin, and the body follows the
-line of JSON."""
+"""The fields of a result that are not in the JSON: the URL follows from the origin, and the body comes after
+the JSON."""
 
 
 def _written(value: CacheEntry | AccessResult) -> dict[str, Any]:
@@ -254,7 +258,7 @@ def _result(head: dict[str, Any], body: bytes, url: str) -> AccessResult:
 
 def _checked(kind: type[_T], value: object) -> _T:
     if not isinstance(value, kind):
-        raise TypeError(f"a {type(value).__name__} is where a {kind.__name__} belongs")
+        raise TypeError(f"a {kind.__name__} is expected, not a {type(value).__name__}")
     return value
 
 
@@ -274,7 +278,7 @@ def _integer(value: object) -> int:
 
 
 def _time(value: object) -> float:
-    # This refuses NaN, too.
+    # Written so that NaN, for which each comparison is false, is refused too.
     if not isinstance(value, (int, float)) or not 0 <= value <= _LAST_TIME:
         raise ValueError("a time is out of range")
     return float(value)

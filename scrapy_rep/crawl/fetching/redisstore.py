@@ -1,4 +1,4 @@
-"""A store on a Redis server, which processes on several machines can share."""
+"""A store of robots.txt files on a Redis server, which processes on several machines can share."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 
 class RedisStore(Store):
-    """Keeps entries under ``PREFIX:file:KEY``.
+    """Keeps entries on the Redis server at *url*, under the keys ``PREFIX:file:KEY``.
 
     *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://...`` for TLS, or
-    ``unix://PATH[?db=DB]``. The query may have other options of the client. A call waits at
-    most *timeout* seconds for the connection, and at most *timeout* seconds for the answer.
-    Entries expire by the server's clock. Raises StoreNotInstalled if the client
-    is not installed, and ValueError for an invalid URL.
+    ``unix://PATH[?db=DB]``. Its query may have other options of the Redis client. A call waits at most
+    *timeout* seconds for the connection, and as long again for the answer. The server deletes entries
+    when they expire.
+
+    Raises StoreNotInstalled if the Redis client is not installed, and ValueError for an invalid URL.
     """
 
     def __init__(self, url: str, prefix: str = "rep", timeout: float = 2.0) -> None:
@@ -40,8 +41,7 @@ class RedisStore(Store):
         except ImportError as error:
             raise StoreNotInstalled(
                 self._where,
-                "it needs a package that is not installed: pip install"
-                " 'scrapy-rep[redis]'",
+                "the package redis is not installed: pip install 'scrapy-rep[redis]'",
             ) from error
         self._failures = (RedisError, OSError, ValueError)
 
@@ -54,16 +54,16 @@ class RedisStore(Store):
     def get_many(self, keys: Collection[str]) -> dict[str, bytes | None]:
         commands = self._commands()
         for key in keys:
-            # A longer value is no entry, and its rest is not read.
+            # A longer value is not an entry of this package: read no more than shows that.
             commands.getrange(self._name(key), 0, MAX_SIZE)
-        # The server returns empty data for a missing key.
+        # GETRANGE returns empty data for a missing key.
         entries = (data or None for data in self._execute(commands))
         return dict(zip(keys, entries, strict=True))
 
     def put_many(self, entries: Mapping[str, tuple[bytes, float]]) -> None:
         commands = self._commands()
         for key, (data, until) in entries.items():
-            # A duration, so that the clocks of server and crawler need not agree. The server refuses 0.
+            # A duration and not a time, so that the clocks of server and crawler need not agree. Redis refuses 0.
             ttl_ms = max(math.ceil((until - time.time()) * 1000), 1)
             commands.set(self._name(key), data, px=ttl_ms)
         self._execute(commands)
@@ -76,7 +76,7 @@ class RedisStore(Store):
         return f"{self._prefix}:file:{key}"
 
     def _commands(self) -> Pipeline:
-        """Return a pipeline, whose commands take one round trip together."""
+        """Return a pipeline, which sends all of its commands in one round trip."""
         return self._redis.pipeline(transaction=False)
 
     def _execute(self, commands: Pipeline) -> list[Any]:
@@ -87,20 +87,20 @@ class RedisStore(Store):
 
 
 def without_handshake() -> dict[str, Any]:
-    """Return options of the client for connections that send no commands when they are made, each of
-    which would take a round trip.
+    """Return options of the Redis client that save round trips: a new connection then sends no commands of its
+    own, such as HELLO and CLIENT SETINFO.
     """
     from redis.connection import AbstractConnection  # noqa: PLC0415
 
     options = signature(AbstractConnection.__init__).parameters
     of_client = {"driver_info", "lib_name", "lib_version"} & options.keys()
     if "driver_info" in of_client:
-        of_client = {"driver_info"}  # The others are deprecated.
+        of_client = {"driver_info"}  # This version has deprecated the other two.
     return {"protocol": 2, **dict.fromkeys(of_client)}
 
 
 def _client(url: str, timeout: float) -> Redis:
-    # Imported here, because the package is an extra.
+    # Imported here, because the package redis is an extra.
     from redis import Redis  # noqa: PLC0415
     from redis.backoff import NoBackoff  # noqa: PLC0415
     from redis.exceptions import ConnectionError as Disconnected  # noqa: PLC0415
@@ -110,8 +110,8 @@ def _client(url: str, timeout: float) -> Redis:
         url,
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
-        # One immediate retry, for connections that a restart of the server has closed. By
-        # default the client waits for seconds between attempts.
+        # Retry once and at once, because a restart of the server closes idle connections. By default, the client
+        # waits for seconds between attempts, and the requests of the crawl with it.
         retry=Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
         **without_handshake(),
     )

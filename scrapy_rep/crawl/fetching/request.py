@@ -1,8 +1,8 @@
-"""The request for a robots.txt, and the downloader middleware that asks for an unencoded body and decodes
-an encoded one.
+"""The request for a robots.txt, and the downloader middleware that prepares it and decodes its response.
 
-Scrapy decodes a body whose end is missing as far as it can. Rules would be missing then, and the crawler
-would fetch what they disallow.
+Scrapy's HttpCompressionMiddleware decodes a truncated body as far as it can. A robots.txt would then lack its
+last rules without notice, and the crawler would fetch URLs that the site disallows. So this middleware
+requests robots.txt without compression, and rejects an encoded body that is incomplete.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _MAX_TEMPLATES = 8
 
 _MAX_REPLACED = 10
-"""How many requests are sent, one after the other, that components return in place of one for
-robots.txt. Plugins that repeat a request through another proxy make fewer."""
+"""How many times in a row components may replace a request for robots.txt by a new one. Plugins that repeat a
+request through another proxy need fewer; the limit ends an infinite loop."""
 
 _META = {
     meta.DONT_OBEY_ROBOTSTXT: True,
@@ -47,56 +47,59 @@ _META = {
     "dont_redirect": True,
     "dont_retry": True,
     "download_fail_on_dataloss": True,
-    # A long file is cut (see RobotsTxtRequest.received) and must not fail.
+    # A long robots.txt is cut at the size limit of the dialect (see RobotsTxtRequest.received), and must not
+    # fail at the limit of the project.
     "download_maxsize": 0,
     "download_warnsize": 0,
     "handle_httpstatus_all": True,
 }
-"""The meta keys that keep the components of Scrapy away from a request for robots.txt."""
+"""The meta keys that keep Scrapy's own components from changing, dropping or caching a request for
+robots.txt."""
 
 MAX_TIMEOUT = 30.0
-"""The longest time-out, in seconds, of a request for robots.txt. The pages of its host wait for
-it, and Scrapy's default of 180 is meant for large files."""
+"""The longest time-out, in seconds, of a request for robots.txt. Scrapy's default of 180 s is meant for large
+files, and is too long here: all pages of the host wait for robots.txt."""
 
 
 class Fetch:
-    """The state of a download for a :class:`RobotsTxtRequest`, and for the requests that components return
-    in its place. Only the methods of that class change it.
+    """The state of one download of robots.txt. A :class:`RobotsTxtRequest` shares it with the requests by
+    which components replace it, and its methods alone change it.
     """
 
     def __init__(self, virtual_host: str = "", *, is_redirected: bool = False) -> None:
         self.virtual_host = virtual_host
-        """The ``Host`` header; empty for the host in the URL."""
+        """The value of the ``Host`` header; empty if it is the host in the URL."""
 
         self.is_redirected = is_redirected
-        """Whether a redirect from another origin has led to the URL."""
+        """Whether the URL is the target of a redirect from another origin."""
 
         self.is_sent = False
-        """Whether the request has come to the wire."""
+        """Whether the request has passed all middlewares, and so went to the download handler."""
 
         self.passes = 0
-        """The number of requests that have passed the gate for this download."""
+        """The number of requests for this download so far: the first one, and its replacements."""
 
         self.size = 0
-        """The number of bytes that have been received."""
+        """The number of bytes received so far."""
 
         self.began = 0.0
-        """When the first byte was received, on the monotonic clock."""
+        """When the first byte arrived, on the monotonic clock; 0 before that."""
 
         self.is_stopped = False
-        """Whether this package stopped the download: at the size limit, with a response, or at the time
-        limit, without one."""
+        """Whether this package stopped the download: at the size limit, which still gives a response, or at
+        the time limit, which is a failure."""
 
         self.error: Exception | None = None
-        """The error with which the download handler failed. Any other error is of a component."""
+        """The error that the download handler raised; None if it raised none. An error that differs from it
+        comes from a component of the project."""
 
 
 class RobotsTxtRequest(Request):
-    """A request that this package makes: for robots.txt, or for another file about a site.
+    """A request of this package: for robots.txt, or for tdmrep.json.
 
-    RobotsTxtMiddleware does not judge these requests: a request for a file other than robots.txt was
-    judged when it was made. It recognises them by their class, which ``replace()`` keeps; a spider could
-    copy a meta key to other requests.
+    RobotsTxtMiddleware lets these requests pass unjudged, since a request for tdmrep.json was judged when it
+    was made. It recognises them by their class. A meta key in place of the class would not be safe, since
+    spiders copy meta to page requests.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -104,8 +107,8 @@ class RobotsTxtRequest(Request):
         self.fetch = Fetch()
 
     def replace(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a copy with new values, like :meth:`Request.replace`. The copy shares the state of the
-        download (``fetch``) with this request.
+        """Return a copy with new values, like :meth:`Request.replace`. Both share the state of the download
+        (``fetch``).
         """
         copy = super().replace(*args, **kwargs)
         if isinstance(copy, RobotsTxtRequest):
@@ -113,23 +116,23 @@ class RobotsTxtRequest(Request):
         return copy
 
     def passed(self) -> None:
-        """Note that the request passes the gate. Raises IgnoreRequest if too many requests of the same
-        download have passed: the engine downloads each request that a component returns in its place.
+        """Count the request as one more of its download. Raises IgnoreRequest if components have replaced the
+        request too often, since the engine would download one replacement after the other without end.
         """
         self.fetch.passes += 1
         if self.fetch.passes > 1 + _MAX_REPLACED:
             raise IgnoreRequest(
-                f"a downloader middleware has answered it with another request {self.fetch.passes - 1} "
-                f"times in a row, the last one for {self.url}; once it has replaced a request, it must "
-                "return None for the new one"
+                f"a downloader middleware has replaced it by another request {self.fetch.passes - 1} "
+                f"times in a row, the last time by one for {self.url}; the middleware must return None "
+                "for a request that it has made itself"
             )
 
     def at_wire(self) -> None:
-        """Note that the request has come to the wire."""
+        """Note that the request has passed all middlewares, and goes to the download handler."""
         self.fetch.is_sent = True
 
     def failed(self, error: Exception) -> None:
-        """Note the *error* of the download handler."""
+        """Note that the download handler has failed with *error*."""
         self.fetch.error = error
 
     @classmethod
@@ -142,24 +145,26 @@ class RobotsTxtRequest(Request):
         virtual_host: str = "",
         is_redirected: bool = False,
     ) -> Self:
-        """Make a request for *url* with the User-Agent and the proxy of *template*, and the values of its
-        *meta_keys*.
+        """Return a request for *url* that looks like *template*, a page request that waits for the file: with
+        the same User-Agent and proxy.
 
-        *virtual_host* is the ``Host`` header, if that is not the host in *url*. *is_redirected* says
-        whether a redirect from another origin has led to *url*.
+        :param meta_keys: further keys to copy from the meta of *template*
+        :param virtual_host: the ``Host`` header, if it differs from the host in *url*
+        :param is_redirected: whether *url* is the target of a redirect from another origin
         """
         template_meta = template.meta
         copied = {key: template_meta[key] for key in meta_keys if key in template_meta}
         if "redirect_urls" in template_meta:
             origin = request_origin(template)
             if origin is not None and was_redirected(template, bare_host(origin)):
-                copied.pop("download_slot", None)  # The slot of another host.
+                # The slot was meant for the host that redirected.
+                copied.pop("download_slot", None)
         names = [b"User-Agent"]
         if "proxy" in template_meta:
             for key in ("proxy", PROXY_AUTH_META_KEY):
                 if key in template_meta:
                     copied[key] = template_meta[key]
-            # When Scrapy retries a request, the credentials for its proxy are in this header.
+            # A request that Scrapy retries has its proxy credentials only in this header.
             names.append(b"Proxy-Authorization")
         headers = {
             name: template.headers[name] for name in names if name in template.headers
@@ -176,34 +181,34 @@ class RobotsTxtRequest(Request):
 
     @property
     def timeout(self) -> float:
-        """The time-out in seconds: that of Scrapy, but at most :data:`MAX_TIMEOUT`."""
+        """The time-out in seconds: as for a page (``DOWNLOAD_TIMEOUT``), but at most :data:`MAX_TIMEOUT`."""
         timeout: float = self.meta.get("download_timeout") or MAX_TIMEOUT
         return min(timeout, MAX_TIMEOUT)
 
     def received(self, size: int, limit: int) -> None:
-        """Note that *size* bytes were received. Raises StopDownload if the body is longer than *limit*
-        bytes, or takes longer than the time-out.
+        """Count *size* more bytes of the body. Raises StopDownload if the body is longer than *limit* bytes, or
+        takes longer than the time-out.
         """
         now = time.monotonic()
         self.fetch.began = self.fetch.began or now
         self.fetch.size += size
-        # One byte more than the limit tells the parser that the body was cut.
+        # The body may exceed the limit by a byte, by which the parser sees that it was cut.
         if self.fetch.size > limit:
             self.fetch.is_stopped = True
             raise StopDownload(fail=False)
-        # Some download handlers apply the time-out to each read, so a server could send
-        # single bytes forever.
+        # Some download handlers apply the time-out to each read, not to the whole download. A server that
+        # sends single bytes slowly would keep the pages of its host waiting forever.
         if now - self.fetch.began > self.timeout:
             self.fetch.is_stopped = True
             raise StopDownload(fail=True)
 
 
 def add_template(templates: list[Request], request: Request) -> None:
-    """Add *request* to *templates*, unless a template with the same proxy is there.
+    """Add a page request to the templates of a fetch, unless one of them has the same proxy.
 
-    A template is a page request that waits for a robots.txt, or another file of its site. The request for the
-    file takes over its User-Agent, its proxy, and the meta keys of ``REP_REQUEST_META_KEYS``. Each attempt
-    uses another template, and so another proxy. Templates may be added while the fetch runs.
+    A template is a page request that waits for the robots.txt or tdmrep.json of its site. The request for the
+    file copies its User-Agent, its proxy, and the meta keys of ``REP_REQUEST_META_KEYS``. Each attempt uses
+    another template, and so another proxy. Templates may be added while the fetch runs.
     """
     proxy = request.meta.get("proxy")
     if all(template.meta.get("proxy") != proxy for template in templates):
@@ -212,21 +217,23 @@ def add_template(templates: list[Request], request: Request) -> None:
 
 
 class FetchMiddleware:
-    """Prepares each request for robots.txt (no encoding, the right virtual host, a shorter time-out),
-    decodes a response that is encoded nevertheless, and notes the error of a failed download.
+    """Prepares each request for robots.txt: no compression, the right ``Host`` header, a short time-out. If the
+    server sends a compressed body nevertheless, decodes it, and rejects a damaged one.
     """
 
     ORDER = 595
-    """Between HttpCompressionMiddleware (590), which has nothing left to decode, and
-    RedirectMiddleware (600)."""
+    """The order in ``DOWNLOADER_MIDDLEWARES``: responses come here before HttpCompressionMiddleware (590), which
+    then finds nothing to decode."""
 
     def __init__(self, crawler: Crawler) -> None:
-        # One byte more tells the parser that the body was cut.
+        # A byte above the size limit, by which the parser sees that the body was cut.
         self._limit = RepSettings.of(crawler).dialect.size_limit + 1
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
-        """Called in commands and in dry runs, which have no wire: a signal takes its place."""
+        """Return a middleware for commands and dry runs. They have no WireMiddleware, which tells in a crawl that
+        a request has passed all middlewares: here, a signal of Scrapy does.
+        """
         middleware = cls(crawler)
         crawler.signals.connect(
             middleware.reached_downloader, signals.request_reached_downloader
@@ -235,16 +242,16 @@ class FetchMiddleware:
 
     @staticmethod
     def reached_downloader(request: Request) -> None:
-        """Note that *request* has passed all middlewares."""
+        """Handle ``request_reached_downloader``: note that *request* goes to the download handler."""
         if isinstance(request, RobotsTxtRequest):
             request.at_wire()
 
     def process_request(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
-            # Without the header, a server may use any encoding (RFC 9110, 12.5.3).
+            # Without Accept-Encoding, the server may use any encoding (RFC 9110, 12.5.3).
             request.headers["Accept-Encoding"] = "identity"
-            # A header from DEFAULT_REQUEST_HEADERS or from a middleware may name another site than
-            # the one whose file is requested.
+            # DEFAULT_REQUEST_HEADERS or a middleware may have set a Host header, with which the server would send
+            # the robots.txt of another site.
             request.headers.pop("Host", None)
             if request.fetch.virtual_host:
                 request.headers["Host"] = request.fetch.virtual_host
@@ -253,8 +260,8 @@ class FetchMiddleware:
     def process_response(
         self, request: Request, response: Response
     ) -> Response | Coroutine[Any, Any, Response]:
-        is_own = isinstance(request, RobotsTxtRequest)
-        return decoded(response, self._limit) if is_own else response
+        is_robotstxt = isinstance(request, RobotsTxtRequest)
+        return decoded(response, self._limit) if is_robotstxt else response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         if isinstance(request, RobotsTxtRequest) and request.fetch.is_sent:
@@ -263,46 +270,45 @@ class FetchMiddleware:
 
 # Encoded bodies.
 
-# The most members of a gzip file, or frames of Zstandard, that are decoded. Each takes time, also an
-# empty one, and 500 KiB can have 60,000. Servers send one; tools that compress in parallel make one for
-# each 64 KiB or more.
+# The most members of a gzip body, or frames of a Zstandard body, to decode. A hostile body of 500 KiB can have
+# 60,000 empty ones, and each takes time. Servers send one; parallel compressors one for each 64 KiB or more.
 _MAX_MEMBERS = 1_000
 
-# The most characters of an unknown encoding in an error message.
+# The most characters of a Content-Encoding in an error message.
 _SHOWN = 80
 
-# A module of the standard library, or a package that Scrapy 2.19 requires.
+# A module of the standard library; before Python 3.14, a package that Scrapy 2.19 requires.
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 _DECODERS: dict[str, Callable[[bytes], Any]] = {
     "gzip": lambda _: zlib.decompressobj(16 + zlib.MAX_WBITS),
     "x-gzip": lambda _: zlib.decompressobj(16 + zlib.MAX_WBITS),
-    # With the zlib header or, as some servers send it, without.
+    # "deflate" means zlib data, but some servers send it without the zlib header.
     "deflate": lambda body: zlib.decompressobj(15 if body[0] & 15 == 8 else -15),
     "zstd": lambda _: import_module(_ZSTD).ZstdDecompressor(),
 }
 
-# Bytes that no text has. Half of the bytes of compressed data are above ASCII; a text that is not UTF-8
-# has fewer.
+# Text and compressed data are told apart by two marks: text has no control characters, and, even in an 8-bit
+# encoding, fewer than 30 % of its bytes are above ASCII. In compressed data, half of them are.
 _NO_TEXT = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
 _MAX_ABOVE_ASCII = 0.3
 
 
 class UndecodableBody(Exception):
-    """A body has an unknown encoding or several, is damaged, its end is missing, or it has too
-    many members."""
+    """The body of a robots.txt cannot be decoded: its encoding is unknown, it has several, is damaged or
+    incomplete, or has too many members."""
 
 
 def decoded(response: Response, limit: int) -> Response:
-    """Return *response* with a decoded body, and without ``Content-Encoding``. Decoding stops after
-    *limit* bytes, so a decompression bomb takes no memory.
+    """Return *response* with a decoded body, and without ``Content-Encoding``. Decoding stops after *limit*
+    bytes, so that a decompression bomb takes no memory.
 
-    A body that is text was never encoded, or a service has decoded it, whatever the header
-    says: servers send names that are not encodings (``utf-8``), names meant for a proxy
-    (``aws-chunked``), and names of encodings that they did not apply. Only the body of a
-    successful response matters; that of any other is removed.
+    A body that is plain text is returned unchanged, whatever ``Content-Encoding`` says: servers send values
+    that are not encodings (``utf-8``), values meant for a proxy (``aws-chunked``), and encodings that they did
+    not apply. The body of a response without a 2xx status is removed, since it is never used.
 
-    Raises UndecodableBody. The end may be missing only if the body was cut at the size limit.
+    Raises UndecodableBody if the body is damaged or its encoding unknown. An incomplete body is accepted only
+    if this package has cut it at the size limit.
     """
     is_successful = response.status // 100 == 2
     if is_successful and "Content-Encoding" not in response.headers:
@@ -319,7 +325,7 @@ def decoded(response: Response, limit: int) -> Response:
         text, is_whole = _decode(coding, response.body, limit)
     except (ImportError, KeyError):
         raise UndecodableBody(f"unsupported encoding: {coding[:_SHOWN]}") from None
-    except Exception:  # noqa: BLE001  each library has its own errors
+    except Exception:  # noqa: BLE001  each compression library raises its own errors
         text, is_whole = b"", False
     if not is_whole and not (text and "download_stopped" in response.flags):
         raise UndecodableBody(
@@ -329,10 +335,11 @@ def decoded(response: Response, limit: int) -> Response:
 
 
 def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
-    """Return the first *limit* bytes of the decoded *body*, and whether it was complete. All members of a
-    gzip file and all frames of Zstandard are decoded.
+    """Return the first *limit* bytes of the decoded *body*, and whether the body was complete. All members of a
+    gzip body, and all frames of a Zstandard body, are decoded.
 
-    Raises KeyError if *coding* is unknown or names several, and another error for a damaged body.
+    Raises KeyError if *coding* is unknown or a list, ImportError if its library is missing, and an error of
+    the library for a damaged body.
     """
     if coding == "br":
         brotli = import_module("brotli").Decompressor()
@@ -342,7 +349,7 @@ def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
     for _ in range(_MAX_MEMBERS):
         decoder = _DECODERS[coding](body)
         text += decoder.decompress(body, limit)
-        # Zero bytes may fill up the last block of a gzip file.
+        # A gzip body may be padded with zero bytes.
         body = decoder.unused_data.lstrip(b"\0")
         if len(text) >= limit or not decoder.eof or not body:
             return text[:limit], len(text) >= limit or decoder.eof
@@ -350,14 +357,14 @@ def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
 
 
 def _is_text(body: bytes) -> bool:
-    """Whether *body* is text, not compressed data. It may be cut."""
+    """Whether *body*, which may be cut, is text and not compressed data."""
     text = body
     if body.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
         text = decoded_text(body, RFC9309)
     if len(text.translate(None, _NO_TEXT)) < len(text):
         return False
     try:
-        # The last character may be cut.
+        # An incremental decoder accepts a last character that is cut.
         getincrementaldecoder("utf-8")().decode(text)
     except UnicodeDecodeError:
         above = sum(byte > 0x7F for byte in text)

@@ -1,4 +1,4 @@
-"""A parser for Scrapy's own robots.txt middleware:
+"""The robots.txt parser of this package for Scrapy's own RobotsTxtMiddleware, in a project without the add-on:
 
 ``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``
 """
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 _ANY_BASE = "http://host.invalid/robots.txt"
-"""A base URL for relative sitemaps, to see whether they are valid."""
+"""A base URL to find out whether a relative sitemap URL is valid, where the URL of robots.txt is unknown."""
 
 _tokens = lru_cache(maxsize=64)(product_tokens)
 
 
 class RobotParser(BaseRobotParser):
-    """This package's robots.txt parser, with the interface of Scrapy's parsers."""
+    """The robots.txt parser of this package, with the interface of Scrapy's robots.txt parsers."""
 
     def __init__(
         self, robots: RobotsTxt, clients: frozenset[str] = frozenset()
@@ -42,7 +42,9 @@ class RobotParser(BaseRobotParser):
     def from_crawler(
         cls, crawler: Crawler | None, robotstxt_body: bytes
     ) -> RobotParser:
-        """Parse *robotstxt_body* in the dialect of the settings, or in RFC 9309."""
+        """Return a parser for *robotstxt_body*, in the dialect of ``REP_DIALECT``; without a *crawler*, in that
+        of RFC 9309.
+        """
         dialect, clients = RFC9309, frozenset[str]()
         if crawler is not None:
             settings = RepSettings.of(crawler)
@@ -59,15 +61,14 @@ class RobotParser(BaseRobotParser):
         )
 
     def crawl_delay(self, user_agent: str | bytes) -> float | None:
-        """Return the ``Crawl-delay`` for *user_agent* in seconds, or None."""
+        """Return the ``Crawl-delay`` for *user_agent* in seconds; None if robots.txt has none."""
         return self.robots.crawl_delay(_tokens(to_unicode(user_agent)))
 
     def sitemaps(self) -> list[str]:
         """Return the URLs of the sitemaps that robots.txt lists, in file order, without duplicates.
 
-        They are absolute where the URL of robots.txt is known, as with the add-on. Scrapy's own
-        middleware does not tell a parser that URL: then relative URLs are as written, for
-        ``response.urljoin()``.
+        With the add-on, all URLs are absolute. With Scrapy's own middleware, which does not tell the parser
+        the URL of robots.txt, a relative URL is returned as written; ``response.urljoin()`` completes it.
         """
         robots = self.robots
         if robots.url is not None:

@@ -1,4 +1,4 @@
-"""A store in a SQLite file, which processes on one machine can share."""
+"""A store of robots.txt files in a SQLite file, which processes on one machine can share."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ SCHEMA = Schema(
         "CREATE INDEX entries_until ON entries (until)",
     ),
 )
-# SQLite does not read the data to find their length.
+# A value that is too long is replaced by a text that loads() refuses. length() is cheap: SQLite knows it without
+# reading the data.
 _GET = (
     "SELECT key, CASE WHEN length(data) <= ? THEN data ELSE 'too long' END"
     " FROM entries WHERE key IN ({})"
 )
 
-# The first of every _SWEPT_EVERY writes removes at most 500 expired rows: more than are written until the
-# next time, but few enough to take little time.
+# One in _SWEPT_EVERY writes also deletes expired rows, but at most 500: more than the writes since the last time
+# can have added, and few enough to be fast.
 _SWEPT_EVERY = 100
 _SWEEP = (
     "DELETE FROM entries WHERE key IN"
@@ -48,16 +49,16 @@ _SWEEP = (
 
 
 class SqliteStore(Store):
-    """Keeps entries in the SQLite file at *path*. The first call makes the file and its folder.
+    """Keeps entries in the SQLite file at *path*. The file and its folder are created on first use.
 
-    Several processes can use the file at once. A process that finds it locked waits up to
-    *timeout* seconds. If a process is killed, its entries remain intact.
+    Several processes can use the file at once; a process waits up to *timeout* seconds for a lock. A
+    process may be killed at any time without damage to the file.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout: float = 5.0) -> None:
-        # The process may change its working directory.
+        # Absolute, since the process may change its working directory.
         self.path = Path(path).absolute()
-        """The path of the file."""
+        """The absolute path of the file."""
 
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
@@ -94,8 +95,8 @@ class SqliteStore(Store):
 
     @contextmanager
     def _used(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection to a ``with`` block. A failure in it closes the connection, and raises
-        StoreError; the next call opens a new connection.
+        """A context manager that returns the connection. If the block fails, it closes the connection, so that
+        the next call opens a new one, and raises StoreError.
         """
         try:
             yield self._connected()
@@ -112,6 +113,6 @@ class SqliteStore(Store):
             prepare_file(connection, SCHEMA)
             self._file = identity(self.path)
         elif identity(self.path) != self._file:
-            # SQLite would continue to use the file.
-            raise OSError("it was moved or removed")
+            # SQLite would not notice, and go on writing to the removed file.
+            raise OSError("the file was moved or removed")
         return self._connection

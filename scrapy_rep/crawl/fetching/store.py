@@ -1,4 +1,6 @@
-"""Stores of robots.txt files, which crawls and machines can share, and the client of a store in a crawl."""
+"""The base class of stores, which share robots.txt files among crawls and machines, and the client by which a
+crawl uses a store without blocking.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +49,14 @@ ALLOWED = (
     " redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH/OF/SOCKET?db=DB,"
     " each with ?mb=MEGABYTES (&mb=... after another option)"
 )
-"""The addresses that :func:`open_store` accepts, for the end of an error message."""
+"""The forms of address that :func:`open_store` accepts, in words for an error message."""
 
 MEMORY = 128
-"""The megabytes of memory that robots.txt files may take, unless the address has ``mb``."""
+"""How many megabytes of memory robots.txt files may take, unless the address of the store says so (``?mb=``)."""
 
 _MB = re.compile(r"([?&])mb=([1-9][0-9]{0,8})(&|$)")
 
-# Imported where needed: not every Python has SQLite, and the Redis client is an extra.
+# Paths, which are imported only when needed: some builds of Python lack SQLite, and the Redis client is an extra.
 _STORES = {
     "sqlite": "scrapy_rep.crawl.fetching.sqlitestore.SqliteStore",
     **dict.fromkeys(
@@ -62,69 +64,71 @@ _STORES = {
     ),
 }
 
-# The seconds for which the client does not call a store after a failure, so that not every
-# request waits for another failure.
+# How many seconds the client waits after a failure of the store before it calls the store again. Otherwise, each
+# request would wait for a failure.
 _PAUSE = 3.0
 
-# The seconds for which the client waits for a call of a store. The stores of this package return
-# earlier, also if a disk or a network fails.
+# How many seconds the client waits for a call of the store to return. The stores of this package have shorter
+# time-outs; a store of the project may have none.
 _MAX_CALL = 30.0
 
-# The most keys that one call of a store reads or writes.
+# The most keys to read or write in one call of the store.
 _AT_ONCE = 32
 
 
 class Store(ABC):
-    """Keeps bytes by key for crawls that share it.
+    """The base class of stores: a key-value store of bytes, which several crawls can share.
 
-    A *key* is an origin, such as ``https://example.com``. A crawl calls all methods on one thread,
-    which is not that of its event loop; other processes may use the same data. Methods raise StoreError
-    if a disk or a network fails. Then the crawl continues without the store, and calls it again after
-    some seconds.
+    A *key* is an origin, such as ``https://example.com``. A crawl calls all methods on one thread, so they
+    may block; it is not the thread of the event loop. Other processes may read and write the same data.
+
+    Methods raise StoreError if a disk or a network fails. The crawl then continues without the store, and
+    tries it again after some seconds.
     """
 
     @abstractmethod
     def get(self, key: str) -> bytes | None:
-        """Return the data of *key*; None if the store has none."""
+        """Return the data under *key*; None if there is none."""
 
     @abstractmethod
     def put(self, key: str, data: bytes, until: float) -> None:
-        """Keep *data*, at most 1 MiB, under *key*, in place of earlier data, at least until the time *until*
-        (in seconds since the epoch).
+        """Store *data*, at most 1 MiB, under *key*, in place of earlier data. *until* is the time, in seconds
+        since the epoch, at which the data may be deleted.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Close files and connections. Never raises. No method is called after it."""
+        """Close files and connections. Must not raise. It is the last call of the crawl."""
 
     def get_many(self, keys: Collection[str]) -> Mapping[str, bytes | None]:
-        """Return the data of several *keys*. A store that can read them in one call overrides this
-        method.
+        """Return the data under each of *keys*. This implementation calls :meth:`get` for each key; override
+        it if the store can read several keys at once.
         """
         return {key: self.get(key) for key in keys}
 
     def put_many(self, entries: Mapping[str, tuple[bytes, float]]) -> None:
-        """Keep several *entries*: the data and the time *until*, by key. A store that can write them in one
-        call overrides this method.
+        """Store several *entries*: a dictionary of (data, until) by key. This implementation calls :meth:`put`
+        for each key; override it if the store can write several keys at once.
         """
         for key, (data, until) in entries.items():
             self.put(key, data, until)
 
 
 def open_store(address: str | Path) -> tuple[Store | None, int]:
-    """Return the store at *address*, one of :data:`ALLOWED`, and the bytes of memory that the robots.txt
-    files of the crawl may take. The store is None for ``memory://``. A Path is that of a SQLite file, and
-    may have any characters.
+    """Return the store at *address*, and how many bytes of memory the robots.txt files of a crawl may take.
 
-    A relative path starts at the working directory. Paths are not percent-decoded. A store
-    opens its file or connection at its first call. Raises ValueError for any other address, and
-    StoreNotInstalled if the store needs a package that is not installed.
+    The store is None for ``memory://``. It opens its file or connection when it is first used, not here.
+
+    :param address: in a form of :data:`ALLOWED`, or the Path of a SQLite file, for names with special
+        characters. A relative path starts at the working directory; paths are not percent-decoded
+    :raises ValueError: if *address* has another form
+    :raises StoreNotInstalled: if the store needs a package that is not installed
     """
     if isinstance(address, Path):
         return load_object(_STORES["sqlite"])(address), 1_000_000 * MEMORY
     mb = _MB.search(address)
     max_bytes = 1_000_000 * int(mb[2] if mb else MEMORY)
-    # All other options are for the client of Redis.
+    # Remove "mb" from the options of the address: all others are for the Redis client, which would refuse it.
     address = _MB.sub(lambda option: option[1] if option[3] else "", address, count=1)
     scheme, separator, rest = address.partition("://")
     if address == "memory://":
@@ -132,15 +136,15 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
     if scheme == "sqlite" and _is_file(rest):
         return load_object(_STORES[scheme])(rest[1:]), max_bytes
     if scheme in {"redis", "rediss", "unix"} and separator and _is_server(address):
-        # The query of the address may have invalid options.
+        # The client raises these errors for an invalid option in the address.
         with suppress(TypeError, ValueError):
             return load_object(_STORES[scheme])(address), max_bytes
-    # The address, which may hold a password, is not in the message.
+    # The message leaves out the address, which may contain a password.
     raise ValueError(f"The address of a store must be {ALLOWED}.")
 
 
 def _is_file(path: str) -> bool:
-    # SQLite keeps a database called ":memory:" in memory, where no other process sees it.
+    # SQLite takes ":memory:" for a database in memory, which other processes could not share.
     is_named = path.startswith("/") and path not in {"/", "/:memory:"}
     return is_named and not {"\0", "?"} & set(path)
 
@@ -153,15 +157,15 @@ def _is_server(address: str) -> bool:
         return False
     if parts.scheme == "unix":
         return bool(parts.path.strip("/"))
-    # The client would silently use database 0 for anything but a number.
+    # If the path is not a number, the Redis client silently uses database 0.
     database = parts.path.removeprefix("/")
     return port != 0 and (not database or database.isdecimal())
 
 
 class StoreClient:
-    """Calls a store on a thread of its own, one call after the other. Reads and writes that come during a
-    call wait, and are combined in the next one. While the store fails, or a call does not return,
-    the crawl continues without it.
+    """Calls the store of a crawl on a separate thread, so that the event loop is never blocked. Reads and
+    writes that are requested during a call are combined in the next call. While the store fails, or a
+    call hangs, the crawl continues without it.
     """
 
     def __init__(self, crawler: Crawler, store: Store) -> None:
@@ -171,13 +175,13 @@ class StoreClient:
         self._gets: list[tuple[str, Deferred[bytes | None]]] = []
         self._puts: list[tuple[str, tuple[bytes, float], Deferred[None]]] = []
         self._work: Deferred[None] | None = None
-        """Fires when no read or write waits any more; None if none does."""
+        """Fires when all waiting reads and writes are done; None if none is waiting."""
 
         self._calls: SimpleQueue[tuple[Callable[[], object], Callable[..., None]]]
         self._calls = SimpleQueue()
         self._has_thread = False
         self._is_stuck = False
-        """Whether a call has not returned in time, and not since."""
+        """Whether a call has exceeded its time-out, and still has not returned."""
 
         self._is_failing = False
         self._paused_until = -inf
@@ -186,8 +190,9 @@ class StoreClient:
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     async def get(self, origin: Origin) -> CacheEntry | None:
-        """Return the entry of *origin*; None if the store has none, or a useless one: it expired too long
-        ago, or comes from the future. Raises SpiderClosing if the spider has closed meanwhile.
+        """Return the entry of *origin* from the store. Return None if there is none, if it is damaged, expired
+        more than 30 days ago or is dated in the future, or if the store fails. Raises SpiderClosing if the
+        spider has closed meanwhile.
         """
         data = None
         if self._may_call():
@@ -207,17 +212,21 @@ class StoreClient:
             return None
         now = time.time()
         if entry.fetched > now + MAX_AHEAD:
-            self._warn_of_entry(origin, ValueError("it comes from the future"))
+            self._warn_of_entry(origin, ValueError("its date is in the future"))
             return None
         return entry if now < entry.expires + KEEP else None
 
     def put(self, origin: Origin, entry: CacheEntry) -> Deferred[None]:
-        """Store *entry*. The Deferred fires when that is done, or has failed."""
+        """Write *entry* to the store. The Deferred fires when the write has succeeded, failed, or was skipped
+        because the store fails or the entry is too long.
+        """
         written: Deferred[None] = Deferred()
         try:
             data = dumps(entry) if self._may_call() else None
         except ValueError:
-            data = None  # It is too long. Each worker fetches this file for itself.
+            data = (
+                None  # The entry is too long, so each worker fetches this file itself.
+            )
         if data is None:
             written.callback(None)
         else:
@@ -226,10 +235,11 @@ class StoreClient:
         return written
 
     def _may_call(self) -> bool:
+        """Whether to call the store now: not while it is closed, stuck, or pauses after a failure."""
         if self._is_closed or self._is_stuck or time.monotonic() < self._paused_until:
             return False
         if self._is_failing:
-            # This call tests whether the store works again. Other requests do not wait for it.
+            # One call tries the store again. Until it succeeds, all others continue without the store.
             self._paused_until = time.monotonic() + _PAUSE
         return True
 
@@ -242,7 +252,7 @@ class StoreClient:
             deferred_from_coro(self._read_and_write()).chainDeferred(work)
 
     async def _read_and_write(self) -> None:
-        """Read and write for all that wait, in as few calls as possible."""
+        """Do all waiting reads and writes, in as few calls of the store as possible."""
         while self._gets or self._puts:
             gets, self._gets = self._gets[:_AT_ONCE], self._gets[_AT_ONCE:]
             puts, self._puts = self._puts[:_AT_ONCE], self._puts[_AT_ONCE:]
@@ -251,18 +261,18 @@ class StoreClient:
             try:
                 await self._call(partial(self._exchange, gets, data, entries))
                 self._paused_until = -inf
-                # A locked store can be read, but not written.
+                # Only a successful write shows that the store works: a locked file can still be read.
                 if puts and self._is_failing:
                     self._is_failing = False
                     self._logger.info(
-                        "The store of robots.txt files works again, and the crawl uses it again"
+                        "The store of robots.txt files works again; the crawl uses it from now on"
                     )
-            except Exception as error:  # noqa: BLE001  a store of one's own may raise anything
+            except Exception as error:  # noqa: BLE001  a store of the project may raise anything
                 self._failed(error)
                 gets, self._gets = gets + self._gets, []
                 puts, self._puts = puts + self._puts, []
             for key, answer in gets:
-                if not answer.called:  # It was cancelled.
+                if not answer.called:  # A get() that was cancelled waits no more.
                     answer.callback(data.get(key))
             for _, _, written in puts:
                 written.callback(None)
@@ -274,15 +284,15 @@ class StoreClient:
         data: dict[str, bytes | None],
         entries: dict[str, tuple[bytes, float]],
     ) -> None:
-        """Add to *data* what the store has for *gets*, and put *entries* there. Runs on the thread."""
+        """Read the keys of *gets* into *data*, and write *entries*. Runs on the thread of the store."""
         if gets:
             data.update(self._store.get_many([key for key, _ in gets]))
         if entries:
             self._store.put_many(entries)
 
     async def _call(self, function: Callable[[], object]) -> None:
-        """Call *function* on the thread. Raises the error that it raises, or StoreError if it does not
-        return in time.
+        """Call *function* on the thread of the store. Raises its exception, or StoreError if it does not
+        return within :data:`_MAX_CALL` seconds.
         """
         ended: Deferred[None] = Deferred()
 
@@ -302,7 +312,7 @@ class StoreClient:
 
         if not self._has_thread:
             self._has_thread = True
-            # A daemon: a process that exits does not wait for a call that never returns.
+            # A daemon thread, so that the process can exit while a call hangs.
             Thread(target=self._run, args=(loop_caller(),), daemon=True).start()
         timer = call_later(_MAX_CALL, timed_out)
         self._calls.put((function, returned))
@@ -312,18 +322,18 @@ class StoreClient:
             timer.cancel()
 
     def _run(self, call_in_loop: Callable[..., object]) -> None:
-        """Run the calls, one after the other, until the store is closed. This is the thread."""
+        """The main function of the thread: execute one call after the other until the store is closed."""
         function = None
         while function != self._store.close:
             function, returned = self._calls.get()
             error = None
             try:
                 function()
-            except Exception as raised:  # noqa: BLE001  raised where the call is awaited
+            except Exception as raised:  # noqa: BLE001  _call() raises it in the event loop
                 error = raised
-            except BaseException as raised:  # noqa: BLE001  it must not end the thread
+            except BaseException as raised:  # noqa: BLE001  no error of a store may end the thread
                 error = StoreError(type(self._store).__name__, repr(raised))
-            # The event loop may have ended meanwhile.
+            # Raised if the event loop has ended meanwhile.
             with suppress(RuntimeError):
                 call_in_loop(returned, error)
 
@@ -332,7 +342,9 @@ class StoreClient:
             await maybe_deferred_to_future(self._work)
 
     async def _spider_closed(self) -> None:
-        """Close the store when all writes have ended. Meanwhile, other fetches may end."""
+        """Close the store after all waiting reads and writes, which may include those of fetches that end
+        meanwhile.
+        """
         await self._until_idle()
         self._is_closed = True
         if self._is_stuck:
@@ -346,12 +358,12 @@ class StoreClient:
     def _failed(self, error: Exception) -> None:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if not self._is_failing:
-            # Any other error is a bug in the store, whose author needs the traceback.
+            # Any other error is a bug in the store, so its author needs the traceback.
             is_bug = not isinstance(error, StoreError)
             self._logger.log(
                 ERROR if is_bug else WARNING,
-                "The store of robots.txt files fails: %(error)s. The crawl continues without "
-                "it, and tries it again every few seconds",
+                "The store of robots.txt files has failed: %(error)s. The crawl continues without "
+                "the store, and tries it again every few seconds",
                 exc_info=error if is_bug else None,
                 error=error,
             )
@@ -363,9 +375,9 @@ class StoreClient:
         if not self._has_warned_of_entry:
             self._has_warned_of_entry = True
             self._logger.warning(
-                "The entry of %(url)s in the store of robots.txt files cannot be read "
-                "(%(error)s). It counts as missing: the file is fetched, and replaces it. "
-                "Check who else writes to the store. Later such entries are only counted "
+                "The entry of %(url)s in the store of robots.txt files is unusable: "
+                "%(error)s. The file is fetched from its server, and replaces the entry. "
+                "Check who else writes to the store. Further unusable entries are only counted "
                 "(%(stat)s)",
                 url=origin.robotstxt_url,
                 error=error,
@@ -374,13 +386,15 @@ class StoreClient:
 
 
 def _make_folder(crawler: Crawler, store: Any, address: str) -> None:
-    """Make the folder for the file of a store, if only that is missing. Raises SettingError if more are."""
+    """Create the folder for the file of a store. Raises SettingError if its parent folder is missing too,
+    since the path is then probably mistyped.
+    """
     from scrapy_rep.base.sqlitefile import make_folder  # noqa: PLC0415
 
     path: Path = store.path
     if make_folder(path, STORE, address):
         CrawlLog(__name__, crawler).info(
-            "%(setting)s: the folder %(folder)s did not exist, and was made",
+            "%(setting)s: created the folder %(folder)s, which did not exist",
             setting=STORE,
             folder=path.parent,
         )
@@ -389,11 +403,12 @@ def _make_folder(crawler: Crawler, store: Any, address: str) -> None:
 def open_client(
     crawler: Crawler, chosen: str | Path | type
 ) -> tuple[StoreClient | None, int]:
-    """Return the client of the store that ``REP_STORE`` selects (*chosen*), and the bytes of memory that the
-    robots.txt files of the crawl may take. The client is None for ``memory://``.
+    """Return a client of the store that ``REP_STORE`` selects, and how many bytes of memory the robots.txt
+    files of the crawl may take. The client is None for ``memory://``.
 
-    Raises SettingError if *chosen* is neither the address of a store nor a subclass of Store, and if the
-    store needs a package that is not installed.
+    :param chosen: the value of the setting: the address of a store, a Path, or a subclass of Store
+    :raises SettingError: if *chosen* is none of these, or if the store needs a package that is not
+        installed
     """
     allowed = f"{ALLOWED}, or the import path of a Store"
     if isinstance(chosen, type):

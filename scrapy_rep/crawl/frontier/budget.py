@@ -1,4 +1,4 @@
-"""How many pages of each host are fetched: ``REP_PAGES_PER_HOST``."""
+"""Limits the number of pages that a crawl fetches from each host: ``REP_PAGES_PER_HOST``."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limits import InFlight
     from scrapy_rep.protocol.origins import Origin
 
-# The most URLs of counted pages to remember. A retry or a redirect of a remembered one is not counted
-# again.
+# The most URLs of counted pages to remember, so that a retry or a redirect of a page is not counted again.
 _MAX_URLS = 100_000
 
 
 class Keeper(Protocol):
-    """Keeps the numbers of pages, so that they outlive the process."""
+    """Stores the number of pages of each host, so that a later run of the crawl continues to count."""
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
-        """Keep that *request* counts as a page of *host*, before it is sent; no more if the *change* is -1."""
+        """Add *change* (1 or -1) to the stored pages of *host*, because *request*, which is about to be sent,
+        counts as a page, or no longer does.
+        """
 
 
 class Budget:
-    """Counts the pages of each host, by its name, and says whether it may have another one."""
+    """Counts the pages of each host (by host name), and says whether another page of the host may be fetched."""
 
     def __init__(self, crawler: Crawler, clock: Clock) -> None:
         settings = RepSettings.of(crawler)
@@ -48,30 +49,33 @@ class Budget:
         self._pages = settings.pages_per_host
         self._overrides = settings.overrides
         self.pages: Counter[str] = Counter()
-        """The pages of each host that were sent, or are on their way."""
+        """The number of pages of each host, including those in flight."""
 
         self.keeper: Keeper | None = None
-        """Keeps the counts; None if they end with this process."""
+        """Stores the counts for later runs; None if the counts end with this process."""
 
         self._free: WeakSet[Request] = WeakSet()
-        """The requests that belong to pages that were counted before. They pass as often as they come."""
+        """The requests whose page was counted before: retries, redirects, and requests of an earlier run. They are
+        always admitted."""
 
         self._counted_urls: LocalCache[int, bool] = LocalCache(_MAX_URLS)
         self._full: set[str] = set()
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     def admits(self, request: Request, entry: InFlight) -> bool:
-        """Count *request* as a page of its host, unless it is a retry of one, or was redirected from one. Return
-        False if the host has had as many pages as it may.
+        """Return whether *request* may be sent, and count it as a page of its host. A retry, or the target of a
+        redirect within the host, belongs to a page that was counted before: it is always admitted, and not
+        counted. Return False if the host has reached its limit.
         """
         origin = url_origin(request)
         if origin is None:
-            return True  # It is not sent.
+            return True  # An invalid URL, which is refused elsewhere.
         if not (entry.page_of or request in self._free):
             page = self._repeated(request)
             host = _host_of(origin, entry)
             if page is not None:
-                del self._counted_urls[page]  # It has one retry or redirect.
+                # One retry or redirect for each count. (It is counted under its own URL below, for the next.)
+                del self._counted_urls[page]
                 self._free.add(request)
             elif self._count(request, host, origin):
                 entry.page_of = host
@@ -81,7 +85,7 @@ class Budget:
         return True
 
     def _count(self, request: Request, host: str, origin: Origin) -> bool:
-        """Count *request* as a page of *host*. Return False if that has had as many as it may."""
+        """Count *request* as a page of *host*, and return True; False if *host* has reached its limit."""
         pages, _ = self._limit(origin)
         if pages and self.pages[host] >= pages:
             self._note_full(host, origin)
@@ -92,7 +96,7 @@ class Budget:
         return True
 
     def give_back(self, request: Request, entry: InFlight) -> None:
-        """Note that *request* was not sent, although it was counted."""
+        """Undo the count of *request*, which was not sent after all."""
         self.pages[entry.page_of] -= 1
         self._counted_urls.pop(hash(request.url), None)
         if self.keeper is not None:
@@ -100,33 +104,36 @@ class Budget:
         entry.page_of = ""
 
     def why_refused(self, request: Request, entry: InFlight) -> str:
-        """Return why *request* is refused, for a message."""
+        """Return the reason for which *request* is refused, in words for a message."""
         origin = url_origin(request)
         assert origin is not None
         return self._why(_host_of(origin, entry), origin)
 
     def _why(self, host: str, origin: Origin) -> str:
         pages, setting = self._limit(origin)
-        return f"{host} has had {pages} pages ({setting})"
+        return f"{host} has reached its limit of {pages} pages ({setting})"
 
     def _limit(self, origin: Origin) -> tuple[int, str]:
-        """Return how many pages the host of *origin* may have, and the setting that says so."""
+        """Return the limit of pages for the host of *origin* (0 for none), and the setting that it comes from."""
         override = override_for(self._overrides, origin, self._clock.time())
         if override is None or override.pages is None:
             return self._pages, "REP_PAGES_PER_HOST"
         return override.pages, "REP_OVERRIDES"
 
     def is_counted(self, request: Request) -> bool:
-        """Whether *request*, which is new, belongs to a page that was counted, for a keeper."""
+        """Whether *request* is a retry or a redirect of a page that was counted. A keeper stores this with the
+        request.
+        """
         return self._repeated(request) is not None
 
     def pass_free(self, request: Request) -> None:
-        """Note that an earlier run has counted *request*, and may have sent it."""
+        """Admit *request* without counting it, because an earlier run has already counted it."""
         self._free.add(request)
 
     def _repeated(self, request: Request) -> int | None:
-        """Return the hash of the page that *request* repeats, or to whose redirect within the host it goes; None
-        if it is a page of its own. Spiders copy the meta that says so to requests for other pages.
+        """Return the hash of the URL of the counted page that *request* retries, or was redirected from within the
+        host; None if it is a new page. The meta keys alone do not prove a retry or redirect, since spiders
+        copy them to requests for other pages; so the URL must have been counted.
         """
         url = hash(request.url)
         if request.meta.get("retry_times") and url in self._counted_urls:
@@ -145,7 +152,8 @@ class Budget:
             return
         if not self._full:
             self._logger.info(
-                "%(why)s: further requests to it are refused. Further hosts are counted, and not named",
+                "%(why)s: further requests to this host are refused. Other hosts that reach their limit are only "
+                "counted, and their number is logged at the end of the crawl",
                 why=self._why(host, origin),
             )
         self._full.add(host)
@@ -155,14 +163,16 @@ class Budget:
         if self._full:
             self._logger.at_end(
                 logging.INFO,
-                "Hosts that have had as many pages as they may (REP_PAGES_PER_HOST, REP_OVERRIDES), so that further "
+                "Hosts that have reached their limit of pages (REP_PAGES_PER_HOST, REP_OVERRIDES), so that further "
                 "requests to them were refused: %(hosts)s",
                 hosts=f"{len(self._full):,}",
             )
 
 
 def _host_of(origin: Origin, entry: InFlight) -> str:
-    """Return the host whose page the request of *entry*, to *origin*, is for: a service may fetch it."""
+    """Return the host to which a request to *origin* counts. If a service (such as a rendering proxy) fetches the
+    page, that is the host behind the service, which has its own download slot.
+    """
     key = entry.queue.key
     slot: str = key.slot
     return slot if key.is_service else bare_host(origin)

@@ -1,12 +1,12 @@
-"""The file of a crawl with a JOBDIR: its requests that are not done, what it has seen, and the pauses and
-pages of hosts.
+"""The SQLite file of a crawl with a JOBDIR: its requests that are not done, the fingerprints of seen requests,
+and the pauses and page counts of hosts.
 
-A request is in the file until its callback has ended. What the callback yields, the fingerprints of
-that, and the end of the request are written in one transaction. So the process may be killed at any
-moment: the next run has all requests that were not done.
+A request stays in the file until its callback has ended. The end of the request is written in one transaction
+with the requests that the callback has yielded and their fingerprints. So the process may be killed at any
+moment, and the next run still has each request that was not done.
 
-SQLite's write-ahead log is not synced at each transaction (``synchronous = NORMAL``): ``kill -9``
-loses no transaction; a power cut may lose the last ones, and leaves the file whole.
+SQLite does not sync its write-ahead log at each transaction (``synchronous = NORMAL``). No transaction is lost
+by ``kill -9``; a power failure may lose the last ones, but does not damage the file.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ _SCHEMA = Schema(
     ),
 )
 
-# What was in flight when a process ended is popped before all other requests of its host.
+# The rank of requests that were in flight when the last run ended: they are popped before all others of their host.
 _FRONT = -(2**63)
 _MAX_RANK = 2**62
 
-# The best request of a host, and what changes.
+# The query for the next request of a host, and the statements for each kind of change.
 _BEST = (
     "SELECT number, data FROM requests WHERE host = ? AND in_flight = 0 "
     "ORDER BY rank, position LIMIT 1"
@@ -85,13 +85,13 @@ _PAGES = (
 _PAGE = "UPDATE requests SET is_page = ? WHERE number = ?"
 _PAUSED = "INSERT OR REPLACE INTO pauses VALUES (?, ?, ?)"
 
-# The seconds to wait for another program that has locked the file.
+# How many seconds to wait while another program has locked the file.
 _TIMEOUT = 1.0
 
-# The bytes of the checksum before each request.
+# The length in bytes of the checksum that precedes the data of each request.
 _CHECKSUM = 4
 
-# About how many bytes of memory a change takes that waits, without the data of a request.
+# The estimated memory of a waiting change in bytes, without the data of a request.
 _CHANGE = 1_000
 
 
@@ -104,34 +104,36 @@ def _with_checksum(data: bytes) -> bytes:
 
 
 class JobFile:
-    """Keeps requests by host. Each change is executed in a transaction before the next request is
-    read, and waits for :meth:`commit`: if that fails, all of them are executed again.
+    """A file with queues of requests, by host. *host* is any text that identifies a queue.
 
-    Other classes decide what a host, a rank, a position and a fingerprint are.
+    Changes are collected in memory. They are executed in an open transaction before the next request is
+    read, and committed by :meth:`commit`. If the commit fails, all changes stay in memory, and the next
+    commit executes them again.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or make the file at *path*, and its folder. Raises JobError if that fails, if another crawl has
-        opened it, or if it is damaged.
+        """Open the file at *path*; create the file and its folder if they are missing. Raises JobError if that
+        fails, if another crawl has opened the file, or if the file is damaged.
         """
         self.path = path
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
-        """What waits for :meth:`commit`: statements, and their values."""
+        """The changes that wait for :meth:`commit`: SQL statements with their values."""
 
         self.waiting = 0
-        """About how many bytes of memory they take."""
+        """The estimated memory of the waiting changes, in bytes."""
 
         self._executed = 0
-        """How many of them the transaction has; -1 if they cannot be executed."""
+        """How many of the waiting changes the open transaction has; -1 if executing them has failed."""
 
         self.in_flight: dict[object, int] = {}
-        """The popped requests that are not done, by what they were read as: the arguments for
-        :meth:`done`."""
+        """The numbers of popped requests that are not done, by the request. The caller keeps this dictionary, and
+        calls :meth:`done` with the numbers."""
 
         try:
             with ExitStack() as opened:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                # SQLite frees the lock of a process that was killed, on each operating system.
+                # A lock of SQLite on a second file keeps other crawls out. If the process is killed, the lock is
+                # released, on any operating system.
                 lock = opened.enter_context(_connected(path.with_name("lock"), 0))
                 try:
                     lock.execute("BEGIN EXCLUSIVE")
@@ -147,7 +149,8 @@ class JobFile:
 
     def _open(self) -> None:
         db = self._db
-        if not has_tables(db, _SCHEMA):  # It would write to a file of another version.
+        # Checked first: has_tables() raises for a file of another version, to which the pragmas would write.
+        if not has_tables(db, _SCHEMA):
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA cache_spill = OFF")
         prepare_file(db, _SCHEMA)
@@ -159,16 +162,16 @@ class JobFile:
         self._last = last or 0
         rows = db.execute("SELECT number FROM requests WHERE is_page = 1")
         self.counted = {number for (number,) in rows}
-        """The requests that belong to pages that an earlier run has counted."""
+        """The numbers of requests that an earlier run has counted as pages, or whose page it has counted."""
 
     @staticmethod
     def _check(db: sqlite3.Connection) -> None:
-        """Raise DatabaseError if the file is damaged."""
+        """Check the file as far as that is fast. Raises DatabaseError if it is damaged."""
         rows = db.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
         if {sql for (sql,) in rows} != {sql.strip() for sql in _SCHEMA.statements}:
             raise sqlite3.DatabaseError("its tables were changed")
-        # A full integrity_check looks each row up in the index, which takes minutes for a large
-        # file. That as many are there finds an index that has lost some.
+        # Not integrity_check, which looks up each row in the index, and takes minutes for a large file. Comparing
+        # the numbers of rows in table and index finds an index that has lost rows.
         [damage] = db.execute("PRAGMA quick_check(1)").fetchone()
         if damage != "ok":
             raise sqlite3.DatabaseError(damage)
@@ -177,20 +180,20 @@ class JobFile:
             "SELECT count(*) FROM requests INDEXED BY requests_in_order WHERE in_flight = 0"
         )
         if len(rows.fetchall()) > 1:
-            raise sqlite3.DatabaseError("its index does not have each request")
+            raise sqlite3.DatabaseError("its index lacks some requests")
 
     # Requests.
 
     def hosts(self) -> list[tuple[str, int]]:
-        """Return each host that has requests in the file, with their number, after the file was
-        opened.
+        """Return each host that has requests in the file, with their number. Call it before requests are popped,
+        since requests in flight are counted too.
         """
         return self._read("SELECT host, count(*) FROM requests GROUP BY host")
 
     def best(self, host: str) -> tuple[int, bytes | None]:
-        """Return the number and the data of the best request of *host*. The data is None if this request is
-        damaged. Raises JobError if the file is damaged, or has no request of *host*: callers ask only for
-        hosts that have one.
+        """Return the number and the data of the next request of *host*. The data is None if its checksum is wrong.
+        Raises JobError if the file is damaged. A file without a request of *host* counts as damaged, because
+        callers know that there is one.
         """
         self.execute()
         rows = self._read(_BEST, host)
@@ -201,7 +204,9 @@ class JobFile:
         return number, data if stored == _with_checksum(data) else None
 
     def pop(self, host: str) -> tuple[int, bytes | None]:
-        """Return the same as :meth:`best`. The request is in flight then."""
+        """Return the number and the data of the next request of *host*, like :meth:`best`, and mark the request as
+        in flight.
+        """
         number, data = self.best(host)
         self._add_change(_POPPED, number)
         return number, data
@@ -215,9 +220,12 @@ class JobFile:
         *,
         is_page: bool = False,
     ) -> None:
-        """Add a request of *host*. Requests with a higher *rank* are popped first. If it
-        *is_last_first*, it is popped before those of its rank that were added before it. If it *is_page*,
-        it belongs to a page that was counted.
+        """Add a request of *host*.
+
+        :param data: the serialised request
+        :param rank: requests with a higher rank are popped first
+        :param is_last_first: whether it is popped before earlier requests of the same rank (LIFO)
+        :param is_page: whether it is a retry or a redirect of a page that was already counted
         """
         self._last = number = self._last + 1
         position = -number if is_last_first else number
@@ -227,22 +235,22 @@ class JobFile:
         self.waiting += len(data)
 
     def done(self, number: int) -> None:
-        """Remove a request that was in flight."""
+        """Remove the request with *number*, which was in flight."""
         self._add_change(_DONE, number)
 
-    # What was seen, and what is known of hosts.
+    # Fingerprints, and the pauses and page counts of hosts.
 
     def seen(self) -> set[int]:
-        """Return the fingerprints in the file."""
+        """Return all fingerprints in the file."""
         return {number for (number,) in self._read("SELECT fingerprint FROM seen")}
 
     def add_seen(self, fingerprint: int) -> None:
-        """Add a fingerprint: a whole number of 64 bits, with sign."""
+        """Add *fingerprint*, a signed integer of 64 bits."""
         self._add_change(_SEEN, fingerprint)
 
     def pauses(self, now: float) -> list[tuple[str, float]]:
-        """Return each scope that is to pause, with the seconds from *now* on, by the wall clock. Forget
-        the pauses that are over.
+        """Return each host or download slot (*scope*) that still pauses, with the remaining seconds. Delete the
+        pauses that have ended. *now* is the time by the wall clock.
         """
         self._add_change("DELETE FROM pauses WHERE until <= ?", now)
         return self._read(
@@ -252,19 +260,21 @@ class JobFile:
         )
 
     def pages(self) -> dict[str, int]:
-        """Return the number of pages of each host."""
+        """Return the number of counted pages of each host."""
         return dict(self._read("SELECT host, number FROM pages"))
 
     def note_page(self, number: int | None, host: str, change: int) -> None:
-        """Count a request that is in flight as a page of *host*; no more if the *change* is -1. Without a
-        *number*, the request is not in the file.
+        """Add *change* (1 or -1) to the pages of *host*, and mark the request that counts as a page, or no longer
+        does. *number* is its number; None if the request is not in the file.
         """
         self._add_change(_PAGES, host, change)
         if number is not None:
             self._add_change(_PAGE, int(change > 0), number)
 
     def note_pause(self, scope: str, until: float, seconds: float) -> None:
-        """Note that *scope* pauses until a time by the wall clock, in *seconds*."""
+        """Store a pause of a host or download slot (*scope*) that ends at *until*, by the wall clock, *seconds*
+        from now. Both are stored, so that a changed clock cannot make the pause longer.
+        """
         self._add_change(_PAUSED, scope, until, seconds)
 
     # Transactions.
@@ -274,8 +284,8 @@ class JobFile:
         self.waiting += _CHANGE
 
     def execute(self) -> bool:
-        """Execute the changes that wait, so that requests can be read. Return False if that fails:
-        then it is not tried again before the next :meth:`commit`. Raises JobError if the file is
+        """Execute the waiting changes, so that :meth:`best` and :meth:`pop` see them. Return whether that has
+        succeeded. After a failure, only the next :meth:`commit` tries again. Raises JobError if the file is
         damaged.
         """
         if 0 <= self._executed < len(self._changes):
@@ -283,8 +293,8 @@ class JobFile:
         return self._executed >= 0
 
     def commit(self) -> sqlite3.Error | None:
-        """Write all changes in one transaction. Return the error if that fails: then they are
-        still waiting. Raises JobError if the file is damaged.
+        """Commit all waiting changes in one transaction. Return None, or the error if the commit has failed: the
+        changes then wait for the next commit. Raises JobError if the file is damaged.
         """
         self._executed = max(self._executed, 0)
         error = self._execute("COMMIT")
@@ -294,8 +304,8 @@ class JobFile:
         return error
 
     def _execute(self, *ends: str) -> sqlite3.Error | None:
-        """Execute what the transaction does not have yet, and how it *ends*. Return the error if that
-        fails: then it has nothing.
+        """Execute the changes that the open transaction does not have yet, and then the statements *ends*. Return
+        None, or the error if that has failed: the transaction is then rolled back.
         """
         db, changes = self._db, self._changes
         try:
@@ -308,8 +318,8 @@ class JobFile:
                 db.execute(statement)
         except sqlite3.OperationalError as error:
             self._roll_back()
-            # SQLite writes to the disk at the end of a transaction. What it could execute before, it
-            # can again.
+            # If all changes could be executed, only the COMMIT has failed, since SQLite writes to the disk only
+            # then. The changes can be executed again for the next read (0). Otherwise, they cannot (-1).
             self._executed = 0 if self._executed == len(changes) else -1
             return error
         except FAILURES as error:
@@ -318,12 +328,10 @@ class JobFile:
         return None
 
     def close(self) -> None:
-        """Close the file, without what was not committed, and give back the space that it does
-        not need.
-        """
+        """Discard uncommitted changes, shrink the file to the size it needs, and close it."""
         self._roll_back()
         with suppress(sqlite3.Error):
-            # execute() would free one page.
+            # executescript() runs the pragma to its end; execute() would free only one page.
             self._db.executescript("PRAGMA incremental_vacuum")
         self._opened.close()
 

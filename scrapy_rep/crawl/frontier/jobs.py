@@ -1,4 +1,6 @@
-"""The ``JOBDIR`` of a crawl: which requests its file has, and when changes are written to it."""
+"""Stores the queues of a crawl in its ``JOBDIR``, so that the crawl can be resumed, and decides when changes are
+written to the file there.
+"""
 
 from __future__ import annotations
 
@@ -27,35 +29,36 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-# In the JOBDIR. Nothing of this package is in Scrapy's requests.queue.
+# The path of the file in the JOBDIR. This package writes nothing into Scrapy's own folder requests.queue.
 _FILE = Path("rep.queue", "requests.sqlite")
 
-# What Scrapy's own scheduler and duplicate filter keep there.
+# The folder of Scrapy's own scheduler in the JOBDIR, and the file of its duplicate filter.
 _OF_SCRAPY = ("requests.queue", "requests.seen")
 
-# Why a spider is closed that cannot use this file.
+# The reason (finish_reason) of a crawl that ends because the file cannot be used.
 _REASON = "jobdir_unusable"
 
-# Changes are written to the file, in one transaction, if the last write was this many seconds ago.
+# Changes are collected for this many seconds, and then written in one transaction.
 _WRITE_EVERY = 0.05
 
-# If the file cannot be written, it is tried again after these seconds. While changes that take more
-# bytes than this wait in memory, no request is popped, since its callback would make more. Each try
-# executes all of them, so it is rarer the more there are.
+# If the file cannot be written, the next attempt follows after so many seconds. Each attempt executes all waiting
+# changes again, so the more changes wait, the longer the interval.
 _RETRY_AFTER = 1.0
+
+# While the waiting changes take more bytes of memory than this, no request is popped: its callback would add more.
 _MAX_WAITING = 10_000_000
 
-# A priority that no setting has.
+# A settings priority above those of Scrapy and of the command line.
 _ABOVE_ALL = 1000
 
-# The bytes of a fingerprint that are kept. After a billion requests, the probability that a new one is
-# taken for one of them is 5 in 10^11.
+# How many bytes of a fingerprint are stored. After a billion requests, the probability that a new request is taken
+# for a duplicate by mistake is 5 in 10^11.
 _FINGERPRINT = 8
 
 
 def prepare_folder(crawler: Crawler, settings: BaseSettings) -> None:
-    """Make the ``JOBDIR`` before Scrapy does, which would fail with a traceback if that is not possible. If
-    it cannot be written, take it out of *settings*, and stop the crawl at its start.
+    """Create the ``JOBDIR`` if it is missing. If it cannot be created or written, remove it from *settings*, and
+    stop the crawl at its start with a message. (Without this check, Scrapy would fail with a traceback.)
     """
     folder = settings["JOBDIR"]
     try:
@@ -73,8 +76,8 @@ def prepare_folder(crawler: Crawler, settings: BaseSettings) -> None:
 
 
 def check_folder(crawler: Crawler, settings: BaseSettings) -> None:
-    """Raise SettingError if the ``JOBDIR`` holds a crawl of ``scrapy_rep.Scheduler``, and *settings* name
-    another scheduler. That one would ignore the saved crawl, and start from the beginning.
+    """Raise SettingError if the ``JOBDIR`` has a crawl of ``scrapy_rep.Scheduler``, but *settings* select another
+    scheduler, which would ignore the saved crawl and start from the beginning.
     """
     folder = settings["JOBDIR"]
     if Path(folder, _FILE).exists():
@@ -85,8 +88,8 @@ def check_folder(crawler: Crawler, settings: BaseSettings) -> None:
         raise SettingError(
             "JOBDIR",
             str(folder),
-            f"a folder without a crawl of scrapy_rep.Scheduler, since SCHEDULER is {name}, which would "
-            "begin that crawl anew. Use scrapy_rep.Scheduler to continue it, or a new folder",
+            f"a folder without a crawl of scrapy_rep.Scheduler, since SCHEDULER is {name}, which cannot "
+            "resume that crawl. Set SCHEDULER to scrapy_rep.Scheduler to resume it, or choose a new folder",
         )
 
 
@@ -95,7 +98,9 @@ def _log_stop(logger: CrawlLog, error: JobError) -> None:
 
 
 class JobStore:
-    """The requests of a crawl with a ``JOBDIR``, and the fingerprints and pauses beside them."""
+    """Stores the requests of a crawl in the file of its ``JOBDIR``, together with the fingerprints of seen requests,
+    the pauses of hosts, and the number of pages of each host.
+    """
 
     def __init__(
         self,
@@ -103,7 +108,9 @@ class JobStore:
         frontier: Frontier,
         order: Callable[[Request], tuple[int, bool]],
     ) -> None:
-        """*order* returns the rank of a request, and whether of several the last one is next."""
+        """:param order: returns the rank of a request in its queue, and whether requests of the same rank are
+        popped last in, first out
+        """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._frontier = frontier
@@ -111,22 +118,23 @@ class JobStore:
         self.order = order
         self._dicts = RequestDicts(crawler)
         self._file: JobFile | None = None
-        """None before :meth:`open`, and if it cannot be used."""
+        """The open file; None before :meth:`open`, and after an error."""
 
         self.is_stopped = False
-        """Whether the crawl stops because the file cannot be used: nothing is taken any more."""
+        """Whether the crawl stops because the file cannot be used. The scheduler then accepts no requests."""
 
         self._unreadable = 0
         self._is_scheduled = False
         self._is_failing = False
         self._has_refused = False
-        """Whether a request was not popped because changes wait."""
+        """Whether :meth:`is_ready` has returned False. The engine must be woken when the file can be written."""
 
     def open(self, *, keeps_seen: bool) -> Iterator[tuple[QueueKey, JobRequests]]:
-        """Open the file of the JOBDIR, and yield each queue that has requests in it. *keeps_seen* tells
-        whether this file also has the fingerprints of requests that were seen. If it does, fingerprints in a
-        file of Scrapy's own belong to another scheduler: then the folder is refused, unless it has our file
-        already.
+        """Open the file of the JOBDIR, and yield the key and the requests of each queue in it. If the file cannot
+        be used, or the JOBDIR has the crawl of another scheduler, stop the crawl.
+
+        *keeps_seen* says whether the fingerprints of seen requests are in this file too, and not in that of
+        Scrapy's duplicate filter, which then is a sign of another scheduler.
         """
         folder = Path(self._crawler.settings["JOBDIR"])
         path = folder / _FILE
@@ -143,7 +151,8 @@ class JobStore:
                 budget.keeper = self
                 budget.pages.update(file.pages())
             for host, count in file.hosts():
-                # If no host answers now, that is more likely to be the network of the crawler.
+                # Hosts have answered in an earlier run. So if none answers in this one, the network of the crawler
+                # is the likelier cause.
                 limits.network.worked_before()
                 key = _key_in_file(host, file)
                 yield key, JobRequests(self, file, host, count)
@@ -151,7 +160,7 @@ class JobStore:
             self.stop(error)
 
     def stop(self, error: JobError) -> None:
-        """Close the spider: nothing can be done without the file."""
+        """Close the file and the spider, and log *error*: the crawl cannot go on without the file."""
         _log_stop(self._logger, error)
         self.is_stopped = True
         if self._file is not None:
@@ -160,7 +169,7 @@ class JobStore:
         self._frontier.stop(_REASON)
 
     def close(self) -> None:
-        """Write what is left to the file, and close it."""
+        """Write the last changes to the file, and close the file."""
         if self._file is not None:
             self._write(self._file)
         if self._file is not None:
@@ -169,7 +178,7 @@ class JobStore:
         if self._unreadable:
             self._logger.error(
                 "%(count)d requests in the queue could not be read, and were not sent. They stay "
-                "in %(file)s for the next run",
+                "in %(file)s, and the next run tries them again",
                 count=self._unreadable,
                 file=_FILE.name,
             )
@@ -177,36 +186,38 @@ class JobStore:
     # Requests.
 
     def requests(self, key: QueueKey) -> JobRequests:
-        """Return the requests of the queue with *key*, of which none is in the file."""
+        """Return the requests of a new queue with *key*, which has none in the file yet."""
         return JobRequests(self, self._file, _host_in_file(key))
 
     def has(self, request: Request) -> bool:
-        """Whether *request*, which was popped, was in the file."""
+        """Whether *request* was popped from the file, and is in flight."""
         return self._file is not None and request in self._file.in_flight
 
     def fingerprint(self, request: Request) -> int:
-        """Return the fingerprint of *request* as it is kept: 64 bits, with sign."""
+        """Return the fingerprint of *request* as it is stored: a signed integer of 64 bits."""
         whole = self._crawler.request_fingerprinter.fingerprint(request)
         return int.from_bytes(whole[:_FINGERPRINT], "big", signed=True)
 
     def seen(self) -> set[int]:
-        """Return the fingerprints in the file."""
+        """Return the fingerprints of all seen requests in the file."""
         return set() if self._file is None else self._file.seen()
 
     def add_seen(self, fingerprint: int) -> None:
-        """Keep a fingerprint, in one transaction with the request that was pushed before."""
+        """Store *fingerprint*, in the same transaction as the request that was pushed before."""
         if self._file is not None:
             self._file.add_seen(fingerprint)
 
     def read(self, data: bytes | None) -> Request:
-        """Return the request in *data*. Raises any error if that is not possible."""
+        """Return the request that is serialised in *data*. Since *data* may be damaged, or need classes of the
+        project, any exception can be raised.
+        """
         if data is None:
-            raise ValueError("its checksum is wrong")
+            raise ValueError("the checksum is wrong")
         fields = pickle.loads(data)  # noqa: S301  this crawl, or an earlier run, wrote it
         return request_from_dict(fields, spider=self._crawler.spider)
 
     def written(self, request: Request) -> bytes:
-        """Return *request* as it is in the file. Raises ValueError if that is not possible."""
+        """Return *request*, serialised for the file. Raises ValueError if it cannot be pickled."""
         fields = self._dicts.to_dict(request)
         try:
             return pickle.dumps(fields, protocol=4)
@@ -219,13 +230,15 @@ class JobStore:
             raise ValueError(str(error)) from error
 
     def note_unreadable(self, host: str, error: Exception) -> None:
-        """Note that a request to *host* was popped that cannot be read. It stays in the file."""
+        """Count, and the first time log, a request to *host* that cannot be read because of *error*. It stays in
+        the file.
+        """
         self._unreadable += 1
         if self._unreadable == 1 and self._file is not None:
             self._logger.error(
                 "A request to %(host)s in %(path)s cannot be read: %(error)r. It is not "
-                "sent, and stays there for the next run. This is logged once: at its end, "
-                "the crawl logs how many there were",
+                "sent; it stays in the file, and the next run tries it again. Further such requests "
+                "are only counted, and their number is logged at the end of the crawl",
                 host=host,
                 path=self._file.path,
                 error=error,
@@ -234,20 +247,23 @@ class JobStore:
     # The budget of pages: which requests were counted as pages of their host.
 
     def note_counted(self, request: Request) -> None:
-        """Note that an earlier run has counted *request*, which is in flight again, as a page."""
+        """Note that an earlier run has already counted *request* as a page, so that this run does not count it
+        again.
+        """
         if self._frontier.budget is not None:
             self._frontier.budget.pass_free(request)
 
     def is_counted(self, request: Request) -> bool:
-        """Whether *request*, which is new, is a retry or a redirect of a page that was already counted. The
-        file keeps the answer, so that a run after a kill does not count the page twice.
+        """Whether *request*, which is about to be stored, is a retry or a redirect of a page that was already
+        counted. The answer is stored with the request, so that a run after a kill does not count the page
+        again.
         """
         budget = self._frontier.budget
         return budget is not None and budget.is_counted(request)
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
-        """Keep that *request* counts as a page of *host*: in the file before it is sent, so that a run after
-        a kill knows it.
+        """Add *change* (1 or -1) to the pages of *host*, because *request* counts as a page, or no longer does.
+        A count is written to the file at once, before the request is sent, so that it survives a kill.
         """
         file = self._file
         if file is not None:
@@ -258,16 +274,16 @@ class JobStore:
     # When changes are written.
 
     def note_change(self) -> None:
-        """Note that the file is to be written soon; at once if much waits."""
+        """Schedule a write of the file; write it now if the waiting changes take much memory."""
         file = self._file
         if file is not None:
             if file.waiting >= _MAX_WAITING and not self._is_failing:
-                self._write(file)  # A callback has made many requests at once.
+                self._write(file)  # A callback has yielded many requests at once.
             self._write_soon()
 
     def is_ready(self) -> bool:
-        """Whether a request may be popped: not while too many changes wait in memory, or cannot be
-        executed.
+        """Whether a request may be popped now. False while the file cannot be written, and too many changes wait in
+        memory or cannot even be executed.
         """
         file = self._file
         if file is None:
@@ -293,7 +309,9 @@ class JobStore:
             self._write(self._file)
 
     def _note_done(self, file: JobFile) -> None:
-        """Note which requests are done. Those that a closing spider did not send are not."""
+        """Delete the requests that are done from *file*: those that the engine has forgotten. Requests that were not
+        sent because the spider closes stay for the next run.
+        """
         interrupted = self._frontier.interrupted
         for request in file.in_flight.keys() - requests_in_progress(self._crawler):
             number = file.in_flight.pop(request)
@@ -301,7 +319,7 @@ class JobStore:
                 file.done(number)
 
     def _note_pauses(self, file: JobFile) -> None:
-        """Note the pauses that hosts have asked for, for the next run."""
+        """Store the new pauses of hosts in *file*, so that the next run keeps them too."""
         politeness, clock = self._frontier.politeness, self._frontier.clock
         pauses, politeness.new_pauses = politeness.new_pauses, {}
         for host, until in (pauses or {}).items():
@@ -309,7 +327,9 @@ class JobStore:
             file.note_pause(host, clock.time() + seconds, seconds)
 
     def _write(self, file: JobFile) -> None:
-        """Note which requests are done, and write what has changed."""
+        """Write all changes to *file*, including the requests that are done. If that fails, log it, and schedule the
+        next attempt.
+        """
         self._note_done(file)
         self._note_pauses(file)
         try:
@@ -320,16 +340,18 @@ class JobStore:
         if error is not None:
             self._write_soon(_RETRY_AFTER * max(1, file.waiting / _MAX_WAITING))
         elif file.in_flight:
-            self._write_soon()  # Nothing is popped while the downloader is full, or the spider closes.
+            # Each pop schedules a write; but while the downloader is full, or the spider closes, requests end
+            # without one.
+            self._write_soon()
         was_failing, self._is_failing = self._is_failing, error is not None
         if was_failing and error is None:
             self._logger.info("%(path)s can be written again", path=file.path)
         elif error is not None and not was_failing:
             self._logger.warning(
-                "%(path)s cannot be written: %(error)s. Changes stay in memory meanwhile. No request "
-                "is sent while they take more than %(most)d MB, or another program has locked the "
-                "file. The crawl tries again until it succeeds. If it ends before that, pages that "
-                "ended since the last write are fetched again",
+                "%(path)s cannot be written: %(error)s. Changes are kept in memory, and the crawl tries "
+                "again until it can write them. Meanwhile, no request is sent while the changes take more "
+                "than %(most)d MB, or another program has locked the file. If the crawl ends before that, "
+                "the next run fetches the pages since the last write again",
                 path=file.path,
                 error=error,
                 most=_MAX_WAITING // 1_000_000,
@@ -340,32 +362,37 @@ class JobStore:
 
 
 def _is_of_scrapy(folder: Path, *, keeps_seen: bool) -> bool:
-    """Whether another scheduler has left requests or, if this one *keeps_seen*, fingerprints in *folder*."""
+    """Whether *folder* has the crawl of Scrapy's own scheduler: requests in its queues or, if this scheduler
+    *keeps_seen* in its own file, fingerprints in the file of Scrapy's duplicate filter.
+    """
     queue, seen = (folder / name for name in _OF_SCRAPY)
     if keeps_seen and seen.exists() and seen.stat().st_size:
         return True
     files = (path for path in queue.rglob("*") if not path.is_dir())
-    # Scrapy writes the list of its queues at the end: "[]" or "{}" if all of them are empty.
+    # At its end, Scrapy writes a list of its queues to active.json: "[]" or "{}" if all queues are empty.
     return any(path.name != "active.json" or path.stat().st_size > 2 for path in files)
 
 
 def _host_in_file(key: QueueKey) -> str:
-    """Return *key* as the file of a JOBDIR has it: JSON."""
+    """Return the text, in JSON, by which the file of a JOBDIR identifies the queue with *key*."""
     origin = None if key.origin is None else str(key.origin)
     return json.dumps([key.slot, origin, key.is_service, key.is_of_http])
 
 
 def _key_in_file(host: str, file: JobFile) -> QueueKey:
+    """Return the key of a queue from its text in the file (*host*). Raises JobError if the text is invalid."""
     try:
         slot, origin, is_service, is_of_http = json.loads(host)
         read = written_origin(origin) if origin else None
         return QueueKey(slot, read, is_service=is_service, is_of_http=is_of_http)
     except (AttributeError, RecursionError, TypeError, ValueError) as error:
-        raise JobError.unusable(file.path, f"it names no host: {error}") from error
+        raise JobError.unusable(
+            file.path, f"it has an invalid host: {error}"
+        ) from error
 
 
 class JobRequests:
-    """The requests of a queue that are in the file of a ``JOBDIR``."""
+    """The requests of one queue, in the file of a ``JOBDIR``."""
 
     __slots__ = ("_back", "_file", "_host", "_job", "count")
 
@@ -374,20 +401,23 @@ class JobRequests:
     def __init__(
         self, job: JobStore, file: JobFile | None, host: str, count: int = 0
     ) -> None:
-        """*count* is the number of those that are in the file already. Without a *file*, none can be added."""
+        """:param file: None if the file cannot be used: then no request can be added
+        :param count: the number of requests that the file already has in this queue
+        """
         self._job = job
         self._file = file
         self._host = host
         self._back: list[tuple[int, Request]] | None = None
-        """The requests that have come back, with their numbers. The file has them as in flight."""
+        """The popped requests that were returned to the queue, with their numbers in the file, where they are still
+        marked as in flight. They are popped first."""
 
         self.count = count
-        """The number of requests."""
+        """The number of requests in the queue."""
 
     def push(self, request: Request) -> None:
-        """Add *request*. Raises ValueError if it cannot be pickled, or the file cannot be used."""
+        """Add *request* to the queue. Raises ValueError if it cannot be pickled, or the file cannot be used."""
         if self._file is None:
-            raise ValueError("The file of this JOBDIR cannot be used")
+            raise ValueError("the file of the JOBDIR cannot be used")
         data, order = self._job.written(request), self._job.order(request)
         is_page = self._job.is_counted(request)
         self._file.add(self._host, data, *order, is_page=is_page)
@@ -395,8 +425,8 @@ class JobRequests:
         self._job.note_change()
 
     def pop(self) -> Request | None:
-        """Remove and return the next request, which is in flight then. Return None if it cannot be
-        read: then it stays in the file for the next run.
+        """Remove the next request from the queue and return it. The file marks it as in flight, and keeps it until
+        it is done. Return None if the request cannot be read; it stays in the file for the next run.
         """
         file, self.count = self._file, self.count - 1
         assert file is not None
@@ -410,7 +440,7 @@ class JobRequests:
         except JobError as error:
             self._job.stop(error)
             return None
-        except Exception as error:  # noqa: BLE001  pickle, and the classes of the project, can raise any
+        except Exception as error:  # noqa: BLE001  unpickling classes of the project can raise any error
             self._job.note_unreadable(self._host, error)
             return None
         file.in_flight[request] = number
@@ -420,7 +450,9 @@ class JobRequests:
         return request
 
     def back(self, request: Request) -> None:
-        """Put back *request*, which was popped, before all requests but those that were put back earlier."""
+        """Return *request*, which was popped but not sent, to the front of the queue, behind requests that were
+        returned earlier.
+        """
         assert self._file is not None
         if self._back is None:
             self._back = []
@@ -428,12 +460,12 @@ class JobRequests:
         self.count += 1
 
     def peek(self) -> Request | None:
-        """Return the next request; None if it cannot be read, or not now."""
+        """Return the next request without removing it; None if there is none, or it cannot be read now."""
         if self._back:
             return self._back[0][1]
         try:
             if self._file is None or not self.count or not self._file.execute():
                 return None
             return self._job.read(self._file.best(self._host)[1])
-        except Exception:  # noqa: BLE001  as above
+        except Exception:  # noqa: BLE001  as in pop(), which will report the error
             return None

@@ -1,4 +1,6 @@
-"""The extension that writes a ledger of the decisions of a crawl."""
+"""The extension that writes the ledger: a SQLite file with the decisions of a crawl, the robots.txt files and
+the traffic.
+"""
 
 from __future__ import annotations
 
@@ -43,24 +45,27 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.record import Record
 
-# Seconds between two transactions.
+# Seconds between two transactions of the ledger.
 _WRITE_INTERVAL = 1.0
 
-# The most decisions to remember at the level "denied", so that they are not recorded twice.
+# The most decisions to remember at the level "denied", which records decisions of some kinds only once.
 _MAX_REMEMBERED = 10_000
 
-# The reasons of requests that an override in the settings, or a meta key, allows.
+# The reasons in records of requests that only an override in the settings, or a meta key, allows.
 _OF_ROBOTSTXT = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
-# The reasons in records of indexing rules without an effect.
+# The reasons in records of indexing rules that have no effect.
 _WITHOUT_EFFECT = frozenset({"data", "no-page"})
 
 
 class LedgerExtension:
-    """Writes the file of ``REP_LEDGER``. The crawl continues if that fails."""
+    """Writes the ledger to the file of ``REP_LEDGER``. If the file cannot be written during the crawl, the crawl
+    continues, and warns.
+    """
 
     ORDER = 500
-    """After Scrapy's own extensions, so that the ledger has their stats at the end."""
+    """The order in ``EXTENSIONS``: after Scrapy's own extensions, which thus set their last stats before the ledger
+    records the stats at the end of the crawl."""
 
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
@@ -76,23 +81,23 @@ class LedgerExtension:
         self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls
         self._path = _path(settings.ledger, str(spider.name))
-        # With %(time)s in its name, the ledger has this crawl alone. Later crawls may be added to any other
-        # one.
-        self._is_own = "%(time)s" in settings.ledger
-        # Imported here: a crawl without a ledger needs no SQLite.
+        # With %(time)s in its name, the file is complete at the end of this crawl. Without it, later crawls are
+        # added to the same file, so that a digest would soon be wrong.
+        self._has_only_this_crawl = "%(time)s" in settings.ledger
+        # Imported here, so that a crawl without a ledger does not load SQLite.
         from scrapy_rep.base.sqlitefile import make_folder  # noqa: PLC0415
         from scrapy_rep.crawl.ledger.writer import LedgerWriter, prepare  # noqa: PLC0415
 
         if make_folder(self._path, LEDGER, settings.ledger):
             self._logger.info(
-                "%(setting)s: the folder %(folder)s did not exist, and was made",
+                "%(setting)s: created the folder %(folder)s, which did not exist",
                 setting=LEDGER,
                 folder=self._path.absolute().parent,
             )
         try:
             prepare(self._path)
         except LedgerError as error:
-            allowed = f"the path of a ledger, or of a file that can be made: {error}"
+            allowed = f"the path of a ledger, or of a new file: {error}"
             raise SettingError(LEDGER, settings.ledger, allowed) from None
         self._writer = LedgerWriter(self._path)
         self._is_open = False
@@ -131,7 +136,7 @@ class LedgerExtension:
         connect = self._crawler.signals.connect
         connect(self._robotstxt_known, ours.robotstxt_known)
         if self._settings.dry_run:
-            # A dry run has no wire, which would count each page.
+            # A dry run has no WireMiddleware, which counts pages in a crawl.
             connect(self._response_downloaded, signals.response_downloaded)
         if not (self._settings.obey or self._settings.dry_run):
             connect(self._not_obeyed, signals.request_reached_downloader)
@@ -150,11 +155,12 @@ class LedgerExtension:
             self._writer.write_decision(record)
 
     def _is_due(self, record: Record) -> bool:
-        """Whether *record* belongs in a ledger of the level ``"denied"``.
+        """Whether to write *record* at the ledger level ``"denied"``.
 
-        Requests that the overrides of the user allow are recorded once for each origin, since the user has
-        to justify them. So are indexing rules without an effect: those of data, and of responses without a
-        2xx status.
+        Refusals and drops are always written. Two kinds of decisions are written once for each origin and
+        reason: requests that only an override allows, since the user of the crawler has to justify the
+        override; and indexing rules without an effect (those of data files, and of responses without a 2xx
+        status).
         """
         is_override = record.verdict is Verdict.ALLOWED
         if not is_override and record.reason not in _WITHOUT_EFFECT:
@@ -169,7 +175,7 @@ class LedgerExtension:
         return True
 
     def _not_obeyed(self, request: Request) -> None:
-        """Record a request that was sent while ``ROBOTSTXT_OBEY`` is off."""
+        """Report *request*, which is sent without a look at robots.txt because ``ROBOTSTXT_OBEY`` is off."""
         origin = origin_at(request.url, request)
         if origin is not None:
             subject, verdict, layer = Subject.REQUEST, Verdict.ALLOWED, Layer.OVERRIDE
@@ -190,12 +196,12 @@ class LedgerExtension:
         end = time.time(), storable(str(reason)), json.dumps(counts, sort_keys=True)
         await run_in_thread(partial(self._writer.close, end))
         self._check_writer()
-        if not self._is_own:
+        if not self._has_only_this_crawl:
             return
         digest = await run_in_thread(self._writer.digest)
         if digest is not None:
             self._logger.info(
-                "The ledger %(path)s is closed, with the SHA-256 %(digest)s",
+                "The ledger %(path)s is complete. The SHA-256 of the file is %(digest)s",
                 path=self._path,
                 digest=digest,
             )
@@ -206,12 +212,12 @@ class LedgerExtension:
         self._check_writer()
 
     def _add_traffic(self) -> None:
-        """Pass the counts since the last call to the writer."""
+        """Pass the traffic since the last call to the writer."""
         for row in self._traffic.take(time.time()):
             self._writer.write(*row)
 
     def _check_writer(self) -> None:
-        """Update the stats of the writer, and log each kind of failure once."""
+        """Copy the counts of the writer to the stats, and warn once for each kind of failure."""
         writer = self._writer
         for key, count in (
             (stats.LEDGER_RECORDED, writer.recorded),
@@ -223,13 +229,13 @@ class LedgerExtension:
         if writer.error is not None:
             self._warn(
                 "Cannot write to the ledger %(path)s: %(error)s. The crawl continues, keeps up to "
-                "32 MiB of records in memory, and tries again every second and at its end",
+                "32 MiB of records in memory, and tries again to write them every second and at its end",
                 error=writer.error,
             )
         if writer.dropped:
             self._warn(
-                "Records for the ledger %(path)s are lost, because it could not be written; the "
-                "stat rep/ledger/dropped counts them",
+                "Records are missing in the ledger %(path)s, because it could not be written; the "
+                "stat rep/ledger/dropped says how many",
             )
 
     def _warn(self, message: str, **details: Any) -> None:
@@ -239,12 +245,12 @@ class LedgerExtension:
 
 
 def _path(setting: str, spider: str) -> Path:
-    """Return the path of the ledger, with the placeholders of the *setting* filled in. Raises SettingError
-    for an unknown placeholder.
+    """Return the path of the ledger: the value of the *setting*, with its placeholders filled in. Raises
+    SettingError for an unknown placeholder.
     """
     now = datetime.now(timezone.utc).replace(microsecond=0)
     values = {
-        # The name of a spider must not lead to another folder.
+        # Without separators and leading dots, so that the name of a spider cannot lead to another folder.
         "name": re.sub(r"^\.+|[/\\\0]", "_", spider),
         "pid": str(os.getpid()),
         "time": now.isoformat().replace(":", "-"),
@@ -253,7 +259,7 @@ def _path(setting: str, spider: str) -> Path:
     def value(match: re.Match[str]) -> str:
         if match[1] not in values:
             names = ", ".join(f"%({name})s" for name in values)
-            allowed = f"a path with no other placeholders than {names}"
+            allowed = f"a path with no placeholders but {names}"
             raise SettingError(LEDGER, setting, allowed)
         return values[match[1]]
 

@@ -1,5 +1,5 @@
-"""The format of a ledger, and functions to read one. The file is not trusted: any SQLite file can claim to
-be a ledger.
+"""The format of a ledger, and functions to read ledgers. Each file is checked before it is used, since a forged
+SQLite file can claim to be a ledger.
 """
 
 from __future__ import annotations
@@ -32,29 +32,31 @@ _Kind = TypeVar("_Kind")
 VERSION = 4
 
 APPLICATION_ID = 0x52455031
-"""``REP1``, in ``PRAGMA application_id``: the mark of a ledger."""
+"""The value of ``PRAGMA application_id`` by which a SQLite file is recognised as a ledger: ``REP1`` in ASCII."""
 
 TABLES = files("scrapy_rep").joinpath("crawl/ledger/tables.sql").read_text("utf-8")
 
 SCHEMA = Schema(APPLICATION_ID, VERSION, tuple(TABLES.split(";\n")))
-"""The schema of the whole file."""
+"""The schema of a ledger, with its tables, indexes and views."""
 
 _MAX_VALUE = 16 * 1024 * 1024
-"""The most bytes of a value. A robots.txt has 500 KiB at most, a text 4,096 characters."""
+"""The largest value, in bytes, that is read from a ledger. Genuine values are shorter: a robots.txt has at most
+500 KiB, a text 4,096 characters."""
 
-# The most steps of SQLite's virtual machine for reading a ledger: so many for each byte of the file, and
-# a constant. The ledger of a crawl takes far fewer.
+# Bounds the time for reading a ledger, so that a forged file cannot keep a command busy forever. The limit is in
+# steps of SQLite's virtual machine: a constant, plus some for each byte of the file. The ledger of a real crawl
+# needs far fewer. The steps are counted in units of _STEPS_AT_ONCE.
 _STEPS_A_BYTE = 50
 _STEPS = 100_000_000
 _STEPS_AT_ONCE = 100_000
 
 MAX_ID = 2**40
-"""The greatest number of a crawl, a snapshot or a decision."""
+"""The greatest ID of a crawl, a snapshot or a decision."""
 
 _IDS = frozenset({"id", "crawl", "snapshot"})
 
-# The condition on the values of each declared type, which SQLite does not enforce. Integers are
-# small enough to be exact as floats; times are in the range of datetime.
+# For each type of column, the SQL condition that its values must meet. SQLite itself accepts values of any type
+# in any column. Integers must be exact as floats, and times in the range of datetime.
 _STORED = {
     "INTEGER": f"typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND {2**53}",
     "REAL": "typeof({0}) IN ('real', 'integer') AND {0} BETWEEN -62135596800 AND 253402300799",
@@ -64,15 +66,15 @@ _STORED = {
 
 
 def open_ledger(path: str) -> sqlite3.Connection:
-    """Open the ledger at *path* read-only, with rows as ``sqlite3.Row``.
+    """Return a read-only connection to the ledger at *path*, with rows as ``sqlite3.Row``. A crawl may write to
+    the ledger at the same time.
 
-    A crawl may be writing the ledger. Raises LedgerError for a file that is not a ledger of this
-    version, or has a value that no ledger has.
+    Raises LedgerError if the file is not a ledger of this version, or contains an invalid value.
     """
     with reading(path):
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError("this is not a file")
+            raise ValueError("it is not a regular file")
         uri = Path(path).resolve(strict=True).as_uri() + "?mode=ro"
         connection = sqlite3.connect(uri, uri=True)
         try:
@@ -89,11 +91,11 @@ def open_ledger(path: str) -> sqlite3.Connection:
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turn errors while reading the ledger at *path* into LedgerError."""
+    """A context manager that turns each error of reading the ledger at *path* into a LedgerError."""
     try:
         yield
     except BrokenPipeError:
-        raise  # The caller was writing to a pipe; a ledger is none.
+        raise  # An error of writing the output of a command, not of reading the ledger.
     except OSError as error:
         raise LedgerError(path, error.strerror or error) from None
     except FAILURES as error:
@@ -108,8 +110,9 @@ def reading(path: str) -> Iterator[None]:
 
 
 def bound(connection: sqlite3.Connection, size: int) -> None:
-    """Limit the work of a connection that reads ledgers of *size* bytes in total, and the size of
-    their values. Functions that the schemas call are not trusted.
+    """Protect a connection from forged ledgers: limit the time of queries, in proportion to the *size* of all
+    ledgers in bytes, and the size of a value. SQL functions in the schema of a file are not run if they could
+    do harm.
     """
     rounds = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
 
@@ -125,8 +128,8 @@ def bound(connection: sqlite3.Connection, size: int) -> None:
 
 
 def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the table ``crawl``, with the values of columns in JSON, the *path* of the
-    ledger, and whether it has ``every_decision``.
+    """Yield the crawls of a ledger: the rows of its table ``crawl``, with JSON values parsed, and two more keys:
+    ``path``, and ``every_decision`` (whether the crawl has recorded all decisions).
     """
     for row in ledger.execute("SELECT * FROM crawl"):
         settings = read_json(row["settings"], dict)
@@ -143,27 +146,28 @@ def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]
 
 
 def read_json(text: str, kind: type[_Kind]) -> _Kind:
-    """Parse the value of a column in JSON. Raises ValueError or RecursionError if that is not possible, or
-    the result is not of this *kind*.
+    """Parse *text*, the value of a JSON column. Raises ValueError or RecursionError if it is not valid JSON, and
+    ValueError if the result is not an instance of *kind*.
     """
     value = json.loads(text)
     if not isinstance(value, kind):
-        raise ValueError(  # noqa: TRY004  the file is wrong, not the caller
-            f"this should be a JSON {kind.__name__}: {text[:80]!r}"
+        raise ValueError(  # noqa: TRY004  an error in the file, not a wrong type by the caller
+            f"a JSON {kind.__name__} is expected, not {text[:80]!r}"
         )
     return value
 
 
 def read_texts(text: str) -> tuple[str, ...]:
-    """Parse the value of a column with a JSON list of texts."""
+    """Parse *text*, the value of a column with a JSON list of texts."""
     return tuple(map(str, read_json(text, list)))
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    """Raise ValueError if a table of a ledger is missing, or has a value that no ledger has.
+    """Check the tables of a ledger. Raises ValueError if a table or a column is missing, or has an invalid
+    value.
 
-    A view or a virtual table does not count as a table, since it may have more rows than the file has
-    bytes, and a computed column does not count as a column.
+    A view or a virtual table does not count as a table, nor a computed column as a column: in a forged file,
+    they could have more rows and values than the file has bytes.
     """
     for table, columns in _tables().items():
         query = f"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = '{table}'"  # noqa: S608
@@ -185,17 +189,21 @@ def _check(connection: sqlite3.Connection) -> None:
             " WHERE bad IS NOT NULL LIMIT 1"
         )
         if row := connection.execute(query).fetchone():
-            raise ValueError(f"its table {table!r} has a bad value in {row[0]!r}")
+            raise ValueError(
+                f"its table {table!r} has an invalid value in the column {row[0]!r}"
+            )
 
 
 def columns_of(table: str) -> list[str]:
-    """Return the names of the columns of a table."""
+    """Return the names of the columns of *table*, in order."""
     return [name for name, *_ in _tables()[table]]
 
 
 @cache
 def _tables() -> dict[str, list[tuple[str, str, bool]]]:
-    """Return the columns of each table: name, type, and whether a value is required."""
+    """Return the columns of each table of a ledger: their name, their type, and whether a value is required
+    (not NULL).
+    """
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TABLES)
         query = "SELECT name FROM sqlite_master WHERE type = 'table'"

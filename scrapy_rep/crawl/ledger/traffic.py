@@ -1,4 +1,4 @@
-"""Counts for the ledger the pages and bytes that a crawl receives, and the gaps that it keeps."""
+"""Counts the pages and bytes that a crawl receives, and measures the gaps between its requests, for the ledger."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-    # A table of the ledger, and its columns, but the crawl.
+    # The name of a table of the ledger, and a row for it without the ID of the crawl.
     Row: TypeAlias = tuple[str, tuple[Any, ...]]
 
 _HOUR, _MINUTE = 3600, 60
 
-# The most hosts whose shortest gaps are remembered. A host that is forgotten gets more rows.
+# The most origins whose shortest gaps are kept in memory. Beyond that, the memory is cleared, which costs only
+# additional rows in the ledger.
 _MAX_REMEMBERED = 100_000
 
 
 class Traffic:
-    """Counts pages, bytes and waiting requests, and collects gaps, until the ledger takes them.
-
-    Times are in seconds since the epoch.
+    """Collects the traffic of a crawl until the ledger takes it: pages and bytes by origin, the number of
+    waiting requests, and the shortest gaps between requests. Times are in seconds since the epoch.
     """
 
     def __init__(self) -> None:
         self.wants_waiting = True
-        """Whether the number of waiting requests is still unknown. Each row needs it once."""
+        """Whether the next row still lacks the number of waiting requests. The scheduler counts them only then."""
 
         self._is_open = False
         self._pages: dict[Origin, list[int]] = {}
         self._waiting: int | None = None
         self._gaps: list[Row] = []
         self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
-        """The smallest ratio of a gap to what was asked for, and the most that was asked for, by kind and
+        """The smallest ratio of a gap to the requested delay, and the longest requested delay, by kind and
         origin."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> Traffic | None:
-        """Return the instance that the components of a crawl share; None if the crawl has no ledger."""
+        """Return the instance that all components of a crawl share; None if the crawl has no ledger."""
         if RepSettings.of(crawler).ledger is None:
             return None
         return shared_component(crawler, _new_traffic)
 
     def open(self) -> None:
-        """Begin to count. From now on, :meth:`take` is called regularly."""
+        """Start counting. Without this call, nothing is counted, since nobody would call :meth:`take`."""
         self._is_open = True
 
     def take(self, now: float) -> list[Row]:
-        """Return rows with everything since the last call, for the hour and the minute of *now*."""
+        """Return the traffic since the last call as rows of the ledger, for the hour and the minute of *now*."""
         hour, minute = (int(now // unit * unit) for unit in (_HOUR, _MINUTE))
         rows: list[Row] = [
             ("traffic", (str(origin), hour, *counts))
@@ -72,7 +72,7 @@ class Traffic:
         return rows
 
     def note_response(self, request: Request, response: Response) -> None:
-        """Count *response*, the answer to *request*."""
+        """Count *response*, the answer to *request*, as a page of its origin."""
         origin = origin_at(response.url, request)
         if origin is not None:
             self.note_page(origin, len(response.body))
@@ -91,12 +91,13 @@ class Traffic:
     def note_gap(
         self, kind: str, origin: str, asked: float, gap: float | None, now: float
     ) -> None:
-        """Note that a request is sent to an origin *gap* seconds after an answer. The gap is None if there
-        was no answer, or no request yet.
+        """Note the gap between an answer of an origin and the next request to the origin. A row is written only
+        if this gap is shorter, in relation to the requested delay, than all before it, or if the requested
+        delay is longer than before.
 
-        The origin has *asked* for so many seconds, by a *kind* of statement: ``"delay"`` or ``"pause"``.
-        A gap is kept if it is shorter than those before it, in relation to what was asked for. An unknown
-        gap is kept only if it is the first, or if more is asked for.
+        :param kind: how the origin asked for the delay: ``"delay"`` (robots.txt) or ``"pause"`` (429, 503)
+        :param asked: the requested delay in seconds
+        :param gap: the seconds from the answer to the request; None if one of the two is missing so far
         """
         if not self._is_open or asked <= 0:
             return

@@ -1,4 +1,4 @@
-"""The writer of a ledger, which writes in threads."""
+"""The writer of a ledger, which writes to the file in threads, so that a slow disk does not block the crawl."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     # Rows, by table.
     _Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]
 
-# The seconds for which the end of a crawl waits until the last records are written.
+# How many seconds the end of a crawl waits for the last records to be written.
 _CLOSE_TIMEOUT = 10.0
 
-# Seconds to wait for the lock of a file that another process writes.
+# How many seconds to wait for the lock of the file while another process writes to it.
 _LOCK_TIMEOUT = 5.0
 
-# The approximate limit of rows in memory, in bytes, and the memory of one without its texts.
+# The limit for rows in memory, in bytes, and the estimated memory of a row without its texts.
 _MAX_WAITING = 32 * 1024 * 1024
 _ROW = 600
 
-# Rows in one statement. Each statement releases and takes the interpreter lock, which costs
-# the crawl more than the row itself. Older versions of SQLite allow 999 values at most.
+# The rows that one INSERT statement writes. Each statement releases and takes the interpreter lock, which slows
+# the crawl down more than a row does. Older versions of SQLite allow at most 999 values in a statement.
 _ROWS_AT_ONCE = 60
 
-# The bytes of a file that are hashed at once.
+# The bytes of the file that are read at once for the digest.
 _PART = 1024 * 1024
 
 _CRAWL = (
@@ -57,8 +57,9 @@ _CRAWL = (
 )
 _END = "UPDATE crawl SET ended = ?, finish_reason = ?, counts = ? WHERE id = ?"
 
-# The columns that are written to each table, in the order in which the tables are written. The number of
-# the crawl is added. A row that exists already is kept, or the new one is added to it.
+# The columns to write in each table, without the ID of the crawl. Tables are written in this order, since later
+# ones refer to earlier ones. _CONFLICTS says what happens if a row with the same key exists: it is kept, or the
+# counts of the new row are added to it.
 _COLUMNS = {
     "body": ("sha256", "body"),
     "snapshot": (
@@ -81,16 +82,17 @@ _CONFLICTS = {
 _RECORDS = "snapshot", "decision"
 """The tables whose rows are counted as recorded or dropped."""
 
-# Transient failures: parts of the messages of SQLite, and error numbers of the system.
+# Failures that may pass, so that it is worth trying again: parts of messages of SQLite, and error numbers of the
+# system.
 _TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
-# Without an adapter, SQLite's module would search for one in several places, for each value.
+# For speed: without a registered adapter, the module sqlite3 searches for one in several places, for each value.
 for _term in (Subject, Verdict, Layer):
     sqlite3.register_adapter(_term, attrgetter("_value_"))
 
-# The errors of a file that fails. Any other error, one of their subclasses included, is that of a value
-# that SQLite cannot store.
+# The exact types of errors that concern the whole file. Any other type, even a subclass of these, means that
+# SQLite cannot store a value.
 _OF_FILE = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
@@ -98,10 +100,10 @@ _OF_FILE = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
 def prepare(path: Path) -> None:
-    """Create the file of a ledger, or check that it is one, before a crawl starts.
+    """Check, before a crawl starts, that a ledger can be written at *path*; create the file if it is missing.
 
-    Raises LedgerError if no ledger can be written there. A full disk or a locked file raises
-    nothing, since that may pass and the writer retries.
+    Raises LedgerError if the file is not a ledger or cannot be created. A full disk or a locked file raises
+    nothing, since the failure may pass, and the writer tries again.
     """
     try:
         open_to_write(path).close()
@@ -116,13 +118,14 @@ def prepare(path: Path) -> None:
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
-    """Open the ledger at *path*; create the file, and its folder if only that is missing.
+    """Return a connection for writing to the ledger at *path*. Create the file if it is missing, and its folder
+    too, but not the parent of the folder.
 
-    Raises LedgerError, and changes nothing, for a file that is not a ledger of this version, and
-    sqlite3.Error or OSError for a file that cannot be opened.
+    Raises LedgerError, and changes nothing, if the file is not a ledger of this version; sqlite3.Error or
+    OSError if the file cannot be opened.
     """
     path.parent.mkdir(exist_ok=True)
-    # Opened for the error of the system: SQLite does not say why it cannot open a file.
+    # Opened once without SQLite, for the error message of the system: SQLite does not say why it cannot open a file.
     with path.open("ab"):
         pass
     connection = sqlite3.connect(
@@ -130,7 +133,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
         path, timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False,
     )  # fmt: skip
     try:
-        # About one transaction is written each second.
+        # Each transaction is synced to the disk, which is cheap here: there is about one in a second.
         prepare_file(connection, SCHEMA, synchronous="FULL")
     except BaseException as error:
         connection.close()
@@ -141,9 +144,9 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 
 def close_and_merge_log(connection: sqlite3.Connection) -> bool:
-    """Close a ledger, and merge the write-ahead log into its file, which can then be read in a
-    read-only folder. Return whether that succeeded: another process that has the file open still
-    needs the log.
+    """Close a ledger, and merge its write-ahead log into the file, so that the file is complete alone, and can be
+    read even in a read-only folder. Return whether the merge succeeded: it fails while another process has
+    the file open.
     """
     is_merged = False
     with suppress(sqlite3.Error):
@@ -160,13 +163,12 @@ def close_and_merge_log(connection: sqlite3.Connection) -> bool:
 def snapshot(
     origin: str, entry: CacheEntry, dialect: Dialect
 ) -> tuple[tuple[Any, ...], bytes | None]:
-    """Return the ledger row for a robots.txt that was fetched or loaded, and the body whose rules are obeyed.
-    The body is cut one byte after the size limit of *dialect*, so that a reader can see that it was cut. It
-    is None if there are no rules to obey.
+    """Return the row of the table ``snapshot`` for a robots.txt, and the body with the rules that are obeyed.
+    The body is None if no rules are obeyed, for example because the file is missing.
     """
     result, answer, body = entry.result, entry.answer(dialect), None
     if answer is not None and answer.access is Access.SUCCESSFUL:
-        # One byte more tells a reader that the file was cut.
+        # Parsers ignore what is above the size limit; one byte of it shows that the file was longer.
         body = answer.body[: dialect.size_limit + 1]
     headers = [(storable(name), storable(value)) for name, value in result.headers]
     is_stale = entry.state(dialect) is State.STALE
@@ -188,49 +190,50 @@ def snapshot(
 
 
 class LedgerWriter:
-    """Keeps records in memory until :meth:`flush` writes all of them to the file at *path*, in one
+    """Collects the rows of a crawl in memory. :meth:`flush` writes them to the ledger at *path*, in one
     transaction and in a thread.
 
-    Nothing is raised. Failed writes are counted in ``errors``, the last error is in ``error``, and the next
-    flush tries again. Records are counted in ``dropped`` if they exceed the memory limit, cannot be written
-    before the end of the crawl, or are in one statement with a value that can never be written.
+    No method raises. ``errors`` counts failed writes, ``error`` is the last error, and the next flush tries
+    again. ``recorded`` counts written records (snapshots and decisions), ``dropped`` those that are lost:
+    they exceed the memory limit, cannot be written before the end of the crawl, or share a statement with a
+    value that SQLite cannot store.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.errors = self.recorded = self.dropped = 0
         self.error: Exception | None = None
-        # The process may change its working directory later.
+        # Absolute, since the process may change its working directory.
         self._path = Path(path).absolute()
         self._crawl: tuple[Any, ...] = ()
         self._crawl_id: int | None = None
         self._lock = Lock()
-        """Held while rows are kept, and while a thread takes them."""
+        """Protects the rows and counts, which the event loop and the thread both change."""
         self._rows = _no_rows()
         self._batch = _no_rows()
-        """The rows that a thread writes, or that are to be written again."""
+        """The rows of the current transaction. If it fails, they stay here for the next one."""
         self._weight = self._batch_weight = 0
-        """The approximate memory of all rows in bytes, and that of the batch."""
+        """The estimated memory of all rows, and of the rows in the batch, in bytes."""
         self._is_done = True
-        """Whether the batch is written, except for records that can never be written."""
+        """Whether the transaction of the batch has succeeded."""
         self._unwritable = 0
-        """The records of the batch that can never be written."""
+        """The number of records in the batch that SQLite cannot store."""
         self._thread = Thread()
-        """The thread that wrote last."""
+        """The thread that writes, or wrote last."""
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._is_closed = False
-        """Whether the end of the crawl is written, and no other process has the file open."""
+        """Whether the file is complete: the end of the crawl is written, and the write-ahead log merged."""
         self._has_ended = False
-        """Whether nothing more is written. A row that comes later is lost."""
+        """Whether writing has ended. Rows that come later are dropped."""
 
     def start(self, crawl: tuple[Any, ...]) -> None:
-        """Begin a crawl. *crawl* has the columns of the table, from ``uuid`` to ``started``."""
+        """Start writing a crawl. *crawl* has the values of the table ``crawl``, from ``uuid`` to ``started``."""
         self._crawl = crawl
         self.flush()
 
     def write(self, table: str, row: tuple[Any, ...], size: int = 0) -> None:
-        """Keep a row for the next flush, unless the memory is full. *size* is the size of its long
-        values.
+        """Add a row of *table* to the next flush; drop it if the memory limit is reached. *size* is the length of
+        its long values.
         """
         with self._lock:
             weight = self._weight + _ROW + size
@@ -241,19 +244,19 @@ class LedgerWriter:
                 self._rows[table].append(row)
 
     def write_snapshot(self, origin: str, entry: CacheEntry, dialect: Dialect) -> None:
-        """Keep a robots.txt that was fetched or loaded."""
+        """Write the robots.txt of *origin* that was fetched, or loaded from a store, with its body."""
         row, body = snapshot(origin, entry, dialect)
         if body is not None:
             self.write("body", (row[-1], body), len(body))
         self.write("snapshot", row)
 
     def write_decision(self, record: Record) -> None:
-        """Keep a decision."""
+        """Write the *record* of a decision."""
         texts = record.url, record.page, record.statement, record.form, record.via
         self.write("decision", record, sum(map(len, filter(None, texts))))
 
     def flush(self) -> None:
-        """Let a thread write all rows, unless one still writes."""
+        """Start a thread that writes all rows to the file, unless the last thread is still writing."""
         if self._thread.is_alive():
             return
         self._take()
@@ -261,11 +264,11 @@ class LedgerWriter:
             self._start(self._write)
 
     def close(self, end: tuple[Any, ...]) -> None:
-        """Write the remaining rows and the *end* of the crawl: its time, reason and counts.
+        """Write the remaining rows and the *end* of the crawl (its time, its reason and its counts). Rows that
+        are added during this call are written too.
 
-        Blocks for 10 seconds at most. Records that are not written by then are counted as dropped, and
-        written later if the process lives on. Rows that come meanwhile are written too; later ones are
-        counted as dropped.
+        Blocks for 10 seconds at most. Records that are not written by then count as dropped, although the
+        thread goes on to write them while the process lives.
         """
         self._start(self._write_end, self._thread, end)
         if self._thread.is_alive():
@@ -277,8 +280,8 @@ class LedgerWriter:
             self.dropped += _count(self._batch) + _count(self._rows)
 
     def digest(self) -> str | None:
-        """Return the SHA-256 of the closed file, in hex; None if the end of the crawl is not written,
-        or another process has the file open.
+        """Return the SHA-256 of the file in hex, after :meth:`close`. Return None if the file is incomplete,
+        because a write has failed or another process has the file open.
         """
         if not self._is_closed:
             return None
@@ -290,7 +293,7 @@ class LedgerWriter:
         return None
 
     def _start(self, write: Callable[..., None], *args: Any) -> None:
-        # A daemon: a process that exits does not wait for a disk.
+        # A daemon thread, so that the process can exit while a disk hangs.
         thread = Thread(target=write, args=args, name="ledger", daemon=True)
         try:
             thread.start()
@@ -301,7 +304,9 @@ class LedgerWriter:
             self._thread = thread
 
     def _take(self) -> None:
-        """Count the batch and empty it, unless it must be written again. Add all new rows to it."""
+        """Prepare the batch for the next transaction. If the last transaction has succeeded, count its records
+        and empty the batch. Then move all new rows into the batch.
+        """
         with self._lock:
             if self._is_done:
                 self.recorded += _count(self._batch) - self._unwritable
@@ -315,8 +320,8 @@ class LedgerWriter:
     # The methods below run in the thread.
 
     def _write_end(self, before: Thread, end: tuple[Any, ...]) -> None:
-        """Write the remaining rows and the *end* of the crawl, after the thread *before* has ended. Write
-        again if new rows have come meanwhile: other handlers of ``spider_closed`` may still add some.
+        """Wait for the thread *before*; then write the remaining rows and the *end* of the crawl. Repeat that
+        while new rows come, since other handlers of ``spider_closed`` may still add some.
         """
         if before.is_alive():
             before.join()
@@ -328,14 +333,15 @@ class LedgerWriter:
                 self._has_ended = not (self._is_done and has_more)
 
     def _write(self, end: tuple[Any, ...] | None = None) -> None:
+        """Write the batch, and the *end* of the crawl if it is given. Note an error; never raise it."""
         try:
             connection = self._connected()
             error = self._commit(connection, end)
-        except Exception as failure:  # noqa: BLE001  whatever it is, the crawl goes on
+        except Exception as failure:  # noqa: BLE001  no error of the ledger may stop the crawl
             error = failure
             if self._connection is not None:
                 with suppress(sqlite3.Error):
-                    self._connection.close()  # This rolls back.
+                    self._connection.close()  # Also rolls the transaction back.
                 self._connection = None
         else:
             self._is_done = True
@@ -349,12 +355,12 @@ class LedgerWriter:
     def _commit(
         self, connection: sqlite3.Connection, end: tuple[Any, ...] | None
     ) -> Exception | None:
-        """Write the batch and the *end* in one transaction. Return the error of a value that can never be
-        written; only the rows of its statement are lost.
+        """Write the batch, and the *end* of the crawl if it is given, in one transaction. If SQLite cannot store
+        a value, skip the rows of its statement, and return the error. Raises an error of the whole file.
         """
         failure, self._unwritable = None, 0
-        # After a plain BEGIN, the first statement would fail without waiting if another
-        # process wrote in between.
+        # IMMEDIATE takes the write lock now, and waits for it. With a plain BEGIN, the first INSERT would fail at
+        # once if another process had written in between.
         connection.execute("BEGIN IMMEDIATE")
         crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl).lastrowid
         assert crawl is not None
@@ -365,7 +371,7 @@ class LedgerWriter:
                 try:
                     connection.execute(statement, list(chain.from_iterable(some)))
                 except Exception as error:
-                    # Some failures end the transaction.
+                    # Some errors roll the transaction back; all of its rows must then be written again.
                     if type(error) in _OF_FILE or not connection.in_transaction:
                         raise
                     failure = error
@@ -377,10 +383,10 @@ class LedgerWriter:
         return failure
 
     def _connected(self) -> sqlite3.Connection:
-        # SQLite continues to write to a removed file. A new file at this path would inherit
-        # the rest of the log, and be corrupt.
+        # SQLite does not notice that its file was removed, and continues to write to it. If a new file is created
+        # at the same path, it takes over the write-ahead log of the old one, and is corrupt.
         if self._file is not None and identity(self._path) != self._file:
-            raise FileNotFoundError("it was moved or removed")
+            raise FileNotFoundError("the file was moved or removed")
         if self._connection is None:
             self._connection = open_to_write(self._path)
             self._file = identity(self._path)
@@ -397,8 +403,8 @@ def _count(rows: _Rows) -> int:
 
 @cache
 def _insert(table: str, rows: int, crawl: int) -> str:
-    """Return the statement that writes so many *rows* to a table. A decision names its robots.txt by the
-    time at which that was fetched.
+    """Return the SQL statement that inserts a number of *rows* into *table*. A decision refers to its robots.txt
+    by a time of fetching, for which the statement looks up the ID of the snapshot.
     """
     names = dict(zip(_COLUMNS[table], map("column{}".format, count(1)), strict=False))
     values = f"({', '.join('?' * len(names))})"
@@ -411,7 +417,7 @@ def _insert(table: str, rows: int, crawl: int) -> str:
     if table != "body":
         names["crawl"] = str(crawl)
     conflict = f" ON CONFLICT {_CONFLICTS[table]}" if table in _CONFLICTS else ""
-    # SQLite takes the ON of a conflict for that of a join, unless there is a WHERE.
+    # "WHERE true" is needed: without a WHERE, SQLite parses the ON of ON CONFLICT as that of a join.
     return (
         f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(names.values())}"  # noqa: S608
         f" FROM (VALUES {', '.join([values] * rows)}) WHERE true{conflict}"

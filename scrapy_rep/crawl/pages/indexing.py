@@ -1,4 +1,6 @@
-"""The downloader middleware that reads the indexing rules and usage preferences of responses."""
+"""The downloader middleware that reads indexing rules and usage preferences from each response, and sets
+flags on the response. It also withholds forbidden files from media pipelines.
+"""
 
 from __future__ import annotations
 
@@ -38,26 +40,27 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-# The name of the header as Scrapy stores it. Most responses do not have this header, and isdisjoint() takes
-# a tenth of the time of a look-up.
+# The header name, spelt as in Scrapy's Headers. Most responses lack the header: isdisjoint() finds that out in
+# a tenth of the time of headers.getlist().
 _X_ROBOTS_TAG = frozenset({b"X-Robots-Tag"})
 
-# The most statements of one response to report. A response can have a thousand.
+# Limits how many statements of one response are written to the ledger. A hostile page can have a thousand.
 _MAX_STATEMENTS = 100
 
 
 class IndexingMiddleware:
     """Reads the indexing rules and usage preferences of each response.
 
-    :func:`scrapy_rep.indexing_rules` and :func:`scrapy_rep.usage_preferences` return them.
-    ``response.flags`` has ``"noindex"`` and ``"nofollow"`` if the rules of a response with a 2xx
-    status say so.
+    Spiders get the results from :func:`scrapy_rep.indexing_rules` and
+    :func:`scrapy_rep.usage_preferences`. A response with a 2xx status that must not be indexed gets the
+    flag ``"noindex"`` in ``response.flags``; a page with links that must not be followed gets ``"nofollow"``.
     """
 
     ORDER = 545
-    """Scrapy calls ``process_response`` in descending order: after HttpCompressionMiddleware
-    (590), which decompresses bodies, and after RedirectMiddleware (600),
-    MetaRefreshMiddleware (580) and RetryMiddleware (550), which replace responses."""
+    """The order in ``DOWNLOADER_MIDDLEWARES``. Scrapy calls ``process_response`` in descending order, so
+    this middleware gets bodies that HttpCompressionMiddleware (590) has decompressed, and only final
+    responses: RedirectMiddleware (600), MetaRefreshMiddleware (580) and RetryMiddleware (550) have
+    replaced all others by new requests."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -89,7 +92,7 @@ class IndexingMiddleware:
         return response
 
     def _rules_of(self, request: Request, response: Response) -> IndexingRules:
-        """Read the indexing rules in the headers of *response*, and in its body if that is HTML."""
+        """Return the indexing rules in the headers of *response* and, if it is HTML, in its meta tags."""
         headers, lines, html, encoding = response.headers, [], b"", None
         if not _X_ROBOTS_TAG.isdisjoint(headers):
             lines = headers.getlist(b"X-Robots-Tag")
@@ -102,7 +105,9 @@ class IndexingMiddleware:
         return IndexingRules.of_page(lines, html, tokens, dialect, encoding)
 
     def _set_flags(self, response: Response, rules: IndexingRules) -> None:
-        """Add the flags for *rules* that have an effect to *response*."""
+        """Add the flags ``"noindex"`` and ``"nofollow"`` to *response*, as its *rules* say. A dry run, and a
+        response without a 2xx status, get no flags.
+        """
         if self._settings.dry_run or not is_success(response):
             return
         if not rules.index:
@@ -110,7 +115,7 @@ class IndexingMiddleware:
         if not rules.follow:
             response.flags.append(meta.NOFOLLOW_FLAG)
 
-    # For the ledger.
+    # The ledger.
 
     def _report(
         self,
@@ -119,11 +124,11 @@ class IndexingMiddleware:
         rules: IndexingRules,
         preferences: UsagePreferences,
     ) -> None:
-        """Report the statements of a response, and those that the user of the crawler overrides.
+        """Report the statements of a response, and the settings that override them, to the ledger.
 
-        Most statements allow everything, and are reported only at the ledger level ``"all"``.
-        Statements that deny something but have no effect are always reported: those of data, and of
-        responses without a 2xx status.
+        Most statements allow everything, and are reported only at the ledger level ``"all"``. A statement
+        that denies something but has no effect is reported at each level: one of a data file, or of a
+        response without a 2xx status.
         """
         report = partial(
             self._reporter.stated,
@@ -153,8 +158,8 @@ class IndexingMiddleware:
     def _overridden(
         self, request: Request, rules: IndexingRules
     ) -> Iterator[tuple[str, Statement | None]]:
-        """Yield each setting or meta key by which the user overrides a statement of a page, and
-        the statement.
+        """Yield each setting or meta key that overrides *rules* for this request, with the statement that
+        would otherwise apply.
         """
         rule = rules.why_not_indexable(datetime.now(timezone.utc))
         if rule and request.meta.get(meta.DONT_OBEY_NOINDEX):
@@ -164,10 +169,12 @@ class IndexingMiddleware:
         if not rules.follow and self._settings.nofollow == "ignore":
             yield NOFOLLOW, rules.because("nofollow")
 
-    # For ``scrapy parse``.
+    # ``scrapy parse``.
 
     def _warn_of_drops(self, request: Request, response: Response) -> None:
-        """Log which items and links of *response* a crawl would drop: ``scrapy parse`` shows all."""
+        """Log which items and links of *response* a crawl would drop, since ``scrapy parse`` shows all of
+        them.
+        """
         effects = self._usage.effects_of(request, response)
         rels = self._settings.rel if is_success(response) else frozenset()
         why = "; ".join(_drops(effects, rels))
@@ -179,13 +186,14 @@ class IndexingMiddleware:
                 why=why,
             )
 
-    # For media pipelines.
+    # Media pipelines.
 
     def _judge_file(self, request: Request, response: Response) -> None:
-        """Raise FileDenied, for the media pipeline, if the file *response* must not be indexed or used.
-        A dry run only reports the decision.
+        """Check whether *response*, a file, may be passed to the media pipeline that requested it. Raises
+        FileDenied if the file must not be indexed, or not be used for a purpose of the crawl; a dry run
+        only reports that.
 
-        An HTML page is no file: a callback or a component may have requested it.
+        An HTML page does not count as a file, since other components request pages without a callback too.
         """
         if isinstance(response, HtmlResponse):
             return
@@ -207,7 +215,9 @@ class IndexingMiddleware:
 
 
 def _drops(effects: Effects, rels: frozenset[str]) -> Iterator[str]:
-    """Yield what a crawl drops because of *effects*, or because of the *rels* of links, in words."""
+    """Yield a phrase for each kind of output that a crawl would drop: its items, its images or its links,
+    and the reason. *rels* are the values of ``rel`` whose links are dropped.
+    """
     if effects.items is not None:
         yield f"its items, which {forbidden(*effects.items)}"
     elif effects.images is not None:
@@ -223,7 +233,7 @@ def _is_image(response: Response) -> bool:
     return content_type.startswith(b"image/")
 
 
-# A site uses few different Content-Type values.
+# Cached, since a site sends the same few Content-Type values with all of its pages.
 @lru_cache(maxsize=256)
 def _declared_encoding(content_type: bytes | None) -> str | None:
     return http_content_type_encoding((content_type or b"").decode("latin-1"))

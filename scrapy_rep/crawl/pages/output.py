@@ -1,5 +1,5 @@
-"""The spider middleware that drops the links and items that their page forbids, or annotates items;
-and the links of a page.
+"""The spider middleware that drops requests and items of a callback if the page forbids them, or writes
+the restrictions of the page into the items; and the reader of the links of a page.
 """
 
 from __future__ import annotations
@@ -45,11 +45,14 @@ logger = get_logger(__name__)
 
 
 class OutputMiddleware:
-    """Drops the requests and items of a callback that its response forbids, or annotates items."""
+    """Drops requests and items of a callback if indexing rules, usage preferences or ``rel`` attributes
+    of its response forbid them. With the setting value ``"annotate"``, items pass, and get the
+    restrictions of the response in a field.
+    """
 
     ORDER = 100
-    """Scrapy passes the output of callbacks in descending order. This is near the engine,
-    after all middlewares that make or change items and requests."""
+    """The order in ``SPIDER_MIDDLEWARES``. Scrapy passes the output of callbacks through them in descending
+    order, so this middleware comes after those that make or change items and requests."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._settings = settings = RepSettings.of(crawler)
@@ -58,7 +61,7 @@ class OutputMiddleware:
             raise NotConfigured
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
-        # Without the setting, Scrapy's ImagesPipeline is off.
+        # Scrapy's ImagesPipeline, which takes image URLs from items, is off without this setting.
         has_images = bool(crawler.settings.get("IMAGES_STORE"))
         field = crawler.settings.get("IMAGES_URLS_FIELD", "image_urls")
         self._image_fields = [field] if has_images else []
@@ -87,7 +90,7 @@ class OutputMiddleware:
                 yield output
 
     def _page_of(self, response: Response) -> _Page | None:
-        """Return the page that judges the output for *response*; None if all output may pass."""
+        """Return what restricts the output of the callback of *response*; None if all output may pass."""
         request, effects = response.request, NO_EFFECT
         if request is not None:
             effects = self._usage.effects_of(request, response)
@@ -104,8 +107,8 @@ class OutputMiddleware:
         return self._may_keep(output, page.response, page.effects)
 
     def _may_follow(self, request: Request, page: _Page) -> bool:
-        """Return whether *request*, which a callback has made of *page*, may pass. Reports one that may
-        not; in a dry run, it passes nevertheless.
+        """Return whether *request*, which the callback of *page* has yielded, may be scheduled. A forbidden
+        request is reported; in a dry run, it may be scheduled nevertheless.
         """
         because = page.why_not_follow(request)
         if because is None:
@@ -131,8 +134,9 @@ class OutputMiddleware:
         return is_dry_run
 
     def _may_keep(self, item: Any, response: Response, effects: Effects) -> bool:
-        """Return whether *item* may pass, after the changes that *effects* demand. In a dry run, each
-        item passes unchanged, and what would be withheld is reported.
+        """Return whether *item* may pass to the item pipelines. First, write the restrictions of its page
+        into the item, and remove image URLs, as *effects* demand. A dry run passes each item unchanged,
+        and only reports the decisions of a real run.
         """
         if effects.items is not None:
             return self._drop(item, *effects.items, response)
@@ -150,8 +154,8 @@ class OutputMiddleware:
         return True
 
     def _annotate(self, item: Any, response: Response, effects: Effects) -> None:
-        """Write what *effects* has for items into the field ``REP_ITEM_FIELD`` of *item*, and report
-        each restriction.
+        """Write the restrictions in *effects* into the field ``REP_ITEM_FIELD`` of *item*, and report each
+        of them. If the item has no such field, warn, count the item, and leave it unchanged.
         """
         for denied in effects.noted:
             self._report(Verdict.ANNOTATED, *denied, response)
@@ -161,7 +165,7 @@ class OutputMiddleware:
         notes = {**(effects.restrictions or {}), **deepcopy(effects.usage or {})}
         if not notes:
             return
-        # Imported here: it loads the libraries of all item types, which take megabytes.
+        # Imported here: itemadapter loads the libraries of all item types, which take megabytes.
         from itemadapter import ItemAdapter  # noqa: PLC0415
 
         try:
@@ -169,8 +173,7 @@ class OutputMiddleware:
             before = adapter.get(name)
             adapter[name] = {**before, **notes} if isinstance(before, dict) else notes
         except (AttributeError, KeyError, TypeError, ValueError):
-            # The item type does not have the field, or does not accept the value, or its items
-            # cannot be changed.
+            # The item class lacks the field, rejects the value, or has immutable objects.
             count(stats.NOT_ANNOTATED)
             self._warn_of_class(type(item))
             return
@@ -180,14 +183,14 @@ class OutputMiddleware:
             count(stats.USAGE_ANNOTATED)
 
     def _warn_of_class(self, kind: type) -> None:
-        """Warn once of a class of items whose objects cannot be annotated."""
+        """Warn, once for each class, that items of the class *kind* cannot be annotated."""
         if kind in self._warned_of:
             return
         self._warned_of.add(kind)
         self._logger.warning(
-            "Items of the class %(kind)s pass without what their pages allow: %(kind)s has no field "
-            "%(field)r that can be written. Add the field to the class, or name another one in "
-            "%(setting)s. Such items are counted in %(stat)s",
+            "Items of the class %(kind)s are passed on without the restrictions of their pages: "
+            "%(kind)s has no writable field %(field)r. Add the field to the class, or name another field "
+            "in %(setting)s. The stat %(stat)s counts these items",
             kind=f"{kind.__module__}.{kind.__qualname__}",
             field=self._settings.item_field,
             setting=ITEM_FIELD,
@@ -202,7 +205,9 @@ class OutputMiddleware:
         response: Response,
         image: str = "",
     ) -> Record:
-        """Report a decision about an item of *response*, or about the URL of an *image* of the item."""
+        """Report a decision about an item of *response* or, if *image* is the URL of one of its images, about
+        this image. Return the record of the decision.
+        """
         return self._reporter.stated(
             Subject.FILE if image else Subject.ITEM,
             verdict,
@@ -217,9 +222,9 @@ class OutputMiddleware:
     def _drop(
         self, item: Any, reason: str, because: Because, response: Response
     ) -> bool:
-        """Report and log that *item* is dropped, and send ``item_dropped``, as Scrapy does for item
-        pipelines. The log level is that of the exception, unless the log formatter changes it. In a
-        dry run, only report it. Return whether the item passes, which is so in a dry run.
+        """Drop *item*: report, log and signal (``item_dropped``) the drop, as Scrapy does for an item
+        pipeline that raises DropItem. A dry run only reports it. Return whether the item may pass after
+        all: True in a dry run.
         """
         record = self._report(Verdict.DROPPED, reason, because, response)
         if self._settings.dry_run:
@@ -233,7 +238,7 @@ class OutputMiddleware:
         entry = self._crawler.logformatter.dropped(item, exception, response, spider)
         if entry is not None:
             logger.log(*logformatter_adapter(entry), extra={"spider": spider})
-        # Receivers may be coroutines, which this synchronous function can't await.
+        # Receivers of the signal may be coroutines, which this synchronous function cannot await.
         deferred_from_coro(
             self._crawler.signals.send_catch_log_async(
                 signal=signals.item_dropped,
@@ -247,39 +252,41 @@ class OutputMiddleware:
 
 
 class _Page:
-    """A response that restricts the output of its callback."""
+    """A response, and its restrictions on the items and links of its callback."""
 
     def __init__(self, response: Response, effects: Effects, rels: frozenset[str]):
         self.response = response
         self.effects = effects
-        """The effects on its items and links."""
+        """The effects of its statements on items and links."""
 
         self._rels = rels
 
     @cached_property
     def _links(self) -> Links:
-        """The links of the page, which are read when they are first needed."""
+        """The links of the page. They are parsed on first access: few pages need it, and it takes time."""
         return Links.of(self.response)
 
     @cached_property
     def marked(self) -> Mapping[str, str]:
-        """The canonical URLs that must not be followed, with the ``rel`` of their links."""
+        """The canonical URLs whose links all have a ``rel`` of ``REP_REL``, such as ``nofollow``, and so must not
+        be followed; with the ``rel`` of the first link to each.
+        """
         if not self._rels or not isinstance(self.response, HtmlResponse):
             return {}
         body = self.response.body.lower()
-        # Most pages need not be parsed. A page with zero bytes may be in UTF-16, and a character
-        # reference may stand in the rel of a link.
+        # A search for the words in the bytes saves parsing most pages. It can miss them only in UTF-16
+        # (which has zero bytes), or if they are written with character references (&#...;).
         may_hide = b"\0" in body or b"&#" in body
         if not may_hide and not any(rel.encode() in body for rel in self._rels):
             return {}
         return self._links.only_marked(self._rels)
 
     def why_not_follow(self, request: Request) -> Statement | str | None:
-        """Return why *request* must not be followed: the statement of the page, or the ``rel`` of
-        its link; None if it may be followed.
+        """Return why *request* must not be followed: the nofollow statement of the page, or the ``rel`` of
+        the link; None if it may be followed.
 
-        A request that follows no link may always be sent: a form, or a URL to which the page does not
-        link. A page with too many links to read all of them counts as if it linked to each URL.
+        Only requests that follow a link of the page are judged: not forms, nor URLs that come from
+        elsewhere. If a page has too many links to read, a nofollow of the page applies to each request.
         """
         stated = self.effects.links
         if stated is None and not self.marked:
@@ -289,7 +296,7 @@ class _Page:
         if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
             return None
         if request.url == self.response.url:
-            return None  # A retry of the page itself.
+            return None  # The callback retries its own page.
         url = canonicalize_url(request.url)
         if stated is not None:
             links = self._links
@@ -299,8 +306,9 @@ class _Page:
 
 
 def _take_image_urls(item: Any, fields: list[str]) -> list[str]:
-    """Empty the *fields* of *item* from which an ImagesPipeline takes URLs, and return the URLs.
-    Raises AttributeError, TypeError or ValueError if *item* cannot be changed.
+    """Remove all URLs from the *fields* of *item* that an ImagesPipeline reads, so that it downloads none of
+    the images, and return the URLs. Raises AttributeError, TypeError or ValueError if *item* cannot be
+    changed.
     """
     from itemadapter import ItemAdapter  # noqa: PLC0415
 
@@ -316,33 +324,34 @@ def _take_image_urls(item: Any, fields: list[str]) -> list[str]:
 
 _SEPARATORS = re.compile(r"[\s,]+")
 
-# The work for the links of one page is bounded to about a second. It is counted in characters: those
-# of each link and of the base URL, and a constant for each link. That suffices for 15,000 links.
+# Bounds the time for the links of one page to about a second, which is enough for 15,000 links. The cost of a
+# link is estimated as a constant, plus the characters of the base URL and of its own URL.
 _MAX_WORK = 2_000_000
 _WORK_OF_LINK = 100
 _WORK_OF_NON_ASCII = 4
 
 
 class Links:
-    """The ``<a>`` and ``<area>`` links of a page, in order."""
+    """The URLs and ``rel`` attributes of the ``<a>`` and ``<area>`` links of a page, in document order."""
 
     def __init__(
         self, targets: tuple[tuple[str, str], ...] = (), *, is_whole: bool = True
     ) -> None:
         self.targets = targets
-        """The canonical URL (w3lib's ``canonicalize_url``, which Scrapy's fingerprints use too) of each
-        link, and its ``rel``, as written."""
+        """For each link, its canonical URL (by w3lib's ``canonicalize_url``, as in Scrapy's fingerprints), and
+        its ``rel`` as written."""
 
         self.is_whole = is_whole
-        """Whether these are all links of the page, which may have too many to read."""
+        """Whether all links of the page were read. False if reading stopped at the limit of work."""
 
     @cached_property
     def urls(self) -> frozenset[str]:
+        """The canonical URLs of all links."""
         return frozenset(url for url, _ in self.targets)
 
     def only_marked(self, rels: frozenset[str]) -> dict[str, str]:
-        """Return the URLs all of whose links have one of *rels* (in lower case), with the ``rel`` of
-        the first link, as written.
+        """Return the URLs to which each link on the page has one of *rels* (in lower case). The value is the
+        ``rel`` of the first link, as written.
         """
         marked: dict[str, str] = {}
         unmarked: set[str] = set()
@@ -355,7 +364,7 @@ class Links:
 
     @classmethod
     def of(cls, response: Response) -> Links:
-        """Read the links of *response*. A response that is not HTML has none."""
+        """Parse *response* and return its links; none if it is not HTML."""
         if not isinstance(response, HtmlResponse):
             return cls()
         base, work = get_base_url(response.text[:4096], response.url), 0
@@ -370,7 +379,7 @@ class Links:
 
 
 def _elements(response: HtmlResponse) -> Iterator[tuple[str, str]]:
-    """Yield the ``href`` and the ``rel`` of each link."""
+    """Yield the ``href`` and the ``rel`` of each ``<a>`` and ``<area>`` element that has a ``href``."""
     for element in response.selector.root.iter("a", "area"):
         href = element.get("href")
         if href is not None:
@@ -378,8 +387,9 @@ def _elements(response: HtmlResponse) -> Iterator[tuple[str, str]]:
 
 
 def _canonical(href: str, response: HtmlResponse) -> set[str]:
-    """Return the canonical URLs of a link: two if its query is not ASCII, which a spider writes in the
-    encoding of the page or in UTF-8; none if it is invalid, such as "http://[".
+    """Return the canonical URLs that a request for the link *href* can have. There are two if the URL is not
+    ASCII, since spiders encode its query in UTF-8 or in the encoding of the page; none if the URL is
+    invalid, such as ``http://[``.
     """
     try:
         url = response.urljoin(href)

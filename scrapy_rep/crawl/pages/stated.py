@@ -1,4 +1,6 @@
-"""The indexing rules and usage preferences of the responses of a crawl, for its components and spider."""
+"""Keeps the indexing rules and usage preferences that IndexingMiddleware has read from each response, for
+spiders, pipelines and the other components.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +16,29 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-    # What a response states.
+    # The statements of one response.
     Stated: TypeAlias = tuple[IndexingRules, UsagePreferences]
 
 
-# Not in ``Request.meta``, which projects serialise, and copy to other requests. Components and spiders
-# replace responses (``response.replace()``), and each copy has the same request.
+# A dictionary beside the requests, and not a key in Request.meta: projects serialise meta, and copy it to
+# other requests. A copy of a response (response.replace()) still has the same request.
 _STATED: WeakKeyDictionary[Response | Request, Stated] = WeakKeyDictionary()
-"""What each response states, by the response, and by its request for copies of the response. An entry
-goes when nothing else refers to its key."""
+"""The statements of each response, under two keys: the response itself and, to serve copies of the response,
+its request. An entry is deleted together with its key."""
 
 
 def note(request: Request, response: Response, stated: Stated) -> None:
-    """Keep what *response* states, as long as the response or its *request* exists."""
+    """Keep the statements of *response* (*stated*) as long as the response or its *request* exists."""
     _STATED[response] = _STATED[request] = stated
     if response.request is not None and response.request is not request:
-        # A component has restored the request of the spider, which it had replaced.
+        # A component sent a request of its own, and has put the request of the spider back on the response.
         _STATED[response.request] = stated
 
 
 def stated_by(response: Response) -> Stated | None:
-    """Return what *response* states; None if IndexingMiddleware has not read it."""
+    """Return the indexing rules and usage preferences of *response*; None if IndexingMiddleware has not
+    read the response.
+    """
     stated = _STATED.get(response)
     if stated is None and response.request is not None:
         stated = _STATED.get(response.request)
@@ -42,32 +46,29 @@ def stated_by(response: Response) -> Stated | None:
 
 
 def indexing_rules(response: Response) -> IndexingRules:
-    """Return the indexing rules of a response, as the crawl has read them: for its own product
-    tokens, in its dialect.
+    """Return the indexing rules of a response, for the product tokens and the dialect of the crawl.
 
     The function works wherever the response is passed on: in callbacks, errbacks
     (``failure.value.response``) and pipelines, and for copies by ``response.replace()``. The rules are
-    kept beside the response and its ``request`` as long as these exist; nothing is in ``meta``.
+    kept as long as the response or its ``request`` exists; nothing is written to ``meta``.
 
     :param response: a response of a crawl with the add-on, with any status
-    :raises ValueError: if the crawl has not read the response: a test has made it, it comes from a
-        pickle or ``deepcopy()``, a component has given it another request, or the crawl runs without
-        the add-on or without ``IndexingMiddleware``. A response does not say which crawler has
-        fetched it, so it is not read now. Use :meth:`IndexingRules.parse` there.
+    :raises ValueError: if ``IndexingMiddleware`` has not read the response: a test has made it, it comes
+        from a pickle or ``deepcopy()``, a component has replaced its request, or the crawl runs without
+        the add-on. The function does not parse such a response itself, since a response does not say
+        which product tokens and dialect apply. Use :meth:`IndexingRules.parse` for it.
     """
     rules, _ = _read(response, "IndexingRules")
     return rules
 
 
 def usage_preferences(response: Response) -> UsagePreferences:
-    """Return the usage preferences of a response: those in its headers and tags, and those
-    that robots.txt and tdmrep.json stated for its URL when it was requested.
-
-    The function works for the same responses as :func:`indexing_rules`.
+    """Return the usage preferences of a response: from its headers, its meta tags, and the robots.txt and
+    tdmrep.json of its site as they were when the response was requested.
 
     :param response: a response of a crawl with the add-on, with any status
-    :raises ValueError: if the crawl has not read the response, as in :func:`indexing_rules`. Use
-        :meth:`UsagePreferences.parse` there.
+    :raises ValueError: if ``IndexingMiddleware`` has not read the response; :func:`indexing_rules` lists
+        the reasons. Use :meth:`UsagePreferences.parse` for such a response.
     """
     _, preferences = _read(response, "UsagePreferences")
     return preferences

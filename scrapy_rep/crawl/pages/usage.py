@@ -1,4 +1,6 @@
-"""The usage preferences of sites and pages for each request of a crawl, and their effects."""
+"""Keeps the usage preferences of sites for each request in flight, combines them with the preferences of the
+response, and returns the effects of both.
+"""
 
 from __future__ import annotations
 
@@ -30,31 +32,31 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt
 
 _FIELDS = frozenset(name.title().encode() for name in FIELDS)
-"""The header fields about use, as Scrapy stores their names."""
+"""The names of the header fields with usage preferences, spelt as in Scrapy's Headers."""
 
 
 class _OfSite(NamedTuple):
-    """The usage preferences of a site for a URL when the URL was requested."""
+    """The usage preferences that robots.txt and tdmrep.json stated for a URL when it was requested."""
 
     robotstxt: UsagePreferences = NOTHING_STATED
     tdmrep: UsagePreferences = NOTHING_STATED
     entry: CacheEntry | None = None
-    """The cache entry of robots.txt."""
+    """The cache entry of the robots.txt, as evidence for the ledger."""
 
 
 _NOTHING_OF_SITE = _OfSite()
 
 
 class SiteUsage:
-    """Keeps the usage preferences that a site stated for a request when the request was sent, and
-    combines them with those of the response.
+    """Keeps the usage preferences of a site for each request in flight, as they were when the request was
+    sent, and combines them with the preferences that the response states.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._settings = RepSettings.of(crawler)
         self._by_request: WeakKeyDictionary[Request, _OfSite] = WeakKeyDictionary()
         self._is_in_use = False
-        """Whether any site has stated preferences. Most crawls need not look up each request."""
+        """Whether any site of this crawl has stated preferences. Until then, no request is looked up."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> SiteUsage:
@@ -62,8 +64,9 @@ class SiteUsage:
         return shared_component(crawler, cls)
 
     def purposes_of(self, request: Request) -> tuple[str, ...]:
-        """Return the purposes of the response to *request*. Raises ValueError if the value of its
-        meta key is neither a purpose nor a list of purposes.
+        """Return the purposes for which the response to *request* is used: those in its ``rep_purposes`` meta
+        key, or those of the setting. Raises ValueError if the meta key has neither a purpose nor a list of
+        purposes.
         """
         value = request.meta.get(meta.PURPOSES)
         if value is None:
@@ -83,11 +86,12 @@ class SiteUsage:
         rules: SiteRules | None,
         tokens: tuple[str, ...],
     ) -> None:
-        """Record the preferences of a site for the URL of *request*, which is about to be sent. Records
-        nothing if the site cannot state preferences.
+        """Keep the usage preferences of a site for the URL of *request*, which is about to be sent. Most
+        sites state none, and cost nothing here.
 
-        *robots* is the robots.txt of the site, or that of an override; *rules* are those of the site,
-        or None if an override decides; *tokens* are the product tokens of the crawler.
+        :param robots: the robots.txt of the site, or the one that an override puts in its place
+        :param rules: the rules of the site; None if an override decides
+        :param tokens: the product tokens of the crawler
         """
         entry, tdmrep = (rules.entry, rules.tdmrep) if rules else (None, None)
         if tdmrep is None and not robots.may_state_usage:
@@ -104,7 +108,7 @@ class SiteUsage:
         self._is_in_use = True
 
     def take_over(self, request: Request, other: Request) -> None:
-        """Replace what was recorded for *request* by what was recorded for *other*."""
+        """Move the preferences that were kept for *other* to *request*, which takes its place."""
         if not self._is_in_use:
             return
         self._by_request.pop(request, None)
@@ -115,8 +119,8 @@ class SiteUsage:
     def preferences_of(
         self, request: Request, response: Response, rules: IndexingRules
     ) -> UsagePreferences:
-        """Return the usage preferences for *response*: those of its site, of its headers, and of its
-        tags, which were read with its indexing *rules*.
+        """Return the usage preferences for *response*: those of its site, and those in its headers and meta
+        tags. The meta tags come from *rules*, the indexing rules, for which the page was parsed already.
         """
         headers = response.headers
         is_silent = not (rules.statements or rules.tags) and _FIELDS.isdisjoint(headers)
@@ -134,8 +138,8 @@ class SiteUsage:
         )
 
     def effects_of(self, request: Request, response: Response) -> Effects:
-        """Return the effects of what *response*, the answer to *request*, states. A response that
-        IndexingMiddleware has not read states nothing.
+        """Return the effects of the indexing rules and usage preferences of *response*, the answer to
+        *request*. A response that IndexingMiddleware has not read has no effects.
         """
         purposes, request_meta = self._settings.purposes, request.meta
         if meta.PURPOSES in request_meta:
@@ -152,7 +156,9 @@ class SiteUsage:
         )
 
     def entry(self, request: Request | None) -> CacheEntry | None:
-        """Return the cache entry of robots.txt for *request*; None if :meth:`note` recorded none."""
+        """Return the cache entry of the robots.txt that stated preferences for *request*; None if no
+        robots.txt did.
+        """
         return None if request is None else self._of_site(request).entry
 
     def _of_site(self, request: Request) -> _OfSite:

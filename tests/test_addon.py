@@ -115,7 +115,7 @@ def test_a_subclass_of_theirs(
     assert [record.levelname for record in records] == ["WARNING"] * warned
     for record in records:
         message = record.getMessage()
-        assert "DOWNLOADER_MIDDLEWARES names tests.test_addon.Subclass" in message
+        assert "DOWNLOADER_MIDDLEWARES has tests.test_addon.Subclass" in message
         assert f"set {OURS} there to None" in message
 
 

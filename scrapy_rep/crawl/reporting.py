@@ -1,5 +1,5 @@
-"""Reports each decision of a crawl: in the log, in the stats, by a signal, to the ledger, and in the summary at
-the end of the crawl.
+"""Reports each decision of a crawl: in the log, in the stats, by a signal (also to the ledger), and in the summary
+at the end of the crawl.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from scrapy_rep.record import IN_DRY_RUN, Layer, Record, Subject, Verdict
 from scrapy_rep.signals import decision_made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import TypeAlias
 
     from scrapy import Request
@@ -222,8 +221,8 @@ class Check:
 
 
 class DecisionReporter:
-    """Reports decisions, each once, to the log, the stats, the ledger and the handlers of ``decision_made``, and
-    logs a summary of all refusals and drops at the end of the crawl.
+    """Reports decisions, each once, to the log, the stats and the handlers of ``decision_made`` (one of them is the
+    ledger), and logs a summary of all refusals and drops at the end of the crawl.
 
     Refusals and drops are always reported. Allowed requests are reported only if the crawl writes a ledger: at
     the level ``"all"`` all of them, otherwise those that only an override or ``dont_obey_robotstxt`` allows.
@@ -238,7 +237,6 @@ class DecisionReporter:
         self.reports_all = self._has_ledger and settings.ledger_level == "all"
         """Whether each allowed request is reported, as at the ledger level ``"all"``."""
 
-        self._write: Callable[[Record], object] | None = None
         self._overrides_in_use: set[str] = set()
         self._summary = Summary(crawler)
         self._is_dry_run = settings.dry_run
@@ -247,10 +245,6 @@ class DecisionReporter:
     def of(cls, crawler: Crawler) -> DecisionReporter:
         """Return the instance that all components of a crawl share."""
         return shared_component(crawler, cls)
-
-    def write_with(self, write: Callable[[Record], object]) -> None:
-        """Call *write* with each record from now on, to write it to the ledger."""
-        self._write = write
 
     @property
     def is_start_refused(self) -> bool:
@@ -283,8 +277,8 @@ class DecisionReporter:
         request: Request | None = None,
         response: Response | None = None,
     ) -> None:
-        """Report the decision in *record*: count it in the stats and the summary, write it to the ledger, and send
-        ``decision_made``.
+        """Report the decision in *record*: count it in the stats and the summary, and send ``decision_made``, by
+        which the ledger gets it too.
 
         *request* is the request that is refused, or the request for the page of *response*.
         """
@@ -294,8 +288,6 @@ class DecisionReporter:
             self._crawler.stats.inc_value(stat)
         if stat or (record.layer is Layer.DELAY and record.verdict is Verdict.NOTED):
             self._summary.note(record, request)
-        if self._write is not None:
-            self._write(record)
         self._crawler.signals.send_catch_log(
             decision_made,
             record=record,

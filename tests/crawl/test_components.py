@@ -100,7 +100,11 @@ def test_a_middleware_that_fails(site: Site, mode: str, case: Failing) -> None:
     assert [KEY[-22:-1] in error for error in errors] == [True] * (case.why == KEY)
     assert result.log.count('request.meta["wanted"]') == len(errors)
     assert ("Traceback" in result.log) is bool(errors)
-    remedy = "it must return None for the new one" if case.why == REPLACED else ""
+    remedy = (
+        "must return None for a request that it has made"
+        if case.why == REPLACED
+        else ""
+    )
     for host in hosts:
         words = host.robotstxt, case.why, remedy, "are refused"
         assert result.lines("WARNING", *words)

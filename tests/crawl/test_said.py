@@ -74,7 +74,7 @@ def test_several_crawls_in_one_process(
                 len([line for line in log if all(word in line for word in words)]) == 1
             )
         assert len([line for line in log if kind in line]) == 2
-    (line,) = (line for line in log if "answered 401 or 403: 1" in line)
+    (line,) = (line for line in log if "answered with 401 or 403: 1" in line)
     assert "] [plan-1] robots.txt" in line
 
 
@@ -311,4 +311,4 @@ def test_robotstxt_behind_a_login(site: Site) -> None:
     result = run_crawl([host.url("/") for host in hosts], names=names)
     assert [host.pages for host in hosts] == [["/"]] * 3
     assert len(result.lines("INFO", "no robots.txt (status 40", "is allowed")) == 1
-    assert len(result.lines("INFO", "answered 401 or 403: 2.")) == 1
+    assert len(result.lines("INFO", "answered with 401 or 403: 2.")) == 1

@@ -258,14 +258,13 @@ class RobotsTxtCache:
             elapsed=elapsed,
             jitter=random.random(),  # noqa: S311
         )
-        rules = self._read(origin, entry, learned)
-        is_unreachable = entry.unreachable_since is not None
-        if is_unreachable and rules.state is not State.UNREACHABLE:
-            # An older copy of the robots.txt is followed. Keep it fresh until the next attempt, so that no request
-            # waits for that.
+        has_failed = entry.unreachable_since is not None
+        if has_failed and entry.state(settings.dialect) is not State.UNREACHABLE:
+            # Requests are judged without the robots.txt, or by an older copy. Keep the entry fresh for a while, so
+            # that they do not wait for the next attempt.
             until = max(entry.expires, now + MIN_AGE)
-            rules.entry = entry._replace(expires=until)
-        return rules
+            entry = entry._replace(expires=until)
+        return self._read(origin, entry, learned)
 
     def _put(self, rules: SiteRules, result: AccessResult) -> None:
         """Keep *rules* in memory after a fetch with *result*, and write them to the store if the server has

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from scrapy.robotstxt import RobotParser as BaseRobotParser
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 _ANY_BASE = "http://host.invalid/robots.txt"
 """A base URL to find out whether a relative sitemap URL is valid, where the URL of robots.txt is unknown."""
-
-_tokens = lru_cache(maxsize=64)(product_tokens)
 
 
 class RobotParser(BaseRobotParser):
@@ -56,13 +53,13 @@ class RobotParser(BaseRobotParser):
         return is_allowed(
             self.robots,
             to_unicode(url),
-            _tokens(to_unicode(user_agent)),
+            product_tokens(to_unicode(user_agent)),
             self._clients,
         )
 
     def crawl_delay(self, user_agent: str | bytes) -> float | None:
         """Return the ``Crawl-delay`` for *user_agent* in seconds; None if robots.txt has none."""
-        return self.robots.crawl_delay(_tokens(to_unicode(user_agent)))
+        return self.robots.crawl_delay(product_tokens(to_unicode(user_agent)))
 
     def sitemaps(self) -> list[str]:
         """Return the URLs of the sitemaps that robots.txt lists, in file order, without duplicates.

@@ -132,8 +132,8 @@ class LedgerExtension:
         )
         self._is_open = True
         self._traffic.open()
-        self._reporter.write_with(self._decided)
         connect = self._crawler.signals.connect
+        connect(self._decided, ours.decision_made)
         connect(self._robotstxt_known, ours.robotstxt_known)
         if self._settings.dry_run:
             # A dry run has no WireMiddleware, which counts pages in a crawl.

@@ -8,8 +8,6 @@ import sqlite3
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
-from itertools import chain, count
-from operator import attrgetter
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -21,7 +19,7 @@ from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.protocol.access.entries import State
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.text import without_credentials
-from scrapy_rep.record import Layer, Record, Subject, Verdict
+from scrapy_rep.record import Record
 
 if TYPE_CHECKING:
     import os
@@ -44,9 +42,6 @@ _LOCK_TIMEOUT = 5.0
 _MAX_WAITING = 32 * 1024 * 1024
 _ROW = 600
 
-# The rows that one INSERT statement writes. Each statement releases and takes the interpreter lock, which slows
-# the crawl down more than a row does. Older versions of SQLite allow at most 999 values in a statement.
-_ROWS_AT_ONCE = 60
 
 # The bytes of the file that are read at once for the digest.
 _PART = 1024 * 1024
@@ -87,9 +82,6 @@ _RECORDS = "snapshot", "decision"
 _TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
-# For speed: without a registered adapter, the module sqlite3 searches for one in several places, for each value.
-for _term in (Subject, Verdict, Layer):
-    sqlite3.register_adapter(_term, attrgetter("_value_"))
 
 # The exact types of errors that concern the whole file. Any other type, even a subclass of these, means that
 # SQLite cannot store a value.
@@ -195,8 +187,8 @@ class LedgerWriter:
 
     No method raises. ``errors`` counts failed writes, ``error`` is the last error, and the next flush tries
     again. ``recorded`` counts written records (snapshots and decisions), ``dropped`` those that are lost:
-    they exceed the memory limit, cannot be written before the end of the crawl, or share a statement with a
-    value that SQLite cannot store.
+    they exceed the memory limit, cannot be written before the end of the crawl, or have a value that SQLite
+    cannot store.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -356,7 +348,7 @@ class LedgerWriter:
         self, connection: sqlite3.Connection, end: tuple[Any, ...] | None
     ) -> Exception | None:
         """Write the batch, and the *end* of the crawl if it is given, in one transaction. If SQLite cannot store
-        a value, skip the rows of its statement, and return the error. Raises an error of the whole file.
+        a value, skip its row, and return the error. Raises an error of the whole file.
         """
         failure, self._unwritable = None, 0
         # IMMEDIATE takes the write lock now, and waits for it. With a plain BEGIN, the first INSERT would fail at
@@ -365,17 +357,16 @@ class LedgerWriter:
         crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl).lastrowid
         assert crawl is not None
         for table, rows in self._batch.items():
-            for at in range(0, len(rows), _ROWS_AT_ONCE):
-                some = rows[at : at + _ROWS_AT_ONCE]
-                statement = _insert(table, len(some), crawl)
+            statement = _insert(table, crawl)
+            for row in rows:
                 try:
-                    connection.execute(statement, list(chain.from_iterable(some)))
+                    connection.execute(statement, row)
                 except Exception as error:
                     # Some errors roll the transaction back; all of its rows must then be written again.
                     if type(error) in _OF_FILE or not connection.in_transaction:
                         raise
                     failure = error
-                    self._unwritable += len(some) if table in _RECORDS else 0
+                    self._unwritable += table in _RECORDS
         if end is not None:
             connection.execute(_END, (*end, crawl))
         connection.execute("COMMIT")
@@ -402,23 +393,22 @@ def _count(rows: _Rows) -> int:
 
 
 @cache
-def _insert(table: str, rows: int, crawl: int) -> str:
-    """Return the SQL statement that inserts a number of *rows* into *table*. A decision refers to its robots.txt
-    by a time of fetching, for which the statement looks up the ID of the snapshot.
+def _insert(table: str, crawl: int) -> str:
+    """Return the SQL statement that inserts a row into *table*. A decision refers to its robots.txt by the time of
+    its fetch, for which the statement looks up the ID of the snapshot.
     """
-    names = dict(zip(_COLUMNS[table], map("column{}".format, count(1)), strict=False))
-    values = f"({', '.join('?' * len(names))})"
+    # Numbered parameters, since the ID of the snapshot depends on the origin too.
+    values = {name: f"?{number}" for number, name in enumerate(_COLUMNS[table], 1)}
     if table == "decision":
         snapshot_id = (
             f"(SELECT id FROM snapshot WHERE crawl = {crawl}"  # noqa: S608
-            f" AND origin = {names['origin']} AND fetched = {names.pop('fetched')})"
+            f" AND origin = {values['origin']} AND fetched = {values.pop('fetched')})"
         )
-        names["snapshot"] = snapshot_id
+        values["snapshot"] = snapshot_id
     if table != "body":
-        names["crawl"] = str(crawl)
+        values["crawl"] = str(crawl)
     conflict = f" ON CONFLICT {_CONFLICTS[table]}" if table in _CONFLICTS else ""
-    # "WHERE true" is needed: without a WHERE, SQLite parses the ON of ON CONFLICT as that of a join.
     return (
-        f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(names.values())}"  # noqa: S608
-        f" FROM (VALUES {', '.join([values] * rows)}) WHERE true{conflict}"
+        f"INSERT INTO {table} ({', '.join(values)})"  # noqa: S608
+        f" VALUES ({', '.join(values.values())}){conflict}"
     )

@@ -55,8 +55,6 @@ class SiteUsage:
     def __init__(self, crawler: Crawler) -> None:
         self._settings = RepSettings.of(crawler)
         self._by_request: WeakKeyDictionary[Request, _OfSite] = WeakKeyDictionary()
-        self._is_in_use = False
-        """Whether any site of this crawl has stated preferences. Until then, no request is looked up."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> SiteUsage:
@@ -105,12 +103,9 @@ class SiteUsage:
             for url in urls:
                 mining |= tdmrep.usage(url)
         self._by_request[request] = _OfSite(preferences, mining, entry)
-        self._is_in_use = True
 
     def take_over(self, request: Request, other: Request) -> None:
         """Move the preferences that were kept for *other* to *request*, which takes its place."""
-        if not self._is_in_use:
-            return
         self._by_request.pop(request, None)
         of_site = self._by_request.pop(other, None)
         if of_site is not None:
@@ -122,11 +117,7 @@ class SiteUsage:
         """Return the usage preferences for *response*: those of its site, and those in its headers and meta
         tags. The meta tags come from *rules*, the indexing rules, for which the page was parsed already.
         """
-        headers = response.headers
-        is_silent = not (rules.statements or rules.tags) and _FIELDS.isdisjoint(headers)
-        if is_silent and not self._is_in_use:
-            return NOTHING_STATED
-        of_site = self._of_site(request)
+        headers, of_site = response.headers, self._of_site(request)
         fields = [
             (name.decode().lower(), value)
             for name in headers
@@ -162,6 +153,4 @@ class SiteUsage:
         return None if request is None else self._of_site(request).entry
 
     def _of_site(self, request: Request) -> _OfSite:
-        if not self._is_in_use:
-            return _NOTHING_OF_SITE
         return self._by_request.get(request, _NOTHING_OF_SITE)

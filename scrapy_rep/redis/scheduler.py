@@ -180,9 +180,9 @@ class SharedScheduler(Scheduler):
         self._last_request = self._clock.monotonic()
         self._has_begun = self._is_failing = self._is_closed = False
         self._has_unreadable = self._is_lost = False
-        self._frontier.politeness.new_pauses = {}
+        self._frontier.politeness.collect_pauses()
         if self._frontier.budget is not None:
-            self._frontier.budget.keeper = self
+            self._frontier.budget.store_with(self)
         self._turns = self._frontier.turns = SharedTurns(
             crawler, self._frontier, self._is_owned, self._lost, self._call_soon
         )
@@ -454,9 +454,9 @@ class SharedScheduler(Scheduler):
         ]
         self._ended = [entry for entry in self._ended if entry[1] > on_server]
         reports["ended"] += self._turns.ended()
-        pauses, politeness.new_pauses = politeness.new_pauses, {}
+        pauses = politeness.take_new_pauses()
         reports["paused"] += [
-            (host, max(until - now, 0.0)) for host, until in (pauses or {}).items()
+            (host, max(until - now, 0.0)) for host, until in pauses.items()
         ]
         if self._enqueued:
             for stat in ("scheduler/enqueued/redis", "scheduler/enqueued"):
@@ -688,7 +688,7 @@ class SharedScheduler(Scheduler):
         for leased in answer.hosts:
             self._owned[leased.host] = OwnedHost(leased.host, now)
             if frontier.budget is not None:
-                frontier.budget.pages[leased.host] = leased.pages
+                frontier.budget.resume({leased.host: leased.pages})
             if leased.concurrency:
                 frontier.limits.resume_back_off(
                     frontier.limits.limiter(leased.host),

@@ -18,6 +18,8 @@ from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scrapy import Request
     from scrapy.crawler import Crawler
 
@@ -51,7 +53,7 @@ class Budget:
         self.pages: Counter[str] = Counter()
         """The number of pages of each host, including those in flight."""
 
-        self.keeper: Keeper | None = None
+        self._keeper: Keeper | None = None
         """Stores the counts for later runs; None if the counts end with this process."""
 
         self._free: WeakSet[Request] = WeakSet()
@@ -61,6 +63,15 @@ class Budget:
         self._counted_urls: LocalCache[int, bool] = LocalCache(_MAX_URLS)
         self._full: set[str] = set()
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
+
+    def store_with(self, keeper: Keeper) -> None:
+        """Store each count with *keeper* from now on."""
+        self._keeper = keeper
+
+    def resume(self, pages: Mapping[str, int]) -> None:
+        """Continue to count from the stored number of *pages*, by host."""
+        for host, number in pages.items():
+            self.pages[host] = number
 
     def admits(self, request: Request, entry: InFlight) -> bool:
         """Return whether *request* may be sent, and count it as a page of its host. A retry, or the target of a
@@ -91,16 +102,16 @@ class Budget:
             self._note_full(host, origin)
             return False
         self.pages[host] += 1
-        if self.keeper is not None:
-            self.keeper.keep_page(request, host, 1)
+        if self._keeper is not None:
+            self._keeper.keep_page(request, host, 1)
         return True
 
     def give_back(self, request: Request, entry: InFlight) -> None:
         """Undo the count of *request*, which was not sent after all."""
         self.pages[entry.page_of] -= 1
         self._counted_urls.pop(hash(request.url), None)
-        if self.keeper is not None:
-            self.keeper.keep_page(request, entry.page_of, -1)
+        if self._keeper is not None:
+            self._keeper.keep_page(request, entry.page_of, -1)
         entry.page_of = ""
 
     def why_refused(self, request: Request, entry: InFlight) -> str:

@@ -114,7 +114,7 @@ class JobStore:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._frontier = frontier
-        frontier.politeness.new_pauses = {}
+        frontier.politeness.collect_pauses()
         self.order = order
         self._dicts = RequestDicts(crawler)
         self._file: JobFile | None = None
@@ -148,8 +148,8 @@ class JobStore:
                 limits.resume_pause(limits.limiter(host), now, until=now + seconds)
             budget = self._frontier.budget
             if budget is not None:
-                budget.keeper = self
-                budget.pages.update(file.pages())
+                budget.store_with(self)
+                budget.resume(file.pages())
             for host, count in file.hosts():
                 # Hosts have answered in an earlier run. So if none answers in this one, the network of the crawler
                 # is the likelier cause.
@@ -320,9 +320,8 @@ class JobStore:
 
     def _note_pauses(self, file: JobFile) -> None:
         """Store the new pauses of hosts in *file*, so that the next run keeps them too."""
-        politeness, clock = self._frontier.politeness, self._frontier.clock
-        pauses, politeness.new_pauses = politeness.new_pauses, {}
-        for host, until in (pauses or {}).items():
+        clock = self._frontier.clock
+        for host, until in self._frontier.politeness.take_new_pauses().items():
             seconds = until - clock.monotonic()
             file.note_pause(host, clock.time() + seconds, seconds)
 

@@ -67,10 +67,9 @@ class Politeness:
         self.backs_off = bool(settings.backoff_max) and not settings.dry_run
         """Whether the crawl pauses for a 429 or 503."""
 
-        self.new_pauses: dict[str, float] | None = None
-        """The end of the last pause of each host, by the key of its limiter, for the scheduler to store and
-        remove. None if the scheduler stores no pauses.
-        """
+        self._new_pauses: dict[str, float] | None = None
+        """The end of the last pause of each host since the last :meth:`take_new_pauses`, by the key of its limiter;
+        None if the scheduler stores no pauses."""
 
         self._identity = Identity.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
@@ -237,8 +236,8 @@ class Politeness:
         assert back_off is not None
         pause = max(back_off.until - until, 0.0)
         if not has_failed:
-            if self.new_pauses is not None:
-                self.new_pauses[host.key] = back_off.until
+            if self._new_pauses is not None:
+                self._new_pauses[host.key] = back_off.until
             collected = self._crawler.stats
             paused = collected.get_value(stats.PAUSED, 0.0) + pause
             collected.set_value(stats.PAUSED, round(paused, 3))
@@ -265,6 +264,15 @@ class Politeness:
                 pause=duration(pause),
             )
         return is_new
+
+    def collect_pauses(self) -> None:
+        """Collect the pauses that hosts ask for from now on, so that a scheduler can store them."""
+        self._new_pauses = {}
+
+    def take_new_pauses(self) -> dict[str, float]:
+        """Return the ends of the pauses that were collected since the last call, by host."""
+        pauses, self._new_pauses = self._new_pauses or {}, {}
+        return pauses
 
     def warn_of_no_pause(self, why: str, hosts: Iterable[str]) -> None:
         """Warn once that a spider has asked to pause *hosts*, and *why* this has no effect."""

@@ -29,7 +29,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 OLDEST_SCRAPY = "2.14.0"
 PYTHONS = [f"python3.{minor}" for minor in range(10, 16)]
-# Without this variable: Python must write compiled modules to disk, or each of many processes compiles them again.
+# PYTHONDONTWRITEBYTECODE is removed, so that compiled modules are written to disk: otherwise, each of the many test
+# processes would compile them again.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 # Trust what the machine trusts, such as the proxy of a company: uv has certificates of its own.
 os.environ.setdefault("UV_SYSTEM_CERTS", "1")
@@ -189,9 +190,7 @@ def environment(name: str, python: str, *requirements: str) -> str:
 
 @cache
 def uv() -> str:
-    """Return the path of uv; install uv if it is missing. It installs in seconds packages for which pip needs a
-    minute.
-    """
+    """Return the path of uv, which installs packages in seconds where pip takes a minute. Install uv if it is missing."""
     folder = HERE / ".venv-uv"
     if not (folder / "bin" / "uv").exists():
         if not runs(sys.executable):  # On Debian, venv is a separate package.

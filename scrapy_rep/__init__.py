@@ -1,4 +1,4 @@
-"""The Robots Exclusion Protocol for Scrapy, all of it."""
+"""The whole Robots Exclusion Protocol for Scrapy: robots.txt, indexing rules, usage preferences, crawl delays."""
 
 from __future__ import annotations
 

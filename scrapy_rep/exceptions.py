@@ -96,7 +96,7 @@ class JobError(Exception):
         )
 
     @classmethod
-    def of_others(cls, folder: object) -> JobError:
+    def of_another_scheduler(cls, folder: object) -> JobError:
         """Return the error for a JOBDIR *folder* with the crawl of another scheduler."""
         return cls(
             visible(

@@ -47,7 +47,7 @@ WATCH_PAGE = "scrapy_rep.playwright.watch_page"
 
 # The reason with which a forbidden request fails in Chromium. Not "Aborted", which scrapy-playwright takes for the
 # download of a file.
-_REFUSED = "BlockedByClient"
+_ERROR_REASON = "BlockedByClient"
 
 # Speculation rules let Chromium prefetch and prerender pages by requests that no DevTools session reports, so they
 # could not be checked. Therefore, files of such rules are refused by their media type, and rules in a document are
@@ -137,7 +137,7 @@ class PlaywrightMiddleware:
         comes."""
 
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The event loop of the crawl; None before the first request for a browser."""
+        """The event loop of the crawl; None before its first request for a browser."""
 
         self._is_asked = False
         self._has_warned = False
@@ -333,7 +333,7 @@ class _Browser:
         self._frames[frame] = page
 
     def remove_frame(self, frame: str) -> None:
-        """Forget *frame*."""
+        """Forget *frame*, which was removed from its page."""
         self._frames.pop(frame, None)
 
     def forget(self, page: _WatchedPage) -> None:
@@ -355,7 +355,7 @@ class _Browser:
         """Let the paused request or response of *event* continue if it is allowed; else fail it."""
         answer: dict[str, Any] = {"requestId": event["requestId"]}
         if not await self._is_allowed(event):
-            answer["errorReason"] = _REFUSED
+            answer["errorReason"] = _ERROR_REASON
         method = "failRequest" if "errorReason" in answer else "continueRequest"
         # Sending fails if the page was closed meanwhile.
         with suppress(Exception):
@@ -398,7 +398,7 @@ class _WatchedPage:
         """
         self = cls(page, await _Browser.of(guard, page.context))
         page.once("close", self._forget)
-        # Firefox and WebKit have no DevTools session, and need none here.
+        # These calls fail in Firefox and WebKit, which have no DevTools sessions.
         with suppress(Exception):
             session = await page.context.new_cdp_session(page)
             session.on("Page.frameAttached", self._add_frame)
@@ -416,7 +416,7 @@ class _WatchedPage:
         return url if self.cause is None or url.startswith("http") else self.cause.url
 
     def begin_load(self, cause: scrapy.Request) -> None:
-        """Note that the page is about to load the response to *cause*."""
+        """Note that the page is about to load *cause*, a request of the spider."""
         self.cause = cause
 
     async def may_send(self, request: Request) -> bool:

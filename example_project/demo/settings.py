@@ -55,7 +55,7 @@ REP_LEDGER_LEVEL = "all"
 # seconds counts as dead, and the others take over its requests.
 # REP_QUEUE_LEASE = 60
 
-# --- How fast, and when ---------------------------------------------------------------
+# --- Delays, pauses and limits --------------------------------------------------------
 
 # Whether Crawl-delay and Request-rate are respected.
 # REP_CRAWL_DELAY_OBEY = True
@@ -77,7 +77,7 @@ REP_LEDGER_LEVEL = "all"
 # REP_PAGES_PER_HOST = 0
 # REP_CONCURRENCY_PER_ADDRESS = 0
 
-# --- The rules that pages state -------------------------------------------------------
+# --- Indexing rules of pages ----------------------------------------------------------
 
 # What to do with items from pages with noindex: "drop", "annotate" or "ignore".
 # REP_NOINDEX = "drop"
@@ -104,7 +104,7 @@ REP_LEDGER_LEVEL = "all"
 # Whether a page that states nothing about a purpose may be used for it: "allow" or "deny".
 # REP_USAGE_UNKNOWN = "allow"
 
-# --- The record -----------------------------------------------------------------------
+# --- The ledger -----------------------------------------------------------------------
 
 # The SQLite file in which decisions are recorded; None for no file.
 # REP_LEDGER = None
@@ -127,7 +127,7 @@ REP_LEDGER_LEVEL = "all"
 DOWNLOADER_MIDDLEWARES = {"demo.offline.middleware.OfflineSite": 700}
 EXTENSIONS = {"demo.offline.report.Report": 0}
 
-# The table has all that the warnings say. "DEBUG" logs each decision.
+# Warnings are off, since the table has the same information. "DEBUG" logs each decision.
 LOG_LEVEL = "ERROR"
 # Off: workers that start at the same moment could choose the same port for the console.
 TELNETCONSOLE_ENABLED = False

@@ -34,15 +34,15 @@ _COMPONENTS = (
     ("EXTENSIONS", "scrapy_rep.crawl.ledger.extension.LedgerExtension"),
 )
 
-_OF_BROWSERS = (
+_BROWSER_COMPONENTS = (
     ("DOWNLOADER_MIDDLEWARES", "scrapy_rep.playwright.PlaywrightMiddleware"),
 )
 
 _SCHEDULER = "scrapy_rep.Scheduler"
-_OF_WORKERS = "scrapy_rep.redis.SharedScheduler"
+_SHARED_SCHEDULER = "scrapy_rep.redis.SharedScheduler"
 
 _SETTINGS_OF_CLASSES = {"Scheduler": "SCHEDULER", "SharedScheduler": "SCHEDULER"}
-"""The classes of this package that are values of a setting, with this setting."""
+"""The classes of this package that a setting can have as its value, with the name of the setting."""
 
 _SETTINGS_WITH_CLASSES = (
     "DUPEFILTER_CLASS", "SCHEDULER", "SCHEDULER_DISK_QUEUE", "SCHEDULER_MEMORY_QUEUE",
@@ -100,7 +100,9 @@ class Addon:
             _prepare_for_workers(settings)
             _replace_middleware_of_scrapy(settings)
         is_for_browsers = uses_playwright(settings)
-        for name, path in _COMPONENTS + (_OF_BROWSERS if is_for_browsers else ()):
+        for name, path in _COMPONENTS + (
+            _BROWSER_COMPONENTS if is_for_browsers else ()
+        ):
             component = load_object(path)
             settings.setdefault_in_component_priority_dict(
                 name, component, component.ORDER
@@ -190,7 +192,7 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
         scheduler, package.Scheduler
     ):
         priority = settings.getpriority("SCHEDULER") or 0
-        settings.set("SCHEDULER", _OF_WORKERS, priority)
+        settings.set("SCHEDULER", _SHARED_SCHEDULER, priority)
 
 
 def _has_own_code(kind: type, base: type) -> bool:

@@ -85,13 +85,14 @@ _IN_WORDS = {
     Verdict.WOULD_DROP: "would be dropped",
 }
 
-# The reasons for which a start request is refused by its robots.txt.
-_BY_ROBOTS_TXT = frozenset(
+# The reasons that count as a refusal of a start request by its robots.txt. If there is one, and the crawl fetches no
+# page, it ends with the reason robots_denied.
+_ROBOTS_TXT_REASONS = frozenset(
     {"rule", "too-long", "unavailable", "unreachable", "crawl-delay"}
 )
 
 _REFUSED = frozenset({Verdict.REFUSED, Verdict.WOULD_REFUSE})
-_OF_DRY_RUN = frozenset({*IN_DRY_RUN.values(), Verdict.WOULD_ALLOW})
+_DRY_RUN_VERDICTS = frozenset({*IN_DRY_RUN.values(), Verdict.WOULD_ALLOW})
 _WITHHELD = frozenset({*IN_DRY_RUN, *IN_DRY_RUN.values()})
 
 _STATS = {
@@ -100,18 +101,18 @@ _STATS = {
     Subject.ITEM: stats.NOINDEX,
     Subject.FILE: stats.MEDIA_REFUSED,
 }
-_STATS_OF_USE = {Subject.ITEM: stats.USAGE_DROPPED, Subject.FILE: stats.USAGE_MEDIA}
+_USAGE_STATS = {Subject.ITEM: stats.USAGE_DROPPED, Subject.FILE: stats.USAGE_MEDIA}
 
 # In the summary of a dry run: the most hosts to name in a line, and the most to count for it.
-_HOSTS_NAMED = 3
-_HOSTS_COUNTED = 10_000
+_MAX_HOSTS_NAMED = 3
+_MAX_HOSTS_COUNTED = 10_000
 
 # The most characters of a user-agent line in a message.
-_MAX_NAMES = 100
+_MAX_USER_AGENTS = 100
 
 # The product token in Scrapy's default USER_AGENT, and the advice if a site refuses it.
-_NO_NAME = "scrapy"
-_NAME_IT = (
+_DEFAULT_NAME = "scrapy"
+_NAME_ADVICE = (
     "the group for Scrapy applies to your crawler because it has no name of its own: set USER_AGENT to "
     "one, such as 'mybot/1.0 (+https://example.com/mybot)'"
 )
@@ -142,7 +143,7 @@ class Check:
     """How the URL came into the crawl through a browser; None for a request of the spider."""
 
     is_exempt: bool = False
-    """Whether the spider has exempted the request from robots.txt."""
+    """Whether the spider has exempted the request from robots.txt, by ``dont_obey_robotstxt``."""
 
     is_refused_by_scrapy: bool = False
     """In a dry run: whether Scrapy's own RobotsTxtMiddleware has refused the request."""
@@ -217,7 +218,7 @@ class Check:
         if line is None:
             return ""
         number, names = line
-        return f", in the group of line {number} (user-agent: {storable(names, _MAX_NAMES)})"
+        return f", in the group of line {number} (user-agent: {storable(names, _MAX_USER_AGENTS)})"
 
 
 class DecisionReporter:
@@ -243,7 +244,7 @@ class DecisionReporter:
 
     @classmethod
     def of(cls, crawler: Crawler) -> DecisionReporter:
-        """Return the instance that all components of a crawl share."""
+        """Return the DecisionReporter that all components of a crawl share."""
         return shared_component(crawler, cls)
 
     @property
@@ -311,7 +312,7 @@ class DecisionReporter:
         """Report a decision that a statement of a page has caused, and return its record.
 
         :param reason: the rule or purpose that is denied, such as ``"noindex"``
-        :param because: the statement
+        :param because: the statement that denies it
         :param response: the page
         :param url: what the decision is about; by default, the page itself
         :param entry: if the statement is in a robots.txt, the cache entry of the robots.txt
@@ -370,7 +371,7 @@ def _stat(record: Record) -> str:
     if record.verdict not in _WITHHELD:
         return ""
     is_use = record.layer is Layer.USAGE
-    stat = (_STATS_OF_USE if is_use else _STATS)[record.subject].format(
+    stat = (_USAGE_STATS if is_use else _STATS)[record.subject].format(
         reason=record.reason,
         source="rel" if record.layer is Layer.REL else "page",
     )
@@ -382,8 +383,8 @@ class Summary:
     """Counts the decisions that refuse, drop or slow down something. At the end of the crawl, logs a line for
     each kind and reason, with the number of decisions, an example, and the setting that changes them.
 
-    The first refused start request and the first dropped item are logged at once: if all others have the
-    same fate, the crawl ends without any result.
+    The first refused start request and the first dropped item are logged at once, since the crawl may end
+    without any other result.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -395,8 +396,8 @@ class Summary:
         self._origins: dict[_Key, Counter[str]] = {}
         """In a dry run: for each kind and reason, the number of decisions by origin."""
         self._announced: set[tuple[Subject, bool]] = set()
-        """The kinds of decisions that were logged at once, so that each is logged so only the first time: the
-        subject, and whether the refusal is due to the missing name of the crawler."""
+        """The kinds of decisions of which the first one was already logged: the subject, and whether the reason is
+        the missing name of the crawler."""
         self.is_start_refused = False
         """Whether robots.txt has refused a start request of the spider."""
 
@@ -453,9 +454,9 @@ class Summary:
         )
         count, first = self._counts.get(key, (0, record))
         self._counts[key] = count + 1, first
-        if record.verdict in _OF_DRY_RUN:
+        if record.verdict in _DRY_RUN_VERDICTS:
             origins = self._origins.setdefault(key, Counter())
-            if record.origin in origins or len(origins) < _HOSTS_COUNTED:
+            if record.origin in origins or len(origins) < _MAX_HOSTS_COUNTED:
                 origins[record.origin] += 1
         is_start = (
             record.verdict in _REFUSED
@@ -465,7 +466,7 @@ class Summary:
         self.is_start_refused |= (
             is_start
             and record.verdict is Verdict.REFUSED
-            and record.reason in _BY_ROBOTS_TXT
+            and record.reason in _ROBOTS_TXT_REASONS
         )
         is_nameless = _is_nameless(record)
         if record.subject is Subject.ITEM:
@@ -485,10 +486,10 @@ class Summary:
         )
 
     def _condition(self, record: Record) -> str:
-        """Return, in a dry run, the words for the condition under which a real run would decide as in *record*:
-        that it obeys robots.txt. Empty if there is no condition.
+        """Return :data:`IF_OBEYED` if this is a dry run in a project that ignores robots.txt, and the decision in
+        *record* depends on robots.txt; else an empty text.
         """
-        if self._ignores_robotstxt and record.verdict in _OF_DRY_RUN:
+        if self._ignores_robotstxt and record.verdict in _DRY_RUN_VERDICTS:
             is_of_site = record.source in {Source.ROBOTS_TXT, Source.TDMREP}
             if is_of_site or record.subject is Subject.REQUEST:
                 return IF_OBEYED
@@ -506,7 +507,7 @@ class Summary:
             if first.verdict in {Verdict.WOULD_REFUSE, Verdict.WOULD_ALLOW}:
                 sent = self._stats.get_value(stats.DRY_RUN_REQUESTS, count)
                 what += f" of the {sent:,} requests of this run"
-            most = self._origins.get(key, Counter()).most_common(_HOSTS_NAMED)
+            most = self._origins.get(key, Counter()).most_common(_MAX_HOSTS_NAMED)
             # A refused request is the expected work of this package. A dropped item or link costs the project a
             # part of a page that it has fetched, hence the warning.
             is_fetched = first.subject is not Subject.REQUEST
@@ -524,7 +525,7 @@ def _words(record: Record) -> Words:
     """Return the words for the reason of the decision in *record*, and the setting that changes it."""
     words = words_of(record.reason, record.layer, record.verdict)
     if _is_nameless(record):
-        words = words._replace(setting="USER_AGENT", hint=_NAME_IT)
+        words = words._replace(setting="USER_AGENT", hint=_NAME_ADVICE)
     return words
 
 
@@ -533,7 +534,7 @@ def _is_nameless(record: Record) -> bool:
     USER_AGENT.
     """
     is_refused = record.subject is Subject.REQUEST and record.verdict in _REFUSED
-    is_of_scrapy = record.agent is not None and record.agent.lower() == _NO_NAME
+    is_of_scrapy = record.agent is not None and record.agent.lower() == _DEFAULT_NAME
     return is_refused and is_of_scrapy and record.layer is Layer.ROBOTS_TXT
 
 

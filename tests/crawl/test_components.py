@@ -55,7 +55,7 @@ class Failing(NamedTuple):
 
 
 KEY = "KeyError: 'wanted', raised by a component (see REP_REQUEST_META_KEYS)"
-REPLACED = "a downloader middleware has replaced it by another request 11 times in a row, the last"
+REPLACED = "a downloader middleware has replaced the request by another one 11 times in a row, the last"
 FAILING = {
     "needs a key of the request": Failing("NeedsKey", 450, KEY, 0),
     "needs it after the middleware": Failing("NeedsKey", 700, KEY, 0),

@@ -85,7 +85,7 @@ def test_a_store_that_never_returns(site: Site, mode: str, tmp_path: Path) -> No
             "REP_STORE": "tests.crawl.own_store.StuckStore",
             "ROBOTSTXT_FOLDER": str(tmp_path),
         },
-        constants={"scrapy_rep.crawl.fetching.store._MAX_CALL": 0.5},
+        constants={"scrapy_rep.crawl.fetching.store._CALL_TIMEOUT": 0.5},
     )
     check_obeyed(asked, hosts, result)
     [warning] = result.lines("WARNING", "fetching.store")

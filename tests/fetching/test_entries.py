@@ -108,7 +108,7 @@ def test_the_longest_entry() -> None:
         entry(error="x" * MAX_SIZE),
         entry(random),
     ):
-        with pytest.raises(ValueError, match="bytes are too long to be stored"):
+        with pytest.raises(ValueError, match="is too long to be stored"):
             dumps(unstorable)
 
 

@@ -214,7 +214,7 @@ async def test_a_store_that_fails(
     worker.store.fault = None
     assert await worker.get() is None  # The store is not called.
     worker.client._paused_until = -inf
-    monkeypatch.setattr(module, "_PAUSE", 0)
+    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0)
     worker.store.fault = GONE
     assert await worker.get() is None
     assert await worker.get() is None
@@ -279,8 +279,8 @@ async def test_what_a_store_should_not_do(
 @coroutine_test
 async def test_a_call_that_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until a call of the store returns, it is not called again."""
-    monkeypatch.setattr(module, "_MAX_CALL", 0.1)
-    monkeypatch.setattr(module, "_PAUSE", 0)
+    monkeypatch.setattr(module, "_CALL_TIMEOUT", 0.1)
+    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0)
     worker = Worker()
     await worker.put(entry())
     may_return, get = threading.Event(), worker.store.get
@@ -308,7 +308,7 @@ async def test_a_store_that_does_not_close(
     """The end of the spider waits a bounded time for what is being written, and for the store to
     close.
     """
-    monkeypatch.setattr(module, "_MAX_CALL", 0.1)
+    monkeypatch.setattr(module, "_CALL_TIMEOUT", 0.1)
     worker, may_return = Worker(), threading.Event()
     name = "put" if is_stuck else "close"
     monkeypatch.setattr(worker.store, name, lambda *_: may_return.wait(60))

@@ -303,7 +303,7 @@ def test_tables_that_were_changed(tmp_path: Path, change: str) -> None:
     path = make(tmp_path)
     with closing(sqlite3.connect(path)) as database:
         database.execute(change)
-    with pytest.raises(JobError, match="its tables were changed"):
+    with pytest.raises(JobError, match="the tables of the file were changed"):
         JobFile(path)
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT count(*) FROM requests").fetchone() == (100,)

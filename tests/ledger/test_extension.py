@@ -116,7 +116,7 @@ async def test_while_the_crawl_goes_on(
         with closing(open_ledger(str(path))) as ledger:
             query = "SELECT count(*) FROM decision, crawl WHERE ended IS NULL"
             counts += map(tuple, ledger.execute(query))
-        extension._recorded.clear()
+        extension._recorded_once.clear()
     assert counts == [(0,), (2,), (3,)]
     await crawler.signals.send_catch_log_async(
         signals.spider_closed, spider=spider, reason="finished"

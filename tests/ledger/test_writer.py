@@ -369,7 +369,7 @@ def test_a_slow_disk(
 ) -> None:
     """On a slow disk, records beyond the buffer are counted, and the others are written."""
     texts = len(f"{decided().url}{decided().statement}")
-    monkeypatch.setattr(module, "_MAX_WAITING", 10 * (module._ROW + texts) + 9)
+    monkeypatch.setattr(module, "_MAX_WAITING", 10 * (module._ROW_BYTES + texts) + 9)
     writer = started(path, *map(decided, range(5)))
     writer.flush()
     for number in range(5, 100):

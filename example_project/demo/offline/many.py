@@ -97,7 +97,7 @@ def crawl(count: int, settings: dict[str, str], *, kill: bool = False) -> list[H
         workers.update([worker(count + 1, settings)])
     for name, process in workers.items():
         if process.wait():
-            raise SystemExit(f"{name} ended with {process.returncode}")
+            raise SystemExit(f"{name} failed with the exit status {process.returncode}")
     site.stop()
     return site.log
 

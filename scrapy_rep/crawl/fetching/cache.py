@@ -84,21 +84,21 @@ class RobotsTxtCache:
         """Fires when all entries so far have been written to the store, or the store has failed. Commands wait
         for it before they end."""
 
-        self._under_way: dict[str, list[Deferred[None]]] = {}
+        self._waiting_calls: dict[str, list[Deferred[None]]] = {}
         """The files that are being looked up or fetched, by URL, each with the calls that wait for it (so that
         each file is fetched once: single flight)."""
 
         self._overrides = settings.overrides
-        """The overrides that have not ended."""
+        """The overrides of ``REP_OVERRIDES`` whose end date has not passed."""
 
-        self._overrides_met: set[str] = set()
+        self._matched_patterns: set[str] = set()
         """The patterns that have matched a requested origin. At its end, the crawl warns about the others."""
 
         self._next_end = _first_end(self._overrides)
-        self._locked = 0
+        self._locked_count = 0
         """How many robots.txt files were answered with 401 or 403, and so allow everything."""
 
-        self._pages = 0
+        self._html_count = 0
         """How many robots.txt files were HTML pages without rules, and so allow everything."""
 
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
@@ -113,7 +113,7 @@ class RobotsTxtCache:
             self._end_overrides()
         override = override_for(self._overrides, origin, now)
         if override is not None:
-            self._overrides_met.add(override.pattern)
+            self._matched_patterns.add(override.pattern)
         return override
 
     def override(self, origin: Origin) -> Override | None:
@@ -142,7 +142,7 @@ class RobotsTxtCache:
             if override.ends <= now:
                 self._logger.warning("%(notice)s", notice=override.end_notice)
 
-    # The rules of sites.
+    # Looking up and fetching the rules of sites.
 
     def cached(self, origin: Origin) -> SiteRules | None:
         """Return the rules of *origin* if they are in memory, fresh and complete; else None, and
@@ -181,11 +181,11 @@ class RobotsTxtCache:
         """
         url, rules = origin.robotstxt_url, self._memory.get(origin)
         while rules is None or not self._serves(rules.entry, stale):
-            if url in self._under_way:
+            if url in self._waiting_calls:
                 await self._wait(url)
                 rules = self._memory.get(origin)
                 continue
-            self._under_way[url] = []
+            self._waiting_calls[url] = []
             is_new, entry = False, None if rules is None else rules.entry
             try:
                 stored = None if self._store is None else await self._store.get(origin)
@@ -246,7 +246,7 @@ class RobotsTxtCache:
         """
         settings, now = self._settings, self._clock.time()
         learned, elapsed = self._clock.monotonic(), 0.0
-        # Without this condition, the entry may come from another worker, and its age here is not known.
+        # For how long *before* has been known: measured by the monotonic clock only for the entry in memory.
         if in_memory and before and in_memory.entry.fetched == before.fetched:
             elapsed = learned - in_memory.learned
         entry = renew(
@@ -276,23 +276,23 @@ class RobotsTxtCache:
             return
         if result.is_of_server and rules.entry.result.is_of_server:
             stored = self._store.put(rules.origin, rules.entry)
-            # A write that is skipped ends at once, while an earlier one may still be under way.
+            # A skipped write has ended already. Its Deferred must not replace that of an earlier write.
             if not stored.called:
                 self.stored = stored
 
     async def _wait(self, url: str) -> None:
         """Wait until another call has looked up or fetched the file at *url*."""
         ended: Deferred[None] = Deferred()
-        self._under_way[url].append(ended)
+        self._waiting_calls[url].append(ended)
         await maybe_deferred_to_future(ended)
 
     def _end(self, url: str) -> None:
-        """Let the calls that wait for the file at *url* continue."""
-        for ended in self._under_way.pop(url):
+        """Wake the calls that wait for the file at *url*, since its fetch has ended."""
+        for ended in self._waiting_calls.pop(url):
             if not ended.called:  # A call that was cancelled waits no more.
                 ended.callback(None)
 
-    # tdmrep.json.
+    # The tdmrep.json of a site.
 
     def _lacks_tdmrep(self, rules: SiteRules) -> bool:
         """Whether the tdmrep.json of an origin is missing in *rules* and can be fetched: robots.txt must be
@@ -311,15 +311,15 @@ class RobotsTxtCache:
         """
         origin = rules.origin
         url = tdmrep_url(origin)
-        while url in self._under_way:
+        while url in self._waiting_calls:
             await self._wait(url)
             latest = self._memory.get(origin)
             if latest is not None and latest.entry.has_tdmrep:
                 return latest
-        self._under_way[url] = []
+        self._waiting_calls[url] = []
         try:
             result = await self._fetcher.fetch(url, templates, self._check)
-            # robots.txt may have been fetched again during the fetch of tdmrep.json.
+            # Not *rules*: robots.txt may have been fetched again during the fetch of tdmrep.json.
             rules, now = self._memory.get(origin) or rules, self._clock.time()
             entry = with_tdmrep(rules.entry, result, now)
             rules = self._read(origin, entry, rules.learned)
@@ -330,8 +330,8 @@ class RobotsTxtCache:
         return rules
 
     async def _check(self, request: RobotsTxtRequest, templates: list[Request]) -> None:
-        """Check *request* for a tdmrep.json by the robots.txt of its origin, or by an override. Since
-        tdmrep.json may redirect, the origin can be any. Raises RobotsDenied if the request is forbidden.
+        """Raise RobotsDenied if the robots.txt of its origin, or an override, forbids *request* for a tdmrep.json.
+        The origin can be any, since a tdmrep.json may redirect.
         """
         origin = origin_of(request.url)
         if origin is not None and request.fetch.virtual_host:
@@ -361,13 +361,13 @@ class RobotsTxtCache:
         if not decision.allowed:
             raise self._reporter.refused(check, decision)
 
-    # Reports.
+    # Log lines, stats and signals.
 
     async def _report(
         self, rules: SiteRules, templates: list[Request], *, is_new: bool
     ) -> None:
-        """Count, log and signal that *rules* are known now. *is_new* says whether their robots.txt was fetched,
-        and not read from the store.
+        """Report new *rules* in the stats, in the log and by signals. *is_new* says whether their robots.txt was
+        fetched, and not read from the store.
         """
         entry, crawler = rules.entry, self._crawler
         result, access = entry.result, entry.result.access
@@ -415,13 +415,13 @@ class RobotsTxtCache:
             )
             return
         self._logger.log(
-            DEBUG if self._pages else INFO,
+            DEBUG if self._html_count else INFO,
             "%(url)s is an HTML page (%(result)s) and not a robots.txt; it may be the challenge of a "
             "bot wall. It has no rules, so everything is allowed",
             url=result.url,
             result=result,
         )
-        self._pages += 1
+        self._html_count += 1
 
     def _log_unavailable(self, result: AccessResult, robots: RobotsTxt) -> None:
         if result.has_too_many_redirects:
@@ -435,9 +435,9 @@ class RobotsTxtCache:
             return
         is_denying, level = result.status in robots.dialect.denying_statuses, DEBUG
         if result.status in _LOCKED_STATUSES and not is_denying:
-            # The site may want no crawlers, so the first one is logged more visibly.
-            level = DEBUG if self._locked else INFO
-            self._locked += 1
+            # A 401 or 403 may mean that the site wants no crawlers, so the first one is logged at INFO.
+            level = DEBUG if self._locked_count else INFO
+            self._locked_count += 1
         self._logger.log(
             level,
             "%(url)s: no robots.txt (%(result)s): everything is %(verdict)s",
@@ -447,10 +447,12 @@ class RobotsTxtCache:
         )
 
     def _report_tdmrep(self, result: AccessResult, rules: SiteRules) -> None:
-        access, finding = result.access, ""
-        self._crawler.stats.inc_value(stats.TDMREP.format(access=access))
-        if access is Access.SUCCESSFUL and rules.tdmrep and not rules.tdmrep.is_valid:
-            finding = ", not an array of rules"
+        self._crawler.stats.inc_value(stats.TDMREP.format(access=result.access))
+        access, finding = str(result.access), ""
+        if result.access is Access.SUCCESSFUL:
+            access = "fetched"
+            if rules.tdmrep and not rules.tdmrep.is_valid:
+                finding = ", but is not an array of rules, and so has no effect"
         self._logger.debug(
             "%(url)s is %(access)s (%(result)s)%(finding)s",
             url=result.url,
@@ -460,24 +462,26 @@ class RobotsTxtCache:
         )
 
     def _spider_closed(self) -> None:
-        if self._pages:
+        if self._html_count:
             self._logger.at_end(
                 INFO,
                 "robots.txt files that were HTML pages without rules, such as challenges of a bot wall: "
                 "%(count)s. Everything is allowed on these hosts; if one of them does not want to be "
                 "crawled, refuse it with REP_OVERRIDES",
-                count=f"{self._pages:,}",
+                count=f"{self._html_count:,}",
             )
-        if self._locked:
+        if self._locked_count:
             self._logger.at_end(
                 INFO,
                 "robots.txt files that were answered with 401 or 403: %(count)s. Everything is allowed "
                 "on these hosts (RFC 9309); if in doubt, ask the owner of a host, or refuse it with "
                 "REP_OVERRIDES",
-                count=f"{self._locked:,}",
+                count=f"{self._locked_count:,}",
             )
         patterns = [override.pattern for override in self._overrides]
-        unmet = [pattern for pattern in patterns if pattern not in self._overrides_met]
+        unmet = [
+            pattern for pattern in patterns if pattern not in self._matched_patterns
+        ]
         if unmet:
             named = ", ".join(map(repr, unmet[:_MAX_NAMED]))
             more = len(unmet) - _MAX_NAMED

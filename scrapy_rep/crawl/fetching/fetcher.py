@@ -66,7 +66,7 @@ _STOPPED = (
     "bytes_received); let requests for robots.txt and tdmrep.json pass there"
 )
 
-_FIELDS = {name.title().encode(): name for name in HEADERS}
+_HEADER_NAMES = {name.title().encode(): name for name in HEADERS}
 """The header fields that an AccessResult keeps: their names as in Scrapy's Headers, and as in the result."""
 
 
@@ -103,8 +103,9 @@ class RobotsTxtFetcher:
         self._take_turn = take_turn
         self._free = free
         self._is_own_fault = is_own_fault
-        self._on_network = 0
-        """The number of requests of this fetcher in the downloader."""
+        self._downloads = 0
+        """The number of requests of this fetcher in the downloader. The handler of ``bytes_received`` is connected
+        while there are any."""
 
         self._has_logged_traceback = False
 
@@ -156,7 +157,7 @@ class RobotsTxtFetcher:
         """
         current, virtual_host = split_virtual_host(url)
         attempts, is_redirected, targets = 0, False, list[str]()
-        # Some sites redirect to the same URL until the client sends a cookie.
+        # Kept from redirect to redirect: some sites redirect to the same URL until the client sends a cookie.
         cookies: CookieJar | None = None
         while True:
             # Rotate the templates, so that each attempt uses another proxy.
@@ -220,8 +221,8 @@ class RobotsTxtFetcher:
         try:
             if self._take_turn is not None:
                 await self._take_turn(request)
-            self._on_network, is_counted = self._on_network + 1, True
-            if self._on_network == 1:
+            self._downloads, is_counted = self._downloads + 1, True
+            if self._downloads == 1:
                 # Connected only during downloads of robots.txt. Scrapy sends this signal for each chunk of each
                 # page: the handler takes 11 µs, and a page of 100 KB can come in 70 chunks. A whole page takes
                 # 700 µs.
@@ -237,8 +238,8 @@ class RobotsTxtFetcher:
             return self._failed(request, exception, count)
         finally:
             if is_counted:
-                self._on_network -= 1
-                if not self._on_network:
+                self._downloads -= 1
+                if not self._downloads:
                     signal_manager.disconnect(self._received, signals.bytes_received)
             # The wire gives back the room of each request that it has seen. This call is for a request that was
             # cancelled before: without it, the room would be lost until the end of the crawl.
@@ -256,7 +257,7 @@ class RobotsTxtFetcher:
         failure = Failure.DROPPED
         match exception:
             case CancelledError() | SpiderClosing():
-                # The CancelledError of Twisted. That of asyncio is no Exception, and never comes here.
+                # The CancelledError of Twisted. asyncio.CancelledError is not an Exception, and never comes here.
                 raise exception
             case UndecodableBody():
                 error, failure = str(exception), Failure.OTHER
@@ -328,8 +329,8 @@ def _result(
 
 
 def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
-    """Return the absolute URL to which *response* redirects *url*, and an error. For a response that is not
-    a redirect, they are None and empty; for an invalid redirect, the URL is None, and the error says why.
+    """Return the absolute URL to which *response* redirects *url*, and an error. The URL is None if *response* is
+    not a redirect, or is an invalid one; the error is empty except for an invalid redirect.
     """
     if response.status not in _REDIRECTS:
         return None, ""
@@ -349,8 +350,8 @@ def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
 def _with_cookies(
     cookies: CookieJar | None, response: Response, request: Request
 ) -> CookieJar | None:
-    """Add the cookies that *response* to *request* sets to *cookies*, and return the jar. It is made for the
-    first cookie, and None before.
+    """Add the cookies that *response* to *request* sets to the jar *cookies*, and return the jar. It is None as
+    long as no response has set a cookie.
     """
     fields = response.headers.getlist("Set-Cookie")
     if 0 < sum(map(len, fields)) <= _MAX_COOKIES:
@@ -364,10 +365,10 @@ def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
     fields that say how long a robots.txt stays fresh, or when to try again.
     """
     kept: list[tuple[str, str]] = []
-    for field in sorted(_FIELDS.keys() & headers.keys()):
-        name, values = _FIELDS[field], headers.getlist(field)
+    for field in sorted(_HEADER_NAMES.keys() & headers.keys()):
+        name, values = _HEADER_NAMES[field], headers.getlist(field)
         if name == "cache-control":
-            # A list may be split over several fields (RFC 9110, 5.3).
+            # Cache-Control is a list, which may be split over several fields (RFC 9110, 5.3).
             values = [b", ".join(values)]
         # A response may have several Retry-After fields. The caller decides between them.
         most = _MAX_PAUSES if name == "retry-after" else 1
@@ -377,23 +378,23 @@ def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
 
 # The reasons for which downloads fail, in words.
 
-_OWN = "an error of this machine"
+_MACHINE_ERROR = "an error of this machine"
 _NO_HOST = "the host name could not be resolved"
 _NO_PROXY = "the host name of the proxy could not be resolved"
 _REFUSED = "connection refused"
-_NO_WAY = "the host is unreachable"
+_HOST_UNREACHABLE = "the host is unreachable"
 _NO_NETWORK = "the network is unreachable"
 _TIMED_OUT = "timed out"
 _TLS = "TLS failed"
 
 _DESCRIPTIONS = {
     # The machine has run out of file descriptors, memory, or local ports.
-    r"EMFILE|ENFILE|ENOBUFS|ENOMEM|EADDRNOTAVAIL|EAI_MEMORY|\bMemoryError|curl(27|45);": _OWN,
+    r"EMFILE|ENFILE|ENOBUFS|ENOMEM|EADDRNOTAVAIL|EAI_MEMORY|\bMemoryError|curl(27|45);": _MACHINE_ERROR,
     "curl5;": _NO_PROXY,
     "CannotResolveHost|DNSLookup|UnknownHost|gaierror|curl6;": _NO_HOST,
     # libcurl uses code 7 for any failed connection, except a time-out.
     "ConnectionRefused|curl7;": _REFUSED,
-    "EHOSTUNREACH|EHOSTDOWN": _NO_WAY,
+    "EHOSTUNREACH|EHOSTDOWN": _HOST_UNREACHABLE,
     # Also raised for a host with only an IPv6 address if the machine has no IPv6.
     "ENETDOWN|ENETUNREACH": _NO_NETWORK,
     "TimedOut|Timeout|ETIMEDOUT|curl28;": _TIMED_OUT,
@@ -409,8 +410,8 @@ first match counts."""
 NO_SERVER = frozenset({_NO_HOST, _REFUSED})
 """The descriptions of errors that show that the host has no server."""
 
-_OF_NETWORK = NO_SERVER | {_NO_PROXY, _NO_WAY, _NO_NETWORK, _TIMED_OUT}
-"""The descriptions of errors without any answer, which the network of the crawler may have caused."""
+_NETWORK_ERRORS = NO_SERVER | {_NO_PROXY, _HOST_UNREACHABLE, _NO_NETWORK, _TIMED_OUT}
+"""The descriptions of failures without any answer. Their cause may be the network of the crawler."""
 
 # The most exceptions to read in a tree of causes, which can be circular. Download handlers nest far fewer.
 _MAX_ERRORS = 50
@@ -423,9 +424,9 @@ def kind_of(error: BaseException) -> Failure:
     # An error of the machine may be only in the context of *error* (raised while it was handled).
     causes = _causes(error, with_context=True)
     descriptions = [*filter(None, map(_description, causes))]
-    if _OWN in descriptions:
+    if _MACHINE_ERROR in descriptions:
         return Failure.OWN
-    is_of_network = bool(descriptions) and descriptions[0] in _OF_NETWORK
+    is_of_network = bool(descriptions) and descriptions[0] in _NETWORK_ERRORS
     return Failure.NETWORK if is_of_network else Failure.OTHER
 
 
@@ -433,9 +434,9 @@ def in_words(error: BaseException) -> str:
     """Return the reason for which a download ended with *error*, in words for logs and reports."""
     causes = _causes(error)
     described = [(text, cause) for cause in causes if (text := _description(cause))]
-    of_machine = [pair for pair in described if pair[0] == _OWN]
+    of_machine = [pair for pair in described if pair[0] == _MACHINE_ERROR]
     for description, cause in of_machine or described:
-        has_detail = description in {_OWN, _TLS}
+        has_detail = description in {_MACHINE_ERROR, _TLS}
         return f"{description}: {_detail(cause)}" if has_detail else description
     text = next(filter(None, map(_text, causes)), "")
     return f"{type(error).__name__}: {text}".rstrip(": ")
@@ -492,7 +493,9 @@ def _names(error: BaseException) -> str:
     names = [f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__]
     codes: Mapping[int, str] = errno.errorcode
     if isinstance(error, gaierror):
-        codes = {EAI_MEMORY: "EAI_MEMORY"}  # The numbers of getaddrinfo() are no errno.
+        codes = {
+            EAI_MEMORY: "EAI_MEMORY"
+        }  # The numbers of gaierror are not those of errno.
     for attribute in ("errno", "osError"):
         number = getattr(error, attribute, None)
         if isinstance(number, int):
@@ -503,8 +506,8 @@ def _names(error: BaseException) -> str:
 
 
 def _detail(error: BaseException) -> str:
-    """Return the message of *error*. An error of OpenSSL has it in its ``reason``, or in the last entry of
-    its error queue.
+    """Return the message of *error*. Errors of OpenSSL keep their message in ``reason``, or in the last entry of
+    their error queue.
     """
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):

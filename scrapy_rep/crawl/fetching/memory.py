@@ -37,8 +37,8 @@ While a robots.txt is unreachable, the crawler may use its last good copy for 30
 _LAST_TIME = 2.0**37
 """The latest valid time in an entry, about the year 6300. Any later time is damage."""
 
-_SIZE = "robotstxt"
-"""The JSON field with the length of robots.txt, by which it is separated from the tdmrep.json after it."""
+_ROBOTSTXT_SIZE = "robotstxt"
+"""The JSON field with the length of the robots.txt, after which the body of the tdmrep.json begins."""
 
 _MAX_ITEMS = 16
 """The most headers, and the most redirects, to read from a packed entry. Entries of this package have fewer."""
@@ -52,9 +52,12 @@ _PACKED_OVERHEAD = 580
 _PARSED_OVERHEAD = 1_600
 
 # Measured: the most bytes of memory that a robots.txt takes after its rules are indexed (on first use): for each
-# line, for each "*", for each record of usage preferences, and for all records of a file together, since only
-# the first ones are parsed.
-_OF_LINE, _OF_WILDCARD, _OF_RECORD, _OF_RECORDS = 160, 310, 2_000, 8_000_000
+# line, for each "*" in a rule, and for each record of usage preferences.
+_LINE_BYTES = 160
+_WILDCARD_BYTES = 310
+_RECORD_BYTES = 2_000
+# The same for all records of a file together, since only the first ones are parsed.
+_ALL_RECORDS_BYTES = 8_000_000
 
 
 class LRU(Generic[V]):
@@ -155,9 +158,9 @@ def parsed_size(body: bytes) -> int:
     records = body.lower().count(b"content-") + body.count(b"{")
     return (
         2 * len(body)
-        + _OF_LINE * lines
-        + _OF_WILDCARD * min(lines, body.count(b"*"))
-        + min(_OF_RECORD * records, _OF_RECORDS)
+        + _LINE_BYTES * lines
+        + _WILDCARD_BYTES * min(lines, body.count(b"*"))
+        + min(_RECORD_BYTES * records, _ALL_RECORDS_BYTES)
     )
 
 
@@ -175,25 +178,25 @@ def _text_size(entry: CacheEntry) -> int:
     return size
 
 
-# Packed entries.
+# The packed form of entries.
 
 
 def dumps(entry: CacheEntry) -> bytes:
     """Return *entry* in packed form, without its URL, which :func:`loads` derives from the origin. Raises
     ValueError if the entry is longer than :data:`MAX_SIZE`.
     """
-    head = _written(entry) | {"result": _written(entry.result)}
+    head = _fields_of(entry) | {"result": _fields_of(entry.result)}
     if entry.copy is not None:
-        head["copy"] = _written(entry.copy)
-    # Only a successful answer has a body, and only an unsuccessful one has a copy.
+        head["copy"] = _fields_of(entry.copy)
+    # An entry has at most one robots.txt: that of a successful answer or, after a failure, the older copy.
     body = entry.result.body if entry.copy is None else entry.copy.body
     if entry.tdmrep is not None:
-        head |= {"tdmrep": _written(entry.tdmrep), _SIZE: len(body)}
+        head |= {"tdmrep": _fields_of(entry.tdmrep), _ROBOTSTXT_SIZE: len(body)}
         body += entry.tdmrep.body
     written = json.dumps(head, separators=(",", ":")).encode() + b"\n" + body
     data = zlib.compress(written)
     if max(len(written), len(data)) >= MAX_SIZE:
-        raise ValueError(f"{len(written)} bytes are too long to be stored")
+        raise ValueError(f"an entry of {len(written)} bytes is too long to be stored")
     return data
 
 
@@ -225,7 +228,7 @@ _LEFT_OUT = frozenset({"url", "body"})
 the JSON."""
 
 
-def _written(value: CacheEntry | AccessResult) -> dict[str, Any]:
+def _fields_of(value: CacheEntry | AccessResult) -> dict[str, Any]:
     defaults = value._field_defaults
     return {
         name: field
@@ -237,21 +240,25 @@ def _written(value: CacheEntry | AccessResult) -> dict[str, Any]:
 def _entry(head: dict[str, Any], body: bytes, origin: Origin) -> CacheEntry:
     url, copy, tdmrep = origin.robotstxt_url, head.get("copy"), None
     if "tdmrep" in head:
-        size = _integer(head[_SIZE])
+        size = _integer(head[_ROBOTSTXT_SIZE])
         tdmrep = _result(head["tdmrep"], body[size:], origin.url(TDMREP))
         body = body[:size]
     entry = CacheEntry(
         result=_result(head["result"], body if copy is None else b"", url),
         copy=None if copy is None else _result(copy, body, url),
         tdmrep=tdmrep,
-        **{name: read(head[name]) for name, read in _OF_ENTRY.items() if name in head},
+        **{
+            name: read(head[name])
+            for name, read in _ENTRY_FIELDS.items()
+            if name in head
+        },
     )
     return entry._replace(expires=min(entry.expires, entry.fetched + KEEP))
 
 
 def _result(head: dict[str, Any], body: bytes, url: str) -> AccessResult:
     read_fields = {
-        name: read(head[name]) for name, read in _OF_RESULT.items() if name in head
+        name: read(head[name]) for name, read in _RESULT_FIELDS.items() if name in head
     }
     return AccessResult(url=url, body=body, **read_fields)
 
@@ -273,18 +280,18 @@ def _headers(value: object) -> tuple[tuple[str, str], ...]:
 
 def _integer(value: object) -> int:
     if not 0 <= _checked(int, value) < 2**31:
-        raise ValueError("a number is out of range")
+        raise ValueError("a number in the entry is out of range")
     return _checked(int, value)
 
 
 def _time(value: object) -> float:
     # Written so that NaN, for which each comparison is false, is refused too.
     if not isinstance(value, (int, float)) or not 0 <= value <= _LAST_TIME:
-        raise ValueError("a time is out of range")
+        raise ValueError("a time in the entry is out of range")
     return float(value)
 
 
-_OF_ENTRY: dict[str, Callable[[object], Any]] = {
+_ENTRY_FIELDS: dict[str, Callable[[object], Any]] = {
     "fetched": _time,
     "expires": _time,
     "unreachable_since": _time,
@@ -293,7 +300,7 @@ _OF_ENTRY: dict[str, Callable[[object], Any]] = {
     "tdmrep_fetched": _time,
 }
 
-_OF_RESULT: dict[str, Callable[[object], Any]] = {
+_RESULT_FIELDS: dict[str, Callable[[object], Any]] = {
     "status": lambda value: None if value is None else _integer(value),
     "headers": _headers,
     "redirects": _texts,

@@ -54,7 +54,7 @@ class RedisStore(Store):
     def get_many(self, keys: Collection[str]) -> dict[str, bytes | None]:
         commands = self._commands()
         for key in keys:
-            # A longer value is not an entry of this package: read no more than shows that.
+            # Read one byte more than an entry can have: loads() refuses a longer value, so its rest is not needed.
             commands.getrange(self._name(key), 0, MAX_SIZE)
         # GETRANGE returns empty data for a missing key.
         entries = (data or None for data in self._execute(commands))

@@ -62,8 +62,8 @@ files, and is too long here: all pages of the host wait for robots.txt."""
 
 
 class Fetch:
-    """The state of one download of robots.txt. A :class:`RobotsTxtRequest` shares it with the requests by
-    which components replace it, and its methods alone change it.
+    """The state of one download of robots.txt. A :class:`RobotsTxtRequest` shares the state with its replacements,
+    the requests that components return in its place. Only methods of that class change the state.
     """
 
     def __init__(self, virtual_host: str = "", *, is_redirected: bool = False) -> None:
@@ -122,7 +122,7 @@ class RobotsTxtRequest(Request):
         self.fetch.passes += 1
         if self.fetch.passes > 1 + _MAX_REPLACED:
             raise IgnoreRequest(
-                f"a downloader middleware has replaced it by another request {self.fetch.passes - 1} "
+                f"a downloader middleware has replaced the request by another one {self.fetch.passes - 1} "
                 f"times in a row, the last time by one for {self.url}; the middleware must return None "
                 "for a request that it has made itself"
             )
@@ -157,7 +157,7 @@ class RobotsTxtRequest(Request):
         if "redirect_urls" in template_meta:
             origin = request_origin(template)
             if origin is not None and was_redirected(template, bare_host(origin)):
-                # The slot was meant for the host that redirected.
+                # This download slot was meant for the host that redirected to this one.
                 copied.pop("download_slot", None)
         names = [b"User-Agent"]
         if "proxy" in template_meta:
@@ -192,7 +192,7 @@ class RobotsTxtRequest(Request):
         now = time.monotonic()
         self.fetch.began = self.fetch.began or now
         self.fetch.size += size
-        # The body may exceed the limit by a byte, by which the parser sees that it was cut.
+        # The body may exceed the limit by one byte, so that the parser sees that the body was cut.
         if self.fetch.size > limit:
             self.fetch.is_stopped = True
             raise StopDownload(fail=False)
@@ -226,13 +226,13 @@ class FetchMiddleware:
     then finds nothing to decode."""
 
     def __init__(self, crawler: Crawler) -> None:
-        # A byte above the size limit, by which the parser sees that the body was cut.
+        # One byte above the size limit, so that the parser sees that the body was cut.
         self._limit = RepSettings.of(crawler).dialect.size_limit + 1
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
-        """Return a middleware for commands and dry runs. They have no WireMiddleware, which tells in a crawl that
-        a request has passed all middlewares: here, a signal of Scrapy does.
+        """Return a middleware for commands and dry runs, in which the signal ``request_reached_downloader`` shows
+        that a request has passed all middlewares. In other crawls, WireMiddleware notes that.
         """
         middleware = cls(crawler)
         crawler.signals.connect(
@@ -268,14 +268,14 @@ class FetchMiddleware:
             request.failed(exception)
 
 
-# Encoded bodies.
+# Decoding of compressed bodies.
 
 # The most members of a gzip body, or frames of a Zstandard body, to decode. A hostile body of 500 KiB can have
 # 60,000 empty ones, and each takes time. Servers send one; parallel compressors one for each 64 KiB or more.
 _MAX_MEMBERS = 1_000
 
 # The most characters of a Content-Encoding in an error message.
-_SHOWN = 80
+_MAX_SHOWN = 80
 
 # A module of the standard library; before Python 3.14, a package that Scrapy 2.19 requires.
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
@@ -290,12 +290,12 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
 
 # Text and compressed data are told apart by two marks: text has no control characters, and, even in an 8-bit
 # encoding, fewer than 30 % of its bytes are above ASCII. In compressed data, half of them are.
-_NO_TEXT = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
+_CONTROL_CHARACTERS = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
 _MAX_ABOVE_ASCII = 0.3
 
 
 class UndecodableBody(Exception):
-    """The body of a robots.txt cannot be decoded: its encoding is unknown, it has several, is damaged or
+    """The body of a robots.txt cannot be decoded: it has an unknown encoding or several encodings, is damaged or
     incomplete, or has too many members."""
 
 
@@ -324,7 +324,7 @@ def decoded(response: Response, limit: int) -> Response:
     try:
         text, is_whole = _decode(coding, response.body, limit)
     except (ImportError, KeyError):
-        raise UndecodableBody(f"unsupported encoding: {coding[:_SHOWN]}") from None
+        raise UndecodableBody(f"unsupported encoding: {coding[:_MAX_SHOWN]}") from None
     except Exception:  # noqa: BLE001  each compression library raises its own errors
         text, is_whole = b"", False
     if not is_whole and not (text and "download_stopped" in response.flags):
@@ -361,7 +361,7 @@ def _is_text(body: bytes) -> bool:
     text = body
     if body.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
         text = decoded_text(body, RFC9309)
-    if len(text.translate(None, _NO_TEXT)) < len(text):
+    if len(text.translate(None, _CONTROL_CHARACTERS)) < len(text):
         return False
     try:
         # An incremental decoder accepts a last character that is cut.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
 SCHEMA = Schema(
-    application_id=0x72657031,  # "rep1"
+    application_id=0x72657031,  # "rep1" in ASCII
     version=1,
     statements=(
         "CREATE TABLE entries (key TEXT PRIMARY KEY, until REAL NOT NULL, data BLOB)",
@@ -113,6 +113,6 @@ class SqliteStore(Store):
             prepare_file(connection, SCHEMA)
             self._file = identity(self.path)
         elif identity(self.path) != self._file:
-            # SQLite would not notice, and go on writing to the removed file.
+            # SQLite does not notice that, and would go on to write to the removed file.
             raise OSError("the file was moved or removed")
         return self._connection

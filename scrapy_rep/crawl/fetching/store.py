@@ -51,7 +51,7 @@ ALLOWED = (
 )
 """The forms of address that :func:`open_store` accepts, in words for an error message."""
 
-MEMORY = 128
+DEFAULT_MEGABYTES = 128
 """How many megabytes of memory robots.txt files may take, unless the address of the store says so (``?mb=``)."""
 
 _MB = re.compile(r"([?&])mb=([1-9][0-9]{0,8})(&|$)")
@@ -66,14 +66,14 @@ _STORES = {
 
 # How many seconds the client waits after a failure of the store before it calls the store again. Otherwise, each
 # request would wait for a failure.
-_PAUSE = 3.0
+_PAUSE_SECONDS = 3.0
 
 # How many seconds the client waits for a call of the store to return. The stores of this package have shorter
 # time-outs; a store of the project may have none.
-_MAX_CALL = 30.0
+_CALL_TIMEOUT = 30.0
 
 # The most keys to read or write in one call of the store.
-_AT_ONCE = 32
+_MAX_KEYS = 32
 
 
 class Store(ABC):
@@ -98,7 +98,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close files and connections. Must not raise. It is the last call of the crawl."""
+        """Close files and connections. Must not raise. No method is called afterwards."""
 
     def get_many(self, keys: Collection[str]) -> Mapping[str, bytes | None]:
         """Return the data under each of *keys*. This implementation calls :meth:`get` for each key; override
@@ -117,7 +117,7 @@ class Store(ABC):
 def open_store(address: str | Path) -> tuple[Store | None, int]:
     """Return the store at *address*, and how many bytes of memory the robots.txt files of a crawl may take.
 
-    The store is None for ``memory://``. It opens its file or connection when it is first used, not here.
+    The store is None for ``memory://``. Other stores open their file or connection on first use, not here.
 
     :param address: in a form of :data:`ALLOWED`, or the Path of a SQLite file, for names with special
         characters. A relative path starts at the working directory; paths are not percent-decoded
@@ -125,9 +125,9 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
     :raises StoreNotInstalled: if the store needs a package that is not installed
     """
     if isinstance(address, Path):
-        return load_object(_STORES["sqlite"])(address), 1_000_000 * MEMORY
+        return load_object(_STORES["sqlite"])(address), 1_000_000 * DEFAULT_MEGABYTES
     mb = _MB.search(address)
-    max_bytes = 1_000_000 * int(mb[2] if mb else MEMORY)
+    max_bytes = 1_000_000 * int(mb[2] if mb else DEFAULT_MEGABYTES)
     # Remove "mb" from the options of the address: all others are for the Redis client, which would refuse it.
     address = _MB.sub(lambda option: option[1] if option[3] else "", address, count=1)
     scheme, separator, rest = address.partition("://")
@@ -240,10 +240,10 @@ class StoreClient:
             return False
         if self._is_failing:
             # One call tries the store again. Until it succeeds, all others continue without the store.
-            self._paused_until = time.monotonic() + _PAUSE
+            self._paused_until = time.monotonic() + _PAUSE_SECONDS
         return True
 
-    # Calls.
+    # Calls of the store on its thread.
 
     def _begin_work(self) -> None:
         if self._work is None:
@@ -254,8 +254,8 @@ class StoreClient:
     async def _read_and_write(self) -> None:
         """Do all waiting reads and writes, in as few calls of the store as possible."""
         while self._gets or self._puts:
-            gets, self._gets = self._gets[:_AT_ONCE], self._gets[_AT_ONCE:]
-            puts, self._puts = self._puts[:_AT_ONCE], self._puts[_AT_ONCE:]
+            gets, self._gets = self._gets[:_MAX_KEYS], self._gets[_MAX_KEYS:]
+            puts, self._puts = self._puts[:_MAX_KEYS], self._puts[_MAX_KEYS:]
             entries = {key: entry for key, entry, _ in puts}
             data: dict[str, bytes | None] = {}
             try:
@@ -292,7 +292,7 @@ class StoreClient:
 
     async def _call(self, function: Callable[[], object]) -> None:
         """Call *function* on the thread of the store. Raises its exception, or StoreError if it does not
-        return within :data:`_MAX_CALL` seconds.
+        return within :data:`_CALL_TIMEOUT` seconds.
         """
         ended: Deferred[None] = Deferred()
 
@@ -306,7 +306,7 @@ class StoreClient:
                 ended.errback(error)
 
         def timed_out() -> None:
-            why = f"a call has not returned after {_MAX_CALL:g} seconds"
+            why = f"a call has not returned after {_CALL_TIMEOUT:g} seconds"
             returned(StoreError(type(self._store).__name__, why))
             self._is_stuck = True
 
@@ -314,7 +314,7 @@ class StoreClient:
             self._has_thread = True
             # A daemon thread, so that the process can exit while a call hangs.
             Thread(target=self._run, args=(loop_caller(),), daemon=True).start()
-        timer = call_later(_MAX_CALL, timed_out)
+        timer = call_later(_CALL_TIMEOUT, timed_out)
         self._calls.put((function, returned))
         try:
             await maybe_deferred_to_future(ended)
@@ -353,7 +353,7 @@ class StoreClient:
             with suppress(Exception):
                 await self._call(self._store.close)
 
-    # Faults.
+    # Errors of the store, and unusable entries.
 
     def _failed(self, error: Exception) -> None:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
@@ -368,7 +368,7 @@ class StoreClient:
                 error=error,
             )
         self._is_failing = True
-        self._paused_until = time.monotonic() + _PAUSE
+        self._paused_until = time.monotonic() + _PAUSE_SECONDS
 
     def _warn_of_entry(self, origin: Origin, error: ValueError) -> None:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
@@ -414,7 +414,7 @@ def open_client(
     if isinstance(chosen, type):
         if issubclass(chosen, Store):
             of_project = build_from_crawler(chosen, crawler)
-            return StoreClient(crawler, of_project), 1_000_000 * MEMORY
+            return StoreClient(crawler, of_project), 1_000_000 * DEFAULT_MEGABYTES
     else:
         try:
             store, max_bytes = open_store(chosen)

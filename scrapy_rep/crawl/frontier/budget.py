@@ -48,7 +48,7 @@ class Budget:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._clock = clock
-        self._pages = settings.pages_per_host
+        self._max_pages = settings.pages_per_host
         self._overrides = settings.overrides
         self.pages: Counter[str] = Counter()
         """The number of pages of each host, including those in flight."""
@@ -85,7 +85,7 @@ class Budget:
             page = self._repeated(request)
             host = _host_of(origin, entry)
             if page is not None:
-                # One retry or redirect for each count. (It is counted under its own URL below, for the next.)
+                # A counted page has one retry or redirect. *request* takes its place, under its own URL (below).
                 del self._counted_urls[page]
                 self._free.add(request)
             elif self._count(request, host, origin):
@@ -128,7 +128,7 @@ class Budget:
         """Return the limit of pages for the host of *origin* (0 for none), and the setting that it comes from."""
         override = override_for(self._overrides, origin, self._clock.time())
         if override is None or override.pages is None:
-            return self._pages, "REP_PAGES_PER_HOST"
+            return self._max_pages, "REP_PAGES_PER_HOST"
         return override.pages, "REP_OVERRIDES"
 
     def is_counted(self, request: Request) -> bool:

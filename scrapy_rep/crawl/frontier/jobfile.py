@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SCHEMA = Schema(
-    application_id=0x52455051,  # "REPQ"
+    application_id=0x52455051,  # "REPQ" in ASCII
     version=1,
     statements=(
         """
@@ -89,10 +89,10 @@ _PAUSED = "INSERT OR REPLACE INTO pauses VALUES (?, ?, ?)"
 _TIMEOUT = 1.0
 
 # The length in bytes of the checksum that precedes the data of each request.
-_CHECKSUM = 4
+_CHECKSUM_BYTES = 4
 
 # The estimated memory of a waiting change in bytes, without the data of a request.
-_CHANGE = 1_000
+_CHANGE_BYTES = 1_000
 
 
 def _connected(path: Path, timeout: float) -> closing[sqlite3.Connection]:
@@ -100,7 +100,7 @@ def _connected(path: Path, timeout: float) -> closing[sqlite3.Connection]:
 
 
 def _with_checksum(data: bytes) -> bytes:
-    return crc32(data).to_bytes(_CHECKSUM, "big") + data
+    return crc32(data).to_bytes(_CHECKSUM_BYTES, "big") + data
 
 
 class JobFile:
@@ -162,14 +162,14 @@ class JobFile:
         self._last = last or 0
         rows = db.execute("SELECT number FROM requests WHERE is_page = 1")
         self.counted = {number for (number,) in rows}
-        """The numbers of requests that an earlier run has counted as pages, or whose page it has counted."""
+        """The numbers of the requests whose page an earlier run has already counted."""
 
     @staticmethod
     def _check(db: sqlite3.Connection) -> None:
         """Check the file as far as that is fast. Raises DatabaseError if it is damaged."""
         rows = db.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
         if {sql for (sql,) in rows} != {sql.strip() for sql in _SCHEMA.statements}:
-            raise sqlite3.DatabaseError("its tables were changed")
+            raise sqlite3.DatabaseError("the tables of the file were changed")
         # Not integrity_check, which looks up each row in the index, and takes minutes for a large file. Comparing
         # the numbers of rows in table and index finds an index that has lost rows.
         [damage] = db.execute("PRAGMA quick_check(1)").fetchone()
@@ -180,9 +180,9 @@ class JobFile:
             "SELECT count(*) FROM requests INDEXED BY requests_in_order WHERE in_flight = 0"
         )
         if len(rows.fetchall()) > 1:
-            raise sqlite3.DatabaseError("its index lacks some requests")
+            raise sqlite3.DatabaseError("the index of the file lacks some requests")
 
-    # Requests.
+    # The requests in the file.
 
     def hosts(self) -> list[tuple[str, int]]:
         """Return each host that has requests in the file, with their number. Call it before requests are popped,
@@ -198,9 +198,9 @@ class JobFile:
         self.execute()
         rows = self._read(_BEST, host)
         if not rows:
-            raise JobError.unusable(self.path, f"it has no request of {host}")
+            raise JobError.unusable(self.path, f"a request of {host} is missing")
         [(number, stored)] = rows
-        data = stored[_CHECKSUM:] if isinstance(stored, bytes) else b""
+        data = stored[_CHECKSUM_BYTES:] if isinstance(stored, bytes) else b""
         return number, data if stored == _with_checksum(data) else None
 
     def pop(self, host: str) -> tuple[int, bytes | None]:
@@ -264,8 +264,8 @@ class JobFile:
         return dict(self._read("SELECT host, number FROM pages"))
 
     def note_page(self, number: int | None, host: str, change: int) -> None:
-        """Add *change* (1 or -1) to the pages of *host*, and mark the request that counts as a page, or no longer
-        does. *number* is its number; None if the request is not in the file.
+        """Add *change* (1 or -1) to the pages of *host*, and note in the request with *number* whether its page is
+        counted. *number* is None for a request that is not in the file.
         """
         self._add_change(_PAGES, host, change)
         if number is not None:
@@ -277,11 +277,11 @@ class JobFile:
         """
         self._add_change(_PAUSED, scope, until, seconds)
 
-    # Transactions.
+    # Executing and committing the waiting changes.
 
     def _add_change(self, statement: str, *values: Any) -> None:
         self._changes.append((statement, values))
-        self.waiting += _CHANGE
+        self.waiting += _CHANGE_BYTES
 
     def execute(self) -> bool:
         """Execute the waiting changes, so that :meth:`best` and :meth:`pop` see them. Return whether that has
@@ -318,8 +318,8 @@ class JobFile:
                 db.execute(statement)
         except sqlite3.OperationalError as error:
             self._roll_back()
-            # If all changes could be executed, only the COMMIT has failed, since SQLite writes to the disk only
-            # then. The changes can be executed again for the next read (0). Otherwise, they cannot (-1).
+            # 0: only the COMMIT has failed, when SQLite writes to the disk. The changes can be executed again, so
+            # that requests can be read. -1: a change could not be executed. Only the next commit tries again.
             self._executed = 0 if self._executed == len(changes) else -1
             return error
         except FAILURES as error:

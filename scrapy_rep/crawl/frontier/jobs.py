@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 _FILE = Path("rep.queue", "requests.sqlite")
 
 # The folder of Scrapy's own scheduler in the JOBDIR, and the file of its duplicate filter.
-_OF_SCRAPY = ("requests.queue", "requests.seen")
+_FILES_OF_SCRAPY = ("requests.queue", "requests.seen")
 
 # The reason (finish_reason) of a crawl that ends because the file cannot be used.
-_REASON = "jobdir_unusable"
+_FINISH_REASON = "jobdir_unusable"
 
 # Changes are collected for this many seconds, and then written in one transaction.
 _WRITE_EVERY = 0.05
@@ -48,12 +48,12 @@ _RETRY_AFTER = 1.0
 # While the waiting changes take more bytes of memory than this, no request is popped: its callback would add more.
 _MAX_WAITING = 10_000_000
 
-# A settings priority above those of Scrapy and of the command line.
+# A settings priority above those of Scrapy and of the command line, which could otherwise set JOBDIR again.
 _ABOVE_ALL = 1000
 
 # How many bytes of a fingerprint are stored. After a billion requests, the probability that a new request is taken
 # for a duplicate by mistake is 5 in 10^11.
-_FINGERPRINT = 8
+_FINGERPRINT_BYTES = 8
 
 
 def prepare_folder(crawler: Crawler, settings: BaseSettings) -> None:
@@ -70,7 +70,7 @@ def prepare_folder(crawler: Crawler, settings: BaseSettings) -> None:
 
         def stop() -> None:
             _log_stop(CrawlLog(__name__, crawler), unusable)
-            Frontier.of(crawler).stop(_REASON)
+            Frontier.of(crawler).stop(_FINISH_REASON)
 
         crawler.signals.connect(stop, signals.spider_opened, weak=False)
 
@@ -108,8 +108,10 @@ class JobStore:
         frontier: Frontier,
         order: Callable[[Request], tuple[int, bool]],
     ) -> None:
-        """:param order: returns the rank of a request in its queue, and whether requests of the same rank are
-        popped last in, first out
+        """Make a store for the ``JOBDIR`` of the settings. It reads and writes nothing before :meth:`open`.
+
+        :param order: returns the rank of a request in its queue, and whether requests of the same rank are
+            popped last in, first out
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -133,14 +135,14 @@ class JobStore:
         """Open the file of the JOBDIR, and yield the key and the requests of each queue in it. If the file cannot
         be used, or the JOBDIR has the crawl of another scheduler, stop the crawl.
 
-        *keeps_seen* says whether the fingerprints of seen requests are in this file too, and not in that of
-        Scrapy's duplicate filter, which then is a sign of another scheduler.
+        *keeps_seen* says whether this file also has the fingerprints of seen requests. If so, a file of Scrapy's
+        duplicate filter in the JOBDIR shows that another scheduler has used it.
         """
         folder = Path(self._crawler.settings["JOBDIR"])
         path = folder / _FILE
         try:
             if not path.exists() and _is_of_scrapy(folder, keeps_seen=keeps_seen):
-                raise JobError.of_others(folder)
+                raise JobError.of_another_scheduler(folder)
             self._file = file = JobFile(path)
             clock, limits = self._frontier.clock, self._frontier.limits
             for host, seconds in file.pauses(clock.time()):
@@ -166,7 +168,7 @@ class JobStore:
         if self._file is not None:
             self._file.close()
             self._file = None
-        self._frontier.stop(_REASON)
+        self._frontier.stop(_FINISH_REASON)
 
     def close(self) -> None:
         """Write the last changes to the file, and close the file."""
@@ -183,7 +185,7 @@ class JobStore:
                 file=_FILE.name,
             )
 
-    # Requests.
+    # Reading and writing requests and fingerprints.
 
     def requests(self, key: QueueKey) -> JobRequests:
         """Return the requests of a new queue with *key*, which has none in the file yet."""
@@ -196,7 +198,7 @@ class JobStore:
     def fingerprint(self, request: Request) -> int:
         """Return the fingerprint of *request* as it is stored: a signed integer of 64 bits."""
         whole = self._crawler.request_fingerprinter.fingerprint(request)
-        return int.from_bytes(whole[:_FINGERPRINT], "big", signed=True)
+        return int.from_bytes(whole[:_FINGERPRINT_BYTES], "big", signed=True)
 
     def seen(self) -> set[int]:
         """Return the fingerprints of all seen requests in the file."""
@@ -213,7 +215,7 @@ class JobStore:
         """
         if data is None:
             raise ValueError("the checksum is wrong")
-        fields = pickle.loads(data)  # noqa: S301  this crawl, or an earlier run, wrote it
+        fields = pickle.loads(data)  # noqa: S301  only runs of this crawl write the file
         return request_from_dict(fields, spider=self._crawler.spider)
 
     def written(self, request: Request) -> bytes:
@@ -271,7 +273,7 @@ class JobStore:
             if change > 0 and not self._is_failing:
                 self._write(file)
 
-    # When changes are written.
+    # Writing changes to the file, and handling errors of the file.
 
     def note_change(self) -> None:
         """Schedule a write of the file; write it now if the waiting changes take much memory."""
@@ -344,7 +346,9 @@ class JobStore:
             self._write_soon()
         was_failing, self._is_failing = self._is_failing, error is not None
         if was_failing and error is None:
-            self._logger.info("%(path)s can be written again", path=file.path)
+            self._logger.info(
+                "%(path)s can be written again, and has all changes", path=file.path
+            )
         elif error is not None and not was_failing:
             self._logger.warning(
                 "%(path)s cannot be written: %(error)s. Changes are kept in memory, and the crawl tries "
@@ -364,7 +368,7 @@ def _is_of_scrapy(folder: Path, *, keeps_seen: bool) -> bool:
     """Whether *folder* has the crawl of Scrapy's own scheduler: requests in its queues or, if this scheduler
     *keeps_seen* in its own file, fingerprints in the file of Scrapy's duplicate filter.
     """
-    queue, seen = (folder / name for name in _OF_SCRAPY)
+    queue, seen = (folder / name for name in _FILES_OF_SCRAPY)
     if keeps_seen and seen.exists() and seen.stat().st_size:
         return True
     files = (path for path in queue.rglob("*") if not path.is_dir())
@@ -386,7 +390,7 @@ def _key_in_file(host: str, file: JobFile) -> QueueKey:
         return QueueKey(slot, read, is_service=is_service, is_of_http=is_of_http)
     except (AttributeError, RecursionError, TypeError, ValueError) as error:
         raise JobError.unusable(
-            file.path, f"it has an invalid host: {error}"
+            file.path, f"the file has an invalid host: {error}"
         ) from error
 
 
@@ -400,7 +404,9 @@ class JobRequests:
     def __init__(
         self, job: JobStore, file: JobFile | None, host: str, count: int = 0
     ) -> None:
-        """:param file: None if the file cannot be used: then no request can be added
+        """Make the queue of *host* in the file of *job*.
+
+        :param file: None if the file cannot be used. No request can be added then
         :param count: the number of requests that the file already has in this queue
         """
         self._job = job

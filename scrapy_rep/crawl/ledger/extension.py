@@ -51,10 +51,12 @@ _WRITE_INTERVAL = 1.0
 # The most decisions to remember at the level "denied", which records decisions of some kinds only once.
 _MAX_REMEMBERED = 10_000
 
-# The reasons in records of requests that only an override in the settings, or a meta key, allows.
-_OF_ROBOTSTXT = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
+# The reasons for which an override in the settings, or a meta key, allows a request. At the level "denied", one such
+# request is recorded for each origin, whatever the reason.
+_OVERRIDE_REASONS = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
-# The reasons in records of indexing rules that have no effect.
+# The reasons in records of indexing rules that have no effect: they are those of a data file, or of a response
+# without a 2xx status.
 _WITHOUT_EFFECT = frozenset({"data", "no-page"})
 
 
@@ -107,7 +109,7 @@ class LedgerExtension:
         assert traffic is not None
         self._traffic = traffic
         self._has_all = settings.ledger_level == "all"
-        self._recorded: set[tuple[str, str, str | None]] = set()
+        self._recorded_once: set[tuple[str, str, str | None]] = set()
         self._checking = create_looping_call(self._check)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
@@ -165,17 +167,17 @@ class LedgerExtension:
         is_override = record.verdict is Verdict.ALLOWED
         if not is_override and record.reason not in _WITHOUT_EFFECT:
             return True
-        reason = "" if record.reason in _OF_ROBOTSTXT else record.reason
+        reason = "" if record.reason in _OVERRIDE_REASONS else record.reason
         key = record.origin, reason, None if is_override else record.statement
-        if key in self._recorded:
+        if key in self._recorded_once:
             return False
-        if len(self._recorded) >= _MAX_REMEMBERED:
-            self._recorded.clear()
-        self._recorded.add(key)
+        if len(self._recorded_once) >= _MAX_REMEMBERED:
+            self._recorded_once.clear()
+        self._recorded_once.add(key)
         return True
 
     def _not_obeyed(self, request: Request) -> None:
-        """Report *request*, which is sent without a look at robots.txt because ``ROBOTSTXT_OBEY`` is off."""
+        """Report *request*, which is sent unchecked because ``ROBOTSTXT_OBEY`` is off."""
         origin = origin_at(request.url, request)
         if origin is not None:
             subject, verdict, layer = Subject.REQUEST, Verdict.ALLOWED, Layer.OVERRIDE
@@ -212,7 +214,7 @@ class LedgerExtension:
         self._check_writer()
 
     def _add_traffic(self) -> None:
-        """Pass the traffic since the last call to the writer."""
+        """Let the writer write the traffic since the last call of this method."""
         for row in self._traffic.take(time.time()):
             self._writer.write(*row)
 

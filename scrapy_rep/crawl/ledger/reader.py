@@ -104,15 +104,14 @@ def reading(path: str) -> Iterator[None]:
             why = "reading it takes too long for a ledger of its size"
         raise LedgerError(path, why) from None
     except RecursionError:
-        raise LedgerError(path, "its JSON is nested too deeply") from None
+        raise LedgerError(path, "a JSON value is nested too deeply") from None
     except (ForeignFile, ValueError) as error:
         raise LedgerError(path, error) from None
 
 
 def bound(connection: sqlite3.Connection, size: int) -> None:
     """Protect a connection from forged ledgers: limit the time of queries, in proportion to the *size* of all
-    ledgers in bytes, and the size of a value. SQL functions in the schema of a file are not run if they could
-    do harm.
+    ledgers in bytes, and the size of a value, and do not execute unsafe SQL functions in the schema of a file.
     """
     rounds = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
 
@@ -172,13 +171,13 @@ def _check(connection: sqlite3.Connection) -> None:
     for table, columns in _tables().items():
         query = f"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = '{table}'"  # noqa: S608
         if (connection.execute(query).fetchone() or [0])[0] == 0:
-            raise ValueError(f"it has no table {table!r}")
+            raise ValueError(f"the table {table!r} is missing")
         info = connection.execute(f"PRAGMA table_info({table})")
         present = {row[1] for row in info}
         cases = []
         for name, kind, is_required in columns:
             if name not in present:
-                raise ValueError(f"its table {table!r} has no column {name!r}")
+                raise ValueError(f"the table {table!r} has no column {name!r}")
             stored = _STORED[kind].format(name)
             if name in _IDS:
                 stored += f" AND {name} <= {MAX_ID}"
@@ -190,7 +189,7 @@ def _check(connection: sqlite3.Connection) -> None:
         )
         if row := connection.execute(query).fetchone():
             raise ValueError(
-                f"its table {table!r} has an invalid value in the column {row[0]!r}"
+                f"the table {table!r} has an invalid value in the column {row[0]!r}"
             )
 
 

@@ -35,25 +35,28 @@ class Traffic:
 
     def __init__(self) -> None:
         self.wants_waiting = True
-        """Whether the next row still lacks the number of waiting requests. The scheduler counts them only then."""
+        """Whether the number of waiting requests is still missing for the next row. The scheduler counts the
+        requests only if it is."""
 
         self._is_open = False
         self._pages: dict[Origin, list[int]] = {}
         self._waiting: int | None = None
         self._gaps: list[Row] = []
         self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
-        """The smallest ratio of a gap to the requested delay, and the longest requested delay, by kind and
-        origin."""
+        """By kind and origin: the smallest ratio of a gap to the requested delay, and the longest requested delay.
+        Only gaps beyond these extremes are written to the ledger."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> Traffic | None:
-        """Return the instance that all components of a crawl share; None if the crawl has no ledger."""
+        """Return the Traffic that all components of a crawl share; None if the crawl has no ledger."""
         if RepSettings.of(crawler).ledger is None:
             return None
         return shared_component(crawler, _new_traffic)
 
     def open(self) -> None:
-        """Start counting. Without this call, nothing is counted, since nobody would call :meth:`take`."""
+        """Start counting. Before this call, nothing is counted: nobody calls :meth:`take` yet, and counts would pile
+        up in memory.
+        """
         self._is_open = True
 
     def take(self, now: float) -> list[Row]:
@@ -78,14 +81,14 @@ class Traffic:
             self.note_page(origin, len(response.body))
 
     def note_page(self, origin: Origin, octets: int) -> None:
-        """Count a response from *origin* with a body of so many *octets*."""
+        """Count a page from *origin*, with a body of *octets* bytes."""
         if self._is_open:
             counts = self._pages.setdefault(origin, [0, 0])
             counts[0] += 1
             counts[1] += octets
 
     def note_waiting(self, requests: int) -> None:
-        """Note the number of *requests* that wait."""
+        """Note the number of requests that wait in the queue (*requests*)."""
         self._waiting, self.wants_waiting = requests, False
 
     def note_gap(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.entries import CacheEntry
     from scrapy_rep.protocol.dialect import Dialect
 
-    # Rows, by table.
+    # The rows to write, by the name of their table.
     _Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]
 
 # How many seconds the end of a crawl waits for the last records to be written.
@@ -40,11 +40,11 @@ _LOCK_TIMEOUT = 5.0
 
 # The limit for rows in memory, in bytes, and the estimated memory of a row without its texts.
 _MAX_WAITING = 32 * 1024 * 1024
-_ROW = 600
+_ROW_BYTES = 600
 
 
 # The bytes of the file that are read at once for the digest.
-_PART = 1024 * 1024
+_CHUNK = 1024 * 1024
 
 _CRAWL = (
     "INSERT INTO crawl (uuid, spider, user_agent, agents, dialect, settings, versions, started)"
@@ -75,7 +75,7 @@ _CONFLICTS = {
 }
 
 _RECORDS = "snapshot", "decision"
-"""The tables whose rows are counted as recorded or dropped."""
+"""The tables with records. Only their rows are included in the counts ``recorded`` and ``dropped``."""
 
 # Failures that may pass, so that it is worth trying again: parts of messages of SQLite, and error numbers of the
 # system.
@@ -85,10 +85,10 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 # The exact types of errors that concern the whole file. Any other type, even a subclass of these, means that
 # SQLite cannot store a value.
-_OF_FILE = (sqlite3.OperationalError, sqlite3.DatabaseError)
+_FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
-# The file.
+# Opening and closing the file of a ledger.
 
 
 def prepare(path: Path) -> None:
@@ -102,7 +102,7 @@ def prepare(path: Path) -> None:
     except sqlite3.Error as error:
         if not any(words in str(error) for words in _TRANSIENT):
             raise LedgerError(str(path), error) from None
-    except ValueError as error:  # A path with a NUL, or half a surrogate pair.
+    except ValueError as error:  # Raised for a path with a NUL or a lone surrogate.
         raise LedgerError(str(path), error) from None
     except OSError as error:
         if error.errno not in _NO_ROOM:
@@ -121,7 +121,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     with path.open("ab"):
         pass
     connection = sqlite3.connect(
-        # Several threads write, one after the other.
+        # No check, since several threads use the connection, but one after the other.
         path, timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False,
     )  # fmt: skip
     try:
@@ -149,7 +149,7 @@ def close_and_merge_log(connection: sqlite3.Connection) -> bool:
     return is_merged
 
 
-# The rows of a robots.txt.
+# The row of a robots.txt in the ledger.
 
 
 def snapshot(
@@ -219,7 +219,9 @@ class LedgerWriter:
         """Whether writing has ended. Rows that come later are dropped."""
 
     def start(self, crawl: tuple[Any, ...]) -> None:
-        """Start writing a crawl. *crawl* has the values of the table ``crawl``, from ``uuid`` to ``started``."""
+        """Start to write a crawl to the ledger. *crawl* is its row for the table ``crawl``, from ``uuid`` to
+        ``started``.
+        """
         self._crawl = crawl
         self.flush()
 
@@ -228,7 +230,7 @@ class LedgerWriter:
         its long values.
         """
         with self._lock:
-            weight = self._weight + _ROW + size
+            weight = self._weight + _ROW_BYTES + size
             if weight > _MAX_WAITING or self._has_ended:
                 self.dropped += table in _RECORDS
             else:
@@ -279,7 +281,7 @@ class LedgerWriter:
             return None
         digest = sha256()
         with suppress(OSError), self._path.open("rb") as file:
-            while part := file.read(_PART):
+            while part := file.read(_CHUNK):
                 digest.update(part)
             return digest.hexdigest()
         return None
@@ -289,7 +291,7 @@ class LedgerWriter:
         thread = Thread(target=write, args=args, name="ledger", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # The system has no thread to give.
+        except RuntimeError as error:  # The system cannot start another thread.
             self.error = error
             self.errors += 1
         else:
@@ -309,7 +311,7 @@ class LedgerWriter:
                 self._batch[table] += rows
             self._rows, self._batch_weight = _no_rows(), self._weight
 
-    # The methods below run in the thread.
+    # The methods below run in the writing thread, not in that of the crawl.
 
     def _write_end(self, before: Thread, end: tuple[Any, ...]) -> None:
         """Wait for the thread *before*; then write the remaining rows and the *end* of the crawl. Repeat that
@@ -363,7 +365,7 @@ class LedgerWriter:
                     connection.execute(statement, row)
                 except Exception as error:
                     # Some errors roll the transaction back; all of its rows must then be written again.
-                    if type(error) in _OF_FILE or not connection.in_transaction:
+                    if type(error) in _FILE_ERRORS or not connection.in_transaction:
                         raise
                     failure = error
                     self._unwritable += table in _RECORDS
@@ -397,7 +399,7 @@ def _insert(table: str, crawl: int) -> str:
     """Return the SQL statement that inserts a row into *table*. A decision refers to its robots.txt by the time of
     its fetch, for which the statement looks up the ID of the snapshot.
     """
-    # Numbered parameters, since the ID of the snapshot depends on the origin too.
+    # Numbered parameters, because the origin is used twice: as a column, and to find the snapshot.
     values = {name: f"?{number}" for number, name in enumerate(_COLUMNS[table], 1)}
     if table == "decision":
         snapshot_id = (

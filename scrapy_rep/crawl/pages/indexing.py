@@ -112,7 +112,7 @@ class IndexingMiddleware:
         if not rules.follow:
             response.flags.append(meta.NOFOLLOW_FLAG)
 
-    # The ledger.
+    # Reports to the ledger.
 
     def _report(
         self,
@@ -166,7 +166,7 @@ class IndexingMiddleware:
         if not rules.follow and self._settings.nofollow == "ignore":
             yield NOFOLLOW, rules.because("nofollow")
 
-    # ``scrapy parse``.
+    # Warnings for ``scrapy parse``.
 
     def _warn_of_drops(self, request: Request, response: Response) -> None:
         """Log which items and links of *response* a crawl would drop, since ``scrapy parse`` shows all of
@@ -183,7 +183,7 @@ class IndexingMiddleware:
                 why=why,
             )
 
-    # Media pipelines.
+    # Files of media pipelines.
 
     def _judge_file(self, request: Request, response: Response) -> None:
         """Check whether *response*, a file, may be passed to the media pipeline that requested it. Raises

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.robots import RobotsTxt
 
-_FIELDS = frozenset(name.title().encode() for name in FIELDS)
+_HEADER_FIELDS = frozenset(name.title().encode() for name in FIELDS)
 """The names of the header fields with usage preferences, spelt as in Scrapy's Headers."""
 
 
-class _OfSite(NamedTuple):
+class _SitePreferences(NamedTuple):
     """The usage preferences that robots.txt and tdmrep.json stated for a URL when it was requested."""
 
     robotstxt: UsagePreferences = NOTHING_STATED
@@ -44,7 +44,7 @@ class _OfSite(NamedTuple):
     """The cache entry of the robots.txt, as evidence for the ledger."""
 
 
-_NOTHING_OF_SITE = _OfSite()
+_NO_SITE_PREFERENCES = _SitePreferences()
 
 
 class SiteUsage:
@@ -54,11 +54,13 @@ class SiteUsage:
 
     def __init__(self, crawler: Crawler) -> None:
         self._settings = RepSettings.of(crawler)
-        self._by_request: WeakKeyDictionary[Request, _OfSite] = WeakKeyDictionary()
+        self._by_request: WeakKeyDictionary[Request, _SitePreferences] = (
+            WeakKeyDictionary()
+        )
 
     @classmethod
     def of(cls, crawler: Crawler) -> SiteUsage:
-        """Return the instance that the components of a crawl share."""
+        """Return the SiteUsage that all components of a crawl share."""
         return shared_component(crawler, cls)
 
     def purposes_of(self, request: Request) -> tuple[str, ...]:
@@ -73,7 +75,7 @@ class SiteUsage:
         if not isinstance(names, (list, tuple)) or not CATEGORIES.keys() >= set(names):
             allowed = ", ".join(CATEGORIES)
             raise ValueError(
-                f"meta[{meta.PURPOSES!r}] is {value!r}, but it must be one or a list of {allowed}"
+                f"meta[{meta.PURPOSES!r}] is {value!r}, but it must be one of {allowed}, or a list of these"
             )
         return tuple(names)
 
@@ -84,8 +86,8 @@ class SiteUsage:
         rules: SiteRules | None,
         tokens: tuple[str, ...],
     ) -> None:
-        """Keep the usage preferences of a site for the URL of *request*, which is about to be sent. Most
-        sites state none, and cost nothing here.
+        """Keep the usage preferences of a site for the URL of *request*, which is about to be sent. Nothing is
+        kept for a site that states none.
 
         :param robots: the robots.txt of the site, or the one that an override puts in its place
         :param rules: the rules of the site; None if an override decides
@@ -102,14 +104,14 @@ class SiteUsage:
         if tdmrep is not None:
             for url in urls:
                 mining |= tdmrep.usage(url)
-        self._by_request[request] = _OfSite(preferences, mining, entry)
+        self._by_request[request] = _SitePreferences(preferences, mining, entry)
 
     def take_over(self, request: Request, other: Request) -> None:
         """Move the preferences that were kept for *other* to *request*, which takes its place."""
         self._by_request.pop(request, None)
-        of_site = self._by_request.pop(other, None)
-        if of_site is not None:
-            self._by_request[request] = of_site
+        preferences = self._by_request.pop(other, None)
+        if preferences is not None:
+            self._by_request[request] = preferences
 
     def preferences_of(
         self, request: Request, response: Response, rules: IndexingRules
@@ -117,15 +119,15 @@ class SiteUsage:
         """Return the usage preferences for *response*: those of its site, and those in its headers and meta
         tags. The meta tags come from *rules*, the indexing rules, for which the page was parsed already.
         """
-        headers, of_site = response.headers, self._of_site(request)
+        headers, site = response.headers, self._site_preferences(request)
         fields = [
             (name.decode().lower(), value)
             for name in headers
-            if name in _FIELDS
+            if name in _HEADER_FIELDS
             for value in headers.getlist(name)
         ]
-        return of_site.robotstxt | UsagePreferences.of_page(
-            fields, rules.statements, rules.tags, of_site.tdmrep
+        return site.robotstxt | UsagePreferences.of_page(
+            fields, rules.statements, rules.tags, site.tdmrep
         )
 
     def effects_of(self, request: Request, response: Response) -> Effects:
@@ -150,7 +152,7 @@ class SiteUsage:
         """Return the cache entry of the robots.txt that stated preferences for *request*; None if no
         robots.txt did.
         """
-        return None if request is None else self._of_site(request).entry
+        return None if request is None else self._site_preferences(request).entry
 
-    def _of_site(self, request: Request) -> _OfSite:
-        return self._by_request.get(request, _NOTHING_OF_SITE)
+    def _site_preferences(self, request: Request) -> _SitePreferences:
+        return self._by_request.get(request, _NO_SITE_PREFERENCES)

@@ -40,6 +40,9 @@ class Pushed(NamedTuple):
 class Job:
     """What the requests of a file need of a JobStore, for requests that are a name and a rank."""
 
+    def __init__(self) -> None:
+        self.in_flight: dict[bytes, int] = {}
+
     def written(self, request: Pushed) -> bytes:
         return request.name
 
@@ -65,9 +68,11 @@ class Job:
         """The test says when changes are written."""
 
 
-def requests_of(file: JobFile, host: str, saved: int = 0) -> JobRequests:
-    job: Any = Job()
-    return JobRequests(job, file, host, saved)
+def requests_of(
+    file: JobFile, host: str, saved: int = 0, job: Job | None = None
+) -> JobRequests:
+    store: Any = job or Job()
+    return JobRequests(store, file, host, saved)
 
 
 class JobFileMachine(RuleBasedStateMachine):
@@ -85,10 +90,11 @@ class JobFileMachine(RuleBasedStateMachine):
         self.note_commit()
 
     def open(self) -> None:
-        self.file = JobFile(self.path)
+        self.file, self.job = JobFile(self.path), Job()
         counts = dict(self.file.hosts())
         self.queues = {
-            host: requests_of(self.file, host, counts.get(host, 0)) for host in HOSTS
+            host: requests_of(self.file, host, counts.get(host, 0), self.job)
+            for host in HOSTS
         }
 
     def note_commit(self) -> None:
@@ -128,10 +134,10 @@ class JobFileMachine(RuleBasedStateMachine):
         popped = self.queues[host].pop()
         assert popped == best.name
         self.waiting[host].remove(best)
-        self.in_flight.append((host, self.file.in_flight.pop(popped), best))
+        self.in_flight.append((host, self.job.in_flight.pop(popped), best))
         if replaces and not self.waiting[host]:
             # The queue forgets a host without requests.
-            self.queues[host] = requests_of(self.file, host)
+            self.queues[host] = requests_of(self.file, host, job=self.job)
 
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data())
@@ -200,12 +206,12 @@ def make(folder: Path, count: int = 100) -> Path:
 
 def read(path: Path) -> list[bytes | None]:
     """Return each request of a file, which is done then."""
-    file, popped = JobFile(path), []
+    file, job, popped = JobFile(path), Job(), []
     try:
         for host, count in file.hosts():
-            queue = requests_of(file, host, count)
+            queue = requests_of(file, host, count, job)
             popped += [queue.pop() for _ in range(count)]
-        for number in file.in_flight.values():
+        for number in job.in_flight.values():
             file.done(number)
         file.commit()
         return popped

@@ -125,10 +125,6 @@ class JobFile:
         self._executed = 0
         """How many of the waiting changes the open transaction has; -1 if executing them has failed."""
 
-        self.in_flight: dict[object, int] = {}
-        """The numbers of popped requests that are not done, by the request. The caller keeps this dictionary, and
-        calls :meth:`done` with the numbers."""
-
         try:
             with ExitStack() as opened:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +157,7 @@ class JobFile:
         [last] = db.execute("SELECT max(number) FROM requests").fetchone()
         self._last = last or 0
         rows = db.execute("SELECT number FROM requests WHERE is_page = 1")
-        self.counted = {number for (number,) in rows}
+        self._counted = {number for (number,) in rows}
         """The numbers of the requests whose page an earlier run has already counted."""
 
     @staticmethod
@@ -233,6 +229,15 @@ class JobFile:
         values = number, host, rank, position, int(is_page), _with_checksum(data)
         self._add_change(_ADDED, *values)
         self.waiting += len(data)
+
+    def was_counted(self, number: int) -> bool:
+        """Whether an earlier run has already counted the page of the request with *number*, when it is popped for
+        the first time in this run.
+        """
+        if number not in self._counted:
+            return False
+        self._counted.discard(number)
+        return True
 
     def done(self, number: int) -> None:
         """Remove the request with *number*, which was in flight."""

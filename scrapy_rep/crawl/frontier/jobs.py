@@ -122,6 +122,9 @@ class JobStore:
         self._file: JobFile | None = None
         """The open file; None before :meth:`open`, and after an error."""
 
+        self.in_flight: dict[Request, int] = {}
+        """The popped requests that are not done, with their numbers in the file."""
+
         self.is_stopped = False
         """Whether the crawl stops because the file cannot be used. The scheduler then accepts no requests."""
 
@@ -193,7 +196,7 @@ class JobStore:
 
     def has(self, request: Request) -> bool:
         """Whether *request* was popped from the file, and is in flight."""
-        return self._file is not None and request in self._file.in_flight
+        return self._file is not None and request in self.in_flight
 
     def fingerprint(self, request: Request) -> int:
         """Return the fingerprint of *request* as it is stored: a signed integer of 64 bits."""
@@ -269,7 +272,7 @@ class JobStore:
         """
         file = self._file
         if file is not None:
-            file.note_page(file.in_flight.get(request), host, change)
+            file.note_page(self.in_flight.get(request), host, change)
             if change > 0 and not self._is_failing:
                 self._write(file)
 
@@ -315,8 +318,8 @@ class JobStore:
         sent because the spider closes stay for the next run.
         """
         interrupted = self._frontier.interrupted
-        for request in file.in_flight.keys() - requests_in_progress(self._crawler):
-            number = file.in_flight.pop(request)
+        for request in self.in_flight.keys() - requests_in_progress(self._crawler):
+            number = self.in_flight.pop(request)
             if request not in interrupted:
                 file.done(number)
 
@@ -340,7 +343,7 @@ class JobStore:
             return
         if error is not None:
             self._write_soon(_RETRY_AFTER * max(1, file.waiting / _MAX_WAITING))
-        elif file.in_flight:
+        elif self.in_flight:
             # Each pop schedules a write; but while the downloader is full, or the spider closes, requests end
             # without one.
             self._write_soon()
@@ -437,7 +440,7 @@ class JobRequests:
         assert file is not None
         if self._back:
             number, request = self._back.pop(0)
-            file.in_flight[request] = number
+            self._job.in_flight[request] = number
             return request
         try:
             number, data = file.pop(self._host)
@@ -448,9 +451,8 @@ class JobRequests:
         except Exception as error:  # noqa: BLE001  unpickling classes of the project can raise any error
             self._job.note_unreadable(self._host, error)
             return None
-        file.in_flight[request] = number
-        if number in file.counted:
-            file.counted.discard(number)
+        self._job.in_flight[request] = number
+        if file.was_counted(number):
             self._job.note_counted(request)
         return request
 
@@ -461,7 +463,7 @@ class JobRequests:
         assert self._file is not None
         if self._back is None:
             self._back = []
-        self._back.append((self._file.in_flight.pop(request), request))
+        self._back.append((self._job.in_flight.pop(request), request))
         self.count += 1
 
     def peek(self) -> Request | None:

@@ -261,10 +261,10 @@ def _is_ours(predicate: object) -> bool:
 class _Browser:
     """Checks all requests of one browser by robots.txt.
 
-    Playwright itself does not report all requests: those after redirects, of shared workers and of closing pages
-    are missing, and scrapy-playwright does not ask about popups. Chromium reports every HTTP request in a
-    DevTools session with the browser (not with a page), which this class uses. Firefox and WebKit have no such
-    session, so that these requests remain unchecked there, except those of popups.
+    Playwright itself does not report requests after redirects, of shared workers, and of closing pages, and
+    scrapy-playwright does not ask about popups. Chromium reports every HTTP request in a DevTools session with
+    the browser (not with a page), which this class uses. Firefox and WebKit have no DevTools session: there, only
+    the requests of popups are checked in addition.
     """
 
     def __init__(self, guard: PlaywrightMiddleware) -> None:

@@ -396,8 +396,8 @@ class Summary:
         self._origins: dict[_Key, Counter[str]] = {}
         """In a dry run: for each kind and reason, the number of decisions by origin."""
         self._announced: set[tuple[Subject, bool]] = set()
-        """The kinds of decisions of which the first one was already logged: the subject, and whether the reason is
-        the missing name of the crawler."""
+        """The kinds of decisions that were already logged at once: the subject, and whether the reason is the
+        missing name of the crawler. Later decisions of the same kind are only counted."""
         self.is_start_refused = False
         """Whether robots.txt has refused a start request of the spider."""
 

@@ -107,7 +107,7 @@ class RobotsTxtCache:
     # Overrides.
 
     def override_for(self, origin: Origin) -> Override | None:
-        """Return the override whose pattern matches *origin*, of any kind; None if none does."""
+        """Return the override that applies to *origin*, even if it only says ``"obey"``; None if there is none."""
         now = self._clock.time()
         if now >= self._next_end:
             self._end_overrides()

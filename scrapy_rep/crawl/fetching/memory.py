@@ -2,7 +2,8 @@
 
 A packed entry is a line of JSON with the fields of the entry that differ from their defaults, followed by the
 bodies of its files, all compressed by zlib, whose checksum detects damage. Anybody who can write to a store
-may have forged an entry, so :func:`loads` limits the size of what it reads, and never executes it (no pickle).
+may have forged an entry, so :func:`loads` limits the size of the data, and does not use pickle, which could execute
+code.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Budget:
             page = self._repeated(request)
             host = _host_of(origin, entry)
             if page is not None:
-                # A counted page has one retry or redirect. *request* takes its place, under its own URL (below).
+                # The retry or redirect takes the place of the page: its URL is remembered below.
                 del self._counted_urls[page]
                 self._free.add(request)
             elif self._count(request, host, origin):

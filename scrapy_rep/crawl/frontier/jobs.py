@@ -344,8 +344,8 @@ class JobStore:
         if error is not None:
             self._write_soon(_RETRY_AFTER * max(1, file.waiting / _MAX_WAITING))
         elif self.in_flight:
-            # Each pop schedules a write; but while the downloader is full, or the spider closes, requests end
-            # without one.
+            # The next pop would schedule a write, but nothing is popped while the downloader is full, or the spider
+            # closes. The ends of requests must be written even then.
             self._write_soon()
         was_failing, self._is_failing = self._is_failing, error is not None
         if was_failing and error is None:

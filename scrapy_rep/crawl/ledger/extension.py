@@ -55,8 +55,8 @@ _MAX_REMEMBERED = 10_000
 # request is recorded for each origin, whatever the reason.
 _OVERRIDE_REASONS = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
-# The reasons in records of indexing rules that have no effect: they are those of a data file, or of a response
-# without a 2xx status.
+# The reasons in records of indexing rules without an effect, which a data file or a response without a 2xx status
+# states.
 _WITHOUT_EFFECT = frozenset({"data", "no-page"})
 
 

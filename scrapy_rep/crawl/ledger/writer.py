@@ -311,7 +311,7 @@ class LedgerWriter:
                 self._batch[table] += rows
             self._rows, self._batch_weight = _no_rows(), self._weight
 
-    # The methods below run in the writing thread, not in that of the crawl.
+    # The methods below run in the writing thread, not in the event loop.
 
     def _write_end(self, before: Thread, end: tuple[Any, ...]) -> None:
         """Wait for the thread *before*; then write the remaining rows and the *end* of the crawl. Repeat that

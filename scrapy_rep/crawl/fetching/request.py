@@ -157,7 +157,7 @@ class RobotsTxtRequest(Request):
         if "redirect_urls" in template_meta:
             origin = request_origin(template)
             if origin is not None and was_redirected(template, bare_host(origin)):
-                # This download slot was meant for the host that redirected to this one.
+                # Not copied: this download slot was meant for the host that redirected to this one.
                 copied.pop("download_slot", None)
         names = [b"User-Agent"]
         if "proxy" in template_meta:
@@ -349,7 +349,7 @@ def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
     for _ in range(_MAX_MEMBERS):
         decoder = _DECODERS[coding](body)
         text += decoder.decompress(body, limit)
-        # A gzip body may be padded with zero bytes.
+        # Zero bytes after a member of a gzip body are padding, and no further member.
         body = decoder.unused_data.lstrip(b"\0")
         if len(text) >= limit or not decoder.eof or not body:
             return text[:limit], len(text) >= limit or decoder.eof

@@ -113,6 +113,6 @@ class SqliteStore(Store):
             prepare_file(connection, SCHEMA)
             self._file = identity(self.path)
         elif identity(self.path) != self._file:
-            # SQLite does not notice that, and would go on to write to the removed file.
+            # SQLite does not notice that its file was removed or replaced, and would go on to write to the old one.
             raise OSError("the file was moved or removed")
         return self._connection

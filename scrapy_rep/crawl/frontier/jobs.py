@@ -283,7 +283,8 @@ class JobStore:
         file = self._file
         if file is not None:
             if file.waiting >= _MAX_WAITING and not self._is_failing:
-                self._write(file)  # A callback has yielded many requests at once.
+                # A callback has yielded many requests at once: free their memory now.
+                self._write(file)
             self._write_soon()
 
     def is_ready(self) -> bool:

@@ -199,9 +199,9 @@ class Check:
         if self.via:
             is_redirect = self.via.how == "redirect"
             how = (
-                "arrived by a browser's redirect"
+                "was reached by a redirect of a browser"
                 if is_redirect
-                else "requested by a browser"
+                else "was requested by a browser"
             )
             why += f"; {self.request.url} {how} from {self.via.page}"
         return f"Refused by {why}"

@@ -144,7 +144,7 @@ def test_what_has_arrived(site: Site, tmp_path: Path) -> None:
     forbidden = moves.forbidden.items()
     for path, target in forbidden:
         message = result.error(host.url(path))["message"]
-        assert f"{target} arrived by a browser's redirect from" in message
+        assert f"{target} was reached by a redirect of a browser from" in message
     assert {refusal["url"] for refusal in result.denied} == set(
         moves.forbidden.values()
     )

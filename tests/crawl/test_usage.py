@@ -133,7 +133,9 @@ def test_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     assert set(host.pages) == {*PAGES, WELL_KNOWN}
     assert len(host.hits_on(WELL_KNOWN)) == 1
     message = result.error(host.url("/refused"))["message"]
-    assert "meta['rep_purposes'] is ['mining'], but it must be one or" in message
+    assert (
+        "meta['rep_purposes'] is ['mining'], but it must be one of train-ai" in message
+    )
     denied = {
         (purpose, path): evidence
         for path, (_, purposes, evidence) in DENIED.items()

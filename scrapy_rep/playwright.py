@@ -85,7 +85,7 @@ async def abort_forbidden(request: Request) -> bool:
         return not await page.may_send(request)
     guards = list(_GUARDS.values())
     if guards and all(guard.gate is None for guard in guards):
-        return False  # All crawls of this process that use a browser ignore robots.txt.
+        return False  # All crawls of this process that use a browser ignore robots.txt: abort nothing.
     if len(guards) != 1:
         _warn_of_unknown_crawl()
         return True

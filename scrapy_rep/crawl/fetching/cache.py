@@ -210,7 +210,9 @@ class RobotsTxtCache:
         return rules
 
     def _serves(self, entry: CacheEntry, stale: CacheEntry | None) -> bool:
-        """Whether *entry* can be used without a fetch: it is fresh, and newer than *stale*."""
+        """Whether *entry* can be used without a fetch: it is fresh, and newer than *stale*, an entry that must be
+        replaced.
+        """
         is_newer = stale is None or entry.fetched > stale.fetched
         return is_newer and entry.is_fresh(self._clock.time())
 

@@ -57,7 +57,7 @@ _PARSED_OVERHEAD = 1_600
 _LINE_BYTES = 160
 _WILDCARD_BYTES = 310
 _RECORD_BYTES = 2_000
-# The same for all records of a file together, since only the first ones are parsed.
+# The most bytes for all records of usage preferences in a file, since only the first ones are parsed.
 _ALL_RECORDS_BYTES = 8_000_000
 
 

@@ -369,8 +369,8 @@ class JobStore:
 
 
 def _is_of_scrapy(folder: Path, *, keeps_seen: bool) -> bool:
-    """Whether *folder* has the crawl of Scrapy's own scheduler: requests in its queues or, if this scheduler
-    *keeps_seen* in its own file, fingerprints in the file of Scrapy's duplicate filter.
+    """Whether another scheduler has used *folder*: there are requests in the queues of Scrapy's scheduler, or
+    fingerprints of Scrapy's duplicate filter that are not those of this crawl (*keeps_seen*).
     """
     queue, seen = (folder / name for name in _FILES_OF_SCRAPY)
     if keeps_seen and seen.exists() and seen.stat().st_size:

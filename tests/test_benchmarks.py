@@ -41,7 +41,7 @@ def test_jobs(side: str, tmp_path: Path) -> None:
     assert type(bench.scheduler).__module__.startswith(kind)
 
 
-CALLS = {"request": 93, "host": 244}
+CALLS = {"request": 87, "host": 244}
 """How many calls of functions of this package a request costs, and a host (240 to 248, by the load of
 the machine), with those that make objects."""
 

@@ -84,7 +84,7 @@ class WireMiddleware:
         is_judged = gate is None or gate.is_judged(request, entry)
         needs_turn = frontier.turns and frontier.turns.is_needed(request, entry)
         if is_judged and not needs_turn and frontier.may_send(request, entry):
-            if gate is not None:
+            if gate is not None and entry.report is not None:
                 gate.report(entry)
             return None
         entry.may_return &= is_judged

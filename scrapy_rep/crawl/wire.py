@@ -114,23 +114,23 @@ class WireMiddleware:
                 and not await turns.take(request, entry, may_return=entry.may_return)
             ):
                 return frontier.return_to_scheduler(request, entry)
-            if not frontier.may_send(request, entry):
+            is_sent = frontier.may_send(request, entry)
+            if not is_sent:
                 if frontier.waits_in_scheduler(entry):
                     return frontier.return_to_scheduler(request, entry)
                 try:
-                    await frontier.until_sent(request, entry)
+                    is_sent = await frontier.until_sent(request, entry)
                 except BackingOff as error:
                     raise self._refused(request, str(error), BACK_OFF) from None
-            if gate is None:
+            is_judged = gate is None or frontier.may_use_rules(entry)
+            if is_sent and is_judged:
+                if gate is not None:
+                    gate.report(entry)
                 return None
-            if frontier.may_use_rules(entry):
-                gate.report(entry)
-                return None
-            # The rules have become stale meanwhile. The request for robots.txt needs the room and the turn.
+            # The rules are stale by now, or the host has a pause. Others need the room and the turn meanwhile.
             frontier.unsend(entry)
             if turns is not None:
                 turns.give_up(entry)
-            is_judged = False
 
     def _refused(self, request: Request, why: str, decision: Decision) -> Exception:
         """Return the error with which *request* is refused by *decision*. *why* is for its message."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scrapy import Request
-from scrapy.utils.asyncio import call_later
+from scrapy.utils.asyncio import call_later, is_asyncio_available
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.base.compat import download_slot
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.limits import InFlight
+from scrapy_rep.crawl.frontier.limits import InFlight, Waiter
 from scrapy_rep.protocol.origins import Origin
 from tests.clock import FakeClock
 from tests.fakes import coroutine_test
@@ -122,6 +122,54 @@ async def test_a_robotstxt_that_is_cancelled_leaves_its_turn_to_the_next(
     assert page.queue.host.planned == 1
     frontier._free_room(requests[1])
     assert page.queue.host.planned == 0
+    run.close()
+
+
+@coroutine_test
+async def test_a_pause_in_the_moment_in_which_a_request_gets_its_room() -> None:
+    """With asyncio, the request continues in the next turn of the loop. It must not be sent then."""
+    run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    frontier, now = run.frontier, run.frontier.clock.monotonic()
+    requests = [Request(f"{SITE}/{name}") for name in "ab"]
+    run.engine.downloader.active.update(requests)
+    page, image = map(frontier.enter, requests)
+    frontier.look_at_slot(page.queue.slot)
+    assert frontier.limits.take(page, now)
+    sending = deferred_from_coro(frontier.until_sent(requests[1], image))
+    await tick()
+    frontier.limits.end(page, now)
+    frontier.flush()
+    frontier.pause("a.example", 30, None, "asks for it")
+    may_be_sent = await maybe_deferred_to_future(sending)
+    assert may_be_sent == (not is_asyncio_available())
+    run.close()
+
+
+@coroutine_test
+async def test_the_time_in_which_a_redirected_robotstxt_waits_for_room_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It waits for the delay of another host, longer than requests wait for a robots.txt that never comes."""
+    run = Run(REP_WAIT_TIMEOUT=10)
+    frontier, clock = run.frontier, FakeClock()
+    frontier.clock = frontier.alarms.clock = clock
+    monkeypatch.setattr(frontier.obey(), "begin_fetches", lambda: None)
+    site = frontier.limits.site(Origin("http", "a.example", 80))
+    waiter = Waiter(frontier.enter(Request(f"{SITE}/image")))
+    waiting = frontier._wait(waiter, Request(f"{SITE}/image"))
+    frontier.limits.wait_for_rules(waiter, site, clock.monotonic())
+    redirected = RobotsTxtRequest.of(
+        "http://b.example/robots.txt",
+        Request(SITE),
+        asked_url="http://a.example/robots.txt",
+    )
+    frontier._wait(Waiter(frontier.enter(redirected), plans=True), redirected)
+    frontier.flush()
+    clock.advance(300)
+    assert not waiting.called
+    frontier._waiting.popitem()
+    clock.advance(300)
+    assert waiting.called
     run.close()
 
 

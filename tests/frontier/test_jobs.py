@@ -140,6 +140,28 @@ async def test_a_request_that_is_returned_is_no_new_row(tmp_path: Path) -> None:
 
 
 @coroutine_test
+async def test_a_returned_request_that_a_component_has_changed_stays_in_the_file(
+    tmp_path: Path,
+) -> None:
+    """It goes into another queue of this run. A kill loses neither it nor later requests of that queue."""
+    run = Run(JOBDIR=str(tmp_path))
+    run.push(page(1))
+    request = run.next()
+    assert request is not None
+    request.meta["download_slot"] = "other"
+    run.give_back(request)
+    run.push(page(2, meta={"download_slot": "other"}))
+    write(run)
+    write(run)
+    assert change(tmp_path, "SELECT count(*) FROM requests") == [(2,)]
+    assert run.next() is request
+    kill(run)
+    last = Run(JOBDIR=str(tmp_path))
+    assert urls(last.all()) == ["a.example/1", "a.example/2"]
+    last.close()
+
+
+@coroutine_test
 async def test_a_returned_request_that_is_left(tmp_path: Path) -> None:
     """It was returned when the crawl ended: the next run has it."""
     run = Run(JOBDIR=str(tmp_path))

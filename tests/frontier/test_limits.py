@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.crawl.frontier.limits import READY, InFlight
+from scrapy_rep.crawl.frontier.limits import READY, InFlight, Waiter
 from tests.frontier.steps import Crawl
 
 if TYPE_CHECKING:
@@ -639,6 +639,27 @@ def test_sweep_forgets_what_nothing_needs_and_keeps_the_rest() -> None:
         {},
         {},
     )
+
+
+def test_sweep_keeps_a_host_whose_robotstxt_waits_for_the_network() -> None:
+    """Else its next request would have another limiter, beside that of the robots.txt."""
+    crawl = Crawl()
+    queue = crawl.queue("a")
+    crawl.limits.network.robotstxt.set_concurrency(0)
+    waiter = Waiter(InFlight(queue, is_for_robotstxt=True), plans=True)
+    crawl.limits.wait(waiter, crawl.now)
+    crawl.limits.sweep(crawl.now + 700)
+    assert crawl.limits.limiters["a"] is queue.host
+    assert crawl.limits.queues[queue.key] is queue
+
+
+def test_a_success_does_not_end_a_hold_for_another_worker() -> None:
+    crawl = Crawl()
+    host = crawl.limiter("a")
+    crawl.pause("a", 5)
+    crawl.limits.hold(host, crawl.now + 60, crawl.now)
+    assert crawl.limits.succeeded(host, crawl.now + 6, sent_at=crawl.now + 5)
+    assert host.next_at == crawl.now + 60
 
 
 def test_sweep_forgets_a_pause_of_a_host_without_a_queue() -> None:

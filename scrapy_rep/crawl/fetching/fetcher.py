@@ -166,6 +166,7 @@ class RobotsTxtFetcher:
                 current,
                 templates[-1],
                 self._meta_keys,
+                asked_url=url,
                 virtual_host="" if is_redirected else virtual_host,
                 is_redirected=is_redirected,
             )

@@ -66,7 +66,16 @@ class Fetch:
     the requests that components return in its place. Only methods of that class change the state.
     """
 
-    def __init__(self, virtual_host: str = "", *, is_redirected: bool = False) -> None:
+    def __init__(
+        self,
+        asked_url: str = "",
+        virtual_host: str = "",
+        *,
+        is_redirected: bool = False,
+    ) -> None:
+        self.asked_url = asked_url
+        """The URL of the file for which page requests wait, before any redirect."""
+
         self.virtual_host = virtual_host
         """The value of the ``Host`` header; empty if it is the host in the URL."""
 
@@ -142,6 +151,7 @@ class RobotsTxtRequest(Request):
         template: Request,
         meta_keys: Iterable[str] = (),
         *,
+        asked_url: str = "",
         virtual_host: str = "",
         is_redirected: bool = False,
     ) -> Self:
@@ -149,6 +159,7 @@ class RobotsTxtRequest(Request):
         the same User-Agent and proxy.
 
         :param meta_keys: further keys to copy from the meta of *template*
+        :param asked_url: the URL of the file for which *template* waits, before any redirect
         :param virtual_host: the ``Host`` header, if it differs from the host in *url*
         :param is_redirected: whether *url* is the target of a redirect from another origin
         """
@@ -176,7 +187,7 @@ class RobotsTxtRequest(Request):
             dont_filter=True,
             meta=copied | _META,
         )
-        request.fetch = Fetch(virtual_host, is_redirected=is_redirected)
+        request.fetch = Fetch(asked_url, virtual_host, is_redirected=is_redirected)
         return request
 
     @property

@@ -427,11 +427,15 @@ class Frontier:
         there, and waits for the end of a pause or for the network. For a delay or for room, it waits at the
         wire: that takes less long, and the other middlewares do not process it a second time.
         """
-        if not entry.may_return or self.refusal(entry):
-            return False
-        queue, network = entry.queue, self.limits.network
-        is_paused = self.clock.monotonic() < max(queue.host.next_at, queue.slot.next_at)
-        return is_paused or network.is_gone
+        may_wait_there = entry.may_return and not self.refusal(entry)
+        return may_wait_there and (
+            self._is_paused(entry) or self.limits.network.is_gone
+        )
+
+    def _is_paused(self, entry: InFlight) -> bool:
+        """Whether the host or the download slot of the request of *entry* has a pause now."""
+        queue = entry.queue
+        return self.clock.monotonic() < max(queue.host.next_at, queue.slot.next_at)
 
     async def until_known(self, request: Request, entry: InFlight, site: Site) -> bool:
         """Have *request* wait until the robots.txt of *site* is known, or known to be unreachable. Return False if
@@ -490,13 +494,17 @@ class Frontier:
             self.politeness.measure_sent(request, entry)
         return True
 
-    async def until_sent(self, request: Request, entry: InFlight) -> None:
-        """Wait until *request* may be sent, and count it as sent. Raises SpiderClosing, or BackingOff if its host
-        asks for too long a pause.
+    async def until_sent(self, request: Request, entry: InFlight) -> bool:
+        """Wait until *request* may be sent, and count it as sent. Return False if its host has asked for a pause
+        between the moment in which it got its room and the moment in which it continues, so that it must not be
+        sent. Raises SpiderClosing, or BackingOff if its host asks for too long a pause.
         """
         self.limits.unplan(entry, self.clock.monotonic())
         await self._until_granted(Waiter(entry), request)
+        if self._is_paused(entry):
+            return False
         self.politeness.measure_sent(request, entry)
+        return True
 
     def may_use_rules(self, entry: InFlight) -> bool:
         """Whether the request of *entry* may go by the rules by which it was judged: they are fresh, or hold for
@@ -582,6 +590,7 @@ class Frontier:
             self.politeness.back_off(
                 host, None, None, entry.sent_at, why, has_failed=True
             )
+            self._withdraw_paused(host)
         site = self._site_on_network(request, entry)
         if site is None:
             return
@@ -865,12 +874,16 @@ class Frontier:
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
         # The time in which a request for robots.txt waits for its own room does not count.
         waits_for_room = {
-            waiter.entry.queue.site for waiter in self._waiting if waiter.plans
+            request.fetch.asked_url
+            for waiter, (request, _) in self._waiting.items()
+            if isinstance(request, RobotsTxtRequest)
         }
         for waiter, (request, since) in list(self._waiting.items()):
-            if waiter.site in waits_for_room:
+            if waiter.site is None:
+                continue
+            if waiter.site.origin.robotstxt_url in waits_for_room:
                 self._waiting[waiter] = request, now
-            elif waiter.site is not None and now - since > patience:
+            elif now - since > patience:
                 self.limits.leave(waiter, now)
                 self.limits.decided.append(waiter)
 

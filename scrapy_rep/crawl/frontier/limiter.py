@@ -78,7 +78,7 @@ class Limiter:
 
     __slots__ = (
         "address", "alarm_at", "back_off", "concurrency", "concurrency_now", "crawl_delay", "ended_at",
-        "had_503", "is_queue_next", "key", "next_at", "parked", "planned", "ready", "refuses_until", "sent",
+        "had_503", "held_until", "is_queue_next", "key", "next_at", "parked", "planned", "ready", "refuses_until", "sent",
         "slot_due_at", "slot_free_at", "users", "waiters", "waiters_go_at",
     )  # fmt: skip
 
@@ -92,6 +92,9 @@ class Limiter:
 
         self.next_at = -inf
         """No request is sent before this time."""
+
+        self.held_until = -inf
+        """No request is sent before this time because another worker sends one."""
 
         self.slot_free_at = -inf
         """No request is planned before this time, because one still waits in Scrapy's download slot."""

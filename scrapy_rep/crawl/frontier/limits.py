@@ -450,9 +450,11 @@ class Limits:
         whether any was forgotten.
         """
         before = len(self._idle), len(self.limiters)
-        in_flight = {entry.queue for entry in self.in_flight.values()}
+        in_use = {entry.queue for entry in self.in_flight.values()}
+        for shared in (*self.addresses.values(), *self.network.limiters):
+            in_use.update(waiter.entry.queue for waiter in shared.waiters or ())
         for queue in list(self._idle):
-            if queue in in_flight or not self._may_forget(queue, now):
+            if queue in in_use or not self._may_forget(queue, now):
                 continue
             del self._idle[queue], self.queues[queue.key]
             for limiter in {queue.host, queue.slot}:
@@ -464,9 +466,9 @@ class Limits:
         for limiter in list(self.limiters.values()):
             if not limiter.users and limiter.is_quiet(now):
                 del self.limiters[limiter.key]
-        in_use = {limiter.address for limiter in self.limiters.values()}
+        used_addresses = {limiter.address for limiter in self.limiters.values()}
         for address, limiter in list(self.addresses.items()):
-            if limiter not in in_use and limiter.is_quiet(now):
+            if limiter not in used_addresses and limiter.is_quiet(now):
                 del self.addresses[address]
         return (len(self._idle), len(self.limiters)) != before
 
@@ -840,6 +842,7 @@ class Limits:
 
     def hold(self, limiter: Limiter, until: float, now: float) -> None:
         """Send no request to the host of *limiter* before the time *until*, because another worker does."""
+        limiter.held_until = until
         if until > limiter.next_at:
             limiter.next_at = until
             self._set_alarm(limiter, now)
@@ -908,7 +911,8 @@ class Limits:
     def _back_off_changed(self, limiter: Limiter, now: float) -> None:
         back_off = limiter.back_off
         limiter.set_concurrency(limiter.concurrency)
-        limiter.next_at = -inf if back_off is None else back_off.until
+        paused_until = -inf if back_off is None else back_off.until
+        limiter.next_at = max(paused_until, limiter.held_until)
         limiter.refuses_until = -inf
         if back_off is not None and now < back_off.until:
             is_long = back_off.until - now > self.wait_timeout
@@ -1024,7 +1028,7 @@ class Limits:
 
     def pause_network(self, until: float, now: float) -> None:
         """Send no request before the time *until*, because the machine has no more files, ports or memory."""
-        for limiter in (self.network.pages, self.network.robotstxt):
+        for limiter in self.network.limiters:
             limiter.next_at = max(limiter.next_at, until)
             self._set_alarm(limiter, now)
 
@@ -1035,7 +1039,7 @@ class Limits:
         network, seconds = self.network, now - since
         if network.is_certain:
             self._forget_outage(since, seconds, now)
-        for limiter in (network.pages, network.robotstxt):
+        for limiter in network.limiters:
             self._release(limiter, now)
 
     def _forget_outage(self, since: float, seconds: float, now: float) -> None:

@@ -79,6 +79,11 @@ class Network:
 
         self._attempts = 0
 
+    @property
+    def limiters(self) -> tuple[Limiter, Limiter]:
+        """The limiter of pages, and that of requests for robots.txt."""
+        return self.pages, self.robotstxt
+
     def __repr__(self) -> str:
         state = (
             "works" if self.gone_since is None else f"gone since {self.gone_since:g}"

@@ -207,15 +207,18 @@ class Scheduler(BaseScheduler):
 
     def _take_back(self, request: Request) -> None:
         """Put *request*, which the gate or the wire has returned, back into its queue."""
-        queue = self._frontier.queue_of(request)
-        if self._job is not None and not self._job.has(request):
+        queue, job = self._frontier.queue_of(request), self._job
+        is_in_file = job is not None and job.has(request)
+        if job is not None and not is_in_file:
             queue = self._unwritable(queue)
-        if (
-            queue.requests is None
-        ):  # Another queue than before: a component has changed the request.
-            self._push_to_memory(queue, request)
-        else:
-            queue.requests.back(request)
+        if queue.requests is None:
+            # A component has changed the request, so it gets into another queue.
+            queue.requests = (
+                job.requests(queue.key)
+                if job is not None and is_in_file
+                else MemoryRequests(self._order)
+            )
+        queue.requests.back(request)
         self._count_dequeued(queue.requests.medium, -1)
         self._count += 1
         self._frontier.fill(queue, request)

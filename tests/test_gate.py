@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred
 from scrapy_rep import back_off
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
-from scrapy_rep.crawl.frontier.sites import Fetch
+from scrapy_rep.crawl.frontier.sites import FetchStage
 from scrapy_rep.crawl.gate import DryRun, RobotsTxtMiddleware
 from scrapy_rep.crawl.wire import WireMiddleware
 from scrapy_rep.exceptions import RobotsDenied
@@ -244,7 +244,7 @@ async def test_an_unreachable_host_is_asked_again_for_what_does_not_come_from_th
     site.outage.retry_at = 0.0
     with pytest.raises(RobotsDenied):
         await ask(mw, Request(PUBLIC))
-    assert site.fetch is Fetch.UNDER_WAY
+    assert site.fetch_stage is FetchStage.UNDER_WAY
 
 
 # Requests that wait for one robots.txt.

@@ -33,7 +33,7 @@ from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier, QueueKey
 from scrapy_rep.crawl.frontier.limits import InFlight
 from scrapy_rep.crawl.frontier.politeness import duration
-from scrapy_rep.crawl.frontier.sites import Fetch, Phase
+from scrapy_rep.crawl.frontier.sites import FetchStage, Phase
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import (
     BACK_OFF,
@@ -223,7 +223,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         if not RepSettings.of(crawler).obey:
             raise NotConfigured
         super().__init__(crawler)
-        self._cache = self._frontier.obey().cache
+        self._cache = self._frontier.make_rules().cache
         self._default_host = default_field(crawler.settings, "host") or ""
         self._exempt_origins: LocalCache[Origin, bool] = LocalCache(_MAX_EXEMPT_ORIGINS)
         """The origins of the last requests that were exempt from robots.txt. A response from such an origin is
@@ -266,7 +266,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         scheduler goes back there, and for any other one the result is a coroutine that waits for them. Raises
         RobotsDenied.
         """
-        if self.look_up(check) or self._use_old_rules(check, entry):
+        if self.look_up(check) or self._settle_without_fresh_rules(check, entry):
             return self._judge_now(check, entry)
         check.why = self._frontier.refusal(entry)
         if check.why:
@@ -299,7 +299,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             return origin
         return origin.at_virtual_host(host)
 
-    def _use_old_rules(
+    def _settle_without_fresh_rules(
         self, check: Check, entry: InFlight, *, has_waited: bool = False
     ) -> bool:
         """Add to *check* the rules by which its request is judged although they are stale, or the outage because
@@ -320,7 +320,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """Whether *request* may be part of the fetch for *site* that is under way: a component may have replaced
         the request for robots.txt by this one. If it waited for the rules, the fetch would wait for itself.
         """
-        is_under_way = site is not None and site.fetch is Fetch.UNDER_WAY
+        is_under_way = site is not None and site.fetch_stage is FetchStage.UNDER_WAY
         is_new = not entry.came_from_scheduler
         return is_under_way and is_new and is_robotstxt(request.url)
 
@@ -335,7 +335,11 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             check.why = self._frontier.refusal(entry)
             if check.why:
                 self.refuse(check, BACK_OFF)
-        copy = self._copy(check) if decision is ROBOTS_TXT and not is_sent else None
+        copy = (
+            self._cached_response(check)
+            if decision is ROBOTS_TXT and not is_sent
+            else None
+        )
         if copy is not None:
             return copy
         has_budget = self._frontier.budget is not None and not is_sent
@@ -373,7 +377,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
                 check.rules = None if outage is None else outage.last_result
                 break
             # They decide about the requests that have waited for them, even if they are stale by now.
-            is_known = self.look_up(check) or self._use_old_rules(
+            is_known = self.look_up(check) or self._settle_without_fresh_rules(
                 check, entry, has_waited=True
             )
         return self._judge_now(check, entry)
@@ -426,7 +430,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     # Responses.
 
-    def _copy(self, check: Check) -> Response | None:
+    def _cached_response(self, check: Check) -> Response | None:
         """Return the cached response to a spider's own request for a robots.txt. Return None if there is none, or
         if the robots.txt is unreachable or was redirected: Scrapy downloads it then, and notes redirects in the
         meta of the request.

@@ -43,7 +43,7 @@ class OwnedRequests:
     def waits_for_rules(self) -> bool:
         """Whether the robots.txt is being fetched, or unreachable."""
         site = self._queue.site
-        return site is not None and bool(site.fetch or site.outage)
+        return site is not None and bool(site.fetch_stage or site.outage)
 
     def put(self, request: Request, taken: Taken, *, is_first: bool = False) -> None:
         """Add *request*, which was taken from the server."""

@@ -243,8 +243,7 @@ class SharedScheduler(Scheduler):
         whether it is kept, as far as that is known: duplicates are found by the server.
         """
         frontier = self._frontier
-        if request in frontier.returned:
-            frontier.returned.discard(request)
+        if frontier.take_returned(request):
             self._take_back(request)
             return True
         fingerprint = self._fingerprint(request)

@@ -118,7 +118,7 @@ class Crawl:
     def send(self, name: str) -> bool:
         """Return whether a planned request is sent."""
         entry = self.entries[name]
-        return self.limits.take(entry, self.now)
+        return self.limits.try_send(entry, self.now)
 
     def go(self) -> str | None:
         """Plan the next request, and send it; or have it wait at the wire, if another one has its room."""
@@ -159,13 +159,13 @@ class Crawl:
     ) -> None:
         """A request waits for room: that for a robots.txt before it is downloaded, others at the wire."""
         entry = InFlight(queue, is_for_robotstxt=is_for_robotstxt)
-        if not is_for_robotstxt and self.limits.take(entry, self.now):
+        if not is_for_robotstxt and self.limits.try_send(entry, self.now):
             self.entries[name] = self.limits.in_flight[name] = entry
             self.at_once.append(name)
             return
         self.waiting[name] = waiter = Waiter(
             entry,
-            plans=is_for_robotstxt,
+            counts_as_planned=is_for_robotstxt,
             is_first=is_first,
         )
         self.limits.wait(waiter, self.now)
@@ -186,9 +186,9 @@ class Crawl:
             waiter = self.limits.decided.popleft()
             name = names[waiter]
             del self.waiting[name]
-            if waiter.is_granted and waiter.site is None:
+            if waiter.may_continue and waiter.site is None:
                 self.entries[name] = self.limits.in_flight[name] = waiter.entry
-            gone.append(name if waiter.is_granted else name.upper())
+            gone.append(name if waiter.may_continue else name.upper())
         return gone
 
     # Answers, and time.

@@ -105,7 +105,7 @@ async def test_a_robotstxt_that_is_cancelled_leaves_its_turn_to_the_next(
     requests = [RobotsTxtRequest(f"{SITE}/robots.txt") for _ in range(2)]
     page = InFlight(frontier.queue_of(requests[0]))
     frontier.look_at_slot(page.queue.slot)
-    assert limits.take(page, now)
+    assert limits.try_send(page, now)
     turns: list[Coroutine[Any, Any, None]] = list(map(frontier._take_room, requests))
     first, second = map(deferred_from_coro, turns)
     await tick()
@@ -134,7 +134,7 @@ async def test_a_pause_in_the_moment_in_which_a_request_gets_its_room() -> None:
     run.engine.downloader.active.update(requests)
     page, image = map(frontier.enter, requests)
     frontier.look_at_slot(page.queue.slot)
-    assert frontier.limits.take(page, now)
+    assert frontier.limits.try_send(page, now)
     sending = deferred_from_coro(frontier.until_sent(requests[1], image))
     await tick()
     frontier.limits.end(page, now)
@@ -153,7 +153,7 @@ async def test_the_time_in_which_a_redirected_robotstxt_waits_for_room_does_not_
     run = Run(REP_WAIT_TIMEOUT=10)
     frontier, clock = run.frontier, FakeClock()
     frontier.clock = frontier.alarms.clock = clock
-    monkeypatch.setattr(frontier.obey(), "begin_fetches", lambda: None)
+    monkeypatch.setattr(frontier.make_rules(), "begin_fetches", lambda: None)
     site = frontier.limits.site(Origin("http", "a.example", 80))
     waiter = Waiter(frontier.enter(Request(f"{SITE}/image")))
     waiting = frontier._wait(waiter, Request(f"{SITE}/image"))
@@ -163,7 +163,9 @@ async def test_the_time_in_which_a_redirected_robotstxt_waits_for_room_does_not_
         Request(SITE),
         asked_url="http://a.example/robots.txt",
     )
-    frontier._wait(Waiter(frontier.enter(redirected), plans=True), redirected)
+    frontier._wait(
+        Waiter(frontier.enter(redirected), counts_as_planned=True), redirected
+    )
     frontier.flush()
     clock.advance(300)
     assert not waiting.called

@@ -646,7 +646,7 @@ def test_sweep_keeps_a_host_whose_robotstxt_waits_for_the_network() -> None:
     crawl = Crawl()
     queue = crawl.queue("a")
     crawl.limits.network.robotstxt.set_concurrency(0)
-    waiter = Waiter(InFlight(queue, is_for_robotstxt=True), plans=True)
+    waiter = Waiter(InFlight(queue, is_for_robotstxt=True), counts_as_planned=True)
     crawl.limits.wait(waiter, crawl.now)
     crawl.limits.sweep(crawl.now + 700)
     assert crawl.limits.limiters["a"] is queue.host

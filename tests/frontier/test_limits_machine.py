@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from scrapy_rep.crawl.frontier.limits import READY
-from scrapy_rep.crawl.frontier.sites import Fetch, Phase
+from scrapy_rep.crawl.frontier.sites import FetchStage, Phase
 from tests import effort
 from tests.frontier.steps import Crawl
 
@@ -92,7 +92,7 @@ class Limits(RuleBasedStateMachine):
 
     def takes(self, entry: InFlight) -> bool:
         has_room = all(self.has_room(limiter) for limiter in entry.needs)
-        assert self.crawl.limits.take(entry, self.crawl.now) is has_room
+        assert self.crawl.limits.try_send(entry, self.crawl.now) is has_room
         return has_room
 
     def has_room(self, limiter: Limiter) -> bool:
@@ -291,7 +291,7 @@ class Limits(RuleBasedStateMachine):
                 assert limiter.alarm_at <= limiter.next_at
         for site in limits.sites.values():
             if site.has_waiting:
-                is_asked = site.fetch is not Fetch.NONE
+                is_asked = site.fetch_stage is not FetchStage.NONE
                 assert (
                     site.phase is not Phase.OPEN
                     or now >= site.expires

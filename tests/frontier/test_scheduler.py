@@ -141,7 +141,7 @@ async def test_a_request_that_is_returned() -> None:
     assert urls([request]) == [3]
     run.push(page(4, priority=9))
     run.give_back(request)
-    assert run.frontier.returned == set()
+    assert run.frontier._returned == set()
     assert run.stat("enqueued") == 4
     assert len(run.scheduler) == 4
     again = run.next()

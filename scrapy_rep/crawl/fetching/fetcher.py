@@ -84,15 +84,15 @@ class RobotsTxtFetcher:
         self,
         crawler: Crawler,
         settings: RepSettings,
-        take_turn: Callable[[RobotsTxtRequest], Awaitable[object]] | None = None,
-        free: Callable[[RobotsTxtRequest], None] = lambda _: None,
+        take_room: Callable[[RobotsTxtRequest], Awaitable[object]] | None = None,
+        free_room: Callable[[RobotsTxtRequest], None] = lambda _: None,
         is_own_fault: Callable[[Failure], bool] = lambda _: False,
     ) -> None:
         """Make a fetcher. Without the callbacks below, as in commands, requests are sent at once.
 
-        :param take_turn: waits until the limiters of a request have room for it. Raises BackingOff if the
+        :param take_room: waits until the limiters of a request have room for it. Raises BackingOff if the
             host has asked for too long a pause, and SpiderClosing if the spider closes
-        :param free: gives back the room of a request that was not sent
+        :param free_room: gives back the room of a request that was not sent
         :param is_own_fault: whether the crawler itself caused a failure, for example because its network is
             gone. The request is then sent again as soon as there is room for it
         """
@@ -100,8 +100,8 @@ class RobotsTxtFetcher:
         self._logger = CrawlLog(__name__, crawler)
         self._dialect = settings.dialect
         self._meta_keys = settings.request_meta_keys
-        self._take_turn = take_turn
-        self._free = free
+        self._take_room = take_room
+        self._free_room = free_room
         self._is_own_fault = is_own_fault
         self._downloads = 0
         """The number of requests of this fetcher in the downloader. The handler of ``bytes_received`` is connected
@@ -220,8 +220,8 @@ class RobotsTxtFetcher:
         signal_manager = self._crawler.signals
         is_counted = False
         try:
-            if self._take_turn is not None:
-                await self._take_turn(request)
+            if self._take_room is not None:
+                await self._take_room(request)
             self._downloads, is_counted = self._downloads + 1, True
             if self._downloads == 1:
                 # Connected only during downloads of robots.txt. Scrapy sends this signal for each chunk of each
@@ -244,7 +244,7 @@ class RobotsTxtFetcher:
                     signal_manager.disconnect(self._received, signals.bytes_received)
             # The wire gives back the room of each request that it has seen. This call is for a request that was
             # cancelled before: without it, the room would be lost until the end of the crawl.
-            self._free(request)
+            self._free_room(request)
 
     def _failed(
         self,

@@ -158,7 +158,7 @@ class Frontier:
         self.turns: Turns | None = None
         """Asked before a request is sent; None if this process is the only one."""
 
-        self.returned: set[Request] = set()
+        self._returned: set[Request] = set()
         """The requests that the gate or the wire has returned, until the scheduler has taken them back."""
 
         self.interrupted: set[Request] = set()
@@ -213,7 +213,7 @@ class Frontier:
         """Return the instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
-    def obey(self) -> Rules:
+    def make_rules(self) -> Rules:
         """Obey robots.txt from now on, and return the rules of sites. The gate calls this when it is created, which
         Scrapy does before it creates the scheduler.
         """
@@ -342,7 +342,7 @@ class Frontier:
         if queue.place is None:
             now = self.clock.monotonic()
             if site is not None and now >= site.expires and self.rules is not None:
-                self.rules.look_up(site)
+                self.rules.tell_known(site)
             self.limits.filled(queue, now)
             self.flush(is_called_by_engine=True)
         if (
@@ -356,7 +356,9 @@ class Frontier:
             self.rules.add_template(site, request)
 
     def next_queue(self) -> Queue | None:
-        """Return the queue from which the scheduler takes its next request; None if no request may be sent now."""
+        """Return the queue from which the scheduler takes its next request, which may be sent now, or which the
+        gate will refuse; None if there is none.
+        """
         self._end_unseen()
         if self.closes_for:
             return None
@@ -417,10 +419,18 @@ class Frontier:
         del self.in_flight[request]
         if entry.page_of and self.budget is not None:
             self.budget.give_back(request, entry)
-        self.returned.add(request)
+        self._returned.add(request)
         self.limits.end(entry, self.clock.monotonic())
         self.flush()
         return request
+
+    def take_returned(self, request: Request) -> bool:
+        """Return whether *request*, which the scheduler gets, is one that the gate or the wire has returned. The
+        scheduler has it from now on.
+        """
+        is_returned = request in self._returned
+        self._returned.discard(request)
+        return is_returned
 
     def waits_in_scheduler(self, entry: InFlight) -> bool:
         """Whether the request of *entry*, which may not be sent now, is to wait in the scheduler: it may return
@@ -452,7 +462,7 @@ class Frontier:
         self.limits.wait_for_rules(waiter, site, now)
         self.flush()
         await maybe_deferred_to_future(call)
-        return waiter.is_granted
+        return waiter.may_continue
 
     def ask_again(self, site: Site) -> None:
         """Have the robots.txt of *site* fetched again, if it is time: it is unreachable, and requests are refused
@@ -470,8 +480,8 @@ class Frontier:
         queue = entry.queue
         if queue.host.refuses_until == queue.slot.refuses_until == -inf:
             return ""  # The usual case.
-        host = self.limits.refusing((queue.host, queue.slot), self.clock.monotonic())
-        return "" if host is None else self.politeness.why_refused(host)
+        limiter = queue.refusing_limiter(self.clock.monotonic())
+        return "" if limiter is None else self.politeness.why_refused(limiter)
 
     def may_send(self, request: Request, entry: InFlight) -> bool:
         """Count *request* as sent if it may be sent now. Return whether it may."""
@@ -488,7 +498,7 @@ class Frontier:
             request.at_wire()
             if self.is_awaited_by_browser(queue.robotstxt_limiters):
                 limits.send(entry, now)
-        if not (entry.is_sent or limits.take(entry, now)):
+        if not (entry.is_sent or limits.try_send(entry, now)):
             return False
         if self.politeness.measures:
             self.politeness.measure_sent(request, entry)
@@ -671,7 +681,7 @@ class Frontier:
         self.limits.wait(waiter, self.clock.monotonic())
         self.flush()
         await maybe_deferred_to_future(call)
-        if not waiter.is_granted:
+        if not waiter.may_continue:
             why = self.refusal(waiter.entry) or "its host asked for a pause"
             raise BackingOff(why)
 
@@ -696,7 +706,7 @@ class Frontier:
         entry = InFlight(queue, is_for_robotstxt=True)
         # While the network is gone, many may wait: the site that was chosen to try the network goes first.
         is_first = queue.site is not None and queue.site.origin == self._tried
-        waiter = Waiter(entry, plans=True, is_first=is_first)
+        waiter = Waiter(entry, counts_as_planned=True, is_first=is_first)
         # Before it waits: the fetch may be cancelled in the moment in which it gets its room.
         self._planned_robotstxt[request] = entry
         await self._until_granted(waiter, request)

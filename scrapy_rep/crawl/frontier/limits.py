@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from scrapy_rep.crawl.frontier.limiter import BackOff, DelayLimiter, Limiter
 from scrapy_rep.crawl.frontier.network import Network
-from scrapy_rep.crawl.frontier.sites import Event, Fetch, Outage, Phase, Site
+from scrapy_rep.crawl.frontier.sites import Event, FetchStage, Outage, Phase, Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,6 +144,15 @@ class Queue:
         """The limiters in which a request for robots.txt needs room. The first one is that of the host."""
         return self._with(None if self.network is None else self.network.robotstxt)
 
+    def refusing_limiter(self, now: float) -> Limiter | None:
+        """Return the limiter, of host or download slot, that refuses all requests at *now* because its pauses are
+        too long; None if neither does.
+        """
+        for limiter in (self.host, self.slot):
+            if now < limiter.refuses_until:
+                return limiter
+        return None
+
     def _with(self, network: Limiter | None) -> tuple[Limiter, ...]:
         limiters = []
         for limiter in (
@@ -240,10 +249,10 @@ class Waiter:
 
     __slots__ = (
         "call",
+        "counts_as_planned",
         "entry",
         "is_first",
-        "is_granted",
-        "plans",
+        "may_continue",
         "site",
     )
 
@@ -251,14 +260,14 @@ class Waiter:
         self,
         entry: InFlight,
         *,
-        plans: bool = False,
+        counts_as_planned: bool = False,
         is_first: bool = False,
     ) -> None:
-        """With *plans*, the request counts as planned when it goes; else it is at the wire, and counts as sent.
-        With *is_first*, it goes before all other waiters.
+        """With *counts_as_planned*, the request is planned when it gets room; else it is at the wire, and counts
+        as sent. With *is_first*, it goes before all other waiters.
         """
         self.entry = entry
-        self.plans = plans
+        self.counts_as_planned = counts_as_planned
         self.is_first = is_first
         self.call: Any = None
         """The Deferred that the owner of the limits calls back when the waiter is decided."""
@@ -266,8 +275,9 @@ class Waiter:
         self.site: Site | None = None
         """The site whose rules the request waits for; None if it waits for room."""
 
-        self.is_granted = False
-        """Whether the request may go, once the waiter is decided. Otherwise it is refused."""
+        self.may_continue = False
+        """Whether the request goes on, once the waiter is decided: it has got room, or the fetch of robots.txt
+        has ended, with whatever result. Otherwise it is refused, or has waited for too long."""
 
     def has_room(self, limiter: Limiter, now: float) -> bool:
         """Whether *limiter* has room for the request now."""
@@ -479,7 +489,7 @@ class Limits:
         site = queue.site
         if site is None or site.users > 1:
             return True
-        if site.fetch is Fetch.UNDER_WAY or site.has_waiting:
+        if site.fetch_stage is FetchStage.UNDER_WAY or site.has_waiting:
             return False
         return (
             site.outage is None
@@ -578,17 +588,8 @@ class Limits:
 
     def _is_to_be_refused(self, queue: Queue, now: float) -> bool:
         """Whether the gate will refuse the requests of *queue*, so that they are handed out without room."""
-        site = queue.site
-        if site is not None and site.phase is Phase.REFUSED:
-            return True
-        return now < queue.host.refuses_until or now < queue.slot.refuses_until
-
-    def refusing(self, limiters: tuple[Limiter, ...], now: float) -> Limiter | None:
-        """Return the first of *limiters* that refuses requests for its back-off; None if none does."""
-        for limiter in limiters:
-            if now < limiter.refuses_until:
-                return limiter
-        return None
+        is_unreachable = queue.site is not None and queue.site.phase is Phase.REFUSED
+        return is_unreachable or queue.refusing_limiter(now) is not None
 
     def _claim_rules(self, entry: InFlight, site: Site) -> None:
         """Let the request of *entry*, the next one of *site*, go by the rules even if they become stale. A
@@ -599,7 +600,7 @@ class Limits:
 
     # The wire sends.
 
-    def take(self, entry: InFlight, now: float) -> bool:
+    def try_send(self, entry: InFlight, now: float) -> bool:
         """Count the request of *entry* as sent if it may be sent now. Return whether it may."""
         limiters = entry.needs
         for limiter in limiters:
@@ -633,7 +634,7 @@ class Limits:
     def wait(self, waiter: Waiter, now: float) -> None:
         """Decide *waiter* as soon as its request has room, or at once if its host refuses requests."""
         limiters = waiter.entry.needs
-        if self.refusing(limiters, now) is not None:
+        if waiter.entry.queue.refusing_limiter(now) is not None:
             self.decided.append(waiter)
             return
         for limiter in limiters:
@@ -648,8 +649,8 @@ class Limits:
                 self._note_waiting(limiter, now)
                 self._set_alarm(limiter, now)
                 return
-        waiter.is_granted = True
-        if waiter.plans:
+        waiter.may_continue = True
+        if waiter.counts_as_planned:
             self._count_planned(waiter.entry, limiters)
         else:
             self._send(waiter.entry, limiters, now)
@@ -710,6 +711,10 @@ class Limits:
     def reconcile(self, limiter: Limiter, now: float) -> None:
         """Let waiters and parked queues of *limiter* go on in turns while it has room. If the limiter refuses
         requests, all of them go on, to be refused.
+
+        After a waiter, a parked queue is next (``is_queue_next``), and planned requests go before waiters, since
+        they hold room already. But a waiter lets them go first only for 0.2 s (``waiters_go_at``): one of them
+        may depend on the waiter.
         """
         if now < limiter.refuses_until:
             self._release(limiter, now)
@@ -929,11 +934,11 @@ class Limits:
         """
         site.happens(Event.REQUEST)
         retry_at = -inf if site.outage is None else site.outage.retry_at
-        fetch = Fetch.URGENT if is_urgent else Fetch.WANTED
+        fetch = FetchStage.URGENT if is_urgent else FetchStage.WANTED
         if now < retry_at:
             self.alarms.set(site, retry_at)
-        elif site.fetch < fetch:
-            site.fetch = fetch
+        elif site.fetch_stage < fetch:
+            site.fetch_stage = fetch
             (self.urgent if is_urgent else self.wanted).append(site)
 
     def next_wanted(self, *, is_needed: bool) -> Site | None:
@@ -943,22 +948,22 @@ class Limits:
         for sites in (self.urgent, self.wanted) if is_needed else (self.urgent,):
             while sites:
                 site = sites.popleft()
-                if site.fetch is Fetch.UNDER_WAY:
+                if site.fetch_stage is FetchStage.UNDER_WAY:
                     continue  # It was urgent, too.
-                is_wanted = site.fetch is not Fetch.NONE
+                is_wanted = site.fetch_stage is not FetchStage.NONE
                 if is_wanted and (site.has_waiting or site.phase is Phase.REFUSED):
                     self.begin_fetch(site)
                     return site
-                site.fetch = Fetch.NONE
+                site.fetch_stage = FetchStage.NONE
         return None
 
     def begin_fetch(self, site: Site) -> None:
         """Note that the robots.txt of *site* is being fetched."""
-        site.fetch = Fetch.UNDER_WAY
+        site.fetch_stage = FetchStage.UNDER_WAY
 
     def end_fetch(self, site: Site) -> None:
         """Note that the fetch for *site* has ended, with or without a result."""
-        site.fetch = Fetch.NONE
+        site.fetch_stage = FetchStage.NONE
 
     def learned(self, site: Site, now: float, expires: float) -> None:
         """Note that the rules of *site* are known. They are fresh until the time *expires*, and hold for the next
@@ -1018,7 +1023,7 @@ class Limits:
         """Let all waiters and queues go on that wait for the rules of *site*."""
         waiters, site.waiters = site.waiters or (), None
         for waiter in waiters:
-            waiter.is_granted = True
+            waiter.may_continue = True
             self.decided.append(waiter)
         parked, site.parked = site.parked or (), None
         for queue in parked:

@@ -20,7 +20,7 @@ from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import add_template
 from scrapy_rep.crawl.frontier.politeness import duration
-from scrapy_rep.crawl.frontier.sites import Fetch, Phase
+from scrapy_rep.crawl.frontier.sites import FetchStage, Phase
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.access.entries import State
@@ -100,7 +100,7 @@ class Rules:
 
     # Known rules.
 
-    def look_up(self, site: Site) -> None:
+    def tell_known(self, site: Site) -> None:
         """Tell the limits the rules of *site* if an override or the cache has them."""
         if site.phase in {Phase.AWAITED, Phase.DOWN}:
             return
@@ -178,7 +178,7 @@ class Rules:
     def _begin(self, site: Site, stale: CacheEntry | None = None) -> None:
         # A task of its own, so that the cancellation of one request does not fail the others.
         task = deferred_from_coro(self._fetch(site, stale))
-        if site.fetch is Fetch.UNDER_WAY:
+        if site.fetch_stage is FetchStage.UNDER_WAY:
             self.fetches[site] = task
         # A cancellation is no error. Other errors are left for Twisted to log.
         task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
@@ -192,7 +192,7 @@ class Rules:
         is back. Return False if it is being fetched already.
         """
         site = self._limits.site(origin)
-        if site.fetch is Fetch.UNDER_WAY:
+        if site.fetch_stage is FetchStage.UNDER_WAY:
             return False
         self._limits.begin_fetch(site)
         site_rules = self.cache.cached(origin)

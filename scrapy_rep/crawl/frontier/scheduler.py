@@ -136,9 +136,7 @@ class Scheduler(BaseScheduler):
         A request that the gate or the wire has returned is not new: it goes before the other requests of its
         host.
         """
-        returned = self._frontier.returned
-        if request in returned:
-            returned.discard(request)
+        if self._frontier.take_returned(request):
             self._take_back(request)
             return True
         if self._job is not None and self._job.is_stopped:

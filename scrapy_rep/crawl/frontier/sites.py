@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Phase(Enum):
     """Whether the rules of a site are known, and so what becomes of its requests."""
 
-    UNKNOWN = "the rules are not known or stale, and no request needs them"
+    UNKNOWN = "the rules are not known, and no request needs them"
     AWAITED = "requests wait for robots.txt, which is fetched or will be"
-    OPEN = "the rules are known; requests go as their limiters allow"
+    OPEN = "the rules are known, and fresh until `expires`; requests go as their limiters allow"
     DOWN = (
         "robots.txt is unreachable; requests wait, and it is fetched again at retry_at"
     )
@@ -30,7 +30,7 @@ class Phase(Enum):
     )
 
 
-class Fetch(IntEnum):
+class FetchStage(IntEnum):
     """How far the fetch of the robots.txt of a site has come. It only goes up, until it ends or no request needs
     it any more: then it is NONE.
     """
@@ -50,6 +50,7 @@ class Event(Enum):
 
     REQUEST = "a request needs rules that are not known, or stale"
     KNOWN = "the rules became known"
+    EXPIRED = "the rules have become stale"
     UNREACHABLE = "robots.txt is unreachable, and requests may go on waiting"
     GIVEN_UP = "robots.txt is unreachable, and requests have waited long enough"
     NO_RESULT = "a fetch ended without a result, and no request waits for one"
@@ -63,6 +64,7 @@ PHASES: dict[Event, _Row] = {
     #                  UNKNOWN  AWAITED  OPEN     DOWN     REFUSED
     Event.REQUEST:     (AWAITED, AWAITED, AWAITED, DOWN,    REFUSED),
     Event.KNOWN:       (OPEN,    OPEN,    OPEN,    OPEN,    OPEN),
+    Event.EXPIRED:     (UNKNOWN, AWAITED, UNKNOWN, DOWN,    REFUSED),
     Event.UNREACHABLE: (DOWN,    DOWN,    DOWN,    DOWN,    REFUSED),
     Event.GIVEN_UP:    (REFUSED, REFUSED, REFUSED, REFUSED, REFUSED),
     Event.NO_RESULT:   (UNKNOWN, UNKNOWN, OPEN,    DOWN,    REFUSED),
@@ -96,7 +98,7 @@ class Site:
     """An origin whose robots.txt decides about requests."""
 
     __slots__ = (
-        "alarm_at", "expires", "fetch", "holds_for_next", "origin", "outage", "parked", "phase", "templates",
+        "alarm_at", "expires", "fetch_stage", "holds_for_next", "origin", "outage", "parked", "phase", "templates",
         "users", "waiters",
     )  # fmt: skip
 
@@ -111,7 +113,7 @@ class Site:
         """Whether the next request may go by the rules even if they are stale by the time it is sent. Without
         this, a site with a long delay and short-lived rules would never get a page."""
 
-        self.fetch = Fetch.NONE
+        self.fetch_stage = FetchStage.NONE
         self.outage: Outage | None = None
         """Set while the phase is DOWN or REFUSED."""
 
@@ -133,13 +135,14 @@ class Site:
 
     def __repr__(self) -> str:
         again = f", again at {self.outage.retry_at:g}" if self.outage else ""
-        fetch = f", fetch {self.fetch.name}" if self.fetch else ""
+        fetch = f", fetch {self.fetch_stage.name}" if self.fetch_stage else ""
         waiting = f"{len(self.parked or ())} queues and {len(self.waiters or ())} requests wait"
         return f"<Site {self.origin}: {self.phase.name}{again}{fetch}, {waiting}>"
 
     def expire(self) -> None:
         """Treat the rules as stale from now on."""
-        self.expires, self.holds_for_next = -inf, False
+        self.happens(Event.EXPIRED)
+        self.holds_for_next = False
 
     def happens(self, event: Event) -> None:
         """Go to the phase that follows *event*."""

@@ -416,12 +416,8 @@ class Frontier:
         """Take *request* out of flight, and return it for the middleware to return: Scrapy then gives it to the
         scheduler, which puts it back into its queue.
         """
-        del self.in_flight[request]
-        if entry.page_of and self.budget is not None:
-            self.budget.give_back(request, entry)
         self._returned.add(request)
-        self.limits.end(entry, self.clock.monotonic())
-        self.flush()
+        self.end(request, entry)
         return request
 
     def take_returned(self, request: Request) -> bool:
@@ -641,7 +637,9 @@ class Frontier:
         return key.origin or url_origin(request)
 
     def end(self, request: Request, entry: InFlight) -> None:
-        """Note that the download of *request* has ended."""
+        """End the way of *request* through the downloader, and free its room: its download has ended, or it was
+        dropped, refused or returned before it was sent.
+        """
         self.in_flight.pop(request, None)
         if entry.page_of and entry.sent_at == -inf and self.budget is not None:
             self.budget.give_back(request, entry)

@@ -19,13 +19,13 @@ _LETTERS = re.compile(rb"([A-Za-z_-]*)[A-Za-z0-9_.-]*").match
 _TOKEN = re.compile(rb"[^\s/*]*").match
 _WHITE_SPACE = WHITE_SPACE.encode()
 
-# Parentheses, perhaps unclosed, and the text in them.
+# Matches a comment of a User-Agent header: text in parentheses; the closing one may be missing.
 _COMMENT = re.compile(r"\(([^()]*)\)?")
 
 _PRODUCT_TOKEN = re.compile(r"[A-Za-z0-9_.-]+").fullmatch
 _RFC_TOKEN = re.compile(r"[A-Za-z_-]+").fullmatch
 
-# The names of browsers and their engines, in lower case. These names identify no crawler.
+# The names of browsers and their engines, in lower case. Such a name in a header is not a crawler's.
 _BROWSERS = frozenset(
     {
         "applewebkit", "android", "chrome", "chromium", "crios", "cros", "dalvik",
@@ -39,7 +39,9 @@ _BROWSERS = frozenset(
 
 
 def is_product_token(token: str) -> bool:
-    """Whether *token* has only letters, digits, ``_``, ``-`` and ``.``, as in real files."""
+    """Whether *token* has only letters, digits, ``_``, ``-`` and ``.``, the characters of the names
+    in real robots.txt files. RFC 9309 allows fewer (see :func:`is_rfc_token`).
+    """
     return bool(_PRODUCT_TOKEN(token))
 
 
@@ -52,8 +54,8 @@ def product_tokens(user_agent: str) -> tuple[str, ...]:
     """Return the product tokens in a crawler's ``User-Agent`` header.
 
     ``mybot`` and ``mybot/1.0`` give ``mybot``. In a header that begins like a browser's, the
-    crawler's name is in a comment: ``compatible; mybot/1.0; +url``. The names of browsers
-    are left out, and so are names that are not product tokens.
+    crawler's name is in a comment: ``compatible; mybot/1.0; +url``. The result leaves out the
+    names of browsers, and names that are not product tokens.
     """
     user_agent = user_agent[:2048]
     tokens = _names(_COMMENT.sub(" ", user_agent).split())
@@ -68,7 +70,9 @@ def product_tokens(user_agent: str) -> tuple[str, ...]:
 
 
 def _names(products: list[str]) -> list[str]:
-    """Return the names of the products that have a version. The first product needs no version."""
+    """Return the names in *products*, such as ``mybot/1.0``, without those of browsers. A name without
+    a version counts only if it is the first.
+    """
     names = []
     for position, product in enumerate(products):
         name, slash, _ = product.partition("/")
@@ -82,26 +86,28 @@ def _names(products: list[str]) -> list[str]:
 def choose_agent(
     agents: Iterable[str], tokens: Collection[str], dialect: Dialect
 ) -> tuple[str | None, AbstractSet[str]]:
-    """Return the agent whose groups a crawler follows (RFC 9309, 2.2.1), and the tokens that name this
-    agent. It is the first of *agents* that one of *tokens* names, or else ``*``; None if no token
-    names ``*`` either.
+    """Choose the groups that a crawler follows (RFC 9309, 2.2.1). Return the agent to which these
+    groups are addressed, and all tokens of user-agent lines that match the agent.
 
-    *tokens* are the product tokens of the user-agent lines of a robots.txt, in lower case.
+    *agents* are the product tokens of the crawler, in order of preference. *tokens* are the product
+    tokens of the user-agent lines of a robots.txt, in lower case. The result is the first agent
+    that a token matches, or else ``*``. If there is no group for ``*`` either, the agent is None.
     """
     for agent in (*agents, EVERYONE):
         name = agent.lower()
         if dialect.agent_match == "prefix" and name != EVERYONE:
-            named = {token for token in tokens if token and name.startswith(token)}
+            matching = {token for token in tokens if token and name.startswith(token)}
         else:
-            named = {name} if name and name in tokens else set()
-        if named:
-            return agent, named
+            matching = {name} if name and name in tokens else set()
+        if matching:
+            return agent, matching
     return None, frozenset()
 
 
 def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:
-    """Return the crawlers that the value of a user-agent line names: product tokens in lower
-    case, or ``*``; one empty string if the line names no crawler.
+    """Return the crawlers that the value of a user-agent line names, as product tokens in lower
+    case, or ``*``. If the line names no crawler, return one empty string: the line still begins a
+    group, which no crawler follows.
     """
     names = value.split(b",") if dialect.comma_separated_agents else [value]
     tokens = [token for name in names for token in _agents_of_name(name, dialect)]

@@ -1,8 +1,8 @@
-"""Well-known crawlers: who runs them, what for, and where the operator says so.
+"""Well-known crawlers: who runs them, for what purpose, and where this is documented.
 
-The table has the crawlers that site owners ask about. Two of its tokens, Google-Extended and
-Applebot-Extended, are sent by no crawler: their groups say what may be done with content that
-another crawler of the operator has fetched.
+The table has the crawlers that site owners ask about. No crawler sends two of its tokens,
+Google-Extended and Applebot-Extended: their groups say how the operator may use content that
+another of its crawlers has fetched.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AI_SEARCH = "AI search"
 _ON_REQUEST = "AI, for a user's request"
 _SEARCH = "search"
 
-# The operator, its page about its crawlers, and the purpose of each.
+# The operator, its page about its crawlers, and the purpose of each crawler.
 _DOCUMENTED = (
     ("Google",
         "https://developers.google.com/search/docs/crawling-indexing/google-common-crawlers",
@@ -43,7 +43,7 @@ _DOCUMENTED = (
          "Meta-ExternalFetcher": _ON_REQUEST, "facebookexternalhit": "link previews"}),
     ("Amazon", "https://developer.amazon.com/amazonbot",
         {"Amazonbot": _TRAINING, "Amzn-SearchBot": _AI_SEARCH, "Amzn-User": _ON_REQUEST}),
-    # ByteDance has no page about it.
+    # ByteDance has no page about its crawler.
     ("ByteDance",
         "https://github.com/ai-robots-txt/ai.robots.txt/blob/main/table-of-bot-metrics.md",
         {"Bytespider": _TRAINING}),
@@ -57,8 +57,8 @@ _DOCUMENTED = (
 )  # fmt: skip
 
 _FOLLOWED_NEXT = {"Applebot": "Googlebot", "YandexBot": "Yandex"}
-"""For each crawler, the token whose group it follows if no group names the crawler, according to
-its operator."""
+"""The token that a crawler falls back to: if no group names the crawler, it follows the group for this
+token, according to its operator."""
 
 
 class Crawler(NamedTuple):
@@ -72,16 +72,16 @@ class Crawler(NamedTuple):
     """What the operator uses the content for, in a few words."""
 
     source: str
-    """The URL of the page that describes the crawler: a page of the operator, where there is one."""
+    """The URL of the page that describes the crawler: a page of the operator, if there is one."""
 
     @property
     def is_ai(self) -> bool:
-        """Whether AI models use the content that the crawler fetches, for training, search or answers."""
+        """Whether the crawler fetches content for AI models: for training, search or answers."""
         return "AI" in self.purpose
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect in which the crawler reads robots.txt: GOOGLE for those of Google, else RFC9309."""
+        """The dialect in which the crawler reads robots.txt: GOOGLE for crawlers of Google, else RFC9309."""
         return GOOGLE if self.operator == "Google" else RFC9309
 
     @property
@@ -95,4 +95,4 @@ CRAWLERS = {
     for operator, source, purposes in _DOCUMENTED
     for token, purpose in purposes.items()
 }
-"""Each crawler, by its product token in lower case."""
+"""All crawlers, by their product tokens in lower case."""

@@ -27,9 +27,9 @@ class Dialect:
     # Rules.
 
     rule_choice: Literal["most-octets", "first"] = "most-octets"
-    """Which of several matching rules wins: the one with the most octets in its normalized
+    """Which rule wins if several rules match: the rule with the most octets in its normalized
     pattern, and an allow rule if two are equal (RFC 2.2.2; Google, "Order of precedence for
-    rules"), or the first in file order (1996, 3.2.2)."""
+    rules"), or the first rule in file order (1996, 3.2.2)."""
 
     wildcards: bool = True
     """Whether ``*`` and a final ``$`` are special (RFC 2.2.3; Google, "URL matching
@@ -37,31 +37,31 @@ class Dialect:
 
     path_encoding: Literal["rfc3986", "high-octets", "decoded"] = "rfc3986"
     """How percent-encoding is normalized before octets are compared. With ``"rfc3986"`` and
-    ``"decoded"``, a pattern matches a URL if it matches it as written, or if both match
-    normalized; with ``"high-octets"``, only if both match normalized.
+    ``"decoded"``, a pattern matches a URL if the two match as written or normalized; with
+    ``"high-octets"``, only if they match normalized.
 
     ``"rfc3986"`` normalizes patterns and URLs. It encodes characters that may not stand raw
     in a path or query. It decodes unreserved octets, and the reserved ones that delimit
     nothing there (``: @ ! ' ( ) , ;`` and brackets). It writes hex digits in upper case.
-    ``/ ? & = + * $`` and their encoded forms stay different, except that a ``/`` or ``?``
-    after the first raw ``?`` of a pattern, raw or encoded, matches both forms: there, neither
-    delimits anything (RFC 3986, 3.4). RFC 2.2.2 encodes reserved octets
-    before it compares them, and its table has the rule ``/foo/bar?baz=https://foo.bar``
-    match ``/foo/bar?baz=https%3A%2F%2Ffoo.bar``. Encoding all of them would make ``/a?b``
-    and ``/a%3Fb`` the same path; RFC 3986, 2.2, says that they are different. A ``%`` without
-    two hex digits is ``%25``.
+    ``/ ? & = + * $`` and their encoded forms stay different. But after the first raw ``?`` of a
+    pattern, raw and encoded ``/`` and ``?`` match each other: in a query, they delimit nothing
+    (RFC 3986, 3.4). In the table of RFC 2.2.2, which encodes reserved octets before they are
+    compared, the rule ``/foo/bar?baz=https://foo.bar`` matches
+    ``/foo/bar?baz=https%3A%2F%2Ffoo.bar``. If all reserved octets were encoded, ``/a?b`` and
+    ``/a%3Fb`` would be the same path; RFC 3986, 2.2, says that they are different. A ``%``
+    without two hex digits is ``%25``.
 
-    ``"high-octets"`` encodes octets over 0x7F in patterns, writes hex digits there in upper
-    case, and compares everything else as written (Google's parser), so a ``%`` without two
-    hex digits too. As an exception, brackets, ``'`` and characters that may not stand raw in a
-    path or query equal their encoded forms: URL libraries differ in which of these they
-    encode, and would otherwise decide which rules match.
+    ``"high-octets"`` encodes octets over 0x7F in patterns, writes their hex digits in upper
+    case, and compares everything else as written (Google's parser), including a ``%`` without
+    two hex digits. As an exception, brackets, ``'`` and characters that may not stand raw in a
+    path or query equal their encoded forms. URL libraries differ in which of these characters
+    they encode; without the exception, the library would decide which rules match.
 
     ``"decoded"`` decodes everything but ``%2F`` in patterns and URLs (1996, 3.2.2)."""
 
     leading_slash_assumed: bool = True
-    """Whether a pattern that starts with neither ``/`` nor ``*`` is read with a ``/`` before
-    it. Otherwise it matches nothing (Google: such a rule is ignored)."""
+    """Whether a pattern that starts with neither ``/`` nor ``*`` is read as if it started with
+    ``/``. Otherwise the pattern matches nothing (Google: such a rule is ignored)."""
 
     index_html_quirk: bool = False
     """Whether ``Allow: /dir/index.htm*`` also allows ``/dir/`` itself (Google's parser)."""
@@ -97,40 +97,40 @@ class Dialect:
     user-agent line after a rule begins the next group (RFC 2.1)."""
 
     misspelt_fields: bool = False
-    """Whether a line has an effect if its field only begins with a known field or a common
-    misspelling, or if white space stands in place of the colon (Google's parser)."""
+    """Whether lines with mistakes have an effect: with a field that only begins with a known
+    field or a common misspelling, or with white space in place of the colon (Google's parser)."""
 
     crawl_delay: bool = True
-    """Whether ``Crawl-delay`` and ``Request-rate`` have an effect (Google:
-    not supported)."""
+    """Whether ``Crawl-delay`` and ``Request-rate`` have an effect (Google: not supported)."""
 
     # Pages.
 
     untrusted_rel: frozenset[str] = frozenset()
-    """The values of ``rel`` whose links are not followed by default (Google, "Qualify your
-    outbound links to Google")."""
+    """The values of ``rel`` because of which links are not followed by default (Google, "Qualify
+    your outbound links to Google")."""
 
     indexing_vocabulary: frozenset[str] | None = None
-    """The indexing rules that have an effect in robots meta tags and X-Robots-Tag headers,
-    in lower case; None for all that this package knows. Other names are kept as unknown.
-    (Google, "Robots meta tag, data-nosnippet, and X-Robots-Tag specifications", without
-    the rules that Google no longer uses: noarchive, nocache, nositelinkssearchbox; classic:
-    HTML 4.01.)"""
+    """The names, in lower case, of the indexing rules that have an effect in robots meta tags
+    and X-Robots-Tag headers; None for all rules that this package knows. Other rules are kept
+    as unknown. (Google, "Robots meta tag, data-nosnippet, and X-Robots-Tag specifications",
+    without the rules that Google no longer uses: noarchive, nocache, nositelinkssearchbox;
+    classic: HTML 4.01.)"""
 
     indexing_separators: bool = True
-    """Whether what is no indexing rule, but falls apart into rules at ``;``, ``/``, ``|`` or white
-    space, is these rules. Google documents the comma alone, and reads one unknown rule."""
+    """Whether ``;``, ``/``, ``|`` and white space may separate indexing rules, if all parts are
+    known rules: ``noindex; nofollow``. Google documents only the comma, and reads a single
+    unknown rule there."""
 
     # Bytes.
 
     utf_16: bool = True
-    """Whether to decode a robots.txt in UTF-16, which is one with a byte order mark, and with
-    null bytes where UTF-16 has them (RFC 2.2.2 leaves it to the crawler; Google's parser
-    reads bytes)."""
+    """Whether to decode a robots.txt in UTF-16: a file with a byte order mark, and with null
+    bytes where UTF-16 has them (RFC 2.2.2 leaves this to the crawler; Google's parser reads
+    bytes)."""
 
     nul_ends_line: bool = False
-    """Whether a null byte ends its line, and the rest is ignored (Google's parser, which
-    keeps lines as C strings)."""
+    """Whether a null byte ends its line, so that the rest of the line is ignored (Google's
+    parser, which keeps lines as C strings)."""
 
     size_limit: int = 512_000
     """How many bytes of a robots.txt are read; if the limit cuts a line, that line is ignored
@@ -145,15 +145,15 @@ class Dialect:
     # The result of a fetch, and how long it is fresh.
 
     max_redirects: int = 5
-    """How many redirects are followed, to any host; after that robots.txt counts as
+    """How many redirects are followed, to any host; after one more, robots.txt counts as
     unavailable (RFC 2.3.1.2; Google, "Handling of errors and HTTP status codes")."""
 
     denying_statuses: frozenset[int] = frozenset()
-    """The 4xx statuses that forbid everything; the others allow everything (1996, 3.1)."""
+    """The 4xx statuses that forbid everything; all other 4xx allow everything (1996, 3.1)."""
 
     unreachable_denies: timedelta | None = timedelta(0)
-    """How long an unreachable robots.txt forbids everything before a good cached copy counts
-    instead; None for always (RFC 2.3.1.4; Google: 12 hours)."""
+    """How long an unreachable robots.txt forbids everything, before the last good copy is
+    followed instead; None if the copy is never followed (RFC 2.3.1.4; Google: 12 hours)."""
 
     unreachable_limit: timedelta | None = timedelta(days=30)
     """How long robots.txt may be unreachable before everything is allowed, if there is a good

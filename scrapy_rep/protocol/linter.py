@@ -1,8 +1,9 @@
 """Lints a robots.txt: finds the lines that do not have the effect that their author seems to want.
 
-A finding is about a line that crawlers read otherwise than meant, or about something else that the
-owner of the site would want to know. Each check yields a code of :data:`KINDS`, the number of a line,
-and facts for the words. The linter reads lines and patterns with the functions of the parser.
+A finding is about a line that crawlers understand differently, or about something else that the owner
+of the site would want to know. Each check of :data:`_CHECKS` yields a code of :data:`KINDS`, the number
+of a line, and the facts to fill into the message. The linter reads lines and patterns with the
+functions of the parser.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.groups import Group
     from scrapy_rep.protocol.robotstxt.rules import Rule
 
-    # The code, the line, and the facts for the words.
+    # The code of a finding, the number of the line, and the facts to fill into the message.
     Mistake = tuple[Any, ...]
 
 Severity = Literal["error", "warning"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning")
-"""The severities, the more severe one first."""
+"""The severities, the more severe first."""
 
 
 class Finding(NamedTuple):
-    """A mistake, or a possible mistake, in a robots.txt."""
+    """A mistake, or a possible mistake, that the linter has found in a robots.txt."""
 
     line: int
     """The number of the line, from 1; 0 for the file as a whole."""
@@ -54,30 +55,30 @@ class Finding(NamedTuple):
     severity: Severity
 
     message: str
-    """What is wrong, how crawlers read it, and what to write instead."""
+    """What is wrong, how crawlers read the line, and what to write instead."""
 
     text: str
-    """The line as written, or its beginning; bytes that are not UTF-8 are U+FFFD."""
+    """The line as written, or its beginning; bytes that are not UTF-8 become U+FFFD."""
 
 
 class FindingKind(NamedTuple):
-    """A kind of finding, with its message. Facts of a file fill the ``{}`` of words and remedy."""
+    """A kind of finding, with its message. Facts about the file fill each ``{}`` of words and remedy."""
 
     severity: Severity
     """*error*: the line has no effect, or not the effect that it seems to have; *warning*: some
-    crawlers read it differently, or it is seldom meant."""
+    crawlers read the line differently, or its effect is seldom intended."""
 
     words: str
-    """What is wrong, and how crawlers read it."""
+    """The first part of the message: what is wrong, and how crawlers read the line."""
 
     example: bytes
-    """The lines of a file that has the finding in some dialect; empty if they are too long."""
+    """A file that has the finding in at least one dialect; empty if it would be too long."""
 
     remedy: str = "write {}"
-    """What to do."""
+    """The second part of the message: what to do."""
 
     def message(self, *facts: object) -> str:
-        """Return words and remedy with *facts*. Facts in bytes are text of the file, and are quoted."""
+        """Return the message with *facts* filled in. Facts in bytes are text of the file, and are quoted."""
         shown = (quoted(fact) if isinstance(fact, bytes) else fact for fact in facts)
         return f"{self.words}: {self.remedy}".format(*shown)
 
@@ -101,13 +102,13 @@ KINDS = {
         b"User-agent: *\nDisallow: /admin/\n\nUser-agent: mybot\nCrawl-delay: 5",
         "repeat those rules here, or write an empty Disallow if everything is allowed"),
     "encoding": FindingKind("warning",
-        "many crawlers misread what is not plain UTF-8",
+        "many crawlers misread text that is not plain UTF-8",
         b"User-agent: *\nDisallow: /caf\xe9",
         "save the file as UTF-8, without a byte order mark and null bytes"),
     "everything-forbidden": FindingKind("warning",
         "no crawler may fetch any page",
         b"User-agent: *\nDisallow: /",
-        "delete this line, if the site is to be found"),
+        "delete this line, if search engines should find the site"),
     "fragment": FindingKind("error",
         "the # begins a comment, so crawlers read only {}",
         b"User-agent: *\nDisallow: /#/a",
@@ -138,7 +139,7 @@ KINDS = {
         b"Welcome to our site!",
         "write rules, such as Disallow: /private/ below User-agent: *, or answer 404 if there are none"),
     "not-compared": FindingKind("warning",
-        "the patterns with a * are too many or too long to find each rule that never decides",
+        "the file has too many or too long patterns with a * to find all rules that never decide",
         b"",
         "write fewer and shorter patterns"),
     "outside-group": FindingKind("error",
@@ -146,7 +147,7 @@ KINDS = {
         b"Disallow: /a",
         "{}"),
     "shared-rules": FindingKind("warning",
-        "{} share {}, because no rule stands between their user-agent lines",
+        "{} share {}, because there is no rule between their user-agent lines",
         b"User-agent: Bingbot\nCrawl-delay: 10\n\nUser-agent: BadBot\nDisallow: /",
         "write a rule, or an empty Disallow, after each {}"),
     "too-large": FindingKind("error",
@@ -154,7 +155,7 @@ KINDS = {
         b"",
         "put important rules first, and replace long lists by shorter patterns"),
     "white-space": FindingKind("warning",
-        "the white space counts as a part of the pattern, so it matches hardly any URL",
+        "the white space is a part of the pattern, so the pattern matches hardly any URL",
         b"User-agent: *\nDisallow: /a b",
         "write one path on each line, and %20 for a space"),
 }  # fmt: skip
@@ -162,7 +163,7 @@ KINDS = {
 
 
 MAX_OF_A_CODE = 100
-"""The number of findings of one code that are listed. One more finding gives the number of the rest."""
+"""The number of findings with the same code that are listed. One more finding counts the others."""
 
 MAX_TEXT = 200
 """The number of characters of a line that a finding shows."""
@@ -177,7 +178,7 @@ def lint(
 ) -> tuple[Finding, ...]:
     """Return the findings in a robots.txt, in the order of lines. No content raises an exception.
 
-    *url* is the URL that *body* was fetched from, or None for a local file. The time grows with
+    *url* is the URL from which *body* was fetched, or None for a local file. The time is linear in
     the part of *body* that crawlers read.
     """
     if isinstance(body, str):
@@ -200,7 +201,9 @@ def lint(
 
 
 def explain(code: str) -> Finding:
-    """Return the finding with *code* in the example of its kind."""
+    """Return an example of a finding with *code*: the finding that :func:`lint` has for the example file
+    of its kind.
+    """
     kind = KINDS[code]
     for dialect in DIALECTS.values():
         for finding in lint(kind.example, dialect):
@@ -213,15 +216,16 @@ class LintedLine(NamedTuple):
     """A line that is not empty."""
 
     number: int
-    """From 1."""
+    """The number of the line, from 1."""
 
     raw: bytes
     """The line as written."""
 
     field: str
-    """The field, as crawlers read it; empty if crawlers read none."""
+    """The field, as crawlers read the line; empty if they do not see a field."""
 
     value: bytes
+    """The value of the field; empty if crawlers do not see a field."""
 
     @property
     def content(self) -> bytes:
@@ -237,7 +241,7 @@ class LintedFile:
         self.dialect = dialect
 
         self.host = _host_of(url or "")
-        """The host that the file was fetched from; empty for a local file."""
+        """The host from which the file was fetched, without "www."; empty for a local file."""
 
         self.url = url if self.host else None
 
@@ -246,40 +250,46 @@ class LintedFile:
 
         first = next((n for n, raw in enumerate(self.texts) if raw.strip()), 0)
         self.page_line = first + 1 if begins_page(self.texts[first]) else 0
-        """The line on which an HTML page begins; 0 if the file is no page. Of a page, only the lines
+        """The line on which an HTML page begins; 0 if the file is not a page. In a page, only the lines
         with known fields are checked."""
 
-        read = [
+        parsed = [
             read_line(number, raw, dialect) for number, raw in enumerate(self.texts, 1)
         ]
-        self.groups = groups_of([line for line in read if line], dialect)
+        self.groups = groups_of([line for line in parsed if line], dialect)
         self.lines = [
             LintedLine(number, raw, *(line[1:] if line else ("", b"")))
-            for number, (raw, line) in enumerate(zip(self.texts, read, strict=True), 1)
+            for number, (raw, line) in enumerate(
+                zip(self.texts, parsed, strict=True), 1
+            )
             if raw and (not self.page_line or (line and line.field in _KNOWN))
         ]
+        """The lines to check."""
 
         self.whole = {"/", "/*", "*"} if dialect.wildcards else {"/"}
         """The patterns that match every path."""
 
-        self._meant: dict[tuple[str, float], str | None] = {}
+        self._nearest: dict[tuple[str, float], str | None] = {}
 
     def lines_of(self, *fields: str) -> Iterator[LintedLine]:
         """Yield the lines with one of *fields*."""
         return (line for line in self.lines if line.field in fields)
 
     def nearest(self, word: str, words: dict[str, str], likeness: float) -> str | None:
-        """Return the value in *words* of the key that *word* probably misspells, or None."""
+        """Return the word that *word* probably misspells, or None. The keys of *words* are known words in
+        lower case, and the values the same words in their proper spelling. *likeness*, from 0 to 1, is
+        the least similarity of the two.
+        """
         if len(word) > _MAX_WORD:
             return None
-        asked = word, likeness
-        if asked not in self._meant and len(self._meant) < _MAX_WORDS:
-            near = get_close_matches(word, words, n=1, cutoff=likeness)
-            self._meant[asked] = words[near[0]] if near else None
-        return self._meant.get(asked)
+        question = word, likeness
+        if question not in self._nearest and len(self._nearest) < _MAX_WORDS:
+            similar = get_close_matches(word, words, n=1, cutoff=likeness)
+            self._nearest[question] = words[similar[0]] if similar else None
+        return self._nearest.get(question)
 
     def text(self, line: int) -> str:
-        """Return the beginning of a line as written; nothing for line 0."""
+        """Return the beginning of a line as written; an empty string for line 0, the whole file."""
         return _shown(self.texts[line - 1], MAX_TEXT) if line else ""
 
 
@@ -291,8 +301,8 @@ def _host_of(url: str) -> str:
 
 
 def _shown(octets: bytes, at_most: int) -> str:
-    """Return the first *at_most* characters of a text in UTF-8."""
-    # No character takes more than four octets.
+    """Return the first *at_most* characters of the UTF-8 text *octets*."""
+    # A character takes at most four octets.
     return octets[: 4 * at_most].decode("utf-8", "replace")[:at_most]
 
 
@@ -310,10 +320,10 @@ def _bytes(file: LintedFile) -> Iterator[Mistake]:
         yield "html", file.page_line
     size, limit = len(file.body), file.dialect.size_limit
     if size > limit:
-        # Of a long file, only a part is fetched.
+        # The file may be longer: a download stops after the limit.
         facts = "the file", f"at least {size:,}", "crawlers read", f"{limit:,}"
         yield "too-large", len(file.texts), *facts
-    # For most crawlers, a part of a byte order mark is none.
+    # The first byte of a byte order mark is enough: most crawlers misread an incomplete mark.
     if file.body.startswith((BOM_UTF8[:1], BOM_UTF16_LE, BOM_UTF16_BE)):
         yield "encoding", 1
     for line in file.lines:
@@ -342,8 +352,8 @@ _SPELLINGS = (
 )  # fmt: skip
 _SPELLING_OF = {spelling.lower(): spelling for spelling in _SPELLINGS}
 
-# The most words that are compared with known words, the longest of them, and the least likeness of a
-# misspelling. The bounds are needed because difflib.get_close_matches is slow.
+# How many words of a file are compared with the known words, and how long a word may be. The limits are
+# needed because difflib.get_close_matches is slow. Then, how similar a misspelling must be.
 _MAX_WORDS = 500
 _MAX_WORD = 40
 _FIELD_LIKENESS, _AGENT_LIKENESS = 0.8, 0.92
@@ -358,12 +368,12 @@ _IGNORED = {
 
 
 _RECORDS = frozenset({*_SPELLING_OF, *_IGNORED, "host"})
-"""The fields by which a text is recognised as a robots.txt."""
+"""The fields of robots.txt files. A text without any of them is something else."""
 
 
 def _no_records(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the first line of a text without any record, even a misspelt one. An HTML page has a
-    finding of its own.
+    """Yield the first line of a text that is not a robots.txt, since it has no record, not even a
+    misspelt one. An HTML page has another finding.
     """
     lines = [line for line in file.lines if line.content.strip()]
     has_records = file.page_line or any(line.field in _RECORDS for line in lines)
@@ -385,24 +395,24 @@ def _fields(file: LintedFile) -> Iterator[Mistake]:
         if colon and lowered in ignored:
             yield "ignored-field", line.number, written, ignored[lowered]
         elif not colon or lowered not in _SPELLING_OF:
-            meant = _SPELLING_OF.get(line.field)
-            if meant is None and len(lowered) > 3:
-                meant = file.nearest(lowered, _SPELLING_OF, _FIELD_LIKENESS)
-            if meant is not None and colon:
-                yield "misspelt-field", line.number, written, meant
-            elif meant is not None:
+            proper = _SPELLING_OF.get(line.field)
+            if proper is None and len(lowered) > 3:
+                proper = file.nearest(lowered, _SPELLING_OF, _FIELD_LIKENESS)
+            if proper is not None and colon:
+                yield "misspelt-field", line.number, written, proper
+            elif proper is not None:
                 shown = f"{quoted(written)} without a colon"
-                yield "misspelt-field", line.number, shown, f"{meant}:"
+                yield "misspelt-field", line.number, shown, f"{proper}:"
 
 
 # User-agent lines.
 
 _MAX_AGENT = 2000
-# Matches the rest of a user-agent line behind its token, if all crawlers read the line alike: a
-# version, a "*", or digits and dots, which are a part of the name of some crawlers.
+# Matches the text after the token of a user-agent line, if crawlers do not differ about it: a version, a
+# "*", or digits and dots, which are a part of the name of some crawlers.
 _HARMLESS = re.compile(rb"[0-9.]*(?:/v?[0-9.x]*)?\*?", re.IGNORECASE).fullmatch
 
-# Shorter names are similar to too many other names.
+# The shortest name that is compared with known names. Shorter names are similar to too many of them.
 _MIN_NAME = 6
 _PURPOSE_TOKENS = {
     label.name: label.name for label in LABELS if label.signal is Signal.USER_AGENT
@@ -410,23 +420,25 @@ _PURPOSE_TOKENS = {
 _TOKEN_OF = _PURPOSE_TOKENS | {
     agent.lower(): agent for crawler in CRAWLERS.values() for agent in crawler.agents
 }
-"""The known names in user-agent lines: those of crawlers and of purposes, in their spelling."""
+"""The known names in user-agent lines, of crawlers and of purposes: in lower case, and as spelt by the
+operator."""
 
 
 def _agents(file: LintedFile) -> Iterator[Mistake]:
     for line in file.lines_of(USER_AGENT):
         value = line.value[:_MAX_AGENT]
-        # Some sites write several names in a line, with a sign between them that few crawlers know.
+        # Some sites write several names in a line, separated by a sign that few crawlers know.
         token = re.split("[,;|]", agents_of_line(value, file.dialect)[0])[0].encode()
         name = value.partition(b"/")[0].strip().decode("utf-8", "replace").lower()
         nearest = None
         if len(name) >= _MIN_NAME and name not in _TOKEN_OF:
             nearest = file.nearest(name, _TOKEN_OF, _AGENT_LIKENESS)
         if nearest is not None:
-            yield "names-nobody", line.number, value, f"{nearest}, if that is meant"
+            remedy = f"{nearest}, if you mean that crawler"
+            yield "names-nobody", line.number, value, remedy
         elif not token:
-            meant = "the crawler's product token, or * for all crawlers"
-            yield "names-nobody", line.number, value, meant
+            remedy = "the crawler's product token, or * for all crawlers"
+            yield "names-nobody", line.number, value, remedy
         elif not _HARMLESS(value[len(token) :]):
             yield "agent-cut", line.number, token
 
@@ -441,18 +453,20 @@ def _outside_groups(file: LintedFile) -> Iterator[Mistake]:
     inside |= {record.line for group in file.groups for record in group.records}
     first = file.groups[0].lines[0] if file.groups else 0
     for line in file.lines_of(*_GROUPED):
-        why, meant = "no user-agent line stands above", "write User-agent: * above it"
+        reason = "there is no user-agent line above it"
+        remedy = "write User-agent: * above it"
         if 0 < first < line.number:
-            why, meant = "a blank line ends the group above", "delete the blank line"
+            reason = "a blank line ends the group above it"
+            remedy = "delete the blank line"
         elif first:
-            meant = "move it below one"
+            remedy = "move it below a user-agent line"
         if line.number not in inside:
-            yield "outside-group", line.number, why, meant
+            yield "outside-group", line.number, reason, remedy
 
 
 def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the line that forbids everything to everyone, if every agent is forbidden everything and no
-    rule allows anything.
+    """Yield the line that forbids everything to everyone, unless a group allows its crawlers something,
+    or the line is meant for other crawlers.
     """
     is_first = file.dialect.rule_choice == "first"
     closed: dict[str, int] = {}
@@ -462,7 +476,7 @@ def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
         rules = group.rules[:1] if is_first else group.rules
         line = next((rule.line for rule in rules if rule.pattern in file.whole), 0)
         if group.runs[-1] not in group.runs_of({EVERYONE}):
-            # Without this line, the crawlers that it is meant for would be allowed everything.
+            # The line is probably meant for the other agents of its group, and cannot be deleted.
             meant_for_others.add(line)
         if any(rule.kind == "allow" and rule.pattern for rule in group.rules):
             open_agents.update(group.agents)
@@ -475,23 +489,23 @@ def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
         yield "everything-forbidden", line
 
 
-# The most agents of a group that a finding names.
+# How many agents of a group a finding names.
 _MAX_NAMED = 4
 
 
 def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the groups that their author probably took for several groups: user-agent lines that share
-    the rules below the last of them, although delays or other records stand between the lines.
+    """Yield each group that its author probably took for several groups: with records, such as a delay,
+    but no rule between its user-agent lines. So all its agents share the rules below the last line.
     """
     for group in file.groups:
         last_run = group.runs[-1]
-        meant = {
+        last_agents = {
             agent
             for agent, run in zip(group.agents, group.runs, strict=True)
             if run == last_run
         }
         agents = list(dict.fromkeys(filter(None, group.agents)))
-        if not _forbidden(group) or meant.issuperset(agents):
+        if not _forbidden(group) or last_agents.issuperset(agents):
             continue
         more = len(agents) - _MAX_NAMED
         names = [quoted(agent.encode()) for agent in agents[:_MAX_NAMED]]
@@ -511,8 +525,8 @@ def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _cut_off(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the groups whose crawlers do not follow the rules for everyone, if their author hardly
-    meant that: groups without rules, or with restrictions of their own only.
+    """Yield each group for a named crawler without the rules for everyone, if its author probably believed
+    that the crawler follows them too: a group without rules, or with restrictions of its own only.
     """
     for_all = {
         pattern
@@ -521,16 +535,18 @@ def _cut_off(file: LintedFile) -> Iterator[Mistake]:
         for pattern in _forbidden(group)
     }
     is_closed = not for_all.isdisjoint(file.whole)
-    # A crawler follows all groups that name it. So a group without rules is no mistake if another one that
-    # names the same crawler has rules.
-    others = {agent for group in file.groups if group.rules for agent in group.agents}
-    meant = {EVERYONE, "", *_PURPOSE_TOKENS}
+    # A crawler follows all groups that name it. So a group without rules is not a mistake if another
+    # group for the same crawler has rules.
+    with_rules = {
+        agent for group in file.groups if group.rules for agent in group.agents
+    }
+    intended = {EVERYONE, "", *_PURPOSE_TOKENS}
     for group in file.groups:
-        if is_closed or _is_meant(group, for_all, file.whole):
-            meant.update(group.agents if group.rules else ())
+        if is_closed or _is_intended(group, for_all, file.whole):
+            intended.update(group.agents if group.rules else ())
     for group in file.groups if for_all else ():
-        agents = set(group.agents) - meant
-        if agents and not agents & others:
+        agents = set(group.agents) - intended
+        if agents and not agents & with_rules:
             yield "cut-off", group.lines[-1], "has no rules"
         elif agents and group.rules:
             yield "cut-off", group.lines[-1], "repeats none of them"
@@ -540,17 +556,17 @@ def _forbidden(group: Group) -> set[str]:
     return {rule.pattern for rule in group.rules if rule.kind == "disallow"} - {""}
 
 
-def _is_meant(group: Group, for_all: set[str], whole: set[str]) -> bool:
-    """Whether the author of a group seems to know that the rules for everyone do not count for it: the
-    group repeats one of them, forbids or allows everything, or forbids nothing.
+def _is_intended(group: Group, for_all: set[str], whole: set[str]) -> bool:
+    """Whether the author of a group seems to know that the rules for everyone do not apply to its agents:
+    the group repeats a rule of *for_all*, forbids or allows everything (*whole*), or forbids nothing.
     """
     forbidden = _forbidden(group)
     is_whole = any(rule.pattern in whole or not rule.pattern for rule in group.rules)
     return is_whole or not forbidden or not forbidden.isdisjoint(for_all)
 
 
-# The most comparisons of rules with targets, the longest target, and the most octets that are compared
-# for a target. Real files need far less.
+# The limits for finding rules that never decide: how many rules are compared with targets, the length of
+# a target, and how many octets are compared with a target. Real files need far less.
 _MAX_COMPARED = 2_000_000
 _MAX_TARGET = 1_000
 _MAX_OCTETS = 100_000
@@ -558,69 +574,73 @@ _NO_RULE = -2
 
 
 def _never_wins(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the rules that lose to a rule with the opposite effect on each URL made from their pattern."""
-    together: dict[object, list[Rule]] = {}
-    for place, group in enumerate(file.groups):
-        # Crawlers merge groups with the same names.
-        names = frozenset(group.agents) if file.dialect.merge_groups else place
-        together.setdefault(names, []).extend(group.rules)
+    """Yield the rules that never decide: on each URL that is made from their pattern to try, a rule with
+    the opposite effect wins.
+    """
+    merged: dict[object, list[Rule]] = {}
+    for position, group in enumerate(file.groups):
+        # Crawlers merge groups for the same agents.
+        key = frozenset(group.agents) if file.dialect.merge_groups else position
+        merged.setdefault(key, []).extend(group.rules)
     budget = _MAX_COMPARED
     first_left_out = 0
-    for rules in together.values():
+    for rules in merged.values():
         if len({rule.kind for rule in rules}) < 2:
             continue
-        written = [
+        rule_lines = [
             (rule.line, rule.kind, rule.pattern.encode().decode("latin-1"))
             for rule in rules
         ]
         cost = 1 + sum("*" in rule.pattern for rule in rules)
-        ordered = RuleList(written, file.dialect)
-        for line, kind, value in written:
+        ordered = RuleList(rule_lines, file.dialect)
+        for line, kind, value in rule_lines:
             budget -= cost
-            place = TOO_LONG
+            index = TOO_LONG
             if budget >= 0:
                 allows = kind == "allow"
-                place = _winner(value, ordered, file.dialect, allows=allows)
-            if place == TOO_LONG:
+                index = _winner(value, ordered, file.dialect, allows=allows)
+            if index == TOO_LONG:
                 first_left_out = min(first_left_out or line, line)
-            winner = ordered.rule(place)
+            winner = ordered.rule(index)
             if winner is not None:
-                does = "allows" if winner[0] else "forbids"
+                effect = "allows" if winner[0] else "forbids"
                 remedy = "delete one of the two lines, or write a longer pattern here"
                 if file.dialect.rule_choice == "first":
-                    remedy = "move this line above that one, or delete one of the two"
-                yield "never-wins", line, winner[1].line, does, remedy
+                    remedy = "move this line above the other, or delete one of the two"
+                yield "never-wins", line, winner[1].line, effect, remedy
     if first_left_out:
         yield "not-compared", first_left_out
 
 
 def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> int:
-    """Return the place of a rule with the opposite effect that decides in place of the rule *value* on
-    each URL that is tried; ``_NO_RULE`` if there is none, and :data:`TOO_LONG` if too many octets
-    would be compared.
+    """Return the index of a rule that always wins over the rule *value* and has the opposite effect.
+
+    A few URLs that match *value* are tried. The result is ``_NO_RULE`` if the rule *value*, or one
+    with the same effect, decides on any of them, and :data:`TOO_LONG` if the comparisons would take
+    too many octets.
     """
     pattern = paths.pattern(value, dialect) if value else None
     if pattern is None or pattern.octets > _MAX_TARGET:
         return _NO_RULE
-    first = None
+    first_winner = None
     for filler in ("x", "y/z"):
         target = filler.join(pattern.segments)
         target = target if target.startswith("/") else f"/{target}"
         for end in ("",) if pattern.anchored else ("", "x"):
-            place = rules.winner(target + end, max_compared=_MAX_OCTETS)
-            decisive = rules.rule(place)
-            if place == TOO_LONG:
+            index = rules.winner(target + end, max_compared=_MAX_OCTETS)
+            winner = rules.rule(index)
+            if index == TOO_LONG:
                 return TOO_LONG
-            if decisive is None or decisive[0] is allows:
+            if winner is None or winner[0] is allows:
                 return _NO_RULE
-            first = place if first is None else first
-    return _NO_RULE if first is None else first
+            first_winner = index if first_winner is None else first_winner
+    return _NO_RULE if first_winner is None else first_winner
 
 
 # Patterns.
 
-# Matches a URL; or the host of the file, or another text that looks like a host, with or without
-# slashes before it.
+# Matches a pattern that begins with a URL, with the host of the file, or with another text that looks like
+# a host, with or without slashes before the host. Captures the path.
 _WITH_HOST = (
     rb"(?:/?[a-z][a-z0-9+.-]{0,19}://[^/]*|/*(?:www\.)?%s(?::\d+)?(?=/|$)"
     rb"|(?:/*(?=www\.)|//+)(?:[a-z0-9-]{1,63}\.){1,9}[a-z]{2,24}(?::\d+)?(?=/|$))(.*)"
@@ -632,7 +652,7 @@ def _patterns(file: LintedFile) -> Iterator[Mistake]:
     name, _, top = file.host.rpartition(".")
     host = b"(?!)"
     if name and (top.isalpha() or top.startswith("xn--")):
-        # A host without such an ending, "wiki" or "10.0.0.1", may as well be the name of a directory.
+        # A host without a top-level domain, "wiki" or "10.0.0.1", may as well be the name of a directory.
         host = re.escape(file.host.encode("utf-8", "replace"))
     with_host = re.compile(_WITH_HOST % host, re.IGNORECASE | re.DOTALL).match
     for line in file.lines_of(*RULES):
@@ -644,8 +664,8 @@ def _patterns(file: LintedFile) -> Iterator[Mistake]:
         if b" " in value or b"\t" in value:
             yield "white-space", number
         content, _, comment = line.raw.partition(b"#")
-        # A "#" begins a fragment of a URL, not a comment, if no white space is before it and none behind
-        # it.
+        # A "#" with no white space before or after it was probably meant as the fragment of a URL, not
+        # as a comment.
         is_one_word = comment.split() == [comment.rstrip()]
         if value and is_one_word and not content[-1:].isspace():
             yield "fragment", number, value
@@ -657,20 +677,20 @@ _MAX_VALUE = 65_536
 _GOOD_VALUES = {
     "crawl-delay": "seconds, as in Crawl-delay: 5",
     "request-rate": "pages per seconds, as in Request-rate: 1/5",
-    "content-usage": "labels (train-ai, ai-use or search) with y or n, behind a path with a leading / "
-    "or none, as in Content-Usage: /blog/ train-ai=n",
+    "content-usage": "labels (train-ai, ai-use or search) with y or n, and, if you like, a path with a "
+    "leading / before them, as in Content-Usage: /blog/ train-ai=n",
     "content-signal": "labels (ai-train, ai-input or search) with yes or no, or use=immediate, "
     "reference or full, as in Content-Signal: ai-train=no",
 }
-"""For each field, what to write in it."""
+"""For each field, a description of its valid values."""
 
 _PREFERENCES = {
     (label.signal, label.name): {label.allows, label.disallows} for label in LABELS
 }
-"""The values of each label."""
+"""The valid values of each label."""
 _PREFERENCES[Signal.CONTENT_SIGNAL, "use"] = {"immediate", "reference", "full"}
 
-# The number of octets of usage records that are checked. Real files have far fewer.
+# How many octets of usage records are checked. Real files have far fewer.
 _MAX_CHECKED = 50_000
 
 
@@ -679,8 +699,8 @@ def _values(file: LintedFile) -> Iterator[Mistake]:
     for line in file.lines_of(*_GOOD_VALUES):
         if line.field in PACE_FIELDS:
             text = line.value[:_MAX_VALUE].decode("utf-8", "replace")
-            is_read = pace.READERS[line.field](text) is not None
-            is_good = is_read or not file.dialect.crawl_delay
+            is_valid = pace.READERS[line.field](text) is not None
+            is_good = is_valid or not file.dialect.crawl_delay
         else:
             octets += len(line.value)
             is_good = octets > _MAX_CHECKED or _is_preference(line)
@@ -689,7 +709,7 @@ def _values(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _is_preference(line: LintedLine) -> bool:
-    """Whether each part of a usage record has a known label with a known value."""
+    """Whether each part of a usage record is a known label with a valid value."""
     text = line.value.decode("utf-8", "replace")
     signal, expression = expression_of(line.field, text)
     return (
@@ -705,16 +725,16 @@ def _is_preference(line: LintedLine) -> bool:
 def _sitemaps(file: LintedFile) -> Iterator[Mistake]:
     for line in file.lines_of(SITEMAP):
         value = line.value[:_MAX_VALUE]
-        read = Line(line.number, SITEMAP, value)
-        url = next(sitemap_urls([read], None), "")
+        record = Line(line.number, SITEMAP, value)
+        url = next(sitemap_urls([record], None), "")
         if url and "." not in _host_of(url) and ":" not in _host_of(url):
-            why = f"{_host_of(url)!r} is no host of the Internet"
-            yield "bad-sitemap", line.number, why, "the public host of the site"
+            reason = f"{_host_of(url)!r} is not a host on the Internet"
+            yield "bad-sitemap", line.number, reason, "the public host of the site"
         elif value and not url:
-            absolute = next(sitemap_urls([read], file.url), "") if file.url else ""
-            meant = quoted(absolute.encode("utf-8", "replace")) if absolute else ""
-            meant = meant or "https:// and the host first"
-            yield "bad-sitemap", line.number, "its URL is not absolute", meant
+            absolute = next(sitemap_urls([record], file.url), "") if file.url else ""
+            remedy = quoted(absolute.encode("utf-8", "replace")) if absolute else ""
+            remedy = remedy or "https:// and the host first"
+            yield "bad-sitemap", line.number, "its URL is not absolute", remedy
 
 
 _CHECKS = (

@@ -5,20 +5,20 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-# An IPv6 address with an optional zone, or a name; and an optional port.
+# Matches an IPv6 address with an optional zone, or a name; and an optional port.
 _HOST_AND_PORT = re.compile(
     r"(\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._~-]+)?\]|[^\[\]:]+)(?::([0-9]*))?"
 ).fullmatch
 _MAX_PORT = 0xFFFF
 
-# Characters that no host has (WHATWG URL, 3.1: forbidden domain code points). A proxy may
-# resolve names with any other character, even if the DNS does not.
+# Finds characters that a host must not have (WHATWG URL, 3.1: forbidden domain code points). A proxy
+# may resolve names with any other character, even if the DNS does not.
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f#%/:<>?@\[\\\]^|]").search
 
 C0_CONTROL_OR_SPACE = "".join(map(chr, range(0x21)))
 """The characters that URL parsers remove from both ends of a URL (WHATWG URL, 4.4)."""
 
-# Separates the URL of a file from its virtual host. It begins a fragment, which is never sent.
+# Separates a URL from its virtual host, as the beginning of a fragment, which no client sends.
 _VIRTUAL_HOST = "#Host:"
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
@@ -35,9 +35,9 @@ class Origin(NamedTuple):
     port: int
 
     virtual_host: str = ""
-    """The ``Host`` header of requests to the origin (RFC 9110, 7.2), if it names another site than
-    their URLs do; with the port, unless that is the default. Each virtual host of a server has a
-    robots.txt of its own."""
+    """The ``Host`` header of requests to the origin (RFC 9110, 7.2), if it names another host than
+    their URLs, with the port unless it is the default; otherwise empty. Each virtual host of a
+    server has a robots.txt of its own."""
 
     def __str__(self) -> str:
         return self.url("")
@@ -50,8 +50,8 @@ class Origin(NamedTuple):
         return f"{self.scheme}://{self.host}:{self.port}"
 
     def url(self, path: str) -> str:
-        """The URL of *path*. Its fragment is the virtual host, if the origin has one (see
-        :func:`split_virtual_host`).
+        """Return the URL of *path* on the origin. If the origin has a virtual host, the fragment of the
+        URL names it; :func:`split_virtual_host` takes the two apart.
         """
         virtual_host = self.virtual_host and _VIRTUAL_HOST + self.virtual_host
         return f"{self.server}{path}{virtual_host}"
@@ -63,16 +63,16 @@ class Origin(NamedTuple):
 
     @property
     def named(self) -> "Origin":
-        """The origin that requests name: that of the virtual host, if there is one."""
+        """The origin of the virtual host, if there is one; otherwise the origin itself."""
         if not self.virtual_host:
             return self
         return origin(self.scheme, self.virtual_host) or self
 
     def at_virtual_host(self, header: str) -> "Origin | None":
-        """The origin of requests that have *header* as their ``Host`` header; None if *header* is not
-        a host with an optional port.
+        """Return the origin of requests to this server that have *header* as their ``Host`` header; None
+        if *header* is not a host with an optional port.
         """
-        # Servers may or may not decode such a name.
+        # An encoded name is ambiguous: some servers decode it.
         if not header.isascii() or "%" in header or "@" in header:
             return None
         named = origin(self.scheme, header.strip(" \t"))
@@ -95,15 +95,15 @@ def origin_of(url: str) -> Origin | None:
 
 
 def split_virtual_host(url: str) -> tuple[str, str]:
-    """Return the URL to request and the ``Host`` header to send for a URL of :meth:`Origin.url`. The
-    header is empty if it is that of the URL.
+    """Return the URL to request, and the ``Host`` header to send, for a URL made by :meth:`Origin.url`.
+    The header is empty if the host of the URL is the right one.
     """
     url, _, virtual_host = url.partition(_VIRTUAL_HOST)
     return url, virtual_host
 
 
-def written_origin(text: str) -> Origin | None:
-    """Return the origin for which ``str(origin)`` is *text*; None if there is no such origin."""
+def parse_origin(text: str) -> Origin | None:
+    """Parse an origin that was written with ``str(origin)``. Return None if *text* is not an origin."""
     url, virtual_host = split_virtual_host(text)
     server = origin_of(url)
     return server.at_virtual_host(virtual_host) if server and virtual_host else server
@@ -111,7 +111,9 @@ def written_origin(text: str) -> Origin | None:
 
 @lru_cache(maxsize=4096)
 def origin(scheme: str, netloc: str) -> Origin | None:
-    """Return the origin for a URL's scheme and network location; see :func:`origin_of`."""
+    """Return the origin for the scheme and the network location of a URL; None if :func:`origin_of` would
+    return None.
+    """
     if scheme not in _DEFAULT_PORTS:
         return None
     match = _HOST_AND_PORT(netloc.rpartition("@")[2])

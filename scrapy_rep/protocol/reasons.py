@@ -1,7 +1,8 @@
 """The reasons of decisions in words, each with the setting that changes such decisions.
 
-The log, the report and the commands take their words from here. A reason is a value of :class:`~scrapy_rep.protocol.robotstxt.rules.Reason`, the name of an indexing rule, a
-purpose, or the setting or meta key by which the user of the crawler decided.
+The log, the report and the commands take their words from here. A reason is a value of
+:class:`~scrapy_rep.protocol.robotstxt.rules.Reason`, the name of an indexing rule, a purpose (a
+category of use), or the setting or meta key by which the user of the crawler decided.
 """
 
 from typing import NamedTuple
@@ -13,17 +14,17 @@ class Words(NamedTuple):
     """A reason in words."""
 
     text: str
-    """The end of a sentence, without a full stop."""
+    """The reason as the end of a sentence, without a full stop."""
 
     setting: str = ""
-    """The setting or meta key that changes such decisions, or an empty string."""
+    """The setting or meta key that changes decisions with this reason; empty if there is none."""
 
     hint: str = ""
-    """What to do, where the name of the setting says too little."""
+    """What the user can do, if the name of the setting is not enough to know; empty otherwise."""
 
     @property
     def advice(self) -> str:
-        """What the user of the crawler can do, as a part of a sentence; empty if nothing."""
+        """What the user can do about the decision, as a part of a sentence; empty if nothing."""
         return self.hint or (self.setting and f"{self.setting} changes this")
 
 
@@ -89,9 +90,9 @@ REASONS = {
         for purpose in CATEGORIES
     },
 }
-"""The words for each reason that a decision can have. Three keys are no reasons: ``rel`` is the reason
-``nofollow`` in the layer ``rel``, ``pause`` the reason ``back-off`` of a pause that the crawl keeps to,
-and ``disallowed`` the reason ``rule`` of a refused request."""
+"""The words for each reason of a decision. Three keys are special cases, chosen by :func:`words_of`:
+``rel`` for the reason ``nofollow`` in the layer ``rel``, ``pause`` for the reason ``back-off`` if the
+crawl keeps to the pause, and ``disallowed`` for the reason ``rule`` if the request is refused."""
 
 
 def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
@@ -108,9 +109,11 @@ def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
 def evidence(
     words: str, statement: str | None, line: int | None, form: str | None
 ) -> str:
-    """Return why a decision was made, on one line: the reason in *words*, the *statement* that
-    decided, its *line* in robots.txt, and the *form* of the URL that was judged. With a statement
-    and a line, *words* may be empty.
+    """Return why a decision was made, on one line.
+
+    The result has the reason in *words*, the *statement* that decided, the number of its *line* in
+    robots.txt, and the *form* of the URL that was judged. *words* may be empty if there are a
+    statement and a line.
     """
     if statement and line:
         text = f"line {line}, {statement}".rstrip() + (f" ({words})" if words else "")

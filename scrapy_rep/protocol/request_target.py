@@ -2,8 +2,8 @@
 
 Clients and servers may both change the form of a URL: they resolve dot segments and decode
 octets. So a crawler may fetch a URL only if robots.txt allows each form in which the server
-may see it. :class:`~scrapy_rep.protocol.robots.RobotsTxt` decides on one
-form; the functions here check up to four, which :func:`forms` explains.
+may see the URL. :class:`~scrapy_rep.protocol.robots.RobotsTxt` decides on a single form;
+the functions here check up to four forms, which :func:`forms` explains.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 AIOHTTP = "aiohttp"
 HTTP2 = "http2"
 HTTPX = "httpx"
-"""Clients that change URLs in other ways than Twisted does. aiohttp decodes most reserved octets.
+"""HTTP clients that change URLs in other ways than Twisted does. aiohttp decodes most reserved octets.
 Scrapy's HTTP/2 handler drops the parameters of a path (``;x``). httpx resolves dot segments, except
 those with ``%2e`` or a backslash."""
 
 _NO_CLIENTS: frozenset[str] = frozenset()
 
-# Nearly every URL matches this expression, and such a URL has only one form: all clients send its
-# characters unchanged, no dot or slash follows a slash in its path, it has none of "#%;\", and no
-# "?" at its end. Each character matches in only one way, so there is no backtracking.
+# Matches URLs that have only one form, which nearly all URLs are: all clients send their characters
+# unchanged, no dot or slash follows a slash in the path, they have none of "#%;\", and do not end
+# with "?". Each character matches in only one way, so there is no backtracking.
 _CHARACTERS = r"!\"$&-.0-:<-\[\]-~"
 _BUT_DOT = r"!\"$&-\-0-:<-\[\]-~"
 _ORDINARY = re.compile(
@@ -78,10 +78,10 @@ def decide(
     agents: str | Sequence[str],
     clients: frozenset[str] = _NO_CLIENTS,
 ) -> Decision:
-    """Decide on *url* in each form in which a server may see it.
+    """Decide whether a crawler may fetch *url*, in each form in which a server may see the URL.
 
-    If *robots* allows the URL as written but forbids another one of its :func:`forms`, return
-    the decision on that form, with the form as its ``form``.
+    If *robots* allows the URL as written but forbids another of its :func:`forms`, return the
+    decision on the forbidden form, which is then the ``form`` of the decision.
     """
     decision = robots.decide(url, agents)
     if decision.allowed and not _ORDINARY(url):
@@ -98,7 +98,7 @@ def is_allowed(
     agents: str | Sequence[str],
     clients: frozenset[str] = _NO_CLIENTS,
 ) -> bool:
-    """Return what ``decide(...).allowed`` is, in less time."""
+    """Return the same as ``decide(...).allowed``, in less time."""
     if not robots.is_allowed(url, agents):
         return False
     if _ORDINARY(url):
@@ -107,20 +107,21 @@ def is_allowed(
 
 
 def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
-    """Return the forms in which a server may see *url*: up to three, each once; up to four if its
-    path begins with two slashes.
+    """Return the forms in which a server may see *url*, without duplicates. There are up to three, or
+    four if the path begins with two slashes:
 
-    1. As written: some clients send it unchanged, and some servers take it literally.
-    2. As sent. No client sends white space around a URL, or tabs and line breaks in it; other
-       white space ends the target in a request line. Twisted sends two more slashes if the
-       path begins with two, and no empty parameters or query. Dot segments are resolved
-       (RFC 3986, 5.2.4), with ``%2e`` as a dot and a backslash as a slash: browsers do so
-       before, and servers after sending it. A path that begins with two slashes is a form of its
-       own before that, since its two more slashes are in no other form. *clients* may include
-       :data:`AIOHTTP`, :data:`HTTP2` and :data:`HTTPX`, which then determine the form.
-    3. As a server reads it: with dot segments resolved, unreserved octets decoded, and
-       characters encoded that no URL may have (RFC 3986, 6.2.2). For the octets, this matters
-       only in a dialect that does not decode them.
+    1. The URL as written: some clients send URLs unchanged, and some servers take them literally.
+    2. The URL as sent. No client sends white space around a URL, or tabs and line breaks in it;
+       other white space ends the target in a request line. Twisted sends two more slashes if the
+       path begins with two, and leaves out empty parameters and an empty query. Dot segments are
+       resolved (RFC 3986, 5.2.4), with ``%2e`` as a dot and a backslash as a slash: browsers
+       resolve them before they send a URL, and servers when they receive it. If the path begins
+       with two slashes, the URL as Twisted sends it, with its dot segments, is a form of its own.
+       If *clients* includes :data:`AIOHTTP`, :data:`HTTP2` or :data:`HTTPX`, the URL is changed
+       as that client does.
+    3. The URL as a server reads it: dot segments are resolved, unreserved octets decoded, and
+       characters that no URL may have encoded (RFC 3986, 6.2.2). Whether octets are decoded matters
+       only in a dialect that does not decode them itself.
     """
     is_changed = (AIOHTTP in clients and "%" in url) or (
         HTTP2 in clients and ";" in url
@@ -138,7 +139,7 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
 
 
 def have_same_target(url: str, other: str) -> bool:
-    """Whether a server may see the same target in both URLs; origins are not compared."""
+    """Whether a server may see the same path and query in both URLs. Their hosts are not compared."""
     return not _all_targets(url).isdisjoint(_all_targets(other))
 
 
@@ -156,8 +157,8 @@ def is_robotstxt(url: str) -> bool:
 
 
 def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
-    """Return the path and query as sent, the second of the :func:`forms`. Of a path that begins with
-    two slashes, there is another form before that one.
+    """Return path and query as a client sends them: the second of the :func:`forms`. If the path begins
+    with two slashes, return two of them: with dot segments, and with dot segments resolved.
     """
     end = re.search(_WHITE_SPACE, path + query)
     if end:
@@ -175,8 +176,8 @@ def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
 
 
 def _without_empty(path: str, query: str, clients: frozenset[str]) -> tuple[str, str]:
-    """Return *path* without empty parameters of its last segment, and *query* unless it is empty. Of
-    *clients* that send no parameters, leave out all of them.
+    """Return *path* and *query* without what clients do not send: empty parameters of the last segment
+    (``;``), an empty query (``?``), and, for the client :data:`HTTP2`, any parameters.
     """
     at = path.find(";", path.rfind("/"))
     if at >= 0 and (at == len(path) - 1 or HTTP2 in clients):
@@ -185,8 +186,8 @@ def _without_empty(path: str, query: str, clients: frozenset[str]) -> tuple[str,
 
 
 def _without_dots(path: str, dots: Dots = _ALL_DOTS) -> str:
-    """Return *path* with its dot segments resolved (RFC 3986, 5.2.4). *dots* has the spellings of a
-    single dot, and those of two dots.
+    """Return *path* with its dot segments resolved (RFC 3986, 5.2.4). *dots* are two sets: the spellings
+    of ``.`` and the spellings of ``..``.
     """
     single, double = dots
     segments = path.split("/")

@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.sites import UsageRecords
 
 
-_MAX_FOLLOWED = 32
-"""The number of sequences of product tokens whose rules are kept. A crawl has few sequences."""
+_MAX_CRAWLERS = 32
+"""For how many crawlers (sequences of product tokens) a file keeps the rules. A crawl has few of them."""
 
 # A text of at least this many bytes is compressed after its rules are sorted. Most files are shorter,
-# and the few longer ones take most of the memory: without this, a host takes 1.4 times as much.
-_WORTH_PACKING = 2049
+# but the few longer ones take most of the memory: uncompressed, a host takes 1.4 times as much.
+_COMPRESSED_FROM = 2049
 
 
 class CrawlerRules:
-    """The rules and delays for one sequence of product tokens."""
+    """The rules and delays of a robots.txt for one crawler, given as a sequence of product tokens."""
 
     __slots__ = (
         "_dialect", "_may_search", "_texts", "_usage", "agent", "agents", "pace", "rules",
@@ -62,19 +62,19 @@ class CrawlerRules:
         self.agents = agents
         tokens = (agents,) if isinstance(agents, str) else agents
         self.agent, self._texts, records = follow(body, tokens, dialect)
-        """The product token, or ``*``, whose groups the crawler follows; None if it has none."""
+        """The product token of the groups that the crawler follows, or ``*``; None if it follows none."""
 
         self.pace = Pace.of(records) if records else NO_PACE
-        """The delay of the groups."""
+        """The delay for which these groups ask."""
 
         self.rules: RuleList | None = None
-        """The rules of the groups; None before :meth:`read_rules`."""
+        """The rules of these groups, in order of precedence; None before :meth:`read_rules`."""
 
         self._usage: UsageRecords | None = None
 
         self._dialect = dialect
-        # Whether first_answer() may search the text. With each of these features of a dialect, its
-        # one search would not find the right rule lines.
+        # Whether first_answer() may search the text. With any of these features of a dialect, its
+        # expression would miss rule lines, or find lines that are no rules.
         self._may_search = not (
             dialect.misspelt_fields
             or dialect.blank_line_ends_group
@@ -84,13 +84,13 @@ class CrawlerRules:
         )
 
     def first_answer(self, target: str, written: str) -> bool | None:
-        """Return whether a target is allowed, from the few rules that may match it; None if only
-        :attr:`rules` can tell. That is so after the first call, in dialects whose lines cannot be
-        found by one search, and for a target that may be too long to compare with all rules.
+        """Return whether a target is allowed, without sorting all rules; None if only :meth:`read_rules`
+        can tell: after the first call, for a long target, or in a dialect in which a single regular
+        expression cannot find all rule lines.
 
-        *target* and *written* are the parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
-        A broad crawl fetches only one page from many hosts. To read and sort all rules would take
-        2.7 times as long for the delay and the first decision.
+        *target* and *written* are the two parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
+        A broad crawl fetches only one page from many hosts: if all rules are sorted, the delay and
+        the first decision take 2.7 times as long.
         """
         if not self._may_search or len(target) > paths.SHORT:
             return None
@@ -100,13 +100,15 @@ class CrawlerRules:
         return first_answer(target, written, self._texts, self._dialect)
 
     def read_rules(self) -> RuleList:
-        """Read and sort all rules of the groups, and return them. Their text is not kept."""
+        """Read and sort all rules of the groups, and return them. Afterwards, the text of the groups is
+        no longer kept.
+        """
         self.rules = RuleList(rule_lines(self._texts, self._dialect), self._dialect)
         self._texts = []
         return self.rules
 
     def usage_records(self, body: bytes) -> UsageRecords:
-        """Return the usage records of the groups, which the first call reads from *body*."""
+        """Return the usage records for the crawler. The first call reads them from *body*."""
         if self._usage is None:
             from scrapy_rep.protocol.usage.sites import UsageRecords  # noqa: PLC0415
 
@@ -116,15 +118,15 @@ class CrawlerRules:
 
 class RobotsTxt:
     """A parsed robots.txt, which tells which URLs a crawler may fetch, how fast, and for what uses.
-    Where a site has no robots.txt, an instance has one decision for all URLs.
 
-    Create an instance with :meth:`parse` or :meth:`blanket`. Nothing that a user can see of it changes.
-    It keeps the text, and parses the rules for a crawler at the first question about that crawler.
+    Create an instance with :meth:`parse`, or, for a site without a robots.txt, with :meth:`blanket`.
+    An instance keeps the text, and parses the rules for a crawler when it is first asked about that
+    crawler. Its answers never change.
     """
 
     __slots__ = (
-        "_blanket", "_body", "_crawlers", "_followed", "_is_packed", "_may_state_usage",
-        "_naming", "_sitemaps", "_url", "dialect",
+        "_agent_lines", "_blanket", "_body", "_crawlers", "_followed", "_is_compressed",
+        "_may_state_usage", "_sitemaps", "_url", "dialect",
     )  # fmt: skip
 
     def __init__(
@@ -136,14 +138,14 @@ class RobotsTxt:
     ) -> None:
         self.dialect = dialect
         self._body = body
-        self._is_packed = False
+        self._is_compressed = False
         self._url = url
         self._blanket = blanket
         self._crawlers: dict[str | tuple[str, ...], CrawlerRules] = {}
         self._followed: CrawlerRules | None = None
-        """The rules of the crawler that was asked about last."""
-        self._naming: dict[str, Sequence[int]] | None = None
-        """For each agent, the numbers of the user-agent lines that name it."""
+        """The rules for the crawler of the last question, nearly always that of the next one."""
+        self._agent_lines: dict[str, Sequence[int]] | None = None
+        """For each agent, the numbers of the user-agent lines that name the agent."""
         self._sitemaps: tuple[str, ...] | None = None
         self._may_state_usage: bool | None = None
 
@@ -156,8 +158,8 @@ class RobotsTxt:
     ) -> Self:
         """Parse a robots.txt. Any bytes are valid (RFC 9309, 2.3.1.5).
 
-        *body* is what the server sent, in bytes; text is taken as UTF-8. *url* is its URL, the
-        base for relative sitemap URLs.
+        *body* is the body of the response; a str is encoded as UTF-8. *url* is the URL of the
+        robots.txt, the base for relative sitemap URLs.
         """
         if isinstance(body, str):
             body = body.encode("utf-8", "surrogatepass")
@@ -167,13 +169,15 @@ class RobotsTxt:
     def blanket(
         cls, *, allowed: bool, reason: Reason, dialect: Dialect = RFC9309
     ) -> Self:
-        """Return a robots.txt with one decision for all URLs, except that of robots.txt itself."""
+        """Return an instance that decides the same for every URL, for a site without a robots.txt to
+        read. Only the URL of robots.txt itself may have another decision.
+        """
         return cls(b"", dialect, blanket=Decision(allowed, None, None, reason))
 
     @property
     def body(self) -> bytes:
         """The bytes that were parsed."""
-        return zlib.decompress(self._body) if self._is_packed else self._body
+        return zlib.decompress(self._body) if self._is_compressed else self._body
 
     @property
     def url(self) -> str | None:
@@ -184,20 +188,20 @@ class RobotsTxt:
     def sitemaps(self) -> tuple[str, ...]:
         """The absolute URLs of the sitemaps, in file order, without duplicates."""
         if self._sitemaps is None:
-            read = lines(self.body, self.dialect)
-            self._sitemaps = tuple(sitemap_urls(read, self._url))
+            urls = sitemap_urls(lines(self.body, self.dialect), self._url)
+            self._sitemaps = tuple(urls)
         return self._sitemaps
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """All groups, in file order; parsed at each call."""
+        """All groups, in file order. Each access parses the file again."""
         return groups_of(lines(self.body, self.dialect), self.dialect)
 
     def decide(self, url: str, agents: str | Sequence[str]) -> Decision:
-        """Decide whether a crawler may fetch *url*. The decision names the rule.
+        """Decide whether a crawler may fetch *url*. The decision names the rule that decided.
 
-        *agents* are the product tokens of the crawler, in order of preference. It follows the groups
-        of the first token that has any, or else the groups of ``*`` (RFC 9309, 2.2.1).
+        *agents* are the product tokens of the crawler, in order of preference. The crawler follows the
+        groups of the first token that has groups, or else the groups of ``*`` (RFC 9309, 2.2.1).
         """
         target, written = paths.target(url, self.dialect)
         if self._is_robotstxt(target):
@@ -208,17 +212,17 @@ class RobotsTxt:
         if followed.agent is None:
             return Decision(True, None, None, Reason.NO_GROUP)
         rules = followed.rules or self._read_rules(followed)
-        place = rules.winner(target, written)
-        if place == TOO_LONG:
+        index = rules.winner(target, written)
+        if index == TOO_LONG:
             return Decision(False, None, followed.agent, Reason.TOO_LONG)
-        winner = rules.rule(place)
+        winner = rules.rule(index)
         if winner is None:
             return Decision(True, None, followed.agent, Reason.NO_RULE)
         return Decision(*winner, followed.agent, Reason.RULE)
 
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
-        """Return what ``decide(url, agents).allowed`` is, in less time."""
-        # As paths.target() does it, but without a call and an object: a fifth of the time.
+        """Return the same as ``decide(url, agents).allowed``, in less time."""
+        # The code of paths.target(), without its call and its object: they take a fifth of the time.
         normal = NORMAL_URL(url)
         if normal:
             target, written = normal[1], ""
@@ -236,39 +240,39 @@ class RobotsTxt:
         return allowed or self._is_robotstxt(target)
 
     def user_agent_line(self, decision: Decision) -> tuple[int, str] | None:
-        """Return the number and the value, as written, of the user-agent line that makes a crawler
-        follow the group of the rule in *decision*; None if no rule decided.
+        """Return the user-agent line because of which the rule in *decision* applies to the crawler: its
+        number, and its value as written. Return None if no rule decided.
         """
         agent = decision.agent
         if agent is None or decision.rule is None:
             return None
-        if self._naming is None or len(self._naming) >= _MAX_FOLLOWED:
-            self._naming = {}
-        naming = self._naming.get(agent)
-        if naming is None:
-            naming = lines_naming(self.body, agent, self.dialect)
-            self._naming[agent] = naming
-        at = bisect_left(naming, decision.line)
-        if not at:
+        if self._agent_lines is None or len(self._agent_lines) >= _MAX_CRAWLERS:
+            self._agent_lines = {}
+        numbers = self._agent_lines.get(agent)
+        if numbers is None:
+            numbers = lines_naming(self.body, agent, self.dialect)
+            self._agent_lines[agent] = numbers
+        lines_above = bisect_left(numbers, decision.line)
+        if not lines_above:
             return None
-        number = naming[at - 1]
+        number = numbers[lines_above - 1]
         return number, value_of_line(self.body, number, self.dialect)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
-        """Return the delays and rates that have an effect for a crawler."""
+        """Return how long a crawler must wait between two requests: the longest delay, the slowest rate."""
         return self._rules_for(agents).pace
 
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
-        """Return the largest effective ``Crawl-delay`` for a crawler in seconds, or None."""
+        """Return the longest ``Crawl-delay`` for a crawler in seconds; None if there is none."""
         return self.pace(agents).crawl_delay
 
     def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
-        """Return the slowest effective ``Request-rate`` for a crawler, or None."""
+        """Return the slowest ``Request-rate`` for a crawler; None if there is none."""
         return self.pace(agents).request_rate
 
     @property
     def may_state_usage(self) -> bool:
-        """Whether the file may have usage records. This fast check rules out most files."""
+        """Whether the file may have usage records, by a fast check that rules out most files."""
         if self._may_state_usage is None:
             from scrapy_rep.protocol.usage import sites  # noqa: PLC0415
 
@@ -276,9 +280,8 @@ class RobotsTxt:
         return self._may_state_usage
 
     def usage(self, url: str, agents: str | Sequence[str]) -> UsagePreferences:
-        """Return the usage preferences for *url*.
-
-        There are none for a disallowed URL (draft-ietf-aipref-attach-05, 3.1).
+        """Return the usage preferences that the file states for *url* and a crawler. A URL that the
+        crawler may not fetch has no preferences (draft-ietf-aipref-attach-05, 3.1).
         """
         from scrapy_rep.protocol.usage import sites  # noqa: PLC0415
         from scrapy_rep.protocol.usage.preferences import (  # noqa: PLC0415
@@ -291,28 +294,28 @@ class RobotsTxt:
         records = self._rules_for(agents).usage_records(self.body)
         preferences = records.of_target(*paths.target(url, self.dialect))
         for token in records.purpose_tokens:
-            stated = sites.purpose_statements(token, self.decide(url, token))
-            preferences |= UsagePreferences(stated)
+            statements = sites.purpose_statements(token, self.decide(url, token))
+            preferences |= UsagePreferences(statements)
         return preferences
 
     def _is_robotstxt(self, target: str) -> bool:
         return target == "/robots.txt" and self.dialect.robotstxt_allowed
 
     def _rules_for(self, agents: str | Sequence[str]) -> CrawlerRules:
-        """Return the rules for *agents*, which nearly always are those of the last call."""
+        """Return the rules for the crawler with the product tokens *agents*, from a cache."""
         followed = self._followed
         if followed is None or followed.agents != agents:
             key = agents if isinstance(agents, str) else tuple(agents)
             if key not in self._crawlers:
-                if len(self._crawlers) >= _MAX_FOLLOWED:
+                if len(self._crawlers) >= _MAX_CRAWLERS:
                     self._crawlers.clear()
                 self._crawlers[key] = CrawlerRules(key, self.body, self.dialect)
             followed = self._followed = self._crawlers[key]
         return followed
 
     def _read_rules(self, followed: CrawlerRules) -> RuleList:
-        # Later calls rarely need the text.
-        if not self._is_packed and len(self._body) >= _WORTH_PACKING:
+        # Once its rules are sorted, a text is rarely needed again.
+        if not self._is_compressed and len(self._body) >= _COMPRESSED_FROM:
             self._body = zlib.compress(self._body, 1)
-            self._is_packed = True
+            self._is_compressed = True
         return followed.read_rules()

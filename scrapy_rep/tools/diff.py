@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.protocol.agents import EVERYONE
-from scrapy_rep.protocol.origins import Origin, written_origin
+from scrapy_rep.protocol.origins import Origin, parse_origin
 from scrapy_rep.protocol.robotstxt.groups import sitemap_urls
 from scrapy_rep.protocol.robotstxt.lines import lines
 from scrapy_rep.protocol.robotstxt.rules import MAX_COMPARED, Reason
@@ -330,7 +330,7 @@ class Differences:
         self._purge = purge
         self._origin: Origin | None = None
         if arguments.origin is not None:
-            asked = written_origin(arguments.origin)
+            asked = parse_origin(arguments.origin)
             self._origin = asked or parse_argument(arguments.origin).origin
         self._list: UrlList | None = None
         if (path := arguments.urls) is not None and (path,) not in ledgers:

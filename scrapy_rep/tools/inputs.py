@@ -27,7 +27,7 @@ from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import Access, AccessResult
 from scrapy_rep.protocol.access.site_rules import robots_of
 from scrapy_rep.protocol.agents import EVERYONE, choose_agent
-from scrapy_rep.protocol.origins import Origin, origin_of, written_origin
+from scrapy_rep.protocol.origins import Origin, origin_of, parse_origin
 from scrapy_rep.protocol.reasons import outcome
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.lines import text_lines
@@ -479,12 +479,12 @@ class LedgerSources(Sources):
         origins = [row["origin"] for row in self.ledgers.rows(sql)]
         self.has_origins = len(origins) > 1
         """Whether the URLs have several origins."""
-        self.origin = None if self.has_origins else written_origin("".join(origins))
+        self.origin = None if self.has_origins else parse_origin("".join(origins))
 
     def urls(self, origin: Origin | None) -> Iterator[UrlToJudge]:
         """Yield each URL with the last decision on it, sorted by origin."""
         for row in self.ledgers.rows(_DECISIONS, origin=origin and str(origin)):
-            yield UrlToJudge(row["url"], written_origin(row["origin"]), row)
+            yield UrlToJudge(row["url"], parse_origin(row["origin"]), row)
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
         """Return the last robots.txt of each of these *origins*."""

@@ -14,7 +14,7 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.base.records import url_text
 from scrapy_rep.crawl.ledger.reader import MAX_ID
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
-from scrapy_rep.protocol.origins import origin_of, written_origin
+from scrapy_rep.protocol.origins import origin_of, parse_origin
 from scrapy_rep.protocol.robotstxt.paths import target
 from scrapy_rep.tools.inputs import LedgerSources, is_url, parse_url
 from scrapy_rep.tools.ledgers import LedgerName, is_sqlite, iso_time, why
@@ -184,7 +184,7 @@ def asked_about(text: str) -> Question:
             for candidate in (origin, origin.named)
         )
 
-    is_written = lru_cache(maxsize=4096)(lambda origin: is_at(written_origin(origin)))
+    is_written = lru_cache(maxsize=4096)(lambda origin: is_at(parse_origin(origin)))
 
     def matches(url: str | None, origin: str | None) -> bool:
         if url is None or (path is not None and target(url, RFC9309) != path):

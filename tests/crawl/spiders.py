@@ -9,7 +9,7 @@ from scrapy import Request, Spider, signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy.spiders import SitemapSpider
 
-from scrapy_rep.protocol.origins import written_origin
+from scrapy_rep.protocol.origins import parse_origin
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -97,7 +97,7 @@ def _evidence(record: Any) -> dict[str, Any]:
     if record is None:
         return {}
     _, _, pattern = (record.statement or "").partition(": ")
-    origin = record.fetched is not None and written_origin(record.origin)
+    origin = record.fetched is not None and parse_origin(record.origin)
     return {
         "reason": record.reason,
         "line": record.line or 0,

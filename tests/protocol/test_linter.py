@@ -185,7 +185,7 @@ RECORDS = [
     Case("bad-sitemap", "Sitemap: /s.xml", 1, "https://www.example.com/s.xml", "Sitemap: ftp://a.example/s"),
     Case("bad-sitemap", "Sitemap: http://[", 1, "https:// and the host", "Sitemap: http://[::1]/s"),
     Case("bad-sitemap", "Sitemap: https://https://a.example/s", 1, "the public host", "Sitemap: https://a.example/s"),
-    Case("bad-sitemap", "Sitemap: http://localhost/s", 1, "no host of the Internet", "Sitemap:"),
+    Case("bad-sitemap", "Sitemap: http://localhost/s", 1, "not a host on the Internet", "Sitemap:"),
     Case("bad-value", rule("/") + "Crawl-delay: soon", 3, "Crawl-delay: 5", rule("/") + "Crawl-delay: 5"),
     Case("bad-value", rule("/") + "Request-rate: 10", 3, "Request-rate: 1/5", rule("/") + "Request-rate: 10/1m"),
 ]  # fmt: skip

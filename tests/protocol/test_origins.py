@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scrapy_rep.protocol.origins import origin_of, split_virtual_host, written_origin
+from scrapy_rep.protocol.origins import origin_of, parse_origin, split_virtual_host
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_virtual_host(header: str, expected: str) -> None:
     origin = AT.at_virtual_host(header)
     assert origin is not None
     assert str(origin) == f"{AT}{expected}"
-    assert written_origin(str(origin)) == origin
+    assert parse_origin(str(origin)) == origin
     name = expected.removeprefix("#Host:")
     assert split_virtual_host(origin.robotstxt_url) == (f"{AT}/robots.txt", name)
     assert origin.named == (origin_of(f"http://{name}") if name else AT)

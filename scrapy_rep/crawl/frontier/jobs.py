@@ -20,7 +20,7 @@ from scrapy_rep.base.requests import RequestDicts
 from scrapy_rep.crawl.frontier.frontier import Frontier, QueueKey
 from scrapy_rep.crawl.frontier.jobfile import JobFile
 from scrapy_rep.exceptions import JobError, SettingError
-from scrapy_rep.protocol.origins import written_origin
+from scrapy_rep.protocol.origins import parse_origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -390,7 +390,7 @@ def _key_in_file(host: str, file: JobFile) -> QueueKey:
     """Return the key of a queue from its text in the file (*host*). Raises JobError if the text is invalid."""
     try:
         slot, origin, is_service, is_of_http = json.loads(host)
-        read = written_origin(origin) if origin else None
+        read = parse_origin(origin) if origin else None
         return QueueKey(slot, read, is_service=is_service, is_of_http=is_of_http)
     except (AttributeError, RecursionError, TypeError, ValueError) as error:
         raise JobError.unusable(

@@ -1,7 +1,7 @@
 """Cache entries: the results that a crawler has fetched from an origin, and how long they are fresh.
 
-A cache entry keeps the last result and, while robots.txt is unreachable, the last good copy of it
-(RFC 9309, 2.3.1.4 and 2.4). Points in time are in seconds since the epoch.
+A cache entry keeps the last result and, while robots.txt is unreachable, the last good copy of
+robots.txt (RFC 9309, 2.3.1.4 and 2.4). Points in time are in seconds since the epoch.
 """
 
 from datetime import timedelta
@@ -25,18 +25,19 @@ _TDMREP_RETRY = 60 * 60.0
 """The seconds after which a crawler asks again for a tdmrep.json that was unreachable."""
 
 MAX_AHEAD = 300.0
-"""The number of seconds by which the clock of another worker may be ahead."""
+"""By how many seconds the clock of another worker may be ahead: an entry that was fetched further in
+the future is not fresh."""
 
 
 class State(str, Enum):
-    """What a crawler follows for an origin, given the last result and the cached copy."""
+    """Which rules a crawler follows for an origin."""
 
     SUCCESSFUL = "successful"
-    """The rules of the last response."""
+    """The crawler follows the rules of the last response."""
     UNAVAILABLE = "unavailable"
-    """No rules: robots.txt does not exist, or access to it is denied (RFC 9309, 2.3.1.3)."""
+    """There are no rules: robots.txt does not exist, or access to it is denied (RFC 9309, 2.3.1.3)."""
     STALE = "stale"
-    """The rules of the cached copy, because robots.txt is unreachable now."""
+    """The crawler follows the last good copy, because robots.txt is unreachable now."""
     UNREACHABLE = "unreachable"
     """The crawler may fetch nothing: robots.txt is unreachable (RFC 9309, 2.3.1.4)."""
     ASSUMED_UNAVAILABLE = "assumed-unavailable"
@@ -47,52 +48,54 @@ class State(str, Enum):
 
 
 class CacheEntry(NamedTuple):
-    """The cache entry of an origin: for its robots.txt, and its tdmrep.json if a crawl needs that.
-    Times are in seconds since the epoch.
+    """What a crawler has fetched from an origin: its robots.txt and, if the crawl needs this file, its
+    tdmrep.json. Times are in seconds since the epoch.
     """
 
     result: AccessResult
     """The result of the last fetch."""
 
     fetched: float
+    """When the crawler last fetched robots.txt."""
+
     expires: float
     """When the crawler must fetch robots.txt again."""
 
     unreachable_since: float | None = None
-    """When robots.txt became unreachable; None if it is not. This is ``fetched``, less the length of
-    the outage as the monotonic clocks of crawlers measured it."""
+    """When robots.txt became unreachable; None if it is not unreachable. The time is computed back from
+    ``fetched``, by the length of the outage on monotonic clocks (see :func:`renew`)."""
 
     attempts: int = 0
     """The number of failed fetches in a row."""
 
     copy: AccessResult | None = None
-    """The last result before robots.txt became unreachable; None if robots.txt is not unreachable."""
+    """The last good copy: the last result before robots.txt became unreachable. None if robots.txt is
+    not unreachable, or always was."""
 
     copy_fetched: float | None = None
     """When the crawler fetched the copy."""
 
     tdmrep: AccessResult | None = None
-    """The last result for the tdmrep.json of the origin, other than *unreachable*, if the crawl
-    needs this file."""
+    """The last result for tdmrep.json other than *unreachable*; None if there is none, or if the crawl
+    does not need this file."""
 
     tdmrep_fetched: float | None = None
-    """When the crawler last asked for tdmrep.json. A crawler asks for this file after each fetch of
-    robots.txt, so a time before ``fetched`` means that it has to ask again."""
+    """When the crawler last requested tdmrep.json. It must do so after each fetch of robots.txt, so a
+    time before ``fetched`` means that the next request is due."""
 
     @property
     def has_tdmrep(self) -> bool:
-        """Whether tdmrep.json was asked for after the last fetch of robots.txt."""
+        """Whether tdmrep.json was requested after the last fetch of robots.txt, so that it is up to date."""
         return self.tdmrep_fetched is not None and self.tdmrep_fetched >= self.fetched
 
     def is_fresh(self, now: float) -> bool:
-        """Whether the entry may be used without another fetch.
-
-        An entry from the future is not fresh: the clock has been set back since.
+        """Whether the entry may be used without another fetch. An entry from the future may not: the
+        clock was wrong, so the entry might be used for years.
         """
         return now < self.expires and self.fetched <= now + MAX_AHEAD
 
     def state(self, dialect: Dialect) -> State:
-        """Return what a crawler follows until the next fetch."""
+        """Return which rules a crawler follows until the next fetch."""
         if self.unreachable_since is None:
             return State(self.result.access.value)
         outage = timedelta(seconds=self.fetched - self.unreachable_since)
@@ -107,7 +110,9 @@ class CacheEntry(NamedTuple):
         return State.UNREACHABLE
 
     def answer(self, dialect: Dialect) -> AccessResult | None:
-        """Return the result that a crawler follows: the last one or the copy, or None."""
+        """Return the result that a crawler follows: the last result, or the last good copy; None if the
+        crawler may fetch nothing, or everything, because robots.txt is unreachable.
+        """
         state = self.state(dialect)
         if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
             return None
@@ -125,12 +130,12 @@ def renew(
     max_age: float = DAY,
     jitter: float = 0.0,
 ) -> CacheEntry:
-    """Return the entry after a fetch with *result*; *before* is the entry until then.
+    """Return the cache entry after a fetch with *result*; *before* is the entry until then, if any.
 
-    *elapsed* are the seconds for which the crawler has known *before*, measured by a monotonic
-    clock; an outage grows by *elapsed*. Measured by the time of day, an outage would end early if
-    that clock were set forward, and the crawler would fetch what the site forbids. *jitter*,
-    from 0 to 1, spreads the retries of crawlers for an unreachable robots.txt.
+    *elapsed* is the time in seconds since the crawler got *before*, on a monotonic clock; an outage
+    grows by it. On the clock of the system, an outage would seem longer if that clock were set
+    forward, and the crawler would fetch too early what the site may forbid. *jitter*, from 0 to 1,
+    spreads the retries of several crawlers for an unreachable robots.txt.
     """
     tdmrep, tdmrep_fetched = None, None
     if before is not None:
@@ -166,10 +171,10 @@ def renew(
 
 
 def with_tdmrep(entry: CacheEntry, result: AccessResult, now: float) -> CacheEntry:
-    """Return *entry* after a fetch of the tdmrep.json of its origin with *result*.
+    """Return the cache entry after a fetch of tdmrep.json with *result*.
 
-    A tdmrep.json is fresh as long as robots.txt is. While it is unreachable, the last good copy
-    counts, and the crawler asks for it again within an hour.
+    A tdmrep.json is fresh as long as the robots.txt of the same origin. While tdmrep.json is
+    unreachable, its last good copy counts, and the crawler requests it again within an hour.
     """
     entry = entry._replace(tdmrep_fetched=max(now, entry.fetched))
     if result.access is not Access.UNREACHABLE:

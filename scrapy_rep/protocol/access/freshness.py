@@ -1,8 +1,8 @@
-"""How long a fetched robots.txt is fresh, and how long a crawler waits before it fetches one again.
+"""How long a fetched robots.txt is fresh, and how long a crawler waits after a failed fetch.
 
 Sources: RFC 9309, 2.4, which lets crawlers use the cache control of RFC 9111, and RFC 9110, 10.2.3,
-for ``Retry-After``. Section numbers without a document are of RFC 9111. Header fields are pairs of a
-name in lower case and a value. Durations are in seconds, points in time in seconds since the epoch.
+for ``Retry-After``. A section number alone is one of RFC 9111. Header fields are pairs of a name in
+lower case and a value. Durations are in seconds, points in time in seconds since the epoch.
 """
 
 import re
@@ -23,8 +23,8 @@ _MAX_LIFETIME = 30 * DAY
 _FIRST_RETRY, _LAST_RETRY = 30.0, 60 * 60.0
 _MIN_RETRY_AFTER, _MAX_RETRY_AFTER = 1.0, DAY
 
-# The directives that state a lifetime, the one with precedence first. s-maxage counts,
-# because several crawls can share a cache.
+# For each kind of freshness of a dialect, the directives of Cache-Control that state a lifetime; the
+# first that is present counts. s-maxage is one of them, because several crawls can share a cache.
 _AGE_DIRECTIVES = {
     "cache-control": ("s-maxage", "max-age"),
     "max-age": ("max-age",),
@@ -34,7 +34,7 @@ _AGE_DIRECTIVES = {
 _DELTA_SECONDS = r"(?a)\d+"  # RFC 9111, 1.2.2
 _WITH_FRACTION = r"(?a)\d+(\.\d+)?"
 _MAX_SECONDS = 2.0**31
-"""The value of any larger number (RFC 9111, 1.2.2)."""
+"""The largest number of seconds. A larger number counts as this one (RFC 9111, 1.2.2)."""
 _MAX_CHARACTERS = 64
 """The number of characters of a number or date that are read."""
 
@@ -42,8 +42,8 @@ _DIRECTIVE = r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*'
 
 
 MIN_AGE = 5 * 60.0
-"""The shortest lifetime. Without it, ``max-age=0``, a default of many servers, would cause a fetch
-before each page. RFC 9309, 2.4, names no such limit."""
+"""The shortest lifetime. Without this limit, ``max-age=0``, a default of many servers, would cause a
+fetch of robots.txt before each page. RFC 9309, 2.4, has no such limit."""
 
 
 def lifetime(
@@ -54,14 +54,16 @@ def lifetime(
     min_age: float = MIN_AGE,
     max_age: float = DAY,
 ) -> float:
-    """Return the number of seconds for which a response with *headers* is fresh, counted from
-    *fetched*. The lower limit is *min_age*, or *max_age* if that is shorter. *max_age* is also
-    the upper limit in a dialect that has one (RFC 9309, 2.4).
+    """Return for how many seconds a response with *headers*, which came at the time *fetched*, is fresh.
+
+    The result is at least *min_age*, or *max_age* if *max_age* is shorter. In a dialect with an
+    upper limit (RFC 9309, 2.4), the result is at most *max_age*.
     """
     fields = dict(headers)
     directives = cache_control(fields)
-    stated = _stated_lifetime(fields, directives, dialect, fetched)
-    seconds = dialect.ttl.total_seconds() if stated is None else stated
+    seconds = _stated_lifetime(fields, directives, dialect, fetched)
+    if seconds is None:
+        seconds = dialect.ttl.total_seconds()
     if dialect.freshness == "cache-control":
         seconds = min(seconds, max_age)
     return max(min(seconds, _MAX_LIFETIME), min(min_age, max_age))
@@ -73,8 +75,8 @@ def _stated_lifetime(
     dialect: Dialect,
     fetched: float,
 ) -> float | None:
-    """Return the lifetime in seconds that *fields* state, as far as the dialect reads these; None if
-    they state none (4.2.1).
+    """Return the lifetime in seconds that the header *fields* state, as the dialect reads them; None if
+    they do not state a lifetime (4.2.1).
     """
     forbids_caching = "no-cache" in directives or "no-store" in directives
     if dialect.freshness == "cache-control" and forbids_caching:
@@ -102,29 +104,30 @@ def must_revalidate(headers: Headers) -> bool:
 def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> float:
     """Return the seconds to wait before the next fetch, after *attempts* failed fetches in a row.
 
-    A ``Retry-After`` (RFC 9110, 10.2.3) decides, up to a day. Its minimum is a second, which
-    doubles with each failed fetch, up to an hour. Without ``Retry-After``, the wait is 30 seconds,
-    which doubles likewise, up to an hour; *jitter*, from 0 to 1, adds up to half of that, so that
-    crawlers do not all fetch at the same time. *now* is the time of the last fetch.
+    If the last response has a ``Retry-After`` (RFC 9110, 10.2.3), the crawler waits as long as it
+    says, up to a day, and at least a second after the first failure, two after the second, and so
+    on, up to an hour. Otherwise the crawler waits 30 seconds, a minute, and so on, up to an hour.
+    To this, *jitter*, from 0 to 1, adds up to one half, so that crawlers do not all fetch at the
+    same time. *now* is the time of the last fetch.
     """
-    doubled = 2.0 ** min(attempts - 1, 30)
-    wanted = pause_asked(headers, now)
-    if wanted is None:
-        return min(_FIRST_RETRY * doubled, _LAST_RETRY) * (1 + jitter / 2)
-    shortest = min(_MIN_RETRY_AFTER * doubled, _LAST_RETRY)
-    return max(min(wanted, _MAX_RETRY_AFTER), shortest)
+    factor = 2.0 ** min(attempts - 1, 30)
+    pause = pause_asked(headers, now)
+    if pause is None:
+        return min(_FIRST_RETRY * factor, _LAST_RETRY) * (1 + jitter / 2)
+    shortest = min(_MIN_RETRY_AFTER * factor, _LAST_RETRY)
+    return max(min(pause, _MAX_RETRY_AFTER), shortest)
 
 
 def pause_asked(headers: Headers, now: float) -> float | None:
-    """Return the seconds for which ``Retry-After`` asks crawlers to wait, or None if it has no
-    usable value.
+    """Return for how many seconds ``Retry-After`` asks crawlers to wait, or None if it is missing or
+    invalid.
 
-    The value is a number of seconds, or a date (RFC 9110, 10.2.3). A date is counted from the
-    ``Date`` of the response, so that the clocks of server and crawler need not agree; without
-    a ``Date``, it is counted from *now*, the time at which the response came. A date in the past
-    gives 0. Fractions of a second count, because some servers send them. Negative numbers and
-    all other values are not usable. Of several fields, the longest pause counts. The result is
-    at most 2**31.
+    The value is a number of seconds, or a date (RFC 9110, 10.2.3). The time up to a date is counted
+    from the ``Date`` of the response, so that the clocks of server and crawler need not agree;
+    without a ``Date``, it is counted from *now*, the time at which the response came. A date in the
+    past gives 0. Fractions of a second count, because some servers send them. Negative numbers and
+    all other values are invalid. If there are several fields, the longest pause counts. The result
+    is at most 2**31.
     """
     fields = list(headers)
     sent = _moment(dict(fields).get("date", ""))
@@ -134,8 +137,8 @@ def pause_asked(headers: Headers, now: float) -> float | None:
 
 
 def _pause(value: str, since: float) -> float | None:
-    """Return the seconds that the *value* of a ``Retry-After`` states; a date is counted from
-    the time *since*.
+    """Return the pause in seconds that the *value* of a ``Retry-After`` states, or None if it is invalid.
+    A date is the end of the pause, and *since* its beginning.
     """
     seconds = _seconds(value, _WITH_FRACTION)
     if seconds is not None or (moment := _moment(value)) is None:
@@ -144,7 +147,7 @@ def _pause(value: str, since: float) -> float | None:
 
 
 def cache_control(fields: dict[str, str]) -> dict[str, str]:
-    """Return the directives of ``Cache-Control``, with names in lower case (5.2)."""
+    """Return the directives of ``Cache-Control`` and their values, with names in lower case (5.2)."""
     directives: dict[str, str] = {}
     for part in fields.get("cache-control", "")[:4096].split(","):
         match = re.fullmatch(_DIRECTIVE, part)
@@ -160,10 +163,10 @@ def _seconds(value: str, form: str = _DELTA_SECONDS) -> float | None:
 
 
 def _moment(value: str) -> float | None:
-    """Return an HTTP-date (RFC 9110, 5.6.7) as seconds since the epoch; None if invalid."""
+    """Return an HTTP-date (RFC 9110, 5.6.7) as seconds since the epoch; None if it is invalid."""
     try:
         date = parsedate_to_datetime(value[:_MAX_CHARACTERS])
-        # The form of asctime names no zone, and is in UTC like the others.
+        # A date in the form of asctime does not name a zone, but all HTTP-dates are in UTC.
         return (date if date.tzinfo else date.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, TypeError, OverflowError, OSError, IndexError):
         return None

@@ -1,4 +1,4 @@
-"""Overrides: decisions of the operator for hosts, which replace their robots.txt."""
+"""Overrides: what the operator of the crawl decides for hosts, in place of their robots.txt."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,10 +27,10 @@ _KEYS = {
     "until": "an ISO 8601 date, the last day (UTC) on which the override applies, such as "
     '"2027-01-01", or a time with its offset, such as "2027-01-01T12:00:00+00:00"',
 }
-"""The keys of the long form, and what each allows."""
+"""The keys of an override that is a dict, and the values that each key allows."""
 
 _CODES_FOR_SITES = frozenset({"everything-forbidden"})
-"""The findings that concern only the owner of a site, and are no mistakes in an override."""
+"""The findings of the linter that concern only the owner of a site: in an override, they are intended."""
 
 _MAX_PORT = 65535
 
@@ -38,7 +38,7 @@ _HOST_PATTERN = r"(\*|(?:\*\.)?(?:\[[0-9a-f:.]+\]|[^\s/*:]+))(?::(\d{1,5}))?"
 
 
 class Override(NamedTuple):
-    """The operator's decision for the hosts that a pattern matches."""
+    """What the operator of the crawl decides for the hosts that a pattern matches."""
 
     pattern: str
     """The host pattern as written in the setting."""
@@ -46,17 +46,17 @@ class Override(NamedTuple):
     kind: Literal["obey", "ignore", "robotstxt"]
 
     robots: RobotsTxt | None
-    """The robots.txt to follow, if the kind is ``"robotstxt"``."""
+    """The robots.txt to follow, if the kind is ``"robotstxt"``; otherwise None."""
 
     host: str
     port: int | None
 
     reason: str = ""
-    """The reason that the operator gives, on one line."""
+    """The reason that the operator gives, on one line; may be empty."""
 
     until: str = ""
-    """The last day of the override, or the time at which it ends, as written; empty if it does not
-    end."""
+    """The last day of the override, or the time at which it ends, as written; empty if the override
+    does not end."""
 
     ends: float = inf
     """When the override ends, in seconds since the epoch."""
@@ -65,7 +65,8 @@ class Override(NamedTuple):
     """Possible mistakes in the text of the robots.txt, each with its line and a remedy."""
 
     pages: int | None = None
-    """How many pages of the host are fetched at most; 0 for no limit, None if it does not say."""
+    """The largest number of pages to fetch from each host; 0 for no limit, None if the override does not
+    say."""
 
     def __str__(self) -> str:
         return f"{self.pattern}: {self.kind}{self.note}"
@@ -79,7 +80,7 @@ class Override(NamedTuple):
 
     @property
     def end_notice(self) -> str:
-        """The warning for the operator once the override has ended."""
+        """The warning that the crawl logs once the override has ended."""
         return (
             f"REP_OVERRIDES[{self.pattern!r}] has ended and decides nothing, as if it were not "
             f"set: {self.kind}{self.note}. Remove it, or set a later date"
@@ -97,16 +98,16 @@ class Override(NamedTuple):
 
     @property
     def specificity(self) -> tuple[bool, int, bool]:
-        """A sort key: of several overrides for an origin, the one with the greatest key decides."""
+        """A sort key: if several overrides match an origin, the override with the greatest key decides."""
         return (not self.host.startswith("*"), len(self.host), self.port is not None)
 
 
 class OverrideError(ValueError):
     """An override is invalid.
 
-    *keys* lead to the invalid *value* in the setting; without keys, the value is a pattern. If
-    *line* is not 0, the value is that line in the text of a robots.txt. *allowed* says what the
-    value must be.
+    *keys* are the path to the invalid *value* in the setting; without keys, the value is a host
+    pattern. If *line* is not 0, the value is that line in the text of a robots.txt. *allowed* says
+    which values are valid.
     """
 
     def __init__(
@@ -120,12 +121,12 @@ class OverrideError(ValueError):
 
 
 def parse_overrides(
-    written: Mapping[str, object], dialect: Dialect
+    setting: Mapping[str, object], dialect: Dialect
 ) -> tuple[Override, ...]:
-    """Return the overrides of a setting, the most specific first. Raises OverrideError for an invalid
-    one.
+    """Parse the value of ``REP_OVERRIDES``. Return the overrides, the most specific first. Raises
+    OverrideError for the first invalid override.
     """
-    overrides = [_parse(pattern, value, dialect) for pattern, value in written.items()]
+    overrides = [_parse(pattern, value, dialect) for pattern, value in setting.items()]
     return tuple(
         sorted(overrides, key=lambda override: override.specificity, reverse=True)
     )
@@ -134,9 +135,9 @@ def parse_overrides(
 def override_for(
     overrides: Iterable[Override], origin: Origin, now: float
 ) -> Override | None:
-    """Return the override that decides for *origin* at the time *now*, or None. An override that
-    has ended decides nothing. For a virtual host, the override of its name counts, not that of
-    the address in the URL.
+    """Return the override that decides for *origin* at the time *now*, or None. *overrides* are those of
+    :func:`parse_overrides`; an override that has ended does not decide. For a virtual host, its name
+    is matched, not the host in the URL.
     """
     named = origin.named
     return next(
@@ -159,7 +160,7 @@ def _parse_pattern(pattern: str) -> tuple[str, int | None]:
 
 
 def _long_form(value: object) -> dict[Any, object]:
-    """Return an override as a dict. Each short form is a long one with one key."""
+    """Return the *value* of an override as a dict. A value that is a text becomes a dict with one key."""
     if not isinstance(value, dict):
         is_word = value in ("obey", "ignore")
         return {"obey": value == "obey"} if is_word else {"robotstxt": value}
@@ -191,7 +192,7 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
         kind = "obey" if written["obey"] else "ignore"
     else:
         text = written["robotstxt"]
-        # A robots.txt has a colon; a misspelt keyword does not.
+        # A text without a colon is not a robots.txt, but probably a misspelt "obey" or "ignore".
         if not isinstance(text, str) or ":" not in text:
             raise wrong("robotstxt")
         robots = RobotsTxt.parse(text.encode("utf-8", "replace"), dialect)
@@ -215,10 +216,10 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
 
 
 def _warnings(robots: RobotsTxt, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the possible mistakes in the text of an override, to which *keys* lead in the setting.
-    Raises OverrideError for the first certain mistake.
+    """Return the possible mistakes that the linter finds in the robots.txt of an override. Raises
+    OverrideError for the first certain mistake. *keys* are the path to the text in the setting.
     """
-    # Imported here: few crawls have the text of a robots.txt in their settings.
+    # Imported here, because few crawls have the text of a robots.txt in their settings.
     from scrapy_rep.protocol.linter import lint  # noqa: PLC0415
 
     warnings = []
@@ -232,11 +233,13 @@ def _warnings(robots: RobotsTxt, keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _end(until: object) -> float:
-    """Return the end of a day in UTC, or a time, in seconds since the epoch."""
+    """Return when an override ends, in seconds since the epoch: at the end of the day *until* in UTC, or
+    at the time *until*. Raises ValueError, TypeError or OverflowError if *until* is neither.
+    """
     if isinstance(until, str):
         text = until.strip()
         is_day = len(text) == len("2027-01-01")
-        # Python 3.10 reads no Z.
+        # Python 3.10 does not read "Z".
         text = re.sub("[Zz]$", "+00:00", text)
         until = date.fromisoformat(text) if is_day else datetime.fromisoformat(text)
     if not isinstance(until, date):

@@ -15,16 +15,16 @@ HEADERS = frozenset(
         "retry-after",
     }
 )
-"""The header fields that a result keeps: the type and lifetime of the body, and ``Retry-After``."""
+"""The header fields that a result keeps: those about the type and lifetime of the body, and
+``Retry-After``."""
 
-# A proxy sends this status. It says nothing about the site.
+# "Proxy Authentication Required": the answer of a proxy, which says nothing about the site.
 _PROXY_STATUS = 407
 
 
 class Access(str, Enum):
-    """The kinds of result that RFC 9309, 2.3.1, distinguishes.
-
-    The crawler follows redirects, so there is no kind for them: the last response counts.
+    """The kinds of result that RFC 9309, 2.3.1, distinguishes. The kind *redirected* is missing: the
+    crawler follows redirects, and the last response counts.
     """
 
     SUCCESSFUL = "successful"
@@ -38,24 +38,24 @@ class Failure(str, Enum):
     """Why a fetch got no response."""
 
     OWN = "own"
-    """This machine has no file descriptor, port, network or memory left. That says nothing about
-    any host."""
+    """The machine of the crawler has no file descriptor, port, network or memory left. The failure says
+    nothing about any host."""
 
     NETWORK = "network"
     """Nothing has answered: the host name was not resolved, the connection was refused or timed out,
-    or the host or the proxy was unreachable. The host may be gone, or the network of the crawler.
+    or the host or the proxy was unreachable. Either the host is gone, or the network of the crawler.
 
-    Time-outs of an answer are of this kind too, because download handlers do not tell them from
-    time-outs of a connection."""
+    If the answer of a server timed out, the kind is the same, because download handlers do not tell
+    this from a time-out of the connection."""
 
     NO_SERVER = "no-server"
-    """The name of the host does not exist, or the host refuses the connection. Requests for its pages
-    would fail too."""
+    """The name of the host does not exist, or the host refuses the connection. Requests for pages of
+    the host would fail too."""
 
     DROPPED = "dropped"
     """The crawler itself ended the fetch: a component of the project dropped the request, or
-    robots.txt forbids it. That says nothing about the site, and the next fetch would end the same
-    way."""
+    robots.txt forbids the URL. The failure says nothing about the site, and the next fetch would fail
+    in the same way."""
 
     OTHER = "other"
     """A server has answered, but TLS failed, or the answer was broken or lost."""
@@ -68,26 +68,27 @@ class AccessResult(NamedTuple):
     """The URL of the first request."""
 
     status: int | None
-    """The status of the last response; None if there was none."""
+    """The status of the last response; None if there was no response."""
 
     headers: tuple[tuple[str, str], ...] = ()
-    """The ``HEADERS`` of the last response: pairs of a name in lower case and a value."""
+    """The header fields of the last response that are in ``HEADERS``: pairs of a name in lower case and
+    a value."""
 
     body: bytes = b""
-    """The body of the last response, if it was successful."""
+    """The body of the last response if its status is 2xx; otherwise empty."""
 
     redirects: tuple[str, ...] = ()
-    """The targets of the redirects, in order; the last response came from the last one."""
+    """The URLs to which the crawler was redirected, in order. The last response came from the last URL."""
 
     error: str = ""
-    """Why there was no response, or why the crawler did not follow the last redirect."""
+    """Why there was no response, or why the crawler did not follow the last redirect, in words."""
 
     failure: Failure | None = None
-    """Why there was no response, if that is known."""
+    """The kind of failure, if there was no response; None if it is not known."""
 
     @property
     def is_of_server(self) -> bool:
-        """Whether a server of the site has answered. Other results are not stored."""
+        """Whether a server of the site has answered. A store keeps only such results."""
         return self.status is not None and self.status != _PROXY_STATUS
 
     @property
@@ -97,14 +98,14 @@ class AccessResult(NamedTuple):
             return Access.UNREACHABLE
         if 200 <= self.status < 300:
             return Access.SUCCESSFUL
-        # The crawler does not follow an invalid redirect, or one too many (RFC 2.3.1.2).
+        # A 3xx is a redirect that was invalid, or one more than the limit (RFC 2.3.1.2).
         if 300 <= self.status < 500:
             return Access.UNAVAILABLE
         return Access.UNREACHABLE
 
     @property
     def has_too_many_redirects(self) -> bool:
-        """Whether robots.txt counts as unavailable because of too many redirects."""
+        """Whether the file counts as unavailable because of too many redirects."""
         is_redirect = self.status is not None and 300 <= self.status < 400
         return is_redirect and len(self.redirects) > 1
 
@@ -113,7 +114,7 @@ class AccessResult(NamedTuple):
         """Whether the body is an HTML page, such as the challenge of a bot wall, in place of a robots.txt."""
         if not self.body[:1024].lstrip().startswith(b"<"):
             return False
-        # Imported here, because few files begin so.
+        # Imported here, because few files begin with a "<".
         from scrapy_rep.protocol.robotstxt.pages import is_page  # noqa: PLC0415
 
         return is_page(self.body)

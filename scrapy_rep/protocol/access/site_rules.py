@@ -1,4 +1,4 @@
-"""The rules that a crawler follows for an origin, from its cache entry."""
+"""The rules that a crawler follows for an origin, parsed from a cache entry."""
 
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def robots_of(
     entry: CacheEntry, dialect: Dialect, state: State | None = None
 ) -> RobotsTxt:
-    """Return the robots.txt that a crawler follows until the next fetch. *state* is the state of
-    *entry*, for callers that have it already.
+    """Return the robots.txt that a crawler follows until the next fetch. *state* is ``entry.state()``,
+    if the caller has computed it already.
     """
     state = state or entry.state(dialect)
     if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
@@ -26,20 +26,20 @@ def robots_of(
             reason=Reason.UNREACHABLE,
             dialect=dialect,
         )
-    answer, is_successful = entry.result, state is State.SUCCESSFUL
+    result, is_successful = entry.result, state is State.SUCCESSFUL
     if state is State.STALE and entry.copy is not None:
-        answer, is_successful = entry.copy, entry.copy.access is Access.SUCCESSFUL
+        result, is_successful = entry.copy, entry.copy.access is Access.SUCCESSFUL
     if is_successful:
-        return RobotsTxt(answer.body, dialect, answer.url)
+        return RobotsTxt(result.body, dialect, result.url)
     return RobotsTxt.blanket(
-        allowed=answer.status not in dialect.denying_statuses,
+        allowed=result.status not in dialect.denying_statuses,
         reason=Reason.UNAVAILABLE,
         dialect=dialect,
     )
 
 
 class SiteRules:
-    """The parsed files of an origin, with their cache entry."""
+    """The parsed robots.txt and tdmrep.json of an origin, with the cache entry that they come from."""
 
     __slots__ = (
         "entry", "learned", "origin", "robots", "state", "tdmrep",
@@ -59,13 +59,13 @@ class SiteRules:
         self.entry = entry
 
         self.state = state
-        """What the crawler follows until the next fetch."""
+        """Which rules the crawler follows until the next fetch."""
 
         self.robots = robots
 
         self.tdmrep = tdmrep
-        """The parsed tdmrep.json; None if the crawl does not need this file, robots.txt forbids to fetch
-        it, or every fetch failed."""
+        """The parsed tdmrep.json; None if the crawl does not need this file, if robots.txt forbids it, or
+        if every fetch failed."""
 
         self.learned = learned
-        """The time at which this process learned the entry, on the monotonic clock."""
+        """When this process got the entry, on the monotonic clock: outages are measured from here."""

@@ -9,8 +9,8 @@ Sources:
 - RFC 822, 5 (with RFC 1123, 5.2.14): ``25 Jun 10 15:00:00 PST``, its zone names;
 - RFC 850, 2.1.4: ``Friday, 25-Jun-10 15:00:00 GMT``;
 - ISO 8601: ``2010-06-25T15:00:00+02:00``, and until 2019 ``2010-06-25T24:00:00Z``, the end of the day;
-- RFC 1123, 5.2.14, and RFC 2822, 4.3, on the military zones, the letters A to Y: RFC 822 defined
-  them with the wrong sign, so that none can be relied on, and here none is a zone;
+- RFC 1123, 5.2.14, and RFC 2822, 4.3: the military zones, letters from A to Y, cannot be relied on,
+  because RFC 822 defined them with the wrong sign. Here, these letters are not zones;
 - RFC 6265, 5.1.1: two-digit years mean 1970 to 2069.
 """
 
@@ -40,8 +40,8 @@ _HOURS = {
 }  # fmt: skip
 
 ZONES = {name: int(hours * 3600) for name, hours in _HOURS.items()}
-"""The known zone names, with their offsets from UTC in seconds. A name of several zones means the zone
-of RFC 822, or else the one with the largest population."""
+"""The known zone names, with their offsets from UTC in seconds. If several zones have the same name, the
+name means the zone of RFC 822, or else the zone with the largest population."""
 
 _WORDS = frozenset(ZONES) | {
     word.upper()
@@ -63,27 +63,28 @@ _END_OF_DAY = re.compile(
     r"(?<![\d:+-])24:00(?::00(?:[.,]0{1,9})?)?(?![\d:.,])|(?<=\dT)2400(?:00)?(?!\d)"
 )
 _COMMENT = re.compile(r"\(([A-Z ]+|(?:GMT|UTC)[+-]\d\d:?\d\d)\)\Z")
-"""Matches the zone in parentheses that may follow a date: ``(PST)`` (RFC 822, 3.4.3),
-``(Coordinated Universal Time)`` (Date of JavaScript), ``(GMT+02:00)``."""
+"""Matches a zone in parentheses after a date: ``(PST)`` (RFC 822, 3.4.3),
+``(Coordinated Universal Time)`` (as JavaScript writes dates), ``(GMT+02:00)``."""
 _LONG_NAMES = {"COORDINATED UNIVERSAL TIME": 0, "GREENWICH MEAN TIME": 0}
 _NAMED_OFFSET = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
-"""Matches the name before an offset. By ``GMT+2``, authors mean two hours east of Greenwich, but POSIX
-and dateutil read this as west."""
+"""Matches the name before an offset, which is deleted: by ``GMT+2``, authors mean two hours east of
+Greenwich, but POSIX and dateutil read two hours west."""
 _SIGN = re.compile(r"(?:\A|\s)[+-]")
 _DOTTED = re.compile(r"\d{1,2}\.\d{1,2}\.\d")
-"""Matches a date with dots, which has the day first. A date with slashes has the month first."""
+"""Matches a date with dots: its day comes first, while a date with slashes begins with the month."""
 
 _DAY = 24 * 60 * 60
 _MAX_LENGTH = 80
 """The length in characters of the longest text that is read as a date."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=timezone.utc)
-"""The earliest date. An earlier one, such as the year 1, is the zero value of some program."""
-# dateutil takes a missing time from this date. _CompleteDates rejects dates with missing parts.
+"""The earliest valid date. An earlier date, such as the year 1, is the zero value of some program."""
+# dateutil fills in missing parts of a date from here: only a time of 0:00, because _CompleteDates rejects
+# dates without a year, a month or a day.
 _NO_DEFAULT = datetime(2000, 1, 1)
 
 
 class _CompleteDates(parserinfo):
-    """The vocabulary of dateutil. It rejects dates without a year, a month or a day."""
+    """A vocabulary for dateutil that rejects dates without a year, a month or a day."""
 
     TZOFFSET = ZONES
 
@@ -102,26 +103,26 @@ _parser = parser(_CompleteDates())
 
 
 def _zone(name: str | None, offset: int | None) -> timezone | None:
-    # dateutil calls this for every date, and so never uses the local zone.
+    # Since dateutil calls this function for every date, it never falls back to the local zone.
     if name is None and offset is None:
         return None
     return timezone(timedelta(seconds=offset or 0))
 
 
 def read_date(text: str) -> datetime | None:
-    """Return the date in *text*, in UTC, or None if *text* is not a date.
+    """Parse *text* as a date and return it in UTC; None if *text* is not a date.
 
-    A date without a time means the beginning of the day, and 24:00 its end; a time without a
-    zone is in UTC. Case does not matter. A date with unknown words around it is not a date.
+    A date without a time means the beginning of the day, and 24:00 the end of the day. A time
+    without a zone is in UTC. Case does not matter. A text with unknown words is not a date.
     """
-    # dateutil ignores null characters.
+    # dateutil would ignore null characters, and read a date that the text does not have.
     if len(text) > _MAX_LENGTH or not text.isascii() or "\0" in text:
         return None
     text = text.upper().strip()
     zone: timezone | None = timezone.utc
     comment = _COMMENT.search(text)
     if comment is not None and _names_zone(comment[1]):
-        # The comment repeats the zone or offset before it, or is itself the zone.
+        # The zone in parentheses repeats the zone or offset before it, or stands alone.
         zone, text = _zone_in_comment(comment[1]), text[: comment.start()].strip()
     text, ends_of_day = _END_OF_DAY.subn("00:00", _DOTTED_AMPM.sub(r"\1M", text))
     words = _WORD.findall(_ISO_T.sub(" ", text))
@@ -131,7 +132,7 @@ def read_date(text: str) -> datetime | None:
         return None
     sign = _SIGN.search(text)
     if sign is not None and ":" not in text[: sign.start()]:
-        return None  # the sign of a year, which dateutil ignores
+        return None  # The year has a sign, which dateutil would ignore.
     text = _NAMED_OFFSET.sub("", text)
     try:
         date = _parsed(text)
@@ -140,19 +141,22 @@ def read_date(text: str) -> datetime | None:
                 return None
             date = date.replace(tzinfo=zone)
         date = date.astimezone(timezone.utc) + timedelta(days=ends_of_day)
-    except (ValueError, ArithmeticError):  # the latter from decimal numbers
+    except (
+        ValueError,
+        ArithmeticError,
+    ):  # dateutil's decimal numbers raise the latter.
         return None
     return date if date >= _EARLIEST else None
 
 
 def _parsed(text: str) -> datetime:
-    """Return the date in *text*, with the zone that *text* names, if it names one. Raises ValueError or
+    """Return the date in *text*, with its zone if *text* names a zone. Raises ValueError or
     ArithmeticError if *text* is not a date.
     """
     try:
         return _parsed_by_dateutil(text)
     except ValueError:
-        # dateutil reads the name of a zone only behind a time.
+        # dateutil reads the name of a zone only after a time.
         last = _LAST_WORD.search(text)
         if last is None or last[0] not in ZONES:
             raise
@@ -174,7 +178,7 @@ def _names_zone(comment: str) -> bool:
 
 
 def _zone_in_comment(comment: str) -> timezone | None:
-    """Return the zone that *comment* names; None if the name is not in the tables."""
+    """Return the zone that *comment* names; None if the name is unknown, or the offset a day or more."""
     seconds = _LONG_NAMES.get(comment, ZONES.get(comment))
     if comment[-1].isdigit():
         hours, minutes = int(comment[4:6]), int(comment[-2:])

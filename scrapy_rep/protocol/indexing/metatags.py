@@ -1,24 +1,24 @@
 """Reads the robots meta tags and the usage tags in the bytes of a page, as an HTML parser does.
 
-Most pages have no such tags. If no ``<meta>`` of a page has one of the names, the page is not read
-further. Otherwise the tokenizer reads the page up to the last such ``<meta>``, to see whether it is a
-tag.
+Most pages have neither: if no ``<meta`` in a page has one of the names, the page is not read further.
+Otherwise the tokenizer reads the page up to the last ``<meta`` with such a name, to see which of them
+are tags, and not part of a comment or a script.
 
 The tokenizer is that of the HTML Standard (WHATWG, 13.2.5), reduced to the states that decide whether
-bytes are a ``<meta>`` or ``<link>`` tag: comments, elements whose content is text, ``<template>``,
+bytes are a ``<meta>`` or ``<link>`` tag: comments, elements that contain only text, ``<template>``,
 and attributes with their quotes. It reads any encoding that extends ASCII. Its time is linear in
 the size of the page: no expression below can match a byte in two ways, and a search without a
 result ends the page.
 
-The tokenizer builds no tree. So it finds tags that are not in the tree of a browser: those in
-``<select>`` and ``<frameset>``. In ``<svg>`` and ``<math>``, it reads text elements and CDATA sections
-as it does elsewhere. But an element there that closes itself, as ``<style/>``, has no text, and
+The tokenizer does not build a tree. So it finds tags in ``<select>`` and ``<frameset>`` that a browser
+leaves out of its tree. In ``<svg>`` and ``<math>``, it reads text elements and CDATA sections as
+elsewhere. But there, an element that closes itself, such as ``<style/>``, has no text, and
 ``<template>`` is an element like any other (13.2.6.5).
 
 lxml cannot replace the tokenizer, because its results depend on the version of libxml2. Versions before
 2.14, which the wheels of lxml for Windows and many Linux distributions have, find tags in
-``<textarea>`` and ``<iframe>``, and end comments elsewhere. In all versions, ``<title/>`` has no text,
-and the time for a tree is quadratic in the attributes of a tag.
+``<textarea>`` and ``<iframe>``, and differ in where a comment ends. In all versions, ``<title/>`` has no
+text, and the time to build a tree is quadratic in the number of attributes of a tag.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Location, StatementReader
 
 
-# Matches one attribute. If its value has no closing quote, the match ends before the "=".
+# Matches an attribute. If its value has no closing quote, the match ends before the "=".
 _ATTRIBUTE = re.compile(
     rb"""[\t\n\f\r /]*([^\t\n\f\r />][^\t\n\f\r />=]*)[\t\n\f\r ]*"""
     rb"""(?:=[\t\n\f\r ]*(?:"([^"]*)"|'([^']*)'|(?!["'])([^\t\n\f\r >]*)))?"""
@@ -53,11 +53,12 @@ _ATTRIBUTE = re.compile(
 _ATTRIBUTES = frozenset({b"name", b"content", b"rel", b"href"})
 _NAME_END = rb"(?=[\t\n\f\r />])"
 
-# Matches the beginning of a tag, of a comment, or of a bogus comment, such as a doctype, which ends at
-# the next ">".
+# Matches the beginning of a tag, of a comment, or of a construct that ends at the next ">" whatever it
+# contains, such as a doctype.
 _MARKUP = re.compile(rb"<(?:(/?)([a-z][^\t\n\f\r />]*)|(!--)|[!?/])")
 _COMMENT_END = re.compile(rb"--!?>")
-# Elements whose content is text. <noscript> is not among them: scripts do not run here.
+# The elements that contain only text, with an expression for their end. Since the crawler does not run
+# scripts, <noscript> is not one of them.
 _TEXT_ENDS = {
     name: re.compile(rb"</" + name + _NAME_END)
     for name in (
@@ -65,8 +66,8 @@ _TEXT_ENDS = {
         b"xmp",
     )
 }  # fmt: skip
-# The elements of SVG and MathML, their elements whose content is HTML, and the elements of HTML that end
-# them (13.2.6.5).
+# The roots of SVG and MathML; the elements in them that contain HTML; and the elements of HTML that end
+# an SVG or MathML (13.2.6.5).
 _FOREIGN = frozenset({b"svg", b"math"})
 _HTML_IN_FOREIGN = frozenset({
     b"foreignobject", b"desc", b"mi", b"mo", b"mn", b"ms", b"mtext",
@@ -77,8 +78,8 @@ _ENDS_FOREIGN = frozenset(
     b"u ul var".split()
 )
 _SCRIPT_MARK = re.compile(rb"(<!--)|(-->)|<(/?)script" + _NAME_END)
-# Matches text and tags with plain attributes, which the tokenizer skips at once. The limits are there
-# because a repeated group takes stack.
+# Matches a run of text and of tags with plain attributes, which the tokenizer skips in one step. The
+# repetitions are limited because each takes space on the stack.
 _SKIPPABLE = re.compile(
     rb"(?:[^<]*</?(?!(?:math|plaintext|svg|template|"
     + b"|".join(_TEXT_ENDS)
@@ -91,11 +92,12 @@ _SKIPPABLE = re.compile(
 def attributes(
     html: bytes, position: int, end: int | None = None
 ) -> tuple[dict[bytes, bytes], int, bool]:
-    """Return the attributes of a tag, the offset behind the tag, and whether it ends with ``/>``.
+    """Read the attributes of a tag. Return their values, the offset after the tag, and whether the tag
+    ends with ``/>``.
 
-    The attributes, which begin at *position*, are name, content, rel and href, with their values as
-    written. Of duplicates, the first counts. The offset is -1 if the page, or its part up to *end*,
-    ends within the tag.
+    Only name, content, rel and href are returned, with their values as written; of duplicates, the
+    first counts. *position* is the offset after the name of the tag. The returned offset is -1 if
+    the page, or its part up to *end*, ends within the tag.
     """
     end = len(html) if end is None else end
     values: dict[bytes, bytes] = {}
@@ -113,18 +115,18 @@ def attributes(
 def real_tags(
     html: bytes, lowered: bytes, starts: list[int]
 ) -> Iterator[tuple[int, dict[bytes, bytes]]]:
-    """Yield each offset in *starts* at which a start tag outside of templates begins, with the
-    attributes of the tag.
+    """Yield the offsets in *starts* at which there is a start tag outside of templates, with the
+    attributes of the tag. The other offsets are in comments, scripts or other text.
 
     *lowered* is the page in lower case. The offsets must be in ascending order; the page is
-    not read behind the last one.
+    not read beyond the last of them.
     """
     ahead = iter(starts)
     wanted = next(ahead, -1)
     position = 0
     opened = _OpenElements()
     while position >= 0:
-        # Everything before the next offset can be skipped, even a ``<meta>``.
+        # Offsets that were passed are not tags.
         while 0 <= wanted < position:
             wanted = next(ahead, -1)
         if wanted < 0:
@@ -153,28 +155,28 @@ def real_tags(
 
 
 class _OpenElements:
-    """The open elements that decide which tags count: templates, and SVG and MathML."""
+    """The open elements because of which tags may not count: templates, SVG and MathML."""
 
     __slots__ = ("_foreign_templates", "foreign", "templates")
 
     def __init__(self) -> None:
         self.foreign: list[bytes] = []
-        """The open elements of SVG and MathML, and the open elements in them whose content is HTML."""
+        """The open roots of SVG and MathML, and the open elements in them that contain HTML."""
 
         self.templates: list[int] = []
-        """For each open template, the number of elements of ``foreign`` around it."""
+        """For each open template, how many elements of ``foreign`` were open when it began."""
 
         self._foreign_templates = 0
-        """The number of elements called ``template`` that are open in the innermost SVG or MathML, and
-        are no templates."""
+        """How many elements with the name ``template`` are open in the innermost SVG or MathML, where
+        such an element is not a template."""
 
     @property
     def is_in_foreign(self) -> bool:
-        """Whether the next element is one of SVG or MathML."""
+        """Whether the next element belongs to SVG or MathML, and not to HTML."""
         return bool(self.foreign) and self.foreign[-1] in _FOREIGN
 
     def note(self, name: bytes, *, is_end: bool, closes_itself: bool) -> None:
-        """Note the start tag or end tag of an element."""
+        """Update the open elements for the start tag or end tag of an element *name*."""
         if self.foreign or name in _FOREIGN:
             depth = len(self.foreign)
             self._note_foreign(name, is_end=is_end, closes_itself=closes_itself)
@@ -188,7 +190,7 @@ class _OpenElements:
         if is_end and foreign[-1:] == [name]:
             foreign.pop()
         elif name in _ENDS_FOREIGN:
-            # The end tag ends them too: the element is not open in SVG or MathML, but around it.
+            # Such an element ends all SVG and MathML in which it is, and so does its end tag.
             while self.is_in_foreign:
                 foreign.pop()
         elif is_end or closes_itself:
@@ -204,16 +206,18 @@ class _OpenElements:
         elif not is_end:
             self.templates.append(len(self.foreign))
         elif self.templates:
-            # SVG and MathML in a template end with it.
+            # The end of a template also ends SVG and MathML in the template.
             del self.foreign[self.templates.pop() :]
 
 
-# Each of these functions returns -1 as the offset if the page ends first.
+# Each of these functions returns the offset -1 if the page ends before.
 
 
-def _comment_end(html: bytes, position: int, proper: bool) -> int:
-    """Return the offset after the comment whose opening ends at *position*."""
-    if not proper:
+def _comment_end(html: bytes, position: int, is_comment: bool) -> int:
+    """Return the offset after a comment, which begins with ``<!--`` before *position*. If it is not a
+    real comment, but a doctype or the like, return the offset after the next ``>``.
+    """
+    if not is_comment:
         return html.find(b">", position) + 1 or -1
     for empty in (b">", b"->"):
         if html.startswith(empty, position):
@@ -223,7 +227,7 @@ def _comment_end(html: bytes, position: int, proper: bool) -> int:
 
 
 def _text_end(html: bytes, position: int, name: bytes) -> int:
-    """Return the offset of the end tag of an element whose content is text."""
+    """Return the offset of the end tag of an element that contains only text."""
     match = _TEXT_ENDS[name].search(html, position)
     if match is None:
         return -1
@@ -244,7 +248,7 @@ def _script_end(html: bytes, position: int) -> int:
         position = match.end()
         if opens:
             escaped = True
-            position -= 2  # "<!-->" is a whole comment
+            position -= 2  # "<!-->" is a complete comment.
         elif closes:
             escaped = nested = False
         elif not slash:
@@ -261,11 +265,11 @@ _FOR_EVERYONE = frozenset({_EVERYONE, *USAGE_TAGS})
 _MISSPELT = "robot"
 _SPACES = "\t\n\f\r "
 
-# A word, and after a colon the first word of its value; white space may surround the colon.
+# Matches a word; if a colon follows, with white space around or without, also the first word of the value.
 _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
 
 _ANGLE_BRACKET = re.compile(rb"[<>]")
-"""Characters that no statement has. Content with such a character has no closing quote."""
+"""Finds characters that a statement never has: content with such a character has no closing quote."""
 
 _PLAIN = re.compile(
     rb'<meta(?:[\t\n\f\r ]+(?:charset|content|http-equiv|itemprop|property)="[^"]{0,1000}")'
@@ -276,31 +280,33 @@ _PLAIN = re.compile(
 _AFTER_NAME = frozenset({b"\t", b"\n", b"\f", b"\r", b" ", b"/"})
 """The bytes that may follow the name of an element."""
 _MAX_GLANCES = 500
-"""The number of ``<meta`` in a page whose names are read, before the tokenizer reads the page."""
+"""The number of ``<meta`` in a page that are checked for their name before the tokenizer reads the page.
+The tokenizer checks all others."""
 _MAX_GLANCE = 2_000
-"""The number of bytes of a ``<meta`` that are read for its name."""
+"""The number of bytes of a ``<meta`` that are read to find its name."""
 
 _MAX_ROBOTS_TAGS = MAX_STATEMENTS
 """The number of robots meta tags of a page that are read, with or without a statement."""
 _MAX_VALUE = 4_096
-"""The number of bytes that are read of the content of a usage tag."""
+"""The number of bytes of the content of a usage tag that are read."""
 
 _WIDE = re.compile("utf-(?:16|32)(?:-[bl]e)?")
 _NARROW = re.compile(
     r"utf-8|ascii|cp(?:125\d|866|874|932|949)|iso8859-\d+|koi8-\w|mac-\w+|gb18030|"
     r"big5\w*|euc_\w+|shift_jis\w*|iso2022_\w+"
 )
-"""The encodings of the Web, by their Python names. Python's other codecs are not for pages,
-and some (punycode) take more than linear time."""
+"""Matches the Python names of the encodings of the Web. Pages do not use Python's other codecs, and some
+of those, such as punycode, take more than linear time."""
 
 
 def read_page(
     html: bytes, agents: frozenset[str], encoding: str | None, reader: StatementReader
 ) -> None:
-    """Add the statements and usage tags in the first :data:`MAX_PAGE` bytes of a page to *reader*.
+    """Read a page, and add its statements and usage tags to *reader*. Only the first :data:`MAX_PAGE`
+    bytes of the page are read.
 
-    Statements count if they are addressed to *agents*, the product tokens of the crawler in lower
-    case, or to everyone. *encoding* is the encoding that the transport declares.
+    *agents* are the product tokens of the crawler, in lower case: statements count if they are
+    addressed to one of these or to everyone. *encoding* is that of the HTTP header, if any.
     """
     if len(html) > MAX_PAGE:
         message = (
@@ -310,8 +316,8 @@ def read_page(
         html = html[:MAX_PAGE]
         end: Location = "meta", None, html.count(b"\n") + 1
         reader.add_finding("page-too-long", message, end)
-    # In UTF-16 and UTF-32, markup has zero bytes, and ISO-2022 has escapes. To search for these takes
-    # less time than to determine the encoding.
+    # In UTF-16 and UTF-32, markup has null bytes; ISO-2022 has escapes. To search for these two bytes
+    # takes less time than to determine the encoding.
     if NUL in html or ESCAPE in html:
         codec = _codec(html, encoding)
         if codec.startswith(("utf-16", "utf-32", "iso2022")):
@@ -360,16 +366,17 @@ def read_page(
 
 
 def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]:
-    """Return the offsets of what may be a robots meta tag or a usage tag, in ascending order: of each
-    ``<meta`` with one of *names*, of those whose names are not read because of the limits, and of
-    each ``<link`` in a head with the word "license".
+    """Return the offsets, in ascending order, at which there may be a robots meta tag or a usage tag.
+
+    These are the offsets of each ``<meta`` with one of *names*, of each ``<meta`` beyond the limits
+    for this check, and, if the head of the page has the word "license", of each ``<link`` there.
     """
     metas = _offsets(lowered, b"<meta", len(lowered))
     starts = [
         at for at in metas[:_MAX_GLANCES] if _may_be_ours(html, lowered, at, names)
     ]
     starts += metas[_MAX_GLANCES:]
-    # Licences are only evidence. Searching only the head saves a pass over the page.
+    # Licences do not decide anything, so it is enough to search the head for them.
     body = lowered.find(b"<body")
     head = len(lowered) if body < 0 else body
     if lowered.find(b"license", 0, head) >= 0:
@@ -378,7 +385,7 @@ def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]
 
 
 def _offsets(lowered: bytes, tag: bytes, end: int) -> list[int]:
-    """Return the offsets before *end* at which a page in lower case has *tag*."""
+    """Return the offsets before *end* at which a page in lower case has a tag that begins with *tag*."""
     offsets = []
     at = lowered.rfind(tag, 0, end)
     while at >= 0:
@@ -406,8 +413,8 @@ def _name(values: dict[bytes, bytes]) -> str:
 def _checked(
     content: bytes | None, location: Location, reader: StatementReader
 ) -> bytes:
-    """Return the part of the content of a robots meta tag that is read. Add a finding if that is not
-    all.
+    """Return the part of the *content* of a robots meta tag that has an effect. Add a finding to *reader*
+    if some or all of the content has no effect.
     """
     if content is None:
         message = "the meta tag has no content attribute: it has no effect"
@@ -424,7 +431,9 @@ def _checked(
 
 
 class _TagText:
-    """Decodes the content of tags. The encoding of the page is determined once, if a tag needs it."""
+    """Decodes the content of the tags of a page. It determines the encoding of the page when a tag with
+    other characters than ASCII needs it.
+    """
 
     def __init__(self, html: bytes, encoding: str | None) -> None:
         self._html = html
@@ -441,17 +450,19 @@ class _TagText:
 
 
 def _unescape(text: str) -> str:
-    """Return the text with character references decoded."""
+    """Return *text* with its character references (``&amp;``) decoded."""
     if "&" not in text:
         return text
     try:
         return unescape(text)
-    except ValueError:  # a number with more digits than Python converts
+    except (
+        ValueError
+    ):  # The number of a reference has more digits than Python converts.
         return text
 
 
 def _codec(html: bytes, encoding: str | None) -> str:
-    """Return the codec of a page; one of UTF-16 or UTF-32 only if the page has zero bytes."""
+    """Return the name of Python's codec for a page: UTF-16 or UTF-32 only if the page has null bytes."""
     bom, _ = read_bom(html)
     declared = resolve_encoding(encoding) if encoding else None
     is_little = html.startswith(b"<\0") and html[3:4] == b"\0"
@@ -459,7 +470,7 @@ def _codec(html: bytes, encoding: str | None) -> str:
     wide = bom or declared or guessed
     if NUL in html and _WIDE.fullmatch(wide):
         if wide in {"utf-16", "utf-32"}:
-            # The Encoding Standard says little-endian. The first character may show otherwise.
+            # By default, the Encoding Standard takes little-endian. The first byte may show big-endian.
             wide += "-be" if html.startswith(b"\0") else "-le"
         return wide
     for codec in (bom, declared, html_body_declared_encoding(html)):

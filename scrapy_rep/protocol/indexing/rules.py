@@ -1,9 +1,9 @@
 """The indexing rules of a page, and the kinds of responses on which they act.
 
-An indexing rule says what an index may show of a document: a page or a file. A JSON answer, a feed
-or a sitemap is no document: ``noindex`` on a sitemap keeps the bare file out of search results, and says
+An indexing rule says what an index may show of a document: a page or a file. JSON, feeds and sitemaps
+are data, not documents: ``noindex`` on a sitemap keeps the bare file out of search results, and says
 nothing about the pages that the sitemap lists. WordPress sends ``X-Robots-Tag: noindex`` with every
-answer of its REST API and of ``admin-ajax.php`` (class-wp-rest-server.php, admin-ajax.php), and SEO
+response of its REST API and of ``admin-ajax.php`` (class-wp-rest-server.php, admin-ajax.php), and SEO
 plugins send ``noindex, follow`` with the sitemap that they publish for crawlers.
 """
 
@@ -40,8 +40,8 @@ _DENYING_NAMES = {
 class IndexingRules:
     """The indexing rules of a page, combined from its headers and meta tags.
 
-    Two instances are equal if they allow the same, even with different statements. An instance cannot be
-    changed: all pages without statements share one.
+    Two instances are equal if they allow the same, even if their statements differ. Instances are
+    immutable, because all pages without statements share one instance.
     """
 
     statements: tuple[Statement, ...]
@@ -64,9 +64,9 @@ class IndexingRules:
     sitelinks_search_box: bool = True
     """Whether a search box for the site may be shown beside its links."""
     odp: bool = True
-    """Whether the Open Directory may describe the page."""
+    """Whether an index may show the description of the page in the Open Directory."""
     ydir: bool = True
-    """Whether Yahoo's directory may describe the page."""
+    """Whether an index may show the description of the page in Yahoo's directory."""
     ai: bool = True
     """Whether the page may train AI."""
     image_ai: bool = True
@@ -76,7 +76,7 @@ class IndexingRules:
     max_snippet: int | None = None
     """How many characters of text a snippet may have; None for no limit, 0 for no snippet."""
     max_image_preview: str | None = None
-    """The largest image that may be shown: ``none``, ``standard``, ``large``; None if unstated."""
+    """The largest image that may be shown: ``none``, ``standard``, ``large``; None if not stated."""
     max_video_preview: int | None = None
     """How many seconds of video may be shown; None for no limit."""
     unavailable_after: datetime | None = None
@@ -129,9 +129,7 @@ class IndexingRules:
         dialect: Dialect = RFC9309,
         encoding: str | None = None,
     ) -> IndexingRules:
-        """Return the indexing rules of a response, as :meth:`parse` does. *values* are those of its
-        ``X-Robots-Tag`` field lines.
-        """
+        """Return the same as :meth:`parse`, from the *values* of the ``X-Robots-Tag`` fields alone."""
         names = _lowered(agents if isinstance(agents, str) else tuple(agents))
         reader = StatementReader(
             dialect.indexing_vocabulary, separates=dialect.indexing_separators
@@ -157,9 +155,9 @@ class IndexingRules:
         return tuple(statement for statement in self.statements if not statement.known)
 
     def because(self, name: str) -> Statement | None:
-        """Return the first statement that denies every right that the rule *name* denies, or None.
-
-        For ``unavailable_after``, return the statement with the earliest date.
+        """Return the first statement that has the effect of the rule *name*, such as ``noindex`` or
+        ``none`` for ``noindex``; None if no statement has. For ``unavailable_after``, return the
+        statement with the earliest date.
         """
         wanted = set(DENIALS.get(name, ()))
         for statement in self.statements:
@@ -173,8 +171,8 @@ class IndexingRules:
         return None
 
     def evidence(self) -> dict[str, list[Statement]]:
-        """Return the evidence for each restriction, by the name of the restriction in ``to_dict``: the
-        statements that make it, each of which would be enough by itself.
+        """Return the statements that make each restriction, by its name in :meth:`to_dict`. Each of these
+        statements would be enough by itself.
         """
         unrestricted = _NOTHING_STATED.to_dict()
         alone = [
@@ -184,8 +182,8 @@ class IndexingRules:
         return {
             name: [
                 statement
-                for statement, stated in alone
-                if stated[name] != unrestricted[name]
+                for statement, rules in alone
+                if rules[name] != unrestricted[name]
             ]
             for name, value in self.to_dict().items()
             if value != unrestricted[name]
@@ -196,8 +194,8 @@ class IndexingRules:
         return not self.why_not_indexable(now)
 
     def why_not_indexable(self, now: datetime) -> str:
-        """Return the name of the rule because of which the page may not be in an index at the time *now*,
-        an aware datetime: ``noindex`` or ``unavailable_after``. It is empty if the page may be in one.
+        """Return the rule that keeps the page out of an index at the time *now*, an aware datetime:
+        ``noindex`` or ``unavailable_after``. Return an empty string if the page may be in an index.
         """
         if now.tzinfo is None:
             raise ValueError("now has no time zone")
@@ -219,9 +217,9 @@ class IndexingRules:
         }
 
     def restrictions(self) -> dict[str, bool | int | str]:
-        """Return the rules that restrict something, by their names in :meth:`to_dict`: an empty dict for
-        a page without restrictions, ``{"index": False}`` for a page with ``noindex``.
-        ``index_embedded`` is included only if it allows something in spite of ``noindex``.
+        """Return the part of :meth:`to_dict` that restricts the page: an empty dict for a page without
+        restrictions, ``{"index": False}`` for a page with ``noindex``. ``index_embedded`` is
+        included only if it is an exception to ``noindex``.
         """
         rules: dict[str, bool | int | str] = {
             name: False for name in _DENYING_NAMES if not getattr(self, name)
@@ -241,7 +239,7 @@ class IndexingRules:
     def to_header(self) -> str:
         """Return the value of an ``X-Robots-Tag`` that states these rules for everyone."""
         parts = [
-            name for what, name in _DENYING_NAMES.items() if not getattr(self, what)
+            name for right, name in _DENYING_NAMES.items() if not getattr(self, right)
         ]
         if not self.index and self.index_embedded:
             parts.append("indexifembedded")
@@ -267,12 +265,12 @@ class IndexingRules:
         return f"<{type(self).__name__} {self.to_header()}>"
 
 
-# A crawl has few sequences of product tokens.
+# A crawl has few different sequences of product tokens.
 @lru_cache(maxsize=64)
 def _lowered(agents: str | tuple[str, ...]) -> frozenset[str]:
     """Return product tokens in lower case."""
-    listed = (agents,) if isinstance(agents, str) else agents
-    return frozenset(map(str.lower, filter(None, listed)))
+    tokens = (agents,) if isinstance(agents, str) else agents
+    return frozenset(map(str.lower, filter(None, tokens)))
 
 
 def _iso(date: datetime) -> str:
@@ -280,13 +278,13 @@ def _iso(date: datetime) -> str:
 
 
 def _combined(statements: Iterable[Statement]) -> dict[str, Any]:
-    """Return the attributes of IndexingRules whose values differ from those of a page without statements.
+    """Return the attributes of IndexingRules that *statements* set, with their values.
 
     The most restrictive statement wins, whatever its position and source (Google, "Handling
     combined indexing and serving rules").
     """
     names = {statement.name for statement in statements if statement.known}
-    denied = {what for name in names & DENIALS.keys() for what in DENIALS[name]}
+    denied = {right for name in names & DENIALS.keys() for right in DENIALS[name]}
     rules: dict[str, Any] = dict.fromkeys(denied - {"snippet"}, False)
     if "index" in denied:
         # indexifembedded has an effect only together with noindex.
@@ -301,10 +299,10 @@ def _combined(statements: Iterable[Statement]) -> dict[str, Any]:
             values.setdefault(statement.name, []).append(statement.value)
     if "snippet" in denied:
         values["max-snippet"] = [0]
-    for name, numbers in values.items():
-        previews = name == "max-image-preview"
-        key = IMAGE_PREVIEWS.index if previews else None
-        rules[name.replace("-", "_")] = min(numbers, key=key)
+    for name, stated in values.items():
+        is_preview = name == "max-image-preview"
+        key = IMAGE_PREVIEWS.index if is_preview else None
+        rules[name.replace("-", "_")] = min(stated, key=key)
     return rules
 
 
@@ -339,27 +337,28 @@ DOCUMENTS = (
     "audio/",
     "video/",
 )
-"""The media types of documents, or their beginnings. All other types are data, unknown types and
-``application/octet-stream`` included: nobody would notice data that is withheld by mistake."""
+"""The media types of documents, or the beginnings of these types. All other types are data, including
+unknown types and ``application/octet-stream``: nobody would notice data that is withheld by mistake."""
 
-# Servers send these types by default, for a body of any kind.
+# Servers send these types by default, so the body may also be data.
 _DEFAULT_TYPES = frozenset({"text/html", "text/plain"})
 _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 _XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s")
 _XHTML = re.compile(rb"<(?:!doctype )?html\b", re.IGNORECASE)
 _MAX_PROLOGUE = 4_096
-"""The number of bytes at the start of a body that are searched for the first bracket of JSON or the root
-element of XML, and at its end for the last bracket of JSON. A page can begin with megabytes of white
-space, and is searched for each of its items."""
+"""How many bytes at the start of a body are searched for the first bracket of JSON or the root element of
+XML, and how many at the end for the last bracket of JSON. The limit is needed because a page can begin
+with megabytes of white space, and is searched again for each of its items."""
 
 
 def is_document(media_type: str, body: bytes = b"") -> bool:
-    """Whether a response is a document: a page, a text, an office file, an image, a sound or a
-    video.
+    """Whether a response is a document, on which indexing rules act: a page, a text, an office file, an
+    image, a sound or a video.
 
-    :param media_type: its media type in lower case, without parameters; empty if unknown
-    :param body: its body. JSON and XML are data even if the server sends them as ``text/html`` or
-        ``text/plain``, as ``admin-ajax.php`` of WordPress does
+    :param media_type: the media type of the response in lower case, without parameters; empty if
+        unknown
+    :param body: the body of the response. JSON and XML are data even if the server sends them as
+        ``text/html`` or ``text/plain``, as ``admin-ajax.php`` of WordPress does
     """
     if not media_type.startswith(DOCUMENTS):
         return False

@@ -1,7 +1,7 @@
 """The vocabulary of indexing rules, and the parsers for statements and for X-Robots-Tag headers.
 
-``metatags`` finds the text of statements in a page, and the usage tags of a page. This module parses
-that text, and ``rules`` combines the statements.
+``metatags`` finds the tags with statements in a page. This module parses their text, and ``rules``
+combines the statements of tags and headers.
 
 Sources:
 
@@ -12,17 +12,17 @@ Sources:
 - DeviantArt, "UPDATE All Deviations Are Opted Out of AI Datasets" (2022): noai,
   noimageai.
 
-No standard defines the grammar of the header. By this grammar, the examples of Google and MDN mean
-what these explain ("X-Robots-Tag: BadBot: noindex, nofollow, googlebot: nofollow")::
+No standard defines the grammar of the header. This grammar gives the examples of Google and MDN, such
+as "X-Robots-Tag: BadBot: noindex, nofollow, googlebot: nofollow", the meaning that these two explain::
 
     field-line = [ part *( "," [ part ] ) ]
     part       = *( agent ":" ) [ statement ]
     agent      = token [ "/" version ]           ; opens a scope up to the next agent
     statement  = name [ ":" value ]
 
-Only dates may have commas in their value. Some sites write other separators than the comma. If the
-dialect allows this, a statement with an unknown name is read as a list of rules without commas, if all
-of its parts are known rules.
+Only the value of ``unavailable_after``, a date, may have commas. Some sites write other separators than
+the comma. If the dialect allows this, a statement with an unknown name is read as a list of rules with
+such separators, if all its parts are known rules.
 """
 
 import re
@@ -34,17 +34,17 @@ Source = Literal["header", "meta"]
 Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
-"""The number of statements of a response that are read, and of findings about them that are kept."""
+"""How many statements of a response are read, and how many findings about them are kept."""
 
 MAX_PAGE = 4 * 2**20
 """The number of bytes of a page that are read. A server can make a page of any length, so every crawler
 has a limit; Googlebot reads at most the first 15 MB."""
 
 MAX_TEXT = 65_536
-"""The number of bytes that are read of a field line or of the content of a tag."""
+"""The number of bytes of a header field, or of the content of a tag, that are read."""
 
 IMAGE_PREVIEWS = ("none", "standard", "large")
-"""The values of ``max-image-preview``, the most restrictive one first."""
+"""The values of ``max-image-preview``, the most restrictive value first."""
 
 UNLIMITED = -1
 """The value of ``max-snippet`` and ``max-video-preview`` that sets no limit (Google)."""
@@ -68,8 +68,9 @@ DENIALS: dict[str, tuple[str, ...]] = {
     "noai": ("ai",),
     "noimageai": ("image_ai",),
 }
-"""For each rule without a value, the rights that it denies. Of several rules that deny the same, the last
-one has the canonical name."""
+"""For each rule without a value, the rights that it denies: attributes of
+:class:`~scrapy_rep.protocol.indexing.rules.IndexingRules`. If several rules deny the same, the last has
+the canonical name."""
 
 
 def _limit(text: str) -> int | None:
@@ -95,24 +96,24 @@ VALUED: dict[str, Callable[[str], Value]] = {
     "max-image-preview": _image_preview,
     "unavailable_after": _date,
 }
-"""For each rule with a value, the parser of its values, which returns None for an invalid value. The
-names of these rules are never agents, in any dialect."""
+"""For each rule with a value, the function that parses the value; it returns None for an invalid value.
+Before a colon, these names are never read as the name of an agent, whatever the dialect."""
 
 VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 """The names of all known rules, in lower case."""
 
-# The number of characters of a list without commas that a finding shows.
+# How many characters of a list without commas a finding shows.
 _MAX_SHOWN = 100
 
-# The number of parts that a date may have. In a header, commas separate parts. In a meta tag, parts are
-# words: "Friday, June 25, 2010 at 3:00 PM PST" has eight.
+# The largest number of parts of a date. In a header, commas separate the parts. In a meta tag, the parts
+# are words: "Friday, June 25, 2010 at 3:00 PM PST" has eight.
 _DATE_PARTS = 10
 
 Location = tuple[Source, str | None, int]
-"""The source, agent and position of a Statement."""
+"""The place of a Statement: its source, agent and position."""
 
 Span = tuple[int, int]
-"""The start and end of a part of a text."""
+"""A part of a text: its start and its end."""
 
 
 class Statement(NamedTuple):
@@ -120,25 +121,28 @@ class Statement(NamedTuple):
 
     source: Source
     agent: str | None
-    """The agent that the statement is addressed to, as written; None for everyone."""
+    """The agent to which the statement is addressed, as written; None for everyone."""
     position: int
-    """The number of the field line in a header, or of the line in a page on which the tag begins. Both
-    count from 1."""
+    """The position in the source, from 1: the number of the header field among all ``X-Robots-Tag``, or
+    the number of the line of the page on which the tag begins."""
     text: str
+    """The statement as written."""
     name: str
     """The name of the rule, in lower case."""
     value: Value = None
-    """The value of the rule; None if the rule takes no value. None is also an invalid value, with which
-    the statement has no effect."""
+    """The value of the rule; None if the rule takes no value, or if the value is invalid. A statement
+    with an invalid value has no effect."""
     known: bool = True
-    """Whether the name is in the dialect's vocabulary. Other statements have no effect."""
+    """Whether the name is in the dialect's vocabulary. A statement with an unknown name has no effect."""
 
     def __str__(self) -> str:
         return f"{self.text} ({self.source})"
 
 
 class IndexingFinding(NamedTuple):
-    """A mistake in a statement, or in its tag or header; or the fact that a page is too long."""
+    """A mistake in a statement, or in its tag or header; or a limit because of which the crawler does not
+    read everything.
+    """
 
     code: str
     """``bad-date``, ``bad-value``, ``misspelt-tag``, ``no-comma``, ``no-content``,
@@ -147,30 +151,30 @@ class IndexingFinding(NamedTuple):
     message: str
     source: Source
     position: int
-    """The position, as in :class:`Statement`; for a page that is too long, the last line that is read."""
+    """The position, as in :class:`Statement`; if the page is too long, the last line that was read."""
 
 
 USAGE_TAGS = ("tdm-reservation", "tdm-policy")
-"""The names of ``<meta>`` tags that are usage tags."""
+"""The names of the ``<meta>`` tags with usage statements."""
 
 
 _MAX_TAGS = 100
-"""The number of usage tags of a page that are kept."""
+"""How many usage tags of a page are kept."""
 
 
 class Tag(NamedTuple):
-    """A usage tag of a page: a ``<meta>``, or a ``<link rel="license">``."""
+    """A tag of a page with a usage statement: a ``<meta>``, or a ``<link rel="license">``."""
 
     name: str
     """One of :data:`USAGE_TAGS`, or ``license``."""
     content: str
-    """The value of the attribute ``content`` or ``href``."""
+    """The value of the attribute ``content`` (of a ``<meta>``) or ``href`` (of a ``<link>``)."""
     line: int
     """The number of the line on which the tag begins, from 1."""
 
 
 class StatementReader:
-    """Parses the statements of one response, and collects them with its findings and usage tags."""
+    """Parses the statements of a response, and collects its statements, findings and usage tags."""
 
     __slots__ = (
         "_separates", "_vocabulary", "findings", "is_full", "statements", "tags",
@@ -179,8 +183,11 @@ class StatementReader:
     def __init__(
         self, vocabulary: frozenset[str] | None = None, *, separates: bool = True
     ) -> None:
-        """*vocabulary* is that of the dialect. *separates* says whether other characters than the comma
-        may separate rules in this dialect.
+        """Create a reader for one response.
+
+        *vocabulary* and *separates* are ``indexing_vocabulary`` and ``indexing_separators`` of the
+        dialect: the rules that have an effect, and whether other characters than the comma may
+        separate rules.
         """
         self._vocabulary = VOCABULARY if vocabulary is None else vocabulary
         self._separates = separates
@@ -188,22 +195,24 @@ class StatementReader:
         self.findings: list[IndexingFinding] = []
         self.tags: list[Tag] = []
         self.is_full = False
-        """Whether the limit of statements is reached."""
+        """Whether the limit of statements has been reached, so that no more statements are read."""
 
     def add_finding(self, code: str, message: str, location: Location) -> None:
-        """Add a finding, unless there are too many."""
+        """Add a finding, unless the limit of findings has been reached."""
         if len(self.findings) <= MAX_STATEMENTS:
             self.findings.append(
                 IndexingFinding(code, message, location[0], location[2])
             )
 
     def add_tag(self, tag: Tag) -> None:
-        """Add a usage tag, unless there are too many."""
+        """Add a usage tag, unless the limit of usage tags has been reached."""
         if len(self.tags) < _MAX_TAGS:
             self.tags.append(tag)
 
     def read(self, location: Location, text: str, spans: list[Span]) -> None:
-        """Add the statements in the *spans* of *text*, one for each span. A date may take several spans."""
+        """Parse and add the statements in *text*. Each of *spans* is the part of the text with one
+        statement; a date may be spread over several spans.
+        """
         at = 0
         while at < len(spans):
             if len(self.statements) >= MAX_STATEMENTS:
@@ -230,7 +239,7 @@ class StatementReader:
                 )
                 end = spans[at + taken - 1][1]
             elif colon and name in DENIALS:
-                # "all: noindex" counts as two statements, so that none is lost.
+                # "all: noindex" counts as two statements, so that the second is not lost.
                 spans[at], taken = (end - len(value), end), 0
                 end -= len(value)
                 message = f"{name} takes no value: the rest is a rule of its own"
@@ -252,8 +261,8 @@ class StatementReader:
 def _read_value(
     read: Callable[[str], Value], text: str, spans: list[Span]
 ) -> tuple[Value, int]:
-    """Return the value that *read* finds in the first of *spans*, and the number of spans that the value
-    takes, which is 1 for all values but dates. The value is None if it is invalid.
+    """Parse the value of a statement that begins in the first of *spans*, with the function *read*. Return
+    the value, or None if it is invalid, and the number of spans that it takes: 1, except for dates.
     """
     start, end = spans[0]
     _, colon, value = text[start:end].partition(":")
@@ -265,16 +274,16 @@ def _read_value(
     return None, 1
 
 
-# Matches a rule in a list without commas: its name, and after a colon its value. A date may have white
-# space.
+# Matches a rule in a list without commas: its name, and, if a colon follows, its value. Only a date may
+# have white space.
 _LISTED = re.compile(
     r"unavailable_after\s*:[^;|]*|[^\s;/|:]+(?:\s*:\s*[^\s;/|]*)?", re.IGNORECASE
 )
 
 
 def _listed(text: str, start: int, end: int) -> list[Span]:
-    """Return the spans of the rules in a part of a text that is a list of rules without commas. Return
-    an empty list if the part is a single rule, or if any of it is no rule.
+    """Return the spans of the rules in ``text[start:end]``, if this is a list of rules without commas.
+    Return an empty list if it is a single rule, or if not all its parts are known rules.
     """
     spans: list[Span] = []
     for match in _LISTED.finditer(text, start, end):
@@ -288,19 +297,21 @@ def _listed(text: str, start: int, end: int) -> list[Span]:
 
 
 _EVERYONE = frozenset({"*", "robots"})
-"""Names for all crawlers: ``*`` as in robots.txt, ``robots`` as the name of a meta tag."""
+"""The agents that mean all crawlers: ``*`` as in robots.txt, ``robots`` as in meta tags."""
 
 _PART = re.compile("[^,]+")
-# Matches an agent and its colon. An agent has a letter, unlike the hour in "15:00", and no "//" follows
-# the colon, as it does in a URL. No repetition shares a character with the part behind it, so there is
-# no backtracking.
+# Matches an agent and its colon. An agent has at least one letter, unlike the hour in "15:00", and after
+# its colon there is no "//", as in a URL. No repetition shares a character with the part after it, so
+# there is no backtracking.
 _AGENT = re.compile(
     r"\s*([0-9_.-]*[a-zA-Z*][a-zA-Z0-9*_.-]*)(?:/[a-zA-Z0-9_.-]*)?\s*:(?!//)"
 )
 
 
 def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
-    """Yield each agent of a field line, None for everyone, with the spans of the parts in its scope."""
+    """Yield each agent of a header field, or None for everyone, with the spans of the statements that are
+    addressed to the agent.
+    """
     agent = None
     spans: list[Span] = []
     for part in _PART.finditer(text):
@@ -317,10 +328,8 @@ def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
 def read_headers(
     values: Iterable[bytes], agents: Collection[str], reader: StatementReader
 ) -> None:
-    """Add the statements of ``X-Robots-Tag`` field lines that are addressed to *agents* or to everyone.
-
-    *values* are the values of the field lines, and *agents* the product tokens of the crawler, in
-    lower case.
+    """Parse the *values* of ``X-Robots-Tag`` fields. Add the statements that are addressed to *agents* or
+    to everyone to *reader*. *agents* are the product tokens of the crawler, in lower case.
     """
     for number, value in enumerate(values, 1):
         if reader.is_full:

@@ -26,21 +26,22 @@ class OtherRecord(NamedTuple):
     """A line of a group that is not a rule (RFC 9309, 2.2.4)."""
 
     field: str
-    """In lower case."""
+    """The field, in lower case."""
 
     value: str
     line: int
 
     run: int = 0
     """The number of the first line in the run of user-agent lines directly above the record. A record
-    with one of :data:`~scrapy_rep.protocol.text.RUN_FIELDS` applies only to the agents of that run."""
+    with one of :data:`~scrapy_rep.protocol.text.RUN_FIELDS`, such as ``Crawl-delay``, applies only to
+    the agents of that run."""
 
 
 class Group(NamedTuple):
     """One or more user-agent lines, and the rules and records that follow them."""
 
     agents: tuple[str, ...]
-    """The tokens of the user-agent lines, in lower case; an empty one names no crawler."""
+    """The tokens of the user-agent lines, in lower case; an empty token is a line that names no crawler."""
 
     rules: tuple[Rule, ...]
     """The rules in file order, empty ones included."""
@@ -48,23 +49,23 @@ class Group(NamedTuple):
     records: tuple[OtherRecord, ...]
 
     lines: tuple[int, ...]
-    """For each of the agents, the number of the user-agent line that names it."""
+    """For each agent, the number of the user-agent line that names the agent."""
 
     runs: tuple[int, ...]
-    """For each of the agents, the number of the first line in the run of user-agent lines that names
-    it. Blank lines, comments and sitemaps do not end a run. Other records end a run, but not the
+    """For each agent, the run of user-agent lines that names the agent, by the number of its first
+    line. Blank lines, comments and sitemaps do not end a run. Other records end a run, but not the
     group."""
 
     def runs_of(self, tokens: AbstractSet[str]) -> set[int]:
-        """Return the first line number of each run of user-agent lines that names one of *tokens*. A run is a
-        sequence of user-agent lines without another record between them.
+        """Return the runs of user-agent lines that name one of *tokens*, each by the number of its first
+        line. A run is a sequence of user-agent lines without another record between them.
         """
-        named = zip(self.agents, self.runs, strict=True)
-        return {run for agent, run in named if agent in tokens}
+        agents_and_runs = zip(self.agents, self.runs, strict=True)
+        return {run for agent, run in agents_and_runs if agent in tokens}
 
 
-_Named: TypeAlias = tuple[str, int, int]
-"""A token of a user-agent line, the number of the line, and the run of the line."""
+_Agent: TypeAlias = tuple[str, int, int]
+"""A token of a user-agent line, the number of the line, and the run to which the line belongs."""
 
 _PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
 
@@ -72,11 +73,11 @@ _PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
 def groups_of(
     lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str] = RULES
 ) -> tuple[Group, ...]:
-    """Return the groups, in file order.
+    """Return the groups of a robots.txt, in file order.
 
-    *rule_fields* are the fields of rules. A user-agent line behind a rule begins the next group.
+    *rule_fields* are the fields of rules. A user-agent line after a rule begins the next group.
     """
-    parts: list[tuple[list[_Named], list[Rule], list[OtherRecord]]] = []
+    parts: list[tuple[list[_Agent], list[Rule], list[OtherRecord]]] = []
     is_in_group = has_rules = False
     run = latest_run = 0
     for number, field, value in lines:
@@ -91,7 +92,7 @@ def groups_of(
         elif not field:
             is_in_group = False
         elif is_in_group and field != SITEMAP:
-            # Rules before any group are in none (RFC 2.2.2).
+            # Rules before the first user-agent line belong to no group, and are ignored (RFC 2.2.2).
             has_rules = has_rules or field in rule_fields
             run, text = 0, value.decode("utf-8", "replace")
             if field in RULES:
@@ -99,8 +100,8 @@ def groups_of(
             else:
                 parts[-1][2].append(OtherRecord(field, text, number, latest_run))
     groups = []
-    for named, rules, records in parts:
-        agents, numbers, runs = zip(*named, strict=True)
+    for group_agents, rules, records in parts:
+        agents, numbers, runs = zip(*group_agents, strict=True)
         groups.append(Group(agents, tuple(rules), tuple(records), numbers, runs))
     return tuple(groups)
 
@@ -108,28 +109,30 @@ def groups_of(
 def follow(
     body: bytes, agents: Sequence[str], dialect: Dialect
 ) -> tuple[str | None, list[GroupText], list[OtherRecord]]:
-    """Return the agent whose groups a crawler follows, the text of these groups, and their delay and
-    rate lines. The agent is the first of *agents* that has groups, or else ``*`` (RFC 9309, 2.2.1);
-    it is None if there are no groups. The texts are in file order. Adjacent groups may have one text.
+    """Find the groups that a crawler follows. Return their agent, their text, and their delay and rate
+    lines.
 
-    This function reads the user-agent lines, and the delay and rate lines of the groups. It reads
-    no other lines, except to see where the groups begin and end.
+    The agent is the first of *agents* that has groups, or else ``*`` (RFC 9309, 2.2.1), or None if
+    ``*`` has no groups either. The texts are in file order; adjacent groups may share a text.
+
+    This function reads the user-agent lines, and the delay and rate lines of these groups. It reads
+    other lines only to see where a group ends.
     """
     text = decoded_text(body, dialect)
-    named_lines = user_agent_lines(text, dialect)
-    tokens = {token for _, names in named_lines for token in names}
-    agent, named = choose_agent(agents, tokens, dialect)
+    agent_lines = user_agent_lines(text, dialect)
+    tokens = {token for _, names in agent_lines for token in names}
+    agent, matching = choose_agent(agents, tokens, dialect)
     if agent is None:
         return None, [], []
-    ours = [not named.isdisjoint(names) for _, names in named_lines]
-    starts = [start for start, _ in named_lines]
-    texts = _texts_of(ours, starts, text, dialect)
+    is_ours = [not matching.isdisjoint(names) for _, names in agent_lines]
+    starts = [start for start, _ in agent_lines]
+    texts = _texts_of(is_ours, starts, text, dialect)
     if not dialect.merge_groups:
         del texts[1:]
     records: list[OtherRecord] = []
     if dialect.crawl_delay:
         for group, first in texts:
-            records += _records_for(named, group, first, dialect)
+            records += _pace_records(matching, group, first, dialect)
     return agent, texts, records
 
 
@@ -138,17 +141,17 @@ def lines_naming(body: bytes, agent: str, dialect: Dialect) -> Sequence[int]:
     ``*``, in file order. This function reads no other lines.
     """
     text = decoded_text(body, dialect)
-    named_lines = user_agent_lines(text, dialect)
-    tokens = {token for _, names in named_lines for token in names}
-    _, named = choose_agent((agent,), tokens, dialect)
-    naming, number, counted = array("I"), 1, 0
-    for start, names in named_lines:
-        if named.isdisjoint(names):
+    agent_lines = user_agent_lines(text, dialect)
+    tokens = {token for _, names in agent_lines for token in names}
+    _, matching = choose_agent((agent,), tokens, dialect)
+    numbers, number, counted = array("I"), 1, 0
+    for start, names in agent_lines:
+        if matching.isdisjoint(names):
             continue
         number += text.count(b"\n", counted, start)
         counted = start
-        naming.append(number)
-    return naming
+        numbers.append(number)
+    return numbers
 
 
 def value_of_line(body: bytes, number: int, dialect: Dialect) -> str:
@@ -169,28 +172,33 @@ def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> list[PlainLine]:
 
 
 def _texts_of(
-    ours: list[bool], starts: list[int], text: bytes, dialect: Dialect
+    is_ours: list[bool], starts: list[int], text: bytes, dialect: Dialect
 ) -> list[GroupText]:
-    """Return the text of each group that the crawler follows. *starts* are the offsets of all user-agent
-    lines, and *ours* says for each of them whether it names the crawler. If the dialect merges
-    groups, adjacent groups of the crawler are one text.
+    """Return the text of each group that the crawler follows.
+
+    *starts* are the offsets of all user-agent lines, and *is_ours* says for each line whether it names
+    the crawler. If the dialect merges groups, adjacent groups of the crawler share a text.
     """
 
     def begins_group(number: int) -> bool:
-        """Whether a rule, or a blank line that ends a group, is before a user-agent line."""
+        """Whether user-agent line *number* begins a group: between the user-agent line before and this
+        one, there is a rule, or a blank line that ends a group.
+        """
         before = text[starts[number - 1] : starts[number] - 1]
         between = plain_lines(before, dialect, to_blank=True)
         return any(field in RULES or not field for _, field, _ in between)
 
-    adjoins = dialect.merge_groups and not dialect.blank_line_ends_group
+    share_text = dialect.merge_groups and not dialect.blank_line_ends_group
     texts: list[GroupText] = []
     end = counted = 0
     line = 1
-    for number, is_ours in enumerate(ours):
-        if not is_ours or number < end:
+    for number, names_crawler in enumerate(is_ours):
+        if not names_crawler or number < end:
             continue
         end = number + 1
-        while end < len(starts) and ((adjoins and ours[end]) or not begins_group(end)):
+        while end < len(starts) and (
+            (share_text and is_ours[end]) or not begins_group(end)
+        ):
             end += 1
         start = starts[number]
         line += text.count(b"\n", counted, start)
@@ -203,7 +211,7 @@ def _texts_of(
 def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
     """Yield the absolute http, https and ftp URLs of the sitemap lines, without duplicates.
 
-    *url* is the base for relative URLs, which are ignored if it is None.
+    *url*, that of the robots.txt, is the base for relative URLs; without it, they are left out.
     """
     seen = set()
     for _, field, value in lines:
@@ -221,28 +229,28 @@ def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
             yield absolute
 
 
-def _records_for(
+def _pace_records(
     tokens: AbstractSet[str], text: bytes, first: int, dialect: Dialect
 ) -> Iterator[OtherRecord]:
-    """Yield the delay and rate lines in the text of groups that apply to the agents *tokens*. The first
-    line of the text has the number *first*.
+    """Yield the delay and rate lines for the agents *tokens*. *text* is the text of their groups, and
+    *first* the number of its first line.
 
     User-agent lines share the rules that follow, even if other records stand between the
-    lines (RFC 9309, 2.2.4). But a site that writes a delay below each user-agent line means the
-    crawler of that line only. So a delay applies only to the run of user-agent lines directly above.
+    lines (RFC 9309, 2.2.4). But a site that writes a delay below each user-agent line means only
+    the crawler of that line. So a delay applies only to the run of user-agent lines directly above it.
     """
     lowered = text.lower()
     last = max(map(lowered.rfind, _PACE_FIELDS))
     if last < 0:
         return
-    # The text behind the last of these fields need not be read.
+    # No delay or rate follows, so the rest of the text is not read.
     end = last + len(lowered[last:].partition(b"\n")[0])
-    read = (
+    lines = (
         Line(number, field, octets(rest))
         for number, field, rest in plain_lines(text[:end], dialect, first)
     )
-    for group in groups_of(read, dialect):
-        ours = group.runs_of(tokens)
+    for group in groups_of(lines, dialect):
+        runs = group.runs_of(tokens)
         for record in group.records:
-            if record.field in PACE_FIELDS and record.run in ours:
+            if record.field in PACE_FIELDS and record.run in runs:
                 yield record

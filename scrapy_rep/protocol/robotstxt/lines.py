@@ -23,19 +23,19 @@ from scrapy_rep.protocol.text import (
 )
 
 PlainLine: TypeAlias = tuple[int, str, str]
-"""The number and the field of a :class:`Line`, and the rest of the line behind the colon, with
-one character for each octet. The rest may still have white space and a comment."""
+"""A :class:`Line` that is only half read, which takes less time to create: its number, its field, and
+all text after the colon, white space and comment included, with one character for each octet."""
 
 
 GroupText: TypeAlias = tuple[bytes, int]
-"""A part of a :func:`decoded_text`, such as a group, and the number of its first line."""
+"""The text of a group, as a part of a :func:`decoded_text`, and the number of its first line."""
 
 
 class Line(NamedTuple):
-    """A line with a field, or, if the dialect ends groups with them, a blank line."""
+    """A line with a field; or a blank line, in a dialect in which blank lines end groups."""
 
     number: int
-    """From 1."""
+    """The number of the line, from 1."""
 
     field: str
     """The field in lower case and correct spelling; empty for a blank line."""
@@ -62,10 +62,10 @@ _USUAL = {
     for spelt in (field, field.capitalize(), field.title(), field.upper())
 }
 
-# Finds what may be a user-agent line, in text in lower case: all spellings of the field begin with
-# "user". If the field is spelt correctly and begins the line, the value is captured; in the first
-# group, if it is a token that all dialects read alike. Without these groups, the delay and the first
-# decision take 1.25 times as long.
+# Finds possible user-agent lines in lower-case text: each spelling of the field begins with "user". If
+# the field is spelt correctly at the start of its line, the line need not be parsed: the expression
+# captures its value, as the first group if all dialects read it alike, otherwise as the second. Without
+# these two groups, the delay and the first decision take 1.25 times as long.
 _USER = re.compile(
     rf"user(?<![^\n{WHITE_SPACE}]user)(?:(?<![^\n]user)-agent{WS}:{WS}"
     rf"(?:(\*|[a-z_-]+){WS}(?![^\n#])|([^\n#]*)))?[^\n]*".encode()
@@ -86,14 +86,14 @@ def decoded_text(body: bytes, dialect: Dialect) -> bytes:
     limit = dialect.size_limit
     is_cut = len(body) > limit
     if body.startswith(b"<"):
-        # Imported here, because few files begin so.
+        # Imported here, because few files begin with a "<".
         from scrapy_rep.protocol.robotstxt.pages import shown_text  # noqa: PLC0415
 
         text = shown_text(body[: limit + 1])
         body = body if text is None else text
     is_utf_16 = dialect.utf_16 and body.startswith(_UTF_16) and _is_utf_16(body[:limit])
     if is_cut:
-        # A last line is whole if its end is the first octet behind the limit.
+        # The octet after the limit is kept: if it is a line end, the last line is whole.
         body = body[: limit if is_utf_16 else limit + 1]
     if is_utf_16:
         body = body.decode("utf-16", "replace").encode("utf-8", "replace")
@@ -111,21 +111,21 @@ def decoded_text(body: bytes, dialect: Dialect) -> bytes:
     if CR in body:
         if _CR_ALONE(body):
             return body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        # Deleting octets is faster than replacing pairs of octets.
+        # Each CR is a part of a CRLF. To delete an octet is faster than to replace two by one.
         return body.replace(b"\r", b"")
     return body
 
 
 def text_lines(body: bytes, dialect: Dialect) -> list[str]:
-    """Return the lines of a robots.txt as text. They are split where the dialect ends lines: line *n* of the
-    dialect is item *n* - 1.
+    """Return the lines of a robots.txt as text, to show them. Line number *n* of the parser is item
+    *n* - 1.
     """
     text = decoded_text(body, dialect).decode("utf-8", "backslashreplace")
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def _is_utf_16(body: bytes) -> bool:
-    """Whether *body*, which has a byte order mark of UTF-16, has null bytes where ASCII characters
+    """Whether *body* is UTF-16, as its byte order mark says: it has null bytes where ASCII characters
     have them in UTF-16. Nearly all of a robots.txt except comments is ASCII.
     """
     low, high = body[2::2], body[3::2]
@@ -136,9 +136,8 @@ def _is_utf_16(body: bytes) -> bool:
 
 
 def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
-    """Yield the lines of a robots.txt that have a field.
-
-    If blank lines end groups in the dialect, yield blank lines too, with an empty field.
+    """Yield the lines of a robots.txt that have a field. In a dialect in which blank lines end groups,
+    yield blank lines too, with an empty field.
     """
     for number, field, rest in plain_lines(decoded_text(body, dialect), dialect):
         yield Line(number, field, octets(rest))
@@ -147,8 +146,8 @@ def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
 def plain_lines(
     text: bytes, dialect: Dialect, first: int = 1, *, to_blank: bool = False
 ) -> list[PlainLine]:
-    """Return the lines that have a field, as :func:`lines` does, in a form that takes less time to
-    create. With *to_blank*, end at the first blank line that ends a group.
+    """Return the same lines as :func:`lines`, but only half read, which takes less time. With
+    *to_blank*, stop at the first blank line that ends a group.
 
     *text* is a part of a :func:`decoded_text`, and *first* the number of its first line.
     """
@@ -171,9 +170,9 @@ def plain_lines(
 def user_agent_lines(
     text: bytes, dialect: Dialect
 ) -> list[tuple[int, tuple[str, ...]]]:
-    """Return the offset of each user-agent line in a :func:`decoded_text`, and the tokens in the line.
+    """Return each user-agent line in a :func:`decoded_text`: its offset, and the tokens that it has.
 
-    This function reads no other lines, except those with the word "user".
+    This function reads only lines with the word "user", which most lines do not have.
     """
     lowered = text.lower()
     is_plain = not _may_be_cut(text, dialect)
@@ -192,7 +191,7 @@ def user_agent_lines(
 
 
 def _may_be_cut(text: bytes, dialect: Dialect) -> bool:
-    """Whether the dialect may cut a line of *text*."""
+    """Whether the dialect may ignore the end of a line of *text*, because of its length or a null byte."""
     limit = dialect.line_limit
     if limit is not None and len(text) > limit < max(map(len, text.split(b"\n"))):
         return True
@@ -200,7 +199,7 @@ def _may_be_cut(text: bytes, dialect: Dialect) -> bool:
 
 
 def octets(rest: str) -> bytes:
-    """Return the value in the rest of a line, without the comment and the white space around it."""
+    """Return the value of a line from the text after its colon: without comment and white space around."""
     return rest.partition("#")[0].strip(WHITE_SPACE).encode("latin-1")
 
 
@@ -211,7 +210,7 @@ def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
 
 
 def _plain_line(number: int, raw: str, dialect: Dialect) -> PlainLine | None:
-    """Return the parts of a line, or None if it has no field."""
+    """Return the number, the field and the rest of a line; None if the line has no field."""
     raw = raw[: dialect.line_limit]
     if dialect.nul_ends_line:
         raw = raw.partition("\0")[0]

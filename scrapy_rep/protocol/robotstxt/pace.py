@@ -18,7 +18,7 @@ from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
 # Python compiles these expressions at their first use, since few files have delays.
 _DELAY = r"(?ai)(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?"
 
-# The longest delay, in seconds. Longer ones are cut to this.
+# The longest delay, in seconds. A longer value counts as this delay.
 _MAX_DELAY = 1e9
 
 # Nine digits are enough for any real value, and keep numbers small.
@@ -27,7 +27,7 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 class RequestRate(NamedTuple):
-    """At most *requests* in *seconds*."""
+    """A rate of at most so many *requests* in so many *seconds*."""
 
     requests: int
     seconds: int
@@ -39,7 +39,7 @@ class RequestRate(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The delay for which the groups of a crawler ask."""
+    """How long a crawler must wait between two requests, as its groups in robots.txt ask."""
 
     crawl_delay: float | None = None
     """The longest ``Crawl-delay``, in seconds."""
@@ -48,17 +48,18 @@ class Pace(NamedTuple):
     """The slowest ``Request-rate``."""
 
     delay: float = 0.0
-    """The longer one of the two delays, in seconds; 0 if there is none."""
+    """The delay between two requests in seconds: the longer of ``Crawl-delay`` and ``Request-rate``; 0
+    if the groups have neither."""
 
     record: OtherRecord | None = None
-    """The first record that asks for this delay."""
+    """The first record that asks for :attr:`delay`; None if it is 0."""
 
     @classmethod
     def of(cls, records: Iterable[OtherRecord]) -> "Pace":
-        """Return the delay that *records* with a delay or rate ask for."""
+        """Return the delay for which *records* ask: ``Crawl-delay`` and ``Request-rate`` lines."""
         delays: list[float] = []
         rates: list[RequestRate] = []
-        longest, asking = 0.0, None
+        longest, longest_record = 0.0, None
         for record in records:
             value = READERS[record.field](record.value)
             if value is None:
@@ -70,14 +71,14 @@ class Pace(NamedTuple):
                 delays.append(value)
                 delay = value
             if delay > longest:
-                longest, asking = delay, record
+                longest, longest_record = delay, record
         slowest = max(rates, key=lambda rate: rate.delay, default=None)
-        return cls(max(delays, default=None), slowest, longest, asking)
+        return cls(max(delays, default=None), slowest, longest, longest_record)
 
     def refusal(self, agent: str | None) -> Decision:
         """Return the decision that refuses a URL because the delay is longer than the crawl accepts. The
-        rule of the decision is the record that asks for the delay. *agent* is the product token, or
-        ``*``, whose groups the crawler follows.
+        rule of the decision is the record that asks for the delay. *agent* is the product token of
+        the groups that the crawler follows, or ``*``.
         """
         record = self.record
         rule = record and Rule(record.field, record.value, record.line)
@@ -88,16 +89,15 @@ NO_PACE = Pace()
 
 
 def crawl_delay(value: str) -> float | None:
-    """Return the seconds of a ``Crawl-delay``, or None for an invalid value.
-
-    The value is a decimal number; ``s``, ``sec`` or ``seconds`` may follow it.
+    """Return the number of seconds that the value of a ``Crawl-delay`` states, or None for an invalid
+    value. A value is a decimal number, with or without ``s``, ``sec`` or ``seconds`` after it.
     """
     match = re.fullmatch(_DELAY, value)
     return min(float(match[1]), _MAX_DELAY) if match else None
 
 
 def request_rate(value: str) -> RequestRate | None:
-    """Return the rate of a ``Request-rate``, or None for an invalid value."""
+    """Return the rate that the value of a ``Request-rate`` states, or None for an invalid value."""
     match = re.fullmatch(_RATE, value.lower())
     if match is None:
         return None
@@ -109,4 +109,4 @@ READERS: dict[str, Callable[[str], float | RequestRate | None]] = {
     "crawl-delay": crawl_delay,
     "request-rate": request_rate,
 }
-"""The parser for the values of each field."""
+"""For each field of a delay, the function that parses its value."""

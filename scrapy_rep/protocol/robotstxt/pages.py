@@ -1,24 +1,24 @@
-"""Recognises HTML pages in place of a robots.txt: the page in which a browser shows its text, and others.
+"""Recognises HTML pages in place of a robots.txt, and reads the robots.txt in pages that a browser made.
 
 A browser shows plain text as the only ``<pre>`` of an otherwise empty page. A crawl that fetches
-robots.txt through a browser gets that page::
+robots.txt through a browser gets such a page::
 
     <html><head><meta name="color-scheme" content="light dark"></head><body><pre style="...">
     <html><head><link rel="stylesheet" href="resource://...plaintext.css"></head><body><pre>
     <html><head></head><body><pre style="...">
 
-The first form is that of Chromium, the second of Firefox, the last of WebKit, each on one line with
-the text. Behind the text, Chromium may add an empty ``<div>``. For an empty file, there is no ``<pre>``.
+The first form is that of Chromium, the second of Firefox, the last of WebKit. The text follows on the
+same line. Chromium may add an empty ``<div>`` after the text. A page of an empty file has no ``<pre>``.
 """
 
 import html
 import re
 
-# How many bytes before and behind the text are read.
+# The number of bytes of the page that are read before the text, and after the text.
 _MAX_AROUND = 4_096
 
-# Match the page before and behind the text. Each part begins with a "<", which no part before it
-# matches, so there is no backtracking.
+# Match the markup before the text, and after the text. Each part begins with a "<", which the parts
+# before cannot match, so there is no backtracking.
 _BEFORE = re.compile(
     rb"(?:<!doctype html>\s*)?<html[^<>]*>\s*<head[^<>]*>\s*(?:<(?:meta|link)\b[^<>]*>\s*)*</head>"
     rb"\s*<body[^<>]*>(?:\s*<pre[^<>]*>|(?=\s*</body>))",
@@ -28,7 +28,7 @@ _BEHIND = re.compile(
     rb"\s*(?:</pre>\s*)?(?:<div[^<>]*>\s*</div>\s*)?</body>\s*</html>\s*", re.IGNORECASE
 ).fullmatch
 
-# The references of HTML that a browser writes, and numbers, which other programs write.
+# Matches the character references that browsers write, and numeric ones, which other programs write.
 _REFERENCE = re.compile(
     rb"&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});"
 )
@@ -37,15 +37,16 @@ begins_page = re.compile(
     rb"\s*(?:<!--|<(?:!doctype|html|head|body|title|meta|script|\?xml)[\s>])",
     re.IGNORECASE,
 ).match
-"""Match the beginning of an HTML page."""
+"""Matches the beginning of an HTML page."""
 
-# How many bytes are searched for the beginning of a page.
+# The number of bytes that are searched for the beginning of a page.
 _MAX_BEGINNING = 1_024
 
 
 def shown_text(body: bytes) -> bytes | None:
-    """Return the text that a browser shows in the page *body*, in UTF-8; None if *body* is no such page.
-    If *body* is cut off within the text, return the text up to the cut.
+    """Return the text that a browser shows in the page *body*, in UTF-8; None if *body* is not a page
+    that a browser made of plain text. If *body* is cut off within the text, return the text up to
+    the cut.
     """
     if not body.startswith(b"<"):
         return None
@@ -68,7 +69,5 @@ def _decoded(reference: re.Match[bytes]) -> bytes:
 
 
 def is_page(body: bytes) -> bool:
-    """Whether *body* is an HTML page, such as the challenge of a bot wall, and neither a robots.txt nor
-    the page in which a browser shows one.
-    """
+    """Whether *body* is an HTML page without a robots.txt in it, such as the challenge of a bot wall."""
     return begins_page(body, 0, _MAX_BEGINNING) is not None and shown_text(body) is None

@@ -1,9 +1,9 @@
 """Normalizes and compares the targets of URLs and the patterns of rules.
 
-Both become strings in which each character stands for one octet, so that ``str`` methods
-compare and count octets. RFC 9309, 2.2.2, normalizes both before they are compared; see
-:attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding`. A pattern matches a target if it
-matches that as written, or if it does so after both are normalized.
+Targets and patterns become strings in which each character stands for one octet, so that ``str``
+methods compare and count octets. RFC 9309, 2.2.2, normalizes both before they are compared; see
+:attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding`. A pattern matches a target if the two
+match as written, or if they match after both are normalized.
 """
 
 import re
@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 from scrapy_rep.protocol.dialect import Dialect
 
-# Characters that stand for themselves in a path: unreserved ones (RFC 3986, 2.3) and delimiters (2.2). Four
-# are not among them: "#" ends a path, "%" begins an encoded octet, and "*" and "$" are special in patterns.
+# Characters that stand for themselves in a path: unreserved ones (RFC 3986, 2.3) and delimiters (2.2).
+# Four characters do not: "#" ends a path, "%" begins an encoded octet, and patterns have "*" and "$".
 _UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 _DELIMITERS = "/?&=+"
 
 # Reserved characters that delimit nothing in a path or query.
 _OTHER_RESERVED = ":@!(),;"
 
-# More characters that delimit nothing. Only some URL libraries encode them: w3lib encodes brackets,
+# More characters that delimit nothing, and that only some URL libraries encode: w3lib encodes brackets,
 # which are not valid in a path or query, and WHATWG parsers encode the quote in a query.
 _ENCODED_BY_SOME = "[]'"
 
@@ -46,11 +46,11 @@ PERCENT_ALONE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 octet in a target."""
 
 SHORT = 2048
-"""The longest target, in octets, of a :data:`NORMAL_URL`, and the longest for which a first
-decision reads only the rules that may match it. Nearly all targets are shorter."""
+"""The length in octets up to which targets take the fast paths, :data:`NORMAL_URL` and
+:func:`~scrapy_rep.protocol.robotstxt.rules.first_answer`. Nearly all targets are shorter."""
 
-# Nearly every URL matches this expression, since Scrapy encodes URLs: its target is short, has no "%"
-# and needs no normalization.
+# Matches a URL with a short target that needs no normalization, and captures the target. Nearly every
+# URL of a crawl matches, since Scrapy encodes URLs.
 NORMAL_URL = re.compile(
     rf"https?://[A-Za-z0-9.:-]*(/[{NORMAL_CLASS}]{{0,{SHORT - 1}}})"
 ).fullmatch
@@ -74,7 +74,8 @@ class Pattern(NamedTuple):
     """Whether the pattern has a raw ``?``, after which ``/`` and ``?`` also match their encoded forms."""
 
     written: tuple[str, ...] = ()
-    """The segments as written, without normalization; empty if only the normalized ones count."""
+    """The segments as written, without normalization; empty in a dialect that compares only normalized
+    segments."""
 
 
 EVERYTHING = Pattern(("",), anchored=False, octets=0)
@@ -88,8 +89,8 @@ class Target(NamedTuple):
     """The normalized target."""
 
     written: str = ""
-    """The target as written; empty if it has no ``%``. A pattern that matches such a target as written
-    also matches the normalized target.
+    """The target as written; empty if the target has no ``%``, since then every pattern that matches the
+    target as written also matches the normalized target.
     """
 
 
@@ -100,7 +101,7 @@ def target(url: str, dialect: Dialect) -> Target:
 
 
 def plain_target(url: str, dialect: Dialect) -> Target:
-    """Return what :func:`target` returns, without its fast path."""
+    """Return the target of *url* as :func:`target` does, but without the fast path for most URLs."""
     scheme = _SCHEME.match(url)
     end_of_authority = _AUTHORITY_END.search(url, scheme.end() if scheme else 0)
     if end_of_authority is None:
@@ -120,17 +121,18 @@ def plain_target(url: str, dialect: Dialect) -> Target:
 
 
 def may_delimit_nothing(target: str) -> bool:
-    """Whether *target* has an encoded ``/`` or ``?``. In a query, where both delimit nothing (RFC 3986,
-    3.4), such a character may match a raw one.
+    """Whether *target* has an encoded ``/`` or ``?``. In a query, where these two delimit nothing
+    (RFC 3986, 3.4), the encoded character may match a raw one.
     """
     return "%2F" in target or "%3F" in target
 
 
 def with_decoded_query(target: str, dialect: Dialect) -> str:
-    """Return the normalized *target* in the form that is compared with patterns that have a ``?``.
+    """Return the normalized *target* with each encoded ``/`` and ``?`` of its query decoded, for the
+    comparison with patterns that have a ``?``.
 
-    In this form, ``/`` and ``?`` in the query are raw, if the dialect takes them for the same raw and
-    encoded. A pattern without ``?`` and ``*`` matches both forms of a target, or neither.
+    In a dialect in which encoded and raw characters differ there, return *target* unchanged. A
+    pattern without ``?`` and ``*`` matches both *target* and the result, or neither.
     """
     if "%" not in target or dialect.path_encoding != "rfc3986":
         return target
@@ -144,13 +146,12 @@ def _with_decoded_query(text: str) -> str:
 
 
 def pattern(value: str, dialect: Dialect) -> Pattern | None:
-    """Parse the value of a rule, with one character for each octet.
-
-    Return None for a pattern that matches nothing.
+    """Parse the value of a rule, in which each character stands for one octet. Return None for a
+    pattern that matches nothing.
     """
     if dialect.wildcards and PLAIN_PATTERN(value):
-        # Most values need no normalization in any dialect. Without this, to read and sort all rules
-        # takes 1.13 times as long.
+        # Most values need no normalization in any dialect. Without this branch, to read and sort all
+        # rules takes 1.13 times as long.
         segments = value.removesuffix("$").split("*")
         parts = _without_runs(segments) if "**" in value else tuple(segments)
         has_query = "?" in value and dialect.path_encoding == "rfc3986"
@@ -167,8 +168,8 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
 
 
 def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
-    """Return the pattern that matches only the directory of an index page, if *value* is the pattern of
-    an index page; else None.
+    """Return the pattern that matches exactly the directory of an index page: ``/dir/$`` for the *value*
+    ``/dir/index.html``. Return None for all other values.
     """
     parsed = _segments(value, dialect)
     if parsed is None:
@@ -185,8 +186,8 @@ def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
 
 
 def _segments(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
-    """Return the parts of *value* between the ``*``, as written, and whether a ``$`` ends the pattern;
-    None for a pattern that matches nothing.
+    """Return the parts of *value* between the ``*``, as written, and whether the pattern ends with a
+    ``$``; None for a pattern that matches nothing.
     """
     if not value.startswith("/") and not (dialect.wildcards and value[:1] == "*"):
         if not dialect.leading_slash_assumed:
@@ -212,7 +213,7 @@ def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
         segments = _with_decoded_query("*".join(segments)).split("*")
     octets = sum(map(len, segments)) + len(segments) - 1 + anchored
     if dialect.path_encoding == "high-octets":
-        # Google's parser counts octets before this normalization.
+        # Google's parser does not have this normalization, so it is not counted in the octets.
         segments = [
             _ASCII_TO_NORMALIZE.sub(_encoded_by_some, part) for part in segments
         ]
@@ -220,7 +221,7 @@ def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
 
 
 def _without_runs(segments: list[str]) -> tuple[str, ...]:
-    """Return the segments of the equivalent pattern with one ``*`` for each run of them."""
+    """Return the segments of the equivalent pattern in which each run of ``*`` is a single ``*``."""
     if len(segments) < 3:
         return tuple(segments)
     first, *inner, last = segments
@@ -228,10 +229,10 @@ def _without_runs(segments: list[str]) -> tuple[str, ...]:
 
 
 def matches(pattern: Pattern, target: str, decoded: str, written: str) -> bool:
-    """Whether *pattern* matches a target: either both normalized, or both as written.
+    """Whether *pattern* matches a target, either with both normalized, or with both as written.
 
-    *target* and *written* are the parts of a :class:`Target`; *decoded* is *target*
-    :func:`with_decoded_query`.
+    *target* and *written* are the two parts of a :class:`Target`; *decoded* is the result of
+    :func:`with_decoded_query` for *target*.
     """
     normal = decoded if pattern.has_query else target
     if _matches(pattern.segments, pattern.anchored, normal):
@@ -244,8 +245,8 @@ def matches(pattern: Pattern, target: str, decoded: str, written: str) -> bool:
 def _matches(segments: tuple[str, ...], anchored: bool, target: str) -> bool:
     """Whether *segments* with a ``*`` between them match *target*, octet by octet.
 
-    The first occurrence of each segment leaves most room for the next segments. So there is no
-    backtracking, and the target is read once.
+    Each segment is searched after the one before. Its first occurrence leaves most room for the next
+    segments, so there is no backtracking, and the target is read once.
     """
     if not target.startswith(segments[0]):
         return False
@@ -277,9 +278,9 @@ def _normalized(octets: str, dialect: Dialect) -> str:
 def _writer(
     decoded: AbstractSet[str] = frozenset(), kept: AbstractSet[str] = frozenset()
 ) -> Callable[[re.Match[str]], str]:
-    """Return a function for ``re.sub`` that encodes a raw octet, and decodes an encoded octet that is in
-    *decoded*. It writes the hex digits of other encoded octets in upper case, unless the octet is
-    in *kept*.
+    """Return a function for ``re.sub`` that rewrites one octet, raw or encoded. It encodes a raw octet,
+    decodes an encoded octet in *decoded*, keeps an encoded octet in *kept* as it is, and writes the
+    hex digits of all others in upper case.
     """
 
     def write(match: re.Match[str]) -> str:

@@ -1,6 +1,7 @@
-"""The decision whether a crawler may fetch a URL, and the rules of one crawler that decide it.
+"""Decides whether a crawler may fetch a URL, by the allow and disallow lines of its groups.
 
-The rules are sorted by precedence once, so that the first rule that matches decides.
+:class:`RuleList` sorts the rules by precedence, so that the first rule that matches decides.
+:func:`first_answer` decides on a single URL without sorting all rules.
 """
 
 import re
@@ -45,8 +46,8 @@ class Reason(str, Enum):
     BAD_URL = "bad-url"
     """The URL has an invalid host or port, so there is no robots.txt for it."""
     TOO_LONG = "too-long"
-    """The URL is too long to compare with all rules that have a ``*``: its path and query
-    have over 65,536 octets, or over 4,000,000 octets would be compared."""
+    """The URL is too long to compare with all rules that have a ``*``: its path and query have over
+    65,536 octets, or the comparisons would take over 4,000,000 octets."""
 
     __str__ = str.__str__
 
@@ -57,20 +58,20 @@ class Decision(NamedTuple):
     allowed: bool
 
     rule: "Rule | None"
-    """The rule that decided, or None."""
+    """The rule that decided; None if no rule did."""
 
     agent: str | None
-    """The product token, or ``*``, whose groups the crawler followed; None if it followed none."""
+    """The product token of the groups that the crawler followed, or ``*``; None if it followed none."""
 
     reason: Reason
 
     form: str = ""
-    """The form of the URL that is forbidden, although the URL as written is allowed; empty if there is
-    none (see :mod:`~scrapy_rep.protocol.request_target`)."""
+    """The form of the URL that is forbidden, if the URL as written is allowed (see
+    :mod:`~scrapy_rep.protocol.request_target`); otherwise empty."""
 
     @property
     def line(self) -> int:
-        """The line number of the rule that decided, from 1; 0 if there is none."""
+        """The line number of the rule that decided, from 1; 0 if no rule did."""
         return self.rule.line if self.rule else 0
 
 
@@ -78,35 +79,36 @@ MAX_TARGET = 65_536
 """The longest target, in octets, that is compared with patterns that have a ``*``."""
 
 MAX_COMPARED = 4_000_000
-"""The number of octets that one decision may compare with patterns that have a ``*``. That is enough to
+"""The number of octets that one decision may compare with patterns that have a ``*``: enough to
 compare a target of 1 KB with about 4,000 patterns, in some hundredths of a second."""
 
 TOO_LONG = -1
-"""The place of a rule that cannot be found within these limits."""
+"""The result of :meth:`RuleList.winner` if these limits do not suffice to find the rule."""
 
-# The cost of comparing a target with a pattern, in octets. Python may compare a short pattern at each
-# octet of a target, so the target counts once more for each _OCTETS_AT_ONCE octets of the pattern, of
-# which _MAX_COSTLY count. Each segment of the pattern costs _SEGMENT octets.
+# What the comparison of a target with a pattern costs, in octets of :data:`MAX_COMPARED`. Each segment
+# of the pattern costs _SEGMENT octets. Python may compare the pattern at each octet of the target, so
+# the target counts once, and once more for each _OCTETS_AT_ONCE octets of the pattern, up to the first
+# _MAX_COSTLY.
 _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
 _MAX_COSTLY = 2_048
 
-# The length of a key. Keys of this length rule out most patterns.
-_KEY = 4
+# The length of the text by which a pattern with a "*" is ruled out. Four characters rule out most patterns.
+_REQUIRED_LENGTH = 4
 
-# Up to this product of the number of keys and the octets of the target, each key is searched in the target
-# by itself: 2,000 keys and a target of 500 octets take a millisecond. Above it, a set of the parts of the
-# target is faster.
+# Up to this product of the number of patterns and the octets of the target, the required text of each
+# pattern is searched in the target: 2,000 patterns and a target of 500 octets take a millisecond. Above
+# it, a look-up in the set of all short parts of the target is faster.
 _MAX_SEARCHED = 1_000_000
 
 # The most octets of rules that a first answer sorts. So few octets never reach MAX_COMPARED.
-_MAX_NEAR = 2_048
+_MAX_CANDIDATES = 2_048
 
 _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
-"""Matches a value that is a normalized literal pattern."""
+"""Matches the value of a rule that is a literal pattern, and needs no normalization."""
 
-# Applied to what is behind the literal beginning of a pattern: skips leading "*"s, and captures the literal
-# text behind them, which each matching target has.
+# Applied to the rest of a pattern, after the literal text at its start: skips leading "*"s, and captures
+# the literal text after them, which each matching target has too.
 _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
     rf"\**([{paths.NORMAL_CLASS}]*)"
 ).match  # type: ignore[assignment]  # It matches any text.
@@ -115,12 +117,12 @@ _NORMAL_START: Callable[[str], re.Match[str]] = re.compile(
     rf"[{paths.NORMAL_CLASS}]*"
 ).match  # type: ignore[assignment]  # It matches any text.
 
-# Finds the runs of normal characters, and an empty run for a "%" with the digits behind it.
+# Finds the runs of normal characters, and an empty run for a "%" with the hex digits after it.
 _NORMAL_RUN = re.compile(rf"%[0-9A-Fa-f]{{0,2}}|([{paths.NORMAL_CLASS}]+)").findall
 
-# Classes of normal characters. One expression is compiled for each class: one for each character
-# would take as long to compile as it saves on a dozen hosts. With one expression for all characters,
-# the delay and the first decision take 1.1 times as long.
+# For each normal character, its class, an eighth of all. _candidates_for() compiles one expression for
+# each class. With a single expression, the delay and the first decision take 1.1 times as long. An
+# expression for each character would take as long to compile as it saves on a dozen hosts.
 _CLASS_OF = {
     character: paths.NORMAL[number % 8 :: 8]
     for number, character in enumerate(paths.NORMAL)
@@ -128,13 +130,15 @@ _CLASS_OF = {
 
 
 class Rule(NamedTuple):
-    """An allow or disallow line (RFC 9309, 2.2.2), or a delay because of which a URL is refused."""
+    """An allow or disallow line (RFC 9309, 2.2.2), or the ``Crawl-delay`` or ``Request-rate`` because of
+    which a URL is refused.
+    """
 
     kind: str
-    """``allow`` or ``disallow``; for a delay, its field in lower case."""
+    """The field of the line in lower case: ``allow``, ``disallow``, ``crawl-delay``, ``request-rate``."""
 
     pattern: str
-    """The pattern as written, or the value of a delay. Invalid UTF-8 becomes U+FFFD."""
+    """The pattern, or the value of a delay, as written. Invalid UTF-8 becomes U+FFFD."""
 
     line: int
     """The number of the line, from 1."""
@@ -144,149 +148,153 @@ class Rule(NamedTuple):
 
 
 class RuleList:
-    """Allow and disallow lines, in order of precedence.
+    """Allow and disallow lines in order of precedence: of the rules that match a target, the rule with
+    the lowest index decides.
 
-    The *place* of a rule is its index in that order; of the rules that match a target, the one
-    with the lowest place decides. Literal patterns are found by a binary search. Patterns with a
-    ``*``, and those that may end within an encoded octet, are tried in order.
+    Literal patterns are found by a binary search. Patterns with a ``*``, and patterns that may end
+    within an encoded octet, are compared one by one.
     """
 
     __slots__ = (
-        "_best", "_dialect", "_exact", "_heads", "_lines", "_parents", "_patterns",
-        "_tried", "_values", "allows",
+        "_best", "_compared", "_dialect", "_exact", "_lines", "_parents", "_patterns",
+        "_prefixes", "_values", "allows",
     )  # fmt: skip
 
     def __init__(self, lines: Iterable[PlainLine], dialect: Dialect) -> None:
         self._dialect = dialect
         rules = _sorted(lines, dialect)
-        none = len(rules)
+        no_rule = len(rules)
 
         self.allows = bytes([*(allows for _, _, allows, _, _ in rules), True, False])
-        """For each place, whether the rule allows. The last two are no rule, which allows, and
-        :data:`TOO_LONG`, which forbids."""
+        """For each result of :meth:`winner`, whether it allows: for each rule; then True if no rule
+        matches; and, as the last item, False for :data:`TOO_LONG`, which is -1."""
 
         self._lines = _compact([line for _, line, _, _, _ in rules])
         self._values = [value for _, _, _, value, _ in rules]
 
         literals: dict[str, int] = {}
         exact: dict[str, int] = {}
-        self._tried: list[tuple[int, str, str]] = []
-        """The place, the key and the head of each pattern that is tried. A matching target contains the
-        key and begins with the head."""
+        self._compared: list[tuple[int, str, str]] = []
+        """The patterns that are compared one by one: the index of the rule, a text that each matching
+        target contains, and a text that each matching target begins with."""
 
         self._patterns: dict[int, paths.Pattern] = {}
-        """Parsed patterns, by their places. A pattern is parsed again when a target may match it,
+        """Parsed patterns, by the index of their rule. A pattern is kept only once a target may match it,
         because all parsed patterns would take most of the memory."""
 
-        for place, (_, _, allows, value, pattern) in enumerate(rules):
+        for index, (_, _, allows, value, pattern) in enumerate(rules):
             if pattern is None:
-                literals.setdefault(value, place)
+                literals.setdefault(value, index)
                 continue
             if len(pattern.segments) == 1:
-                shape = exact if pattern.anchored else literals
-                shape.setdefault(pattern.segments[0], place)
+                indexes = exact if pattern.anchored else literals
+                indexes.setdefault(pattern.segments[0], index)
                 if pattern.anchored or "%" not in "".join(pattern.written)[-2:]:
                     continue
-                # The pattern may end within an encoded octet of a target, so it is tried as written too.
-            self._tried.append((place, _key(pattern), _head(pattern)))
+                # The pattern may end within an encoded octet of a target, so it is also compared as written.
+            self._compared.append((index, _required(pattern), _prefix(pattern)))
             if allows and dialect.index_html_quirk:
-                # The value may have another pattern.
-                self._patterns[place] = pattern
-        literals.setdefault("", none)
+                # The pattern may be that of a directory, which does not result from the value alone.
+                self._patterns[index] = pattern
+        literals.setdefault("", no_rule)
         self._exact = exact
 
-        self._heads = heads = sorted(literals)
-        parents = _parents(heads)
-        best = list(map(literals.__getitem__, heads))
+        self._prefixes = prefixes = sorted(literals)
+        parents = _parents(prefixes)
+        best = list(map(literals.__getitem__, prefixes))
         for at, parent in enumerate(parents):
             best[at] = min(best[at], best[parent])
         self._parents = _compact(parents)
         self._best = _compact(best)
-        """For each head, the lowest place among the heads that it begins with, itself included."""
+        """For each literal, the lowest index of a rule among the literals with which it begins, itself
+        included: the rule that decides if this is the longest literal that matches."""
 
     def winner(
         self, target: str, written: str = "", max_compared: int = MAX_COMPARED
     ) -> int:
-        """Return the place of the rule that decides on a target. It is the number of rules if none
-        matches, and :data:`TOO_LONG` if too many octets would be compared.
+        """Return the index of the rule that decides on a target: the number of rules if no rule matches,
+        or :data:`TOO_LONG` if the comparisons would take more than *max_compared* octets.
 
-        *target* and *written* are the parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
-        *max_compared* is the number of octets that may be compared with patterns that have a ``*``.
+        *target* and *written* are the two parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
         """
         decoded = target
         if "%" in target:
             decoded = paths.with_decoded_query(target, self._dialect)
         best = self._best_literal(decoded)
-        tried = self._tried
-        if not tried:
+        compared = self._compared
+        if not compared:
             return best
         if len(target) > MAX_TARGET:
-            is_near = any(target.startswith(head) for _, _, head in tried)
-            return TOO_LONG if is_near else best
+            may_match = any(target.startswith(prefix) for _, _, prefix in compared)
+            return TOO_LONG if may_match else best
         searched = f"{target} {written}" if written else target
-        is_short = len(tried) * len(searched) <= _MAX_SEARCHED
+        is_short = len(compared) * len(searched) <= _MAX_SEARCHED
         parts = searched if is_short else _parts_of(searched)
         octets_left = max_compared
-        for place, key, head in tried:
-            if key not in parts:  # as for most targets
+        for index, required, prefix in compared:
+            if required not in parts:  # as for most targets
                 continue
-            if place > best:
+            if index > best:
                 break
-            if target.startswith(head):
-                pattern = self._patterns.get(place) or self._parse(place)
+            if target.startswith(prefix):
+                pattern = self._patterns.get(index) or self._parse(index)
                 octets_left -= _cost(pattern, len(searched))
                 if octets_left < 0:
                     return TOO_LONG
                 if paths.matches(pattern, target, decoded, written):
-                    return place
+                    return index
         return best
 
     def _best_literal(self, target: str) -> int:
-        """Return the lowest place of the patterns without a ``*`` that match *target*."""
-        heads, parents = self._heads, self._parents
-        at = bisect_right(heads, target) - 1
-        while not target.startswith(heads[at]):
+        """Return the lowest index of the rules without a ``*`` that match *target*."""
+        prefixes, parents = self._prefixes, self._parents
+        at = bisect_right(prefixes, target) - 1
+        while not target.startswith(prefixes[at]):
             at = parents[at]
         best: int = self._best[at]
         return min(best, self._exact.get(target, best)) if self._exact else best
 
-    def rule(self, place: int) -> tuple[bool, Rule] | None:
-        """Return whether the rule at *place* allows, and the rule; None if *place* is that of no rule."""
-        if not 0 <= place < len(self._values):
+    def rule(self, index: int) -> tuple[bool, Rule] | None:
+        """Return whether a rule allows, and the rule itself, for an *index* from :meth:`winner`; None if no
+        rule decided.
+        """
+        if not 0 <= index < len(self._values):
             return None
-        allows, value = bool(self.allows[place]), self._values[place]
+        allows, value = bool(self.allows[index]), self._values[index]
         # An empty rule that has an effect is a Disallow that allows everything.
         kind = "allow" if allows and value else "disallow"
         written = value.encode("latin-1").decode("utf-8", "replace")
-        return allows, Rule(kind, written, self._lines[place])
+        return allows, Rule(kind, written, self._lines[index])
 
-    def _parse(self, place: int) -> paths.Pattern:
-        pattern = paths.pattern(self._values[place], self._dialect)
+    def _parse(self, index: int) -> paths.Pattern:
+        pattern = paths.pattern(self._values[index], self._dialect)
         assert pattern is not None
-        self._patterns[place] = pattern
+        self._patterns[index] = pattern
         return pattern
 
 
 def first_answer(
     target: str, written: str, texts: Iterable[GroupText], dialect: Dialect
 ) -> bool | None:
-    """Return whether the rules in *texts* allow a target, from only the rules that may match it; None if
-    these are so many that a :class:`RuleList` should decide.
+    """Return whether the rules in *texts* allow a target, but parse and sort only the few rules that may
+    match the target. Return None if there are too many of them: then a :class:`RuleList` should decide.
 
-    *target* and *written* are as in :meth:`RuleList.winner`. The target must have no ``%2F`` or
+    *target* and *written* are as in :meth:`RuleList.winner`. The target must not have a ``%2F`` or
     ``%3F``, which may match a raw character.
     """
-    search = _rule_lines_near(_CLASS_OF.get(target[1:2], ""))
-    lines = [line for text, _ in texts for line in search(text.decode("latin-1"))]
-    searched = f"{target} {written}" if written else target
-    near = [
-        (number, "disallow" if disallows else "allow", head + rest)
-        for number, (disallows, head, rest) in enumerate(lines)
-        if target.startswith(head) and _FIRST_PART(rest)[1] in searched
+    find_candidates = _candidates_for(_CLASS_OF.get(target[1:2], ""))
+    lines = [
+        line for text, _ in texts for line in find_candidates(text.decode("latin-1"))
     ]
-    if sum(len(rest) for _, _, rest in near) > _MAX_NEAR:
+    searched = f"{target} {written}" if written else target
+    candidates = [
+        (number, "disallow" if disallows else "allow", prefix + rest)
+        for number, (disallows, prefix, rest) in enumerate(lines)
+        if target.startswith(prefix) and _FIRST_PART(rest)[1] in searched
+    ]
+    if sum(len(value) for _, _, value in candidates) > _MAX_CANDIDATES:
         return None
-    for _, _, allows, value, pattern in _sorted(near, dialect):
+    for _, _, allows, value, pattern in _sorted(candidates, dialect):
         if pattern is None:
             is_match = target.startswith(value)
         else:
@@ -297,12 +305,13 @@ def first_answer(
 
 
 @cache
-def _rule_lines_near(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
-    """Return a search for rule lines that may match a target whose second character is one of
-    *characters*: those whose value has such a second character, or no normal one.
+def _candidates_for(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
+    """Return a function that finds the rule lines in a text that may match a target, if the second
+    character of the target is in *characters*.
 
-    For each line, it finds "d" if it is a disallow line; the part of the value that each matching
-    target begins with; and the rest of the line.
+    The second character of the rule's value must be in *characters* too, or not be a normal
+    character. For each line, the function returns "d" for a disallow line, or an empty string; the
+    literal text at the start of the value, with which each matching target begins; and the rest.
     """
     others = re.escape("".join(sorted({*paths.NORMAL} - {*characters})))
     return re.compile(
@@ -315,10 +324,10 @@ def _rule_lines_near(characters: str) -> Callable[[str], list[tuple[str, str, st
 def effect_of(
     value: str, dialect: Dialect, *, allows: bool
 ) -> tuple[bool, list[paths.Pattern]]:
-    """Return whether a rule allows, and its patterns.
+    """Return whether the rule *value* allows, and its patterns. *allows* says whether its field is Allow.
 
     A rule without effect has no pattern. A rule that also allows the directory of an index page has
-    two patterns.
+    two patterns. An empty Disallow that allows everything has the pattern of everything.
     """
     if not value:
         allows_all = not allows and dialect.empty_disallow == "allow-all"
@@ -330,8 +339,8 @@ def effect_of(
 
 
 _SortedRule = tuple[int, int, bool, str, "paths.Pattern | None"]
-"""A rule in order: its sort key, the number of its line, whether it allows, its value with one
-character for each octet, and its pattern, which is None for a literal without need of normalization."""
+"""A rule to sort: its sort key, the number of its line, whether it allows, its value with one
+character for each octet, and its pattern; None if the value is literal and needs no normalization."""
 
 
 def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
@@ -347,7 +356,7 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
     for is_allow, values in ((False, disallows), (True, allows)):
         has_quirk = is_allow and dialect.index_html_quirk
         for value, number in values.items():
-            # Without this, to read and sort all rules takes 1.25 times as long.
+            # Without this branch, to read and sort all rules takes 1.25 times as long.
             if _LITERAL(value) and not has_quirk:
                 rank = 0 if first_wins else -2 * len(value) - is_allow
                 rules.append((rank, number, is_allow, value, None))
@@ -360,23 +369,27 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
     return rules
 
 
-def _head(pattern: paths.Pattern) -> str:
-    """Return the text that each matching target begins with, normalized. It is the text of *pattern* up
-    to the first ``*``. It ends before a character that normalization changes, since the pattern may
-    match as written, and before a delimiter in the query, which may be encoded in a target.
+def _prefix(pattern: paths.Pattern) -> str:
+    """Return a text with which each target that matches *pattern* begins, normalized.
+
+    This is the text of the pattern up to the first ``*``, but not beyond a character that
+    normalization changes, since the pattern may match as written, nor beyond a delimiter in the
+    query, which may be encoded in a target.
     """
-    head = pattern.segments[0]
+    prefix = pattern.segments[0]
     is_changed = pattern.written and pattern.written != pattern.segments
-    if is_changed or paths.PERCENT_ALONE.search(head):
-        head = _NORMAL_START(head)[0]
-    path, mark, query = head.partition("?")
+    if is_changed or paths.PERCENT_ALONE.search(prefix):
+        prefix = _NORMAL_START(prefix)[0]
+    path, mark, query = prefix.partition("?")
     if pattern.has_query:
         query = query.replace("?", "/").partition("/")[0]
     return path + mark + query
 
 
-def _key(pattern: paths.Pattern) -> str:
-    """Return a part of *pattern*, behind the first ``*``, that each matching target contains."""
+def _required(pattern: paths.Pattern) -> str:
+    """Return a text that each target that matches *pattern* contains: the end of its longest part after
+    the first ``*``.
+    """
     parts: Iterable[str] = pattern.segments[1:]
     is_normal = not pattern.written or pattern.written == pattern.segments
     if not is_normal:
@@ -384,43 +397,44 @@ def _key(pattern: paths.Pattern) -> str:
     if pattern.has_query:
         # An encoded delimiter may stand for a raw one.
         parts = "/".join(parts).replace("?", "/").split("/")
-    key = max(parts, key=len, default="")[-_KEY:]
-    # For a character that has to be encoded, each matching target has a "%".
+    required = max(parts, key=len, default="")[-_REQUIRED_LENGTH:]
+    # If a character of the pattern has to be encoded, each matching target has a "%".
     has_encoded = not is_normal and any("%" in part for part in pattern.segments[1:])
-    return "%" if has_encoded and not key else key
+    return "%" if has_encoded and not required else required
 
 
 def _parts_of(target: str) -> AbstractSet[str]:
-    """Return all parts of *target* that are short enough to be the key of a pattern."""
+    """Return all parts of *target* of up to four characters, the longest text that a pattern requires."""
     parts = {""}
-    for length in range(1, _KEY + 1):
+    for length in range(1, _REQUIRED_LENGTH + 1):
         starts = range(len(target) - length + 1)
         parts.update([target[at : at + length] for at in starts])
     return parts
 
 
 def _cost(pattern: paths.Pattern, octets: int) -> int:
-    """Return the cost of comparing a target of so many *octets* with *pattern*, in octets."""
+    """Return what it costs to compare a target of *octets* octets with *pattern*, in octets."""
     times = 1 + min(pattern.octets, _MAX_COSTLY) // _OCTETS_AT_ONCE
     return octets * times + _SEGMENT * len(pattern.segments)
 
 
-def _parents(heads: list[str]) -> list[int]:
-    """Return the index of the parent of each of the sorted *heads*: the longest other head that
-    it begins with. All begin with the first one.
+def _parents(prefixes: list[str]) -> list[int]:
+    """Return the index of each prefix's parent: the longest other prefix with which it begins.
+
+    *prefixes* are sorted. The first is empty, so all others begin with it.
     """
-    parents = [0] * len(heads)
-    for at in range(1, len(heads)):
-        head, parent = heads[at], at - 1
-        while not head.startswith(heads[parent]):
+    parents = [0] * len(prefixes)
+    for at in range(1, len(prefixes)):
+        prefix, parent = prefixes[at], at - 1
+        while not prefix.startswith(prefixes[parent]):
             parent = parents[parent]
         parents[at] = parent
     return parents
 
 
 def _compact(numbers: list[int]) -> Sequence[int]:
-    """Return *numbers* in a compact sequence. In most files, each number fits an octet. With lists, a
-    host takes 1.25 times as much memory.
+    """Return *numbers* in a compact sequence: with lists, a host takes 1.25 times as much memory. In most
+    files, each number fits into a byte.
     """
     fit = max(numbers, default=0) < 256
     return bytes(numbers) if fit else array("I", numbers)

@@ -1,4 +1,4 @@
-"""Usage preferences: the uses of its content that a site allows, from the headers and tags of a page."""
+"""Usage preferences: for which uses a site allows its content, from the headers and tags of a page."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,12 +25,13 @@ _SIGNALS = {
     "link": Signal.LICENSE,
 }
 FIELDS = frozenset(_SIGNALS)
-"""The header fields about use, in lower case, except ``X-Robots-Tag``."""
+"""The header fields with usage statements, in lower case, except ``X-Robots-Tag``, which
+:mod:`~scrapy_rep.protocol.indexing.statements` reads."""
 
 _MAX_LINES = 100
 
 # Match a link with its parameters, and a parameter (RFC 8288, 3). No repetition shares a character with
-# the part behind it, so there is no backtracking.
+# the part after it, so there is no backtracking.
 _LINK = r"<([^<>]{0,4096})>((?:[^,\"<]|\"[^\"]*\")*)"
 _PARAMETER = r"(?a);\s*([A-Za-z*]+)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))"
 
@@ -40,18 +41,16 @@ def page_statements(
     statements: Iterable[Statement],
     tags: Iterable[Tag],
 ) -> Iterator[UsageStatement]:
-    """Yield the usage statements of a response.
-
-    They come from its header *fields*, with names in lower case, its indexing *statements*,
-    and its *tags*.
+    """Yield the usage statements of a response: those in its header *fields*, which have names in lower
+    case, those among its indexing *statements* (``noai``), and those in its usage *tags*.
     """
     by_name: dict[str, list[str]] = {name: [] for name in _SIGNALS}
     for name, value in fields:
         lines = by_name.get(name, [])
-        # Longer text would be cut or ignored.
+        # The limits keep the work for one page small. Real pages have a few short lines.
         if sum(map(len, lines)) <= MAX_TEXT and len(lines) < _MAX_LINES:
             lines.append(value.strip().decode("utf-8", "replace"))
-    # All field lines form one dictionary (RFC 9651, 4.2). An error in one line makes all
+    # All Content-Usage lines form one dictionary (RFC 9651, 4.2): an error in a line makes all
     # preferences unknown.
     by_name["content-usage"] = [", ".join(by_name["content-usage"])]
     for name, lines in by_name.items():
@@ -92,15 +91,15 @@ def _license_urls(value: str) -> Iterator[str]:
 
 
 class UsagePreferences:
-    """The usage preferences of a page, with the statements that they result from.
+    """The usage preferences of a page, with the statements from which they result.
 
-    Two instances are equal if they allow the same uses, even with different statements. An instance
-    cannot be changed: all pages without statements share one.
+    Two instances are equal if they allow the same uses, even if their statements differ. Instances
+    are immutable, because all pages without statements share one instance.
     """
 
     statements: tuple[UsageStatement, ...]
-    """The evidence: every statement addressed to the crawler. Of many equal statements about a category,
-    only the first are kept."""
+    """The evidence: every statement addressed to the crawler. If many statements have the same value for
+    a category, only the first are kept."""
 
     def __init__(self, statements: tuple[UsageStatement, ...] = ()) -> None:
         vars(self)["statements"] = statements
@@ -140,19 +139,21 @@ class UsagePreferences:
         tags: Iterable[Tag],
         tdmrep: "UsagePreferences | None" = None,
     ) -> "UsagePreferences":
-        """Return the preferences of a response whose indexing rules are already parsed.
+        """Return the same as :meth:`parse`, if the indexing rules of the response are already parsed.
 
-        *fields* are its field lines, with names in lower case; *statements* and *tags* are
-        those of its :class:`IndexingRules`. They override *tdmrep*.
+        *fields* are the header fields, with names in lower case; *statements* and *tags* come from
+        the :class:`IndexingRules` of the response. They override the preferences *tdmrep*.
         """
-        stated = [*page_statements(fields, statements, tags)]
+        all_statements = [*page_statements(fields, statements, tags)]
         if tdmrep is not None:
-            stated += tdmrep.statements
-        return cls(limited(_overridden(stated))) if stated else NOTHING_STATED
+            all_statements += tdmrep.statements
+        if not all_statements:
+            return NOTHING_STATED
+        return cls(limited(_overridden(all_statements)))
 
     def get(self, category: str, *, image: bool = False) -> bool | None:
-        """Return whether a use is allowed: False if any statement disallows it, else True if
-        any allows it, else None for unknown (draft-ietf-aipref-vocab-08, 5.1).
+        """Return whether a use is allowed: False if any statement disallows the use, else True if any
+        statement allows it, else None for unknown (draft-ietf-aipref-vocab-08, 5.1).
 
         With *image*, statements about the images of the page count too.
         """
@@ -160,7 +161,9 @@ class UsagePreferences:
         return None if statement is None else statement.value
 
     def because(self, category: str, *, image: bool = False) -> UsageStatement | None:
-        """Return the first statement with the value that :meth:`get` returns, or None."""
+        """Return the statement because of which :meth:`get` returns True or False: the first with this
+        value; None if :meth:`get` returns None.
+        """
         allows = None
         for statement in self.statements:
             counts = not statement.is_overridden and (image or not statement.images)
@@ -174,11 +177,11 @@ class UsagePreferences:
     def denial(
         self, purposes: Iterable[str], *, unknown: bool = True, image: bool = False
     ) -> tuple[str, UsageStatement | None] | None:
-        """Return the first of *purposes* that is not allowed, with the statement that disallows it;
+        """Return the first of *purposes* that is not allowed, and the statement that disallows it. Return
         None if all purposes are allowed.
 
-        *unknown* says whether a purpose is allowed that no statement is about. If it is not, such a
-        purpose is returned with None in place of a statement.
+        *unknown* says whether a purpose without any statement is allowed. A purpose that is denied for
+        this reason is returned with None in place of a statement.
         """
         for purpose in purposes:
             allowed = self.get(purpose, image=image)
@@ -197,7 +200,7 @@ class UsagePreferences:
         return tuple(dict.fromkeys(urls))
 
     def to_dict(self) -> dict[str, bool | None]:
-        """Return the preference for each category of use, as JSON values."""
+        """Return the preference for each category of use: true, false, or null for unknown in JSON."""
         return {category: self.get(category) for category in CATEGORIES}
 
     def __or__(self, other: "UsagePreferences") -> "UsagePreferences":
@@ -239,23 +242,25 @@ class UsagePreferences:
 
 
 NOTHING_STATED = UsagePreferences()
-"""The preferences of a site without statements."""
+"""The preferences of a page without statements."""
 
 _PRIORITY = (Source.TDMREP, Source.HEADER, Source.META)
+"""The sources of statements of TDMRep, in order: a later source overrides the earlier ones."""
 
 
 def _overridden(statements: list[UsageStatement]) -> list[UsageStatement]:
-    """Return *statements*, with those of TDMRep marked that a source of higher priority overrides.
-
-    A statement whose value is neither 0 nor 1 overrides nothing.
+    """Return *statements*, with ``is_overridden`` set for each statement of TDMRep that is overridden by
+    a source of higher priority. Only a statement with a valid value, 0 or 1, overrides others.
     """
-    mining = [
+    reservations = [
         statement
         for statement in statements
         if statement.signal is Signal.TDM_RESERVATION
     ]
-    stating = [statement.source for statement in mining if statement.value is not None]
-    weaker = _PRIORITY[: max(map(_PRIORITY.index, stating), default=0)]
+    valid_sources = [
+        statement.source for statement in reservations if statement.value is not None
+    ]
+    weaker = _PRIORITY[: max(map(_PRIORITY.index, valid_sources), default=0)]
     return [
         statement._replace(is_overridden=True)
         if statement.signal is Signal.TDM_RESERVATION and statement.source in weaker

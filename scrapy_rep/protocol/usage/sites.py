@@ -1,18 +1,18 @@
-"""The usage statements of a site for a URL: the records of its robots.txt, and its tdmrep.json.
-
-A group of robots.txt for the token of a purpose, ``User-agent: __usage_ai-training``, states by its
-rules whether a URL may be used for it (draft-kelley-aipref-training-preference-signal-00): the
-abstract of the draft says that such groups have the paths and the precedence of all groups.
+"""The usage statements of a site about a URL: those in its robots.txt, and those in its tdmrep.json.
 
 The usage records of a robots.txt, ``Content-Usage``, ``Content-Signal`` and ``License``, belong to
 groups, like rules (RFC 9309, 2.2.1). ``Content-Usage`` is a rule (draft-ietf-aipref-attach-05, 3):
 the next user-agent line begins a new group. ``Content-Signal`` and ``License`` are other records,
-and end no group. A ``Content-Signal`` applies only to the run of user-agent lines directly above
-it, as a ``Crawl-delay`` does.
+and do not end a group. A ``Content-Signal`` applies only to the run of user-agent lines directly
+above it, as a ``Crawl-delay`` does.
+
+A group may be addressed to a purpose instead of a crawler: ``User-agent: __usage_ai-training``. Its
+rules state which URLs may be used for the purpose (draft-kelley-aipref-training-preference-signal-00;
+according to the abstract, such groups have the same paths and the same precedence as all groups).
 
 ``/.well-known/tdmrep.json`` has the reservations of an origin, by path. Source: TDM Reservation
-Protocol, "TDM File on the Origin Server". The file is an array of rules. Each has a ``location``,
-which matches like a path pattern of robots.txt, a ``tdm-reservation``, and an optional
+Protocol, "TDM File on the Origin Server". The file is an array of rules. Each rule has a
+``location``, which matches like a path pattern of robots.txt, a ``tdm-reservation``, and an optional
 ``tdm-policy``. The first rule that matches counts.
 """
 
@@ -56,26 +56,27 @@ if TYPE_CHECKING:
     Statements = tuple[UsageStatement, ...]
 
 MAX_COMPARED = 4_000_000
-"""The number of octets that are compared for one target, counted for each pattern with a ``*``. That is
-enough to compare a target of 1 KB with 4,000 patterns, in some hundredths of a second."""
+"""The limit for comparisons with one target, in octets: the length of the target, times the number of
+patterns with a ``*``. A target of 1 KB can be compared with 4,000 patterns, in some hundredths of a
+second."""
 
 
 class StatementsByPath:
-    """The usage statements of records, each with the path that it is about.
+    """The usage statements of records that have a path: finds those that apply to a URL.
 
-    For a URL, the records with the longest matching patterns count together, or only the first
-    record that matches, depending on the dialect.
+    Depending on the dialect, these are the statements of all records with the longest matching
+    path, or of the first record with a matching path.
     """
 
-    __slots__ = ("_dialect", "_ranked", "_searched")
+    __slots__ = ("_dialect", "_ranked", "_wildcard_patterns")
 
     def __init__(
         self, records: Iterable[tuple[str, Statements]], dialect: Dialect
     ) -> None:
         self._dialect = dialect
         self._ranked: list[tuple[int, paths.Pattern, Statements]] = []
-        """The rank, the pattern and the statements of each record. Of the records that match a URL,
-        those with the lowest rank count."""
+        """The rank, the pattern and the statements of each record, in order of rank. Of the records that
+        match a URL, those with the lowest rank count."""
 
         for number, (path, statements) in enumerate(records):
             pattern = paths.EVERYTHING
@@ -88,27 +89,28 @@ class StatementsByPath:
             rank = number if dialect.rule_choice == "first" else -pattern.octets
             self._ranked.append((rank, pattern, statements))
         self._ranked.sort(key=itemgetter(0))
-        self._searched = sum(
+        self._wildcard_patterns = sum(
             any(pattern.segments[1:]) for _, pattern, _ in self._ranked
         )
+        """The number of patterns with a ``*`` before other text, which have to be searched in a target."""
 
     def for_target(self, target: str, written: str = "") -> Statements:
-        """Return the statements that count for a target.
+        """Return the statements that apply to a target.
 
-        *target* and *written* are the parts of a
+        *target* and *written* are the two parts of a
         :class:`~scrapy_rep.protocol.robotstxt.paths.Target`. If they are too long to compare
-        with all paths, the result is all statements that disallow a use.
+        with all patterns, every statement that disallows a use applies.
         """
-        if (len(target) + len(written)) * self._searched > MAX_COMPARED:
+        if (len(target) + len(written)) * self._wildcard_patterns > MAX_COMPARED:
             everything = chain.from_iterable(map(itemgetter(2), self._ranked))
             return limited(
                 statement for statement in everything if statement.value is False
             )
         decoded = paths.with_decoded_query(target, self._dialect)
-        for _, equals in groupby(self._ranked, key=itemgetter(0)):
+        for _, records in groupby(self._ranked, key=itemgetter(0)):
             matching = [
                 statements
-                for _, pattern, statements in equals
+                for _, pattern, statements in records
                 if paths.matches(pattern, target, decoded, written)
             ]
             if matching:
@@ -119,8 +121,8 @@ class StatementsByPath:
 PURPOSE_TOKENS = tuple(
     label.name for label in LABELS if label.signal is Signal.USER_AGENT
 )
-"""The tokens in user-agent lines that name a purpose. The rules of such a group are statements about
-use, and no rules for access, since no crawler has such a name."""
+"""The tokens in user-agent lines that name a purpose. The rules of a group for such a token are usage
+statements. They do not restrict access, since no crawler has such a name."""
 
 _BY_PATH = (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
 _SIGNALS = {signal.lower(): signal for signal in (*_BY_PATH, Signal.LICENSE)}
@@ -130,24 +132,24 @@ FIELDS = frozenset(_SIGNALS)
 _NAMES = tuple(name.encode() for name in (*FIELDS, *PURPOSE_TOKENS))
 _RULES = frozenset({*RULES, "content-usage"})
 
-# The number of characters of usage records that are read for one crawler: more than any site has. To
-# parse a dictionary takes a thousand times as long as to parse a rule.
+# The number of characters of usage records that are read for one crawler: more than any site has. The
+# limit is needed because a dictionary takes a thousand times as long to parse as a rule.
 _MAX_READ = 50_000
 
 
 def may_state_usage(body: bytes, dialect: Dialect) -> bool:
-    """Whether a robots.txt may have usage records. This fast search rules out most files."""
+    """Whether a robots.txt may have usage records, by a fast search that rules out most files."""
     if NUL in body:  # The file may be in UTF-16.
         body = decoded_text(body, dialect)
     lowered = body.lower()
-    for name in _NAMES:  # noqa: SIM110  any() would call a generator for each
+    for name in _NAMES:  # noqa: SIM110  any() would resume a generator for each name
         if name in lowered:
             return True
     return False
 
 
 class UsageRecords:
-    """The usage records of a robots.txt for one crawler, and the purposes that have groups."""
+    """The usage records of a robots.txt for one crawler, and the purposes that have groups of their own."""
 
     __slots__ = ("_by_path", "_licenses", "purpose_tokens")
 
@@ -155,29 +157,32 @@ class UsageRecords:
         self, body: bytes, agents: str | tuple[str, ...], dialect: Dialect
     ) -> None:
         tokens = (agents,) if isinstance(agents, str) else agents
-        read = [*lines(body, dialect)]
-        groups = groups_of(read, dialect, _RULES)
-        named = {token for group in groups for token in group.agents}
-        agent, ours = choose_agent(tokens, named, dialect)
-        self.purpose_tokens = [token for token in PURPOSE_TOKENS if token in named]
-        """The tokens of purposes for which there is a group."""
+        all_lines = [*lines(body, dialect)]
+        groups = groups_of(all_lines, dialect, _RULES)
+        group_tokens = {token for group in groups for token in group.agents}
+        agent, matching = choose_agent(tokens, group_tokens, dialect)
+        self.purpose_tokens = [
+            token for token in PURPOSE_TOKENS if token in group_tokens
+        ]
+        """The tokens of purposes for which the file has a group."""
 
         self._by_path: list[StatementsByPath] = []
         self._licenses: tuple[UsageStatement, ...] = ()
-        # The records for all crawlers stand before the first group, so this is the file order.
-        for_agent = _records_of(groups, ours, dialect)
-        for whose, records in ((None, records_for_all(read)), (agent, for_agent)):
+        for_all = records_for_all(all_lines)
+        for_agent = _records_of(groups, matching, dialect)
+        # This is the file order: the records for all crawlers stand before the first group.
+        for addressee, records in ((None, for_all), (agent, for_agent)):
             by_signal: dict[Signal, list[OtherRecord]] = {}
             for record in _within_limit(records):
                 by_signal.setdefault(_SIGNALS[record.field], []).append(record)
             for signal in _BY_PATH:
                 if signal in by_signal:
-                    # A record without a known label counts too: it overrides records with
+                    # Records without a known label are included: they override records with
                     # shorter paths.
                     by_path = [
                         (
                             split_path(record.value)[0],
-                            tuple(statements_of(record, whose)),
+                            tuple(statements_of(record, addressee)),
                         )
                         for record in by_signal[signal]
                     ]
@@ -187,12 +192,12 @@ class UsageRecords:
                 self._licenses = limited(
                     statement
                     for record in by_signal[Signal.LICENSE]
-                    for statement in statements_of(record, whose)
+                    for statement in statements_of(record, addressee)
                     if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
                 )
 
     def of_target(self, target: str, written: str = "") -> UsagePreferences:
-        """Return the preferences for a target that the crawler may fetch. The parameters are those of
+        """Return the preferences for a target that the crawler may fetch. *target* and *written* are as in
         :meth:`StatementsByPath.for_target`.
         """
         statements = [
@@ -205,9 +210,10 @@ class UsageRecords:
 
 
 def purpose_statements(token: str, decision: Decision) -> Statements:
-    """Return the statement of the groups for the purpose *token* about a URL. *decision* is the decision
-    on that URL for a crawler of this name. There is no statement if no rule of these groups decided;
-    the groups of ``*`` do not count.
+    """Return the usage statement that the groups for a purpose make about a URL: a tuple of one, or of
+    none if no rule of these groups decides. The groups of ``*`` do not count.
+
+    *decision* is the decision on the URL for a crawler with the name *token*, that of the purpose.
     """
     rule = decision.rule
     if decision.agent != token or rule is None:
@@ -218,9 +224,9 @@ def purpose_statements(token: str, decision: Decision) -> Statements:
     return tuple(statements_at(location, text, [(token, value)]))
 
 
-def records_for_all(read: Iterable[Line]) -> list[OtherRecord]:
-    """Return the usage records for all crawlers: those that stand before the first group."""
-    before = takewhile(lambda line: line.field != USER_AGENT, read)
+def records_for_all(lines: Iterable[Line]) -> list[OtherRecord]:
+    """Return the usage records for all crawlers: the records before the first group."""
+    before = takewhile(lambda line: line.field != USER_AGENT, lines)
     return [
         OtherRecord(field, value.decode("utf-8", "replace"), number)
         for number, field, value in before
@@ -229,24 +235,24 @@ def records_for_all(read: Iterable[Line]) -> list[OtherRecord]:
 
 
 def _records_of(
-    groups: Iterable[Group], named: AbstractSet[str], dialect: Dialect
+    groups: Iterable[Group], tokens: AbstractSet[str], dialect: Dialect
 ) -> list[OtherRecord]:
-    """Return the usage records of the groups whose user-agent lines have one of the tokens *named*."""
+    """Return the usage records that apply to the agents *tokens*."""
     by_group = [
         [
             record
             for record in group.records
             if record.field in FIELDS
-            and (record.run in ours or record.field not in RUN_FIELDS)
+            and (record.run in runs or record.field not in RUN_FIELDS)
         ]
         for group in groups
-        if (ours := group.runs_of(named))
+        if (runs := group.runs_of(tokens))
     ]
     return [*chain.from_iterable(by_group if dialect.merge_groups else by_group[:1])]
 
 
 def _within_limit(records: list[OtherRecord]) -> list[OtherRecord]:
-    """Return the first records, up to the limit in characters."""
+    """Return the first *records* that together have at most ``_MAX_READ`` characters."""
     sizes = accumulate(len(record.value) for record in records)
     return [
         record for record, size in zip(records, sizes, strict=True) if size <= _MAX_READ
@@ -254,7 +260,9 @@ def _within_limit(records: list[OtherRecord]) -> list[OtherRecord]:
 
 
 def statements_of(record: OtherRecord, agent: str | None) -> Iterable[UsageStatement]:
-    """Return the statements of a record, addressed to *agent*, or to all crawlers if *agent* is None."""
+    """Return the statements that a usage record makes. They are addressed to *agent*, or to all crawlers
+    if *agent* is None.
+    """
     signal, expression = expression_of(record.field, record.value)
     text = f"{signal}: {record.value}"
     location = Source.ROBOTS_TXT, signal, agent, record.line
@@ -262,21 +270,21 @@ def statements_of(record: OtherRecord, agent: str | None) -> Iterable[UsageState
 
 
 def expression_of(field: str, value: str) -> tuple[Signal, Expression]:
-    """Return the signal of a record, and the parsed labels and values behind its path."""
+    """Return the signal that a record with *field* is about, and the labels and values in its *value*."""
     signal = _SIGNALS[field]
     return signal, read_expression(signal, split_path(value)[1])
 
 
 MAX_SIZE = 512_000
-"""The size of the largest tdmrep.json that is read, in bytes. A larger file states nothing, because its
-part within the limit is not valid JSON."""
+"""The size of the largest tdmrep.json that is read, in bytes. A larger file states nothing, because a
+part of it is not valid JSON."""
 
-# TDMRep refers to the draft of RFC 9309 for patterns. The first rule that matches counts.
+# TDMRep refers to the draft of RFC 9309 for patterns, but the first rule that matches counts.
 _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 
 
 class TdmRep:
-    """The rules of a tdmrep.json. Create an instance with :meth:`parse`. It is immutable."""
+    """A parsed tdmrep.json. Create an instance with :meth:`parse`. Instances are immutable."""
 
     __slots__ = ("_statements", "is_valid")
 
@@ -296,7 +304,7 @@ class TdmRep:
         return cls(rules if isinstance(rules, list) else None)
 
     def usage(self, url: str) -> UsagePreferences:
-        """Return the usage preferences for *url*."""
+        """Return the usage preferences that the file states for *url*."""
         statements = self._statements.for_target(*paths.target(url, _IN_SEQUENCE))
         return UsagePreferences(statements) if statements else NOTHING_STATED
 
@@ -314,11 +322,11 @@ def _tdmrep_statements(
 ) -> Iterator[UsageStatement]:
     """Yield the statements of the rule *number* of a tdmrep.json, which is about *path*."""
     value: Any = rule.get("tdm-reservation")
-    # JSON's true is not 1, though Python's is.
-    is_stated = value in (0, 1) and not isinstance(value, bool)
-    pair = "tdm-reservation", str(int(value)) if is_stated else None
+    # In JSON, true is not 1, as it is in Python.
+    is_valid = value in (0, 1) and not isinstance(value, bool)
+    pair = "tdm-reservation", str(int(value)) if is_valid else None
     location = Source.TDMREP, Signal.TDM_RESERVATION, None, number
-    # To write an array or object as text takes a recursion as deep as its nesting.
+    # An array or object is not shown: repr() would recurse as deep as the file nests it.
     shown = type(value).__name__ if isinstance(value, list | dict) else repr(value)
     text = f"{path}: tdm-reservation {shown:.60}"
     yield from statements_at(location, text, [pair])

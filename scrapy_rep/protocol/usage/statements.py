@@ -23,8 +23,9 @@ The grammars::
     pair           = label "=" value
     path           = "/" *non-white-space
 
-The first is from draft-ietf-aipref-attach-05, 3.2; header field lines have no path. No text
-specifies the second one. It covers the examples of contentsignals.org and what sites write.
+The grammar of ``content-usage`` is that of draft-ietf-aipref-attach-05, 3.2; header fields have no
+path. ``content-signal`` has no specification: its grammar here covers the examples of
+contentsignals.org, and the forms that sites use.
 """
 
 import re
@@ -37,7 +38,7 @@ from scrapy_rep.protocol.text import WHITE_SPACE
 
 
 class Source(str, Enum):
-    """Where a statement is made."""
+    """The place where a site makes a usage statement."""
 
     ROBOTS_TXT = "robots.txt"
     TDMREP = "tdmrep.json"
@@ -48,17 +49,17 @@ class Source(str, Enum):
 
 
 class Signal(str, Enum):
-    """The kind of a statement, named after its header field, record or tag."""
+    """The kind of a usage statement, named after its header field, record or tag."""
 
     CONTENT_USAGE = "Content-Usage"
     CONTENT_SIGNAL = "Content-Signal"
     TDM_RESERVATION = "tdm-reservation"
     TDM_POLICY = "tdm-policy"
     ROBOTS_TAG = "robots"
-    """``X-Robots-Tag``, and the meta tags of the same vocabulary."""
+    """``X-Robots-Tag`` and robots meta tags."""
     LICENSE = "License"
     USER_AGENT = "User-agent"
-    """A group of robots.txt whose user-agent line has the token of a purpose, not of a crawler."""
+    """A group of robots.txt that is addressed to a purpose instead of a crawler."""
 
     __str__ = str.__str__
 
@@ -74,12 +75,12 @@ CATEGORIES: dict[str, str] = {
     SEARCH: "a search engine that leads its users to the page",
     TDM: "text and data mining",
 }
-"""The categories of use: label and description. The first three labels are those of AIPREF. The last
-label is for TDMRep, which makes no finer distinction."""
+"""The categories of use, each with a description. The first three are those of AIPREF, the last is that
+of TDMRep, which does not distinguish further."""
 
 
 class Label(NamedTuple):
-    """A label of a signal, with its values and its categories of use."""
+    """A label of a signal: the values that it can have, and the categories of use that it is about."""
 
     signal: Signal
     name: str
@@ -88,7 +89,7 @@ class Label(NamedTuple):
     disallows: str | None
     """The value that disallows the use; for a label without values, the label itself."""
     categories: tuple[str, ...]
-    """The categories that the label is about; empty for a label that is only evidence."""
+    """The categories of use; empty for a label that neither allows nor disallows a use, such as a licence."""
     images: bool = False
     """Whether the label is only about the images of a page."""
 
@@ -100,9 +101,9 @@ LABELS = (
     Label(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,)),
     Label(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,)),
     Label(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,)),
-    # The maximum level of use. "immediate" disallows storing or reusing content, so neither an
-    # index nor a model may be built from it. What "reference" disallows is contested, and "full"
-    # disallows nothing: both are recorded without a value.
+    # The value is the maximum level of use. "immediate" disallows storing or reusing content, so neither
+    # an index nor a model may be built from it. "full" disallows nothing, and it is contested which uses
+    # "reference" disallows: statements with these two values are recorded, without an effect.
     Label(Signal.CONTENT_SIGNAL, "use", None, "immediate", (SEARCH, TRAIN_AI)),
     # To train a model is a form of text and data mining (EU 2024/1689, art. 53, 1 c).
     Label(Signal.TDM_RESERVATION, "tdm-reservation", "0", "1", (TDM, TRAIN_AI)),
@@ -110,44 +111,45 @@ LABELS = (
     Label(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,)),
     Label(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), images=True),
     Label(Signal.LICENSE, "license", None, None, ()),
-    # From a draft. The labels are tokens in user-agent lines, and the values the rules of their groups.
+    # The label is a token in user-agent lines, and the rules of its groups are the values.
     Label(Signal.USER_AGENT, "__usage_ai-training", "allow", "disallow", (TRAIN_AI,)),
 )
-"""The labels of each signal. For a value that no label has, the preference is unknown."""
+"""All known labels. Any other value of a label leaves the preference unknown."""
 
 _BY_NAME = {(label.signal, label.name): label for label in LABELS}
 
 
 def label_of(signal: Signal, name: str) -> Label | None:
-    """Return the label of this name, or None. Names are case-sensitive."""
+    """Return the label of *signal* with this name, or None. Names are case-sensitive."""
     return _BY_NAME.get((signal, name))
 
 
 MINING = frozenset(_BY_NAME[Signal.TDM_RESERVATION, "tdm-reservation"].categories)
-"""The categories that a tdmrep.json has statements about. A crawl for one of them needs this file."""
+"""The categories of use that a tdmrep.json is about. A crawl for one of them needs this file."""
 
 
 MAX_TEXT = 65_536
-"""The longest dictionary, list of pairs or field line that is read, in characters."""
+"""The number of characters of a record or header field that are read."""
 
 MAX_SHOWN = 1_024
 """The number of characters of a statement's text that are kept."""
 
 _MAX_PAIRS = 1_000
 
-# The number of equal statements about one category that are kept, and of those about no category.
+# How many statements are kept that have the same value for the same category, and how many without a
+# category, such as licences.
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 
 _PATH = rf"/[^{WHITE_SPACE}]*"
 _URLS = frozenset({Signal.LICENSE, Signal.TDM_POLICY})
 
-# The sources whose statements are shown with their position, and the word for the position.
+# The word before the position of a statement. Statements of other sources are shown without a position.
 _NUMBERED = {Source.ROBOTS_TXT: "line", Source.TDMREP: "rule"}
 
 
 Location: TypeAlias = tuple[Source, Signal, "str | None", int]
-"""The source, signal, agent and position of a UsageStatement."""
+"""Where a UsageStatement is made: its source, signal, agent and position."""
 
 
 class UsageStatement(NamedTuple):
@@ -158,11 +160,12 @@ class UsageStatement(NamedTuple):
     """The kind of header, record or tag."""
 
     agent: str | None
-    """The agent that the statement is addressed to: a product token or ``*``; None for everyone."""
+    """The agent to which the statement is addressed: a product token or ``*``; None for everyone."""
 
     position: int
-    """The number of the line in robots.txt, of the field line among those of one name, of the rule in
-    tdmrep.json, or of the line in a page on which the tag begins. All count from 1."""
+    """The position in the source, from 1: the number of the line in robots.txt, of the rule in
+    tdmrep.json, of the header field among those with its name, or of the line of the page on which
+    the tag begins."""
 
     text: str
     """The text as written, cut to 1,024 characters."""
@@ -171,10 +174,10 @@ class UsageStatement(NamedTuple):
     """The label, which may be unknown."""
 
     category: str = ""
-    """The category of use; empty if the statement is about none."""
+    """The category of use; empty if the label is unknown or has no category."""
 
     value: bool | None = None
-    """Whether the statement allows the use; None if it neither allows nor disallows the use."""
+    """True if the statement allows the use, False if it disallows the use, None if it does neither."""
 
     images: bool = False
     """Whether the statement is only about the images of a page."""
@@ -191,8 +194,8 @@ class UsageStatement(NamedTuple):
 def statements_at(
     location: Location, text: str, pairs: Iterable[tuple[str, str | None]]
 ) -> Iterator[UsageStatement]:
-    """Yield the statements of *pairs*, each a label with its value. There is one statement for each
-    category of a label, or one without a category.
+    """Yield the statements that *pairs* make, each a label with its value. A label with several categories
+    makes a statement for each category; a label without a category makes one.
     """
     common = *location, text[:MAX_SHOWN]
     for name, value in pairs:
@@ -207,26 +210,28 @@ def statements_at(
 
 
 class Expression(NamedTuple):
-    """The labels and values of a parsed text."""
+    """The labels and values in the text of a usage record, header field or tag."""
 
     pairs: tuple[tuple[str, str | None], ...] = ()
-    """Pairs of a label and its value, which is None if no label has values of its type."""
+    """Pairs of a label and its value. The value is None if it is missing, or of a type that no label
+    takes."""
 
     mistake: str = ""
     """The first mistake in the text, for the linter; empty if there is none."""
 
 
 def split_path(value: str) -> tuple[str, str]:
-    """Return the path in the value of a record, which may be empty, and the rest of the value."""
+    """Split the value of a record into its path, which may be empty, and the rest."""
     match = re.match(_PATH, value)
     path = match[0] if match else ""
     return path, value[len(path) :].strip(WHITE_SPACE)
 
 
 def read_expression(signal: Signal, text: str) -> Expression:
-    """Parse the value of a record without its path, of a field line or of a tag.
+    """Parse the value of a record (without its path), of a header field or of a tag.
 
-    ``Content-Usage`` is in draft-ietf-aipref-vocab-08, 6.5. A URL is a label without a value.
+    The value of ``Content-Usage`` is parsed as draft-ietf-aipref-vocab-08, 6.5, says. The URL of a
+    licence or policy becomes a label without a value.
     """
     if not text.strip():
         return Expression(mistake="the line states nothing")
@@ -243,13 +248,13 @@ def read_expression(signal: Signal, text: str) -> Expression:
 
 
 def _read_dictionary(text: str) -> Expression:
-    # Imported here, because few sites have such a field.
+    # Imported here, because few sites use Content-Usage.
     from http_sf import Token, parse  # noqa: PLC0415
 
     try:
         dictionary: Any = parse(text.encode(), tltype="dictionary")
     except Exception as error:  # noqa: BLE001  whatever the library raises
-        message = f"crawlers ignore this, as it is no RFC 9651 dictionary: {error}"
+        message = f"crawlers ignore this line, because it is not an RFC 9651 dictionary: {error}"
         return Expression(mistake=message[:200])
     pairs: list[tuple[str, str | None]] = []
     for label, member in dictionary.items():
@@ -276,7 +281,9 @@ def _read_pairs(text: str) -> Expression:
 
 
 def limited(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
-    """Return *statements* without duplicates, and only the first of many equal statements."""
+    """Return *statements* without duplicates, and not more than a few with the same value for the same
+    category.
+    """
     alike: dict[object, int] = {}
     kept: dict[UsageStatement, None] = {}
     for statement in statements:

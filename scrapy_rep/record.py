@@ -1,4 +1,4 @@
-"""The record of a decision: the one form in which it is sent, raised, counted and stored."""
+"""The record of a decision: the form in which a decision is sent as a signal, raised, counted and stored."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -9,7 +9,7 @@ class _Term(str, Enum):
 
 
 class Layer(_Term):
-    """The source of a decision, in the order in which the sources are checked."""
+    """The source of a decision. The members are in the order in which the sources are checked."""
 
     OVERRIDE = "override"
     """The user of the crawler decided, not the site."""
@@ -19,7 +19,7 @@ class Layer(_Term):
     META = "meta"
     REL = "rel"
     USAGE = "usage"
-    """Usage preferences of the site, wherever they are stated."""
+    """Usage preferences of the site: in robots.txt, tdmrep.json, headers or tags."""
 
 
 class Verdict(_Term):
@@ -27,24 +27,26 @@ class Verdict(_Term):
 
     ALLOWED = "allowed"
     REFUSED = "refused"
-    """Not fetched."""
+    """The URL is not fetched."""
     DROPPED = "dropped"
+    """The item or link is dropped."""
     WOULD_REFUSE = "would-refuse"
-    """Fetched nevertheless, in a dry run."""
+    """In a dry run: the URL is fetched, but would be refused."""
     WOULD_DROP = "would-drop"
-    """Not dropped, in a dry run."""
+    """In a dry run: the item or link is kept, but would be dropped."""
     WOULD_ALLOW = "would-allow"
-    """Refused by Scrapy's own middleware, in a dry run."""
+    """In a dry run: Scrapy's own middleware refuses the URL, but scrapy-rep would allow it."""
     ANNOTATED = "annotated"
+    """The item is kept, with the restrictions of its page in a field."""
     NOTED = "noted"
-    """A statement of a site was read. Its effects have records of their own."""
+    """A statement of a site was read. If it has an effect, the effect has a record of its own."""
 
 
 IN_DRY_RUN = {
     Verdict.REFUSED: Verdict.WOULD_REFUSE,
     Verdict.DROPPED: Verdict.WOULD_DROP,
 }
-"""The verdicts that withhold something, each with the verdict of a dry run in its place."""
+"""For each verdict that withholds something, the verdict in a dry run."""
 
 
 class Subject(_Term):
@@ -52,41 +54,42 @@ class Subject(_Term):
 
     REQUEST = "request"
     PAGE = "page"
-    """A response, with the statements about it."""
+    """A response, because of the statements in it."""
     LINK = "link"
     ITEM = "item"
     FILE = "file"
-    """A file of a media pipeline."""
+    """A file that a media pipeline downloads."""
 
 
 class Record(NamedTuple):
-    """A decision. Each field is the column of that name in a ledger, ``fetched`` excepted.
+    """A decision. Each field except ``fetched`` is the column of the same name in a ledger.
 
     Texts are cut to a length, and URLs have no user names and passwords.
-    :mod:`scrapy_rep.base.records` makes one for each kind of decision.
+    :mod:`scrapy_rep.base.records` has a function for each kind of decision.
     """
 
     time: float
+    """When the decision was made, in seconds since the epoch."""
     subject: Subject
     verdict: Verdict
     layer: Layer
     reason: str
     url: str
     origin: str
-    """The origin of *url*; empty if it has none."""
+    """The origin of *url*; empty if the URL has no valid host or port."""
     page: str | None = None
     """The URL of the page that has the statement, link or item; None for a request."""
     agent: str | None = None
-    """The agent that the rule or statement names."""
+    """The agent that the rule or statement names; None if it is for everyone, or if there is none."""
     fetched: float | None = None
     """When the robots.txt that decided was fetched; None if no robots.txt decided."""
     line: int | None = None
-    """The line of the rule or statement in robots.txt."""
+    """The line of the rule or statement in robots.txt; None if robots.txt did not decide."""
     statement: str | None = None
-    """The rule, statement or override, as written."""
+    """The rule, statement or override that decided, as written."""
     form: str | None = None
-    """The form of *url* that was refused; None if that is *url* as written."""
+    """The form of *url* that was refused; None if *url* as written was refused."""
     source: str | None = None
     """Where a usage statement was found, such as ``tdmrep.json``."""
     via: str | None = None
-    """How a browser came to *url*, and from which page; None if a spider requested it."""
+    """How a browser came to *url*, and from which page; None if a spider requested the URL."""

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 ABORT_FORBIDDEN = "scrapy_rep.playwright.abort_forbidden"
-"""The import path of the function for the setting PLAYWRIGHT_ABORT_REQUEST."""
+"""The value of the setting PLAYWRIGHT_ABORT_REQUEST: the import path of our function that aborts requests
+of a browser for forbidden URLs."""
 
 PAGE_INIT_META = "playwright_page_init_callback"
-"""The meta key of the function that scrapy-playwright calls with a new page, before the page
-opens the URL of the request."""
+"""The meta key of a function that scrapy-playwright calls with a new browser page, before this opens
+the URL of the request."""
 
+# The names of browser tools, as they occur in the import paths of download handlers.
 _NAMES = (
     "camoufox", "headless", "nodriver", "patchright", "playwright", "puppeteer", "pyppeteer",
     "selenium", "webdriver", "zendriver",
@@ -37,9 +39,11 @@ def is_from_browser(response: Response) -> bool:
 
 
 def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
-    """Return the import path of the first download handler (http, then https) that uses a browser, and
-    whether it belongs to scrapy-playwright. Return None if neither uses a browser. A handler uses a browser
-    if the import path of its class, or of a base class, has the name of a known one.
+    """Return the import path of the download handler that uses a browser, and whether this handler is
+    that of scrapy-playwright. Return None if no handler for http or https uses a browser.
+
+    A handler uses a browser if the import path of its class, or of a base class, has the name of a
+    known browser tool.
     """
     handlers = settings.getdict("DOWNLOAD_HANDLERS")
     for scheme in ("http", "https"):
@@ -59,14 +63,14 @@ def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
 
 
 def uses_playwright(settings: BaseSettings) -> bool:
-    """Whether scrapy-playwright may download for a crawl."""
+    """Whether a crawl with these settings may download with scrapy-playwright."""
     handler = browser_handler(settings)
     is_playwright = handler is not None and handler[1]
     return is_playwright or abort_setting(settings) is not None
 
 
 def abort_setting(settings: BaseSettings) -> Any:
-    """Return the setting for the function by which scrapy-playwright decides whether to abort a
-    request, or None.
+    """Return the value of PLAYWRIGHT_ABORT_REQUEST, the function by which scrapy-playwright decides
+    whether to abort a request; None if it is not set.
     """
     return settings.get("PLAYWRIGHT_ABORT_REQUEST")

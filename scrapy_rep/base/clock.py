@@ -20,13 +20,13 @@ logger = get_logger(__name__)
 
 
 class Clock:
-    """The clocks of this process. Tests replace it."""
+    """The clocks and timers of this process. Tests replace an instance to run in virtual time."""
 
     monotonic = staticmethod(time.monotonic)
-    """Returns the seconds on the monotonic clock, for waiting."""
+    """Returns the time in seconds on the monotonic clock, to measure how long something takes."""
 
     time = staticmethod(time.time)
-    """Returns the seconds since the epoch, for values that are stored."""
+    """Returns the time in seconds since the epoch, for values that are stored."""
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
         """Call *function* after *seconds*. Return an object whose method ``cancel`` prevents the call."""
@@ -34,9 +34,9 @@ class Clock:
 
 
 class Alarms:
-    """Calls functions at given times of the monotonic clock, with one timer for all.
+    """Calls functions at given times of the monotonic clock, with a single timer for all of them.
 
-    No function is called early. An alarm cannot be cancelled: the function has to check
+    A function is never called early. An alarm cannot be cancelled: its function has to check
     whether there is still something to do.
     """
 
@@ -47,7 +47,7 @@ class Alarms:
         self._timer: CallLaterResult | None = None
         self._timer_at = 0.0
         self.is_stopped = False
-        """Whether nothing is called any more."""
+        """Whether :meth:`stop` was called, so that no function is called any more."""
 
     def at(self, moment: float, function: Callable[..., None], *args: Any) -> None:
         """Call *function* with *args* at *moment*, or soon if *moment* has passed."""
@@ -55,7 +55,7 @@ class Alarms:
         self._set_timer()
 
     def stop(self) -> None:
-        """Forget all alarms, and those that are set later."""
+        """Delete all alarms. Alarms that are set later are ignored."""
         self.is_stopped = True
         self._heap.clear()
         if self._timer is not None:
@@ -76,10 +76,10 @@ class Alarms:
 
     def _on_timer(self) -> None:
         self._timer = None
-        # An event loop may call this a little early: then no alarm is due yet, and
+        # An event loop may run a timer a little early: then no alarm is due yet, and
         # _set_timer() starts another timer.
         now = self.clock.monotonic()
-        # Functions may set new alarms; those wait for the next timer, so that this ends.
+        # New alarms that these functions set wait for the next timer, so that this method ends.
         due = []
         while self._heap and self._heap[0][0] <= now:
             due.append(heappop(self._heap))

@@ -1,8 +1,8 @@
-"""Differences between versions of Scrapy, and the private names of Scrapy. Only this module has them.
+"""All code that depends on the version of Scrapy, or uses private names of Scrapy.
 
-Tested on Scrapy 2.14.0 and 2.19.0. If a later Scrapy lacks a private name, the function here
-returns a neutral value, and logs one warning that names it. ``docs/explanation/scrapy.md``
-says of each name what the package does without it, and what Scrapy would need to offer instead.
+Tested on Scrapy 2.14.0 and 2.19.0. If a later Scrapy lacks a private name, the function that uses
+the name returns a neutral value, and logs one warning. ``docs/explanation/scrapy.md`` lists the
+names, what the package does without each of them, and what Scrapy would have to offer instead.
 """
 
 from __future__ import annotations
@@ -35,45 +35,46 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Scrapy 2.18 and later.
+# Scrapy 2.18 and later have the signal.
 HAS_ROBOTS_PARSED_SIGNAL = hasattr(signals, "robots_parsed")
 
-# Older versions record the moments of download slots on the wall clock.
+# In older versions, Slot.lastseen is a time of the wall clock, not of the monotonic clock.
 _SLOTS_HAVE_WALL_CLOCK = getattr(downloader, "time", None) is time.time
 
 
 def is_heard(crawler: Crawler, signal: Any) -> bool:
-    """Whether anybody receives *signal* in the crawl."""
+    """Whether anything in the crawl is connected to *signal*."""
     return any(dispatcher.getAllReceivers(crawler.signals.sender, signal))
 
 
 def is_interactive(crawler: Crawler) -> bool:
-    """Whether ``scrapy shell``, ``fetch`` or ``view`` runs, where a person waits."""
-    # The shell changes a setting. The others use a spider of Scrapy's own, or replace the
+    """Whether the command is ``scrapy shell``, ``fetch`` or ``view``, where a person waits for a page."""
+    # The shell sets DUPEFILTER_CLASS. The other two use a spider of Scrapy's own, or replace the
     # start method of the spider.
-    in_shell = crawler.settings.getpriority("DUPEFILTER_CLASS")
+    priority = crawler.settings.getpriority("DUPEFILTER_CLASS")
     return (
-        in_shell == SETTINGS_PRIORITIES["command"]
+        priority == SETTINGS_PRIORITIES["command"]
         or isinstance(crawler.spider, DefaultSpider)
         or _starts_in(crawler, "scrapy.commands.fetch")
     )
 
 
 def is_parse_command(crawler: Crawler) -> bool:
-    """Whether the command is ``scrapy parse``, which runs a callback without passing its
-    output through the spider middlewares."""
+    """Whether the command is ``scrapy parse``, in which the output of a callback does not pass through
+    the spider middlewares.
+    """
     return _starts_in(crawler, "scrapy.commands.parse")
 
 
 def _starts_in(crawler: Crawler, module: str) -> bool:
+    """Whether *module*, that of a command, has replaced the start method of the spider."""
     start = getattr(type(crawler.spider), "start", None)
     return getattr(start, "__module__", "") == module
 
 
 def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
-    """Return the object of *kind* that the components of a crawl share. The first call makes it.
-
-    The crawler has the only reference, so the object is freed with the crawler.
+    """Return the object that ``kind(crawler)`` creates, the same at each call, so that the components of a
+    crawl share it. Only the crawler keeps a reference, so the object is freed with the crawler.
     """
     components = vars(crawler).setdefault("_scrapy_rep_components", {})
     if kind not in components:
@@ -83,12 +84,12 @@ def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
 
 
 def loop_caller() -> Callable[..., object]:
-    """Return a function with which other threads call a function in the event loop that runs now. The
-    returned function raises RuntimeError once that loop has ended.
+    """Return a function that other threads use to call a function in the current event loop. It raises
+    RuntimeError once the event loop has ended.
     """
     if scrapy_asyncio.is_asyncio_available():
         return asyncio.get_running_loop().call_soon_threadsafe
-    # This imports the reactor, so it must run after Scrapy has installed one.
+    # The import installs a reactor, so it must come after Scrapy has installed its own.
     from twisted.internet import reactor
 
     caller: Callable[..., object] = reactor.callFromThread
@@ -96,12 +97,12 @@ def loop_caller() -> Callable[..., object]:
 
 
 async def run_in_thread(function: Callable[[], _T]) -> _T:
-    """Return the result of *function*, called on another thread, as ``run_in_thread`` of Scrapy 2.15 and
-    later does.
+    """Call *function* in another thread and return its result. Scrapy 2.15 and later have the same
+    function.
     """
     if scrapy_asyncio.is_asyncio_available():
         return await asyncio.to_thread(function)
-    # This imports the reactor, so it must run after Scrapy has installed one.
+    # The import installs a reactor, so it must come after Scrapy has installed its own.
     from twisted.internet.threads import deferToThread  # noqa: PLC0415
 
     return await deferToThread(function)
@@ -111,52 +112,55 @@ logger = get_logger(__name__)
 
 
 PROXY_AUTH_META_KEY = "_auth_proxy"
-"""The meta key of the proxy for which the ``Proxy-Authorization`` header of a request is."""
+"""The meta key in which Scrapy notes the proxy to which the ``Proxy-Authorization`` header of a request
+belongs."""
 
 
-_NO_SUCH = object()
+_MISSING = object()
 
 _NO_SLOT = "\0"
 """A key that no download slot has."""
 
 _SLOT_ATTRIBUTES = ("concurrency", "delay", "lastseen", "queue")
-"""The attributes of a download slot."""
+"""The attributes of Scrapy's download slots that this module reads."""
 
 
 class SlotState(NamedTuple):
-    """The state of a download slot. Times are in seconds, moments on the monotonic clock."""
+    """The state of a download slot of Scrapy."""
 
     concurrency: int
     delay: float = 0.0
+    """The seconds between two requests."""
+
     is_queueing: bool = False
     """Whether a request waits in the slot."""
 
     last_seen: float = float("-inf")
-    """The moment at which the slot last sent a request."""
+    """When the slot last sent a request, in seconds on the monotonic clock."""
 
 
 def is_closing(crawler: Crawler) -> bool:
-    """Whether the spider is closing. Scrapy sends a signal only once the spider has closed."""
+    """Whether the spider is closing or has closed. Scrapy has a signal only for the end of closing."""
     if _find(crawler.engine, "_slot.closing") is not None:
         return True
     # Once the spider has closed, the engine has no slot.
-    return getattr(crawler.engine, "_slot", _NO_SUCH) is None
+    return getattr(crawler.engine, "_slot", _MISSING) is None
 
 
 def close_spider(crawler: Crawler, reason: str) -> None:
-    """Begin to close the spider, as Scrapy's own extensions do."""
+    """Begin to close the spider, with *reason* as its finish reason, as Scrapy's own extensions do."""
     if crawler.engine is not None and not is_closing(crawler):
         deferred_from_coro(crawler.engine.close_spider_async(reason=reason))
 
 
 def concurrent_requests(crawler: Crawler) -> int:
-    """Return ``CONCURRENT_REQUESTS``; 1,000 for 0, which means no limit since Scrapy 2.19."""
+    """Return ``CONCURRENT_REQUESTS``. For 0, which means no limit since Scrapy 2.19, return 1,000."""
     return crawler.settings.getint("CONCURRENT_REQUESTS") or 1_000
 
 
 def wake(crawler: Crawler) -> None:
-    """Make the engine ask the scheduler for requests now, instead of at its next heartbeat. If the
-    downloader is full, this does nothing: the engine asks when a download has ended.
+    """Make the engine ask the scheduler for requests now, instead of at its next heartbeat. Do nothing if
+    the downloader is full, since the engine asks again at the end of a download.
     """
     schedule = _find(crawler.engine, "_slot.nextcall.schedule")
     if schedule is not None and not crawler.engine.downloader.needs_backout():
@@ -164,15 +168,15 @@ def wake(crawler: Crawler) -> None:
 
 
 def requests_in_progress(crawler: Crawler) -> Collection[Request]:
-    """Return the requests that the scheduler has handed out, and whose callback and output have not
-    ended.
+    """Return the requests that the scheduler has handed out and that are not done: they are downloaded, or
+    their callback runs, or its output is processed.
     """
     return _find(crawler.engine, "_slot.inprogress") or set()
 
 
 def download_slot(crawler: Crawler, request: Request) -> str:
-    """Return the key of the download slot of *request*, which is nearly always its host; empty if the
-    URL has no valid host. The key can be encoded, whatever name a project gives a slot.
+    """Return the key of the download slot of *request*, nearly always its host; empty if the URL has no
+    valid host. Lone surrogates in the name of a slot are replaced, so that the key can be encoded.
     """
     get_slot_key = _find(crawler.engine, "downloader.get_slot_key")
     try:
@@ -201,34 +205,36 @@ def slot_state(crawler: Crawler, key: str) -> SlotState:
 
 
 def withdraw(crawler: Crawler, request: Request, error: Exception) -> None:
-    """Take *request* out of its download slot, if it waits there, and fail it with *error*."""
+    """If *request* waits in its download slot, remove it from the slot, and fail it with *error*."""
     slots: Any = _find(crawler.engine, "downloader.slots") or {}
     slot = slots.get(download_slot(crawler, request))
     for entry in _find(slot, "queue") or ():
         if entry[0] is request:
             slot.queue.remove(entry)
-            if not entry[
-                1
-            ].called:  # A request that was cancelled has an answer already.
-                entry[1].errback(error)
+            answer = entry[1]
+            # The deferred of a request that was cancelled has been called already.
+            if not answer.called:
+                answer.errback(error)
             return
 
 
 class DownloaderState:
-    """The state of Scrapy's downloader. Its attributes are looked up once, so the engine must exist."""
+    """The state of Scrapy's downloader. Create an instance after the engine, as it reads attributes of
+    the downloader only once.
+    """
 
     def __init__(self, crawler: Crawler) -> None:
         downloader = _find(crawler.engine, "downloader")
         self._crawler = crawler
         active, slots = _find(downloader, "active"), _find(downloader, "slots")
         self.active: AbstractSet[object] | None = active
-        """The requests that are being downloaded; None if Scrapy does not tell."""
+        """The requests that are being downloaded; None if this version of Scrapy has no such attribute."""
 
         self.slots: dict[str, Any] = {} if slots is None else slots
         """The existing download slots, by key."""
 
         self.own_slots = crawler.settings.getdict("DOWNLOAD_SLOTS").keys()
-        """The keys of the slots that have settings of their own."""
+        """The keys of the slots with settings of their own, in ``DOWNLOAD_SLOTS``."""
 
         self.new_slot = slot_state(crawler, _NO_SLOT)
         """The state of a new slot without settings of its own."""
@@ -237,7 +243,7 @@ class DownloaderState:
         is_scrapys = getattr(get_slot_key, "__func__", None) is Downloader.get_slot_key
         is_by_address = crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP")
         self.has_slot_for_each_host: bool = is_scrapys and not is_by_address
-        """Whether the key of a request's slot is its host, unless the request names another slot."""
+        """Whether each request uses the slot of its host, unless its meta names another slot."""
 
     def state(self, key: str) -> SlotState:
         """Return the :func:`slot_state` of the slot *key*."""
@@ -248,7 +254,9 @@ _getter = cache(attrgetter)
 
 
 def _find(owner: Any, path: str) -> Any:
-    """Return the attribute at a dotted *path*; None, with a warning, if an attribute of it is missing."""
+    """Return the attribute of *owner* at a dotted *path*. Return None, and warn once, if *owner* or an
+    object on the path does not have the attribute.
+    """
     try:
         return _getter(path)(owner)
     except AttributeError:
@@ -261,14 +269,16 @@ def _find(owner: Any, path: str) -> Any:
 
 _CONSEQUENCES = {
     "_slot.closing": "a closing spider waits for delays and pauses",
-    "_slot.inprogress": "requests seem to be done when they are sent",
+    "_slot.inprogress": "with a JOBDIR, a crawl that is killed loses the requests in progress",
     "_slot.nextcall.schedule": "a request may be sent 5 seconds late",
-    "active": "requests whose end a component hides keep their places",
-    "downloader.get_slot_key": "download_slot in Request.meta is not seen",
-    "slots": "the delays of download slots are not seen",
-    **dict.fromkeys(_SLOT_ATTRIBUTES, "the delays of download slots are not seen"),
+    "active": "if a component hides the end of a request, its host gets fewer requests at a time",
+    "downloader.get_slot_key": "scrapy-rep ignores download_slot in Request.meta",
+    "slots": "scrapy-rep ignores the delays of download slots",
+    **dict.fromkeys(
+        _SLOT_ATTRIBUTES, "scrapy-rep ignores the delays of download slots"
+    ),
 }
-"""The consequence of each missing attribute, for the warning."""
+"""What a missing attribute changes for the user, for the warning."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The effects of the statements of a response on its items, images and links, by the settings."""
+"""Decides which effects the statements of a response have on its items, images and links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-    # The rule or purpose that is denied, and the statement that denies it.
+    # The name of a rule that denies something, or of a purpose that is denied; and the statement.
     Denied: TypeAlias = tuple[str, Because]
 
 _TYPES_OF_CLASSES = (
@@ -34,28 +34,28 @@ _TYPES_OF_CLASSES = (
 
 
 class Effects(NamedTuple):
-    """The effects that the statements of a response have in a crawl."""
+    """The effects of the statements of a response, under the settings of a crawl."""
 
     items: Denied | None = None
-    """Why items are dropped; None if they are not."""
+    """Why items are dropped; None if they are kept."""
 
     images: Denied | None = None
-    """Why the URLs of images are removed from items; None if they are not."""
+    """Why the URLs of images are removed from items; None if they are kept."""
 
     links: Statement | None = None
     """The statement because of which links are not followed; None if they are followed."""
 
     noted: tuple[Denied, ...] = ()
-    """The denials that withhold nothing, because they are only written into items."""
+    """The denials that are only written into items, so that nothing is dropped."""
 
     restrictions: dict[str, bool | int | str] | None = None
-    """The indexing rules that are written into items; None if they restrict nothing."""
+    """The indexing rules to write into items; None if no rule restricts them, or if nothing is written."""
 
     usage: dict[str, dict[str, bool]] | None = None
-    """The purposes that are disallowed, as written into items; None if none is."""
+    """The purposes that are disallowed, as written into items; None if none is, or if nothing is written."""
 
     is_expiring: bool = False
-    """Whether items may be indexed until a date."""
+    """Whether the page has an ``unavailable_after`` in the future."""
 
 
 NO_EFFECT = Effects()
@@ -71,9 +71,10 @@ def effects(
     *,
     is_exempt: bool = False,
 ) -> Effects:
-    """Return the effects that the *rules* and *preferences* of *response* have in a crawl with
-    *purposes*. *rules* are None for a response that no middleware has read. *is_exempt* says
-    whether the items are exempt from noindex.
+    """Return the effects of the indexing *rules* and usage *preferences* of *response*.
+
+    *rules* are None for a response that no middleware has read. *purposes* are those of the crawl,
+    or of the request. *is_exempt* says whether the request is exempt from noindex.
     """
     result = NO_EFFECT
     if rules is None:
@@ -116,7 +117,7 @@ def effects(
 def _annotation(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    """Return the effects of *rules* with the setting value ``annotate``: items are marked, and not dropped."""
+    """Return the effects of *rules* if ``REP_NOINDEX`` is ``"annotate"``: items are marked, not dropped."""
     restrictions = rules.restrictions()
     if not restrictions or not is_success(response):
         return NO_EFFECT
@@ -124,10 +125,10 @@ def _annotation(
     if is_exempt:
         return Effects(links=links)
     now = datetime.now(timezone.utc)
-    why = rules.why_not_indexable(now)
+    reason = rules.why_not_indexable(now)
     return Effects(
         links=links,
-        noted=((why, rules.because(why)),) if why else (),
+        noted=((reason, rules.because(reason)),) if reason else (),
         restrictions=restrictions,
         is_expiring=_is_expiring(rules, now),
     )
@@ -136,15 +137,15 @@ def _annotation(
 def _of_rules(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    """Return the effects of *rules* if items are dropped, or noindex is ignored."""
+    """Return the effects of *rules* if ``REP_NOINDEX`` is ``"drop"`` or ``"ignore"``."""
     if not is_success(response):
         return NO_EFFECT
     links = _denied_links(settings, response, rules)
     if is_exempt or settings.noindex != "drop" or not has_document(response):
         return Effects(links=links)
     now = datetime.now(timezone.utc)
-    why = rules.why_not_indexable(now)
-    items = (why, rules.because(why)) if why else None
+    reason = rules.why_not_indexable(now)
+    items = (reason, rules.because(reason)) if reason else None
     images = None
     if not rules.image_index:
         images = "noimageindex", rules.because("noimageindex")
@@ -164,28 +165,28 @@ def _is_expiring(rules: IndexingRules, now: datetime) -> bool:
 
 
 def is_success(response: Response) -> bool:
-    """Whether *response* has a 2xx status. Other responses are no pages of an index, so their indexing
-    rules have no effect: error pages, redirects, a 304.
+    """Whether *response* has a 2xx status. The indexing rules of other responses (error pages, redirects,
+    a 304) have no effect, because such a response is not a page that could be in an index.
     """
     return 200 <= response.status < 300
 
 
 def has_document(response: Response) -> bool:
-    """Whether *response* is a document, so that its indexing rules have an effect. The rules of data
-    are only exposed and recorded.
+    """Whether *response* is a document, so that its indexing rules have an effect. The indexing rules of
+    data are only exposed and recorded.
 
-    Without a Content-Type, the class that Scrapy has chosen for the response decides. A robots.txt,
-    which a SitemapSpider reads, counts as data, although it is plain text.
+    Without a Content-Type, the class of the response, which Scrapy has chosen, decides. A robots.txt
+    that a SitemapSpider reads counts as data, although it is plain text.
     """
     if is_robotstxt(response.url):
         return False
     declared = _media_type(response.headers)
-    classes = (name for kind, name in _TYPES_OF_CLASSES if isinstance(response, kind))
-    return is_document(declared or next(classes, ""), response.body)
+    types = (name for kind, name in _TYPES_OF_CLASSES if isinstance(response, kind))
+    return is_document(declared or next(types, ""), response.body)
 
 
 def _media_type(headers: Headers) -> str:
-    """Return the media type in lower case; empty if *headers* have none."""
+    """Return the media type of the Content-Type in lower case; empty if there is none."""
     content_type = headers.get(b"Content-Type") or b""
     name = content_type.partition(b";")[0].partition(b",")[0]
     return name.decode("latin-1").strip().lower() if b"/" in name else ""

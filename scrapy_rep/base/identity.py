@@ -1,4 +1,4 @@
-"""The product tokens of the crawler, which select the groups that it follows."""
+"""The product tokens of the crawler, by which it finds its groups in a robots.txt."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
-# The name as Scrapy stores it. At the gate, few requests have the field yet, and isdisjoint() takes a
-# tenth of the time of a look-up.
+# The header field as Scrapy stores its name. At the gate, few requests have a User-Agent yet, and
+# isdisjoint() takes a tenth of the time of a look-up.
 _FIELD = frozenset({b"User-Agent"})
 
 _tokens = lru_cache(maxsize=256)(product_tokens)
 
 
 class Identity:
-    """The product tokens of a crawler, from ``ROBOTSTXT_USER_AGENT``, or from the ``User-Agent``
-    header of each request, or from ``USER_AGENT`` where that header has none.
+    """Tells the product tokens of each request of a crawl. They come from ``ROBOTSTXT_USER_AGENT``; or
+    from the ``User-Agent`` header of the request; or from ``USER_AGENT``, if the header names only a
+    browser.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -39,7 +40,7 @@ class Identity:
         self._agents = RepSettings.of(crawler).agents
         self._default_tokens: tuple[str, ...] | None = None
         self._has_warned = False
-        # A crawl sends few different headers.
+        # Cached, because a crawl sends few different headers.
         self._of_header = lru_cache(maxsize=256)(self._read_header)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
@@ -49,8 +50,8 @@ class Identity:
         return shared_component(crawler, cls)
 
     def tokens(self, request: Request | None) -> tuple[str, ...]:
-        """Return the product tokens whose groups *request* follows: those of its User-Agent, or of the
-        default User-Agent if it has none. None stands for a request without a User-Agent.
+        """Return the product tokens of *request*, in order of preference. If *request* is None, or has no
+        User-Agent, they are those of the default User-Agent.
         """
         if self._agents:
             return self._agents
@@ -70,13 +71,12 @@ class Identity:
         return robots.pace(self.tokens(None))
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
-        """Whether *robots* allows requests of this package itself for *url*."""
+        """Whether *robots* allows *url* for the requests that this package itself makes."""
         return robots.is_allowed(url, self.tokens(None))
 
     def _spider_opened(self) -> None:
-        """Warn about a User-Agent without a product token, product tokens that RFC 9309 does
-        not allow, unknown settings, and a parser that is not used. Say that a User-Agent names no
-        contact.
+        """Log mistakes in the settings: a User-Agent without a product token or without a contact, product
+        tokens that RFC 9309 does not allow, unknown settings, and a parser that is not used.
         """
         agents = self.tokens(None)
         header = default_header(self._crawler.settings, self._crawler.spider)
@@ -95,11 +95,11 @@ class Identity:
                 token=", ".join(unusual),
             )
         for name, nearest in unknown_names(self._crawler.settings):
-            meant = f" Did you mean {nearest}?" if nearest else ""
+            question = f" Did you mean {nearest}?" if nearest else ""
             self._logger.warning(
-                "%(name)s is not a setting of scrapy-rep and has no effect.%(meant)s",
+                "%(name)s is not a setting of scrapy-rep and has no effect.%(question)s",
                 name=name,
-                meant=meant,
+                question=question,
             )
         parser = _unused_parser(self._crawler.settings)
         if parser:
@@ -127,14 +127,16 @@ class Identity:
 def default_header(
     settings: BaseSettings, spider: Spider | type[Spider] | None = None
 ) -> str:
-    """Return the default ``User-Agent`` of requests; empty if neither settings nor spider have one."""
+    """Return the ``User-Agent`` of requests that do not set their own; empty if neither *settings* nor
+    *spider* have one.
+    """
     header: Any = getattr(spider, "user_agent", settings["USER_AGENT"])
     return _text(default_field(settings, "user-agent") or header)
 
 
 def default_field(settings: BaseSettings, name: str) -> str | None:
-    """Return the value in ``DEFAULT_REQUEST_HEADERS`` of the field *name*, which is in lower case; None
-    if there is no such field.
+    """Return the value of a header field in ``DEFAULT_REQUEST_HEADERS``; None if the field is missing.
+    *name* is the name of the field in lower case.
     """
     for field, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
         if field.lower() == name and isinstance(value, (str, bytes)):
@@ -143,15 +145,15 @@ def default_field(settings: BaseSettings, name: str) -> str | None:
 
 
 def _has_contact(header: str) -> bool:
-    """Whether *header* has a URL or an address of the crawler's operator. The URL of Scrapy, in its
-    default header, is none.
+    """Whether the ``User-Agent`` *header* has a URL or an e-mail address of the crawler's operator. The
+    URL of Scrapy, in Scrapy's default header, does not count.
     """
     return ("://" in header or "@" in header) and "://scrapy.org" not in header
 
 
 def tokens_of(header: str, settings: BaseSettings) -> tuple[str, ...]:
-    """Return the product tokens of a crawler that sends *header* as its ``User-Agent``: those of
-    *header*, or of the setting ``USER_AGENT`` if *header* has none, as that of a browser.
+    """Return the product tokens of a crawler that sends *header* as its ``User-Agent``. If *header* names
+    only a browser, the tokens come from the setting ``USER_AGENT``.
     """
     return _tokens(header) or _tokens(_text(settings["USER_AGENT"]))
 
@@ -161,7 +163,9 @@ def _text(header: str | bytes | None) -> str:
 
 
 def _unused_parser(settings: BaseSettings) -> str | None:
-    """Return the import path in ``ROBOTSTXT_PARSER``, if it is not that of this package's parser."""
+    """Return the import path of the parser in ``ROBOTSTXT_PARSER``, if the project has set the parser of
+    another package; else None.
+    """
     value = settings.get(PARSER)
     priority = settings.getpriority(PARSER) or 0
     if not value or priority <= SETTINGS_PRIORITIES["default"]:

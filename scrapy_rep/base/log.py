@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     _Adapter = logging.LoggerAdapter[logging.Logger]
-else:  # Python 3.10 has no type parameter for it.
+else:  # In Python 3.10, LoggerAdapter takes no type parameter.
     _Adapter = logging.LoggerAdapter
 
 _ITEM = "item"
-"""The name of an item among the values of a message. Items are logged unchanged, on several lines, as
-Scrapy does it."""
+"""The name under which a message has an item as a value. Items are logged unchanged, on several lines, as
+Scrapy logs them."""
 
 
 class _Visible(logging.Filter):
-    """Escapes control characters in the values of a record, with :func:`visible`, and masks
+    """Escapes control characters in the values of a log record, with :func:`visible`, and masks
     the user names and passwords of URLs, with :func:`without_credentials`.
 
-    URLs, rules, header values and errors come from servers. A line end in a value could
-    forge a line of the log, and an escape sequence would reach the terminal. A log is read
-    by more people than may know the passwords of a crawl.
+    URLs, rules, header values and errors come from servers. A line end in such a value could
+    forge a line of the log, and an escape sequence would reach the terminal. Passwords are masked
+    because more people read a log than may know the passwords of a crawl.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -44,8 +44,8 @@ _visible = _Visible()
 
 
 class CrawlLog(_Adapter):
-    """The logger of a module in a crawl. Its records name the spider, as those of Scrapy do. Keyword
-    arguments are the values of the message: ``logger.info("%(url)s is back", url=url)``.
+    """The logger of a module for one crawl. Its log records have the attribute ``spider``, as those of
+    Scrapy. Keyword arguments are the values of the message: ``logger.info("%(url)s is back", url=url)``.
     """
 
     def __init__(self, name: str, crawler: Crawler) -> None:
@@ -60,7 +60,7 @@ class CrawlLog(_Adapter):
         exc_info: Any = None,
         **values: Any,
     ) -> None:
-        """Log *msg*. All other methods call this one."""
+        """Log *msg* with *values*. All other methods call this method."""
         self.logger.log(
             level,
             msg,
@@ -72,8 +72,8 @@ class CrawlLog(_Adapter):
         )
 
     def at_end(self, level: int, msg: str, **values: Any) -> None:
-        """Log a line of the summary at the end of a crawl. The line names the spider, since several
-        crawls may write to one log.
+        """Log a line of the summary at the end of a crawl. The line begins with the name of the spider,
+        since several crawls may write to the same log.
         """
         spider = self._crawler.spider
         assert spider is not None
@@ -81,7 +81,9 @@ class CrawlLog(_Adapter):
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger *name*, which escapes control characters and masks passwords in values."""
+    """Return the logger *name*. It escapes control characters, and masks passwords, in the values of its
+    messages.
+    """
     logger = logging.getLogger(name)
     logger.addFilter(_visible)
     return logger

@@ -1,12 +1,11 @@
-"""Every key of ``Request.meta`` that this package reads or writes, and every flag that it
-sets on a Response.
+"""All keys of ``Request.meta`` that this package reads, and all flags that it sets on responses.
 
-``docs/reference/meta.md`` describes the public ones; a test compares the two lists.
+``docs/reference/meta.md`` describes them; a test compares the two lists.
 """
 
 from __future__ import annotations
 
-# A key of Scrapy.
+# This key is Scrapy's own.
 DONT_OBEY_ROBOTSTXT = "dont_obey_robotstxt"
 
 DONT_OBEY_NOFOLLOW = "dont_obey_nofollow"

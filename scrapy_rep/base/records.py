@@ -1,4 +1,4 @@
-"""Makes the record of each kind of decision, with texts and URLs as a record keeps them."""
+"""Makes the records of decisions, with texts and URLs in the form in which they are stored."""
 
 import time
 from functools import lru_cache
@@ -15,16 +15,17 @@ from scrapy_rep.protocol.usage.statements import CATEGORIES, Source, UsageStatem
 from scrapy_rep.record import Layer, Record, Subject, Verdict
 
 Because: TypeAlias = "Statement | UsageStatement | str | None"
-"""Why something is forbidden: a statement, the value of a ``rel``, or None if no statement says so."""
+"""Why something is forbidden: a statement of the site, or the value of a ``rel``; None if the site has not
+stated anything."""
 
 MAX_URL = 4096
-"""The most characters of a URL to keep; a longer one is cut and ends with an ellipsis."""
+"""How many characters of a URL are stored. A longer URL is cut, and ends with an ellipsis."""
 
 MAX_TEXT = 1024
-"""The most characters of a rule, a statement, a header value or an error to keep."""
+"""How many characters of a rule, a statement, a header value or an error are stored."""
 
 CUT = "…"
-"""The end of a text that was cut."""
+"""The last character of a text that was cut."""
 
 _DELAY_REASONS = frozenset({Reason.BACK_OFF, Reason.CRAWL_DELAY})
 
@@ -42,7 +43,7 @@ def make_record(
     statement: str | None = None,
     **others: Any,
 ) -> Record:
-    """Return the record of a decision, with the current time."""
+    """Return the record of a decision that is made now. Texts are cut, and URLs are without passwords."""
     return Record(
         time.time(),
         subject,
@@ -67,7 +68,9 @@ def request_record(
     override: Override | None = None,
     via: str | None = None,
 ) -> Record:
-    """Return the record of a decision by robots.txt, an override or a delay."""
+    """Return the record of a decision about a request: by robots.txt, an override, a delay or a limit of
+    pages. *entry* is the cache entry of the robots.txt.
+    """
     rule, reason = decision.rule, str(decision.reason)
     statement = None if rule is None else str(rule)
     layer = Layer.ROBOTS_TXT
@@ -110,50 +113,50 @@ def page_record(
     """Return the record of a decision by a statement of *page*: an indexing rule, a usage preference
     or the ``rel`` of a link. *entry* is the cache entry of the robots.txt of the page.
 
-    If the verdict is that something is allowed despite the statement, the decision is an override
-    by the user of the crawler.
+    If the verdict is *allowed* in spite of the statement, the user of the crawler has decided so, and
+    the layer is that of overrides.
     """
     layer = Layer.META
-    stated: dict[str, Any] = {}
+    evidence: dict[str, Any] = {}
     if isinstance(because, UsageStatement):
-        stated = {"agent": because.agent, "statement": because.text}
-        stated["source"] = str(because.source)
+        evidence = {"agent": because.agent, "statement": because.text}
+        evidence["source"] = str(because.source)
         if because.source is Source.ROBOTS_TXT:
-            stated["line"] = because.position
-            stated["fetched"] = None if entry is None else entry.fetched
+            evidence["line"] = because.position
+            evidence["fetched"] = None if entry is None else entry.fetched
     elif isinstance(because, Statement):
         layer = Layer(because.source)
-        stated = {"agent": because.agent, "statement": because.text}
+        evidence = {"agent": because.agent, "statement": because.text}
     elif because is not None:
-        layer, stated = Layer.REL, {"statement": because}
+        layer, evidence = Layer.REL, {"statement": because}
     if isinstance(because, UsageStatement) or reason in CATEGORIES:
         layer = Layer.USAGE
     elif verdict is Verdict.ALLOWED:
         layer = Layer.OVERRIDE
     return make_record(
-        subject, verdict, layer, reason, url=url, origin=origin, page=page, **stated
+        subject, verdict, layer, reason, url=url, origin=origin, page=page, **evidence
     )
 
 
 def forbidden(reason: str, because: Because) -> str:
-    """Return the part of an error message that says how a page or file must not be used, and why."""
+    """Return the end of an error message about a page or file: how it must not be used, and why."""
     if reason in CATEGORIES:
         return f"must not be used for {reason}: {because or 'nothing is stated'}"
     return f"must not be indexed: {because or reason}"
 
 
-# Cached, since a page has several statements and several items.
+# Cached, since several records in a row have the same URL: those of the statements and items of a page.
 @lru_cache(maxsize=64)
 def url_text(url: str) -> str:
-    """Return *url* as a record keeps it, without user name and password."""
+    """Return *url* in the form in which it is stored: without user name and password, and not too long."""
     return storable(without_credentials(url), MAX_URL)
 
 
-def storable(written: str, at_most: int = MAX_TEXT) -> str:
-    """Return *written* in a form that SQLite can store, cut at *at_most* characters."""
-    if len(written) > at_most:
-        written = written[: at_most - 1] + CUT
-    if written.isascii():
-        return written
-    # SQLite stores no lone surrogates.
-    return written.encode("utf-8", "replace").decode("utf-8")
+def storable(text: str, at_most: int = MAX_TEXT) -> str:
+    """Return *text* in a form that SQLite can store, cut at *at_most* characters."""
+    if len(text) > at_most:
+        text = text[: at_most - 1] + CUT
+    if text.isascii():
+        return text
+    # SQLite cannot store lone surrogates.
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,6 @@
-"""The origin and the host of a request, whether robots.txt applies to it, and its form as a dictionary."""
+"""Tells the origin and the host of a request, and whether robots.txt applies to the request; and turns
+requests into dictionaries.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,15 @@ def bare_host(origin: Origin) -> str:
 
 
 def host_of(request: Request) -> str:
-    """Return the name of the host of *request*; empty if it cannot be read."""
+    """Return the name of the host of *request*; empty if the host or port of its URL is invalid."""
     origin = request_origin(request)
     return bare_host(origin) if origin is not None else ""
 
 
 def was_redirected(request: Request, host: str) -> bool:
-    """Whether *request*, to *host*, was redirected from another host. Scrapy keeps a redirected request
-    in the download slot of its first host, although neither the user nor the spider chose this.
+    """Whether *request*, which goes to *host*, was redirected from another host. Scrapy keeps such a
+    request in the download slot of the other host, although neither the user nor the spider chose
+    this slot.
     """
     redirected_from = request.meta.get("redirect_urls", ())
     if not redirected_from:
@@ -42,8 +45,8 @@ def was_redirected(request: Request, host: str) -> bool:
 
 
 def is_of_http(request: Request | Response) -> bool:
-    """Whether *request*, or the request of a response, has the scheme http or https, as far as Scrapy
-    chooses the download handler by it. Requests with other schemes have no robots.txt.
+    """Whether the URL of a request or response has the scheme http or https, as Scrapy reads it to choose
+    the download handler. There is no robots.txt for other schemes.
     """
     if request.url.startswith(_HTTP_PREFIXES):
         return True
@@ -64,8 +67,9 @@ def url_origin(request: Request) -> Origin | None:
 
 
 def request_origin(request: Request) -> Origin | None:
-    """Return the origin of *request*: that of its URL, or of the virtual host in its ``Host`` header.
-    Return None if the URL or the header has no valid host or port, or the header is repeated.
+    """Return the origin of *request*: that of its URL, with the virtual host if its ``Host`` header names
+    another host. Return None if the host or port of the URL or the header is invalid, or if there are
+    several ``Host`` headers.
     """
     origin = url_origin(request)
     if origin is None or "Host" not in request.headers:
@@ -77,24 +81,28 @@ def request_origin(request: Request) -> Origin | None:
 
 
 def origin_at(url: str, request: Request | None) -> Origin | None:
-    """Return the origin of *url*, which *request* fetches or has fetched, at the virtual host of
-    *request*.
+    """Return the origin of *url*, a URL that *request* fetches or has fetched. If the request has a
+    virtual host, and *url* is on the same server, so has the origin.
     """
-    named = request_origin(request) if request is not None else None
-    if request is not None and request.url == url and named is not None:
-        return named
+    requested = request_origin(request) if request is not None else None
+    if request is not None and request.url == url and requested is not None:
+        return requested
     origin = origin_of(url)
-    # A browser may have been led to another origin, without the virtual host.
-    if origin is not None and named is not None and named.server == origin.server:
-        return named
+    # A browser may have been led to another server, where the virtual host does not apply.
+    if (
+        origin is not None
+        and requested is not None
+        and requested.server == origin.server
+    ):
+        return requested
     return origin
 
 
 def is_exempt(request: Request) -> bool:
-    """Whether ``dont_obey_robotstxt`` exempts *request* from robots.txt.
+    """Whether ``dont_obey_robotstxt`` in its meta exempts *request* from robots.txt.
 
-    Scrapy keeps the meta in a redirected request, but the exemption applies only to the
-    origin that the spider requested.
+    Scrapy copies the meta to a redirected request, but the exemption applies only to the origin
+    that the spider requested.
     """
     if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
         return False
@@ -106,9 +114,11 @@ def is_exempt(request: Request) -> bool:
 
 
 class RequestDicts:
-    """Turns requests into dictionaries, as Scrapy does, in less time. Scrapy looks for the callback and
-    the errback of each request among all attributes of the spider, which takes most of the time.
-    This class looks first among the methods that earlier requests have named.
+    """Turns requests into dictionaries, as ``Request.to_dict`` does, in less time.
+
+    To find the names of the callback and the errback, Scrapy compares them with all attributes of
+    the spider, for each request: this takes most of the time. This class first compares them with
+    the methods that earlier requests have used.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -116,11 +126,11 @@ class RequestDicts:
         self._names: dict[str, None] = {}
 
     def to_dict(self, request: Request) -> dict[str, Any]:
-        """Return what :meth:`Request.to_dict` returns. Raises ValueError if the callback or the
-        errback is no method of the spider.
+        """Return the same as :meth:`Request.to_dict`. Raises ValueError if the callback or the errback is
+        not a method of the spider.
         """
         try:
-            return request.to_dict(spider=self)  # type: ignore[arg-type]  # It looks only for methods.
+            return request.to_dict(spider=self)  # type: ignore[arg-type]  # Scrapy uses only its methods.
         except ValueError:
             fields = request.to_dict(spider=self._crawler.spider)
         names = (fields.get("callback"), fields.get("errback"))

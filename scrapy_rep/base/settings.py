@@ -1,8 +1,8 @@
 """The settings of this package: their table, the kinds of values, and the object with their values.
 
-:class:`RepSettings` is the table. A row has the name of a setting, its default, and its kind: the
-getter that reads a value, one of Scrapy where possible; the bounds of a value; and the words that end
-an error message, which say what is allowed.
+:class:`RepSettings` is the table. A row has the name of a setting, its default, and its kind. The kind
+has the getter that reads a value, if possible one of Scrapy's; the bounds of a value; and the words
+in which an error message says which values are allowed.
 """
 
 from __future__ import annotations
@@ -71,20 +71,19 @@ class Setting(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of value, with its bounds. Called with a name and a default, a kind returns a
-    :class:`Setting`, which stands in the table in place of the value.
+    """A kind of value, such as a number of seconds. Called with a name and a default, a kind returns the
+    :class:`Setting` for the table.
     """
 
     allowed: str
-    """The values that are allowed, in words: the end of the error message, and a line of the reference."""
+    """The allowed values in words, for error messages and for the reference of settings."""
 
     get: Callable[[BaseSettings, str, Any], Any]
-    """Returns the value of a setting, from the settings, the name and the default. This is a getter of
-    Scrapy, or a function that calls one. It raises one of _UNREADABLE for a value that cannot be
-    read."""
+    """The function that returns the value of a setting from the settings, its name and its default: a
+    getter of Scrapy, or a function that calls one. It raises one of _UNREADABLE for an invalid value."""
 
     is_within: Callable[[Any], bool] = lambda _: True
-    """Whether a value is within the bounds."""
+    """The function that tells whether a value is within the bounds."""
 
     def __call__(self, name: str, default: object) -> Any:
         return Setting(name, default, self)
@@ -95,16 +94,16 @@ class Kind(NamedTuple):
             value = self.get(settings, name, default)
             if self.is_within(value):
                 return value
-            why = None
+            cause = None
         except SettingError:
             raise
         except _UNREADABLE as error:
-            why = error
-        written = settings.get(name, default)
-        shown = displayed(name, written)
-        # The message of the cause may have a password that is in the value.
+            cause = error
+        raw = settings.get(name, default)
+        shown = displayed(name, raw)
+        # If the value has a password, the message of the cause may have it too, so it is left out.
         raise SettingError(name, shown, self.allowed) from (
-            why if shown == written else None
+            cause if shown == raw else None
         )
 
 
@@ -119,7 +118,7 @@ _FLAG = Kind("True or False", _get_flag)
 
 
 def _get_pace(settings: BaseSettings, name: str, default: bool) -> bool:
-    """Return the flag; False in a dialect without delays."""
+    """Return the flag; False in a dialect that ignores delays."""
     return _get_flag(settings, name, default) and _dialect_of(settings).crawl_delay
 
 
@@ -166,7 +165,7 @@ _ALLOW_OR_DENY = Kind("'allow' or 'deny'", _get_permission)
 
 
 def _get_text(settings: BaseSettings, name: str, default: Any) -> Any:
-    """Return a string. An empty string, as in ``-s REP_LEDGER=``, stands for the default."""
+    """Return a string. An empty string, as from ``-s REP_LEDGER=``, means the default."""
     text = settings.get(name, default)
     if not isinstance(text, str) and text is not default:
         raise TypeError
@@ -187,11 +186,11 @@ _FIELD = Kind("the name of an item field", _get_field)
 
 
 def _get_strings(settings: BaseSettings, name: str, default: Any) -> tuple[str, ...]:
-    """Return the strings of a list, of a list in JSON, or between the commas of a string, without
-    duplicates.
+    """Return the strings of a setting, without duplicates: those of a list, of a list in JSON, or of a
+    text in which commas separate them.
     """
     strings = settings.getdictorlist(name, default) if settings.get(name) != "" else []
-    # getdictorlist would split broken JSON at its commas.
+    # getdictorlist would split invalid JSON at its commas.
     if not isinstance(strings, list) or "".join(strings).lstrip().startswith("["):
         raise ValueError
     return tuple(dict.fromkeys(map(str.strip, strings)))
@@ -207,7 +206,9 @@ _PURPOSES = Kind(
 
 
 def _get_dict(settings: BaseSettings, name: str, default: object) -> dict[str, object]:
-    """Return a dictionary with strings as keys, from a dictionary or JSON; empty for an empty string."""
+    """Return a dictionary with strings as keys, from a dictionary or JSON. An empty string means an empty
+    dictionary.
+    """
     value = settings.getdict(name) if settings.get(name) != "" else {}
     if not all(isinstance(key, str) for key in value):
         raise ValueError
@@ -236,9 +237,9 @@ def _dialect_of(settings: BaseSettings) -> Dialect:
 def _get_overrides(
     settings: BaseSettings, name: str, default: object
 ) -> tuple[Override, ...]:
-    written = _get_dict(settings, name, default)
+    value = _get_dict(settings, name, default)
     try:
-        return parse_overrides(written, _dialect_of(settings))
+        return parse_overrides(value, _dialect_of(settings))
     except OverrideError as error:
         keys = "".join(f"[{key!r}]" for key in error.keys)
         where = f"{name}{keys}" if keys else f"A key of {name}"
@@ -254,20 +255,19 @@ _OVERRIDES = Kind(
 
 
 def _get_tokens(settings: BaseSettings, name: str, default: object) -> tuple[str, ...]:
-    """Return the product tokens in a User-Agent header or a list of names."""
+    """Return the product tokens in the value of a setting: a User-Agent header, or a list of names."""
     value = settings.get(name, default)
     if not value:
         return ()
     names = _get_strings(settings, name, ())
-    # The User-Agent of a browser has commas too, but only a list has product tokens between them.
+    # A text with commas is a list only if all its parts are product tokens: otherwise it is a single
+    # User-Agent, such as that of a browser.
     if isinstance(value, str) and not all(map(is_product_token, names)):
         names = (value,)
-    # A value of several words is accepted only if it looks like a User-Agent: it has "/", "(" or ";".
+    # A name of several words is accepted only if it looks like a User-Agent: it has "/", "(" or ";".
     tokens = [
-        product_tokens(written)
-        if is_product_token(written) or set("/(;") & set(written)
-        else ()
-        for written in names
+        product_tokens(name) if is_product_token(name) or set("/(;") & set(name) else ()
+        for name in names
     ]
     if not tokens or not all(tokens):
         raise ValueError
@@ -286,7 +286,7 @@ _LINK_TYPES = frozenset({
     "nofollow", "noopener", "noreferrer", "opener", "prev", "privacy-policy", "search",
     "sponsored", "tag", "terms-of-service", "ugc",
 })  # fmt: skip
-"""The values that ``REP_REL`` may have: those of the HTML standard (4.6.7) for ``a`` and
+"""The values of ``rel`` that ``REP_REL`` may have: those of the HTML standard (4.6.7) for ``a`` and
 ``area``, ``sponsored`` and ``ugc`` of search engines, and ``me``."""
 
 
@@ -305,12 +305,12 @@ _REL = Kind(
 
 
 def _get_store(settings: BaseSettings, name: str, default: str) -> str | Path | type:
-    """Return the address or class of the store. If the setting is not set, this is the path of a file
-    in JOBDIR, or the default address without JOBDIR.
+    """Return the address or the class of the store. If the setting is not set, return the path of a file
+    in JOBDIR, or, without JOBDIR, the default address.
     """
     value: Any = settings.get(name)
     if value is None:
-        # A resumed crawl continues with the robots.txt files that it has stored.
+        # In JOBDIR, so that a resumed crawl has the robots.txt files of the crawl before.
         folder = settings["JOBDIR"]
         return Path(folder) / "robotstxt.sqlite" if folder else default
     if not isinstance(value, str) or "://" not in value:
@@ -328,7 +328,7 @@ _STORE = Kind(
 
 
 def displayed(name: str, value: object) -> object:
-    """Return the *value* of the setting *name*, with credentials masked."""
+    """Return the *value* of the setting *name* with its credentials masked, to show it to a user."""
     if name != "REP_STORE":
         return value
     if isinstance(value, type):
@@ -341,8 +341,8 @@ def displayed(name: str, value: object) -> object:
 
 def _clients(settings: BaseSettings) -> frozenset[str]:
     handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
-    chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
-    clients = {client for client in (AIOHTTP, HTTP2, HTTPX) if client in chosen}
+    names = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
+    clients = {client for client in (AIOHTTP, HTTP2, HTTPX) if client in names}
     # Without a reactor, Scrapy downloads with aiohttp by default.
     if not settings.getbool("TWISTED_REACTOR_ENABLED", True):
         clients.add(AIOHTTP)
@@ -355,25 +355,25 @@ def _clients(settings: BaseSettings) -> frozenset[str]:
 class RepSettings:
     """The settings of a crawl that this package uses.
 
-    An attribute of the class is a row of the table; that of an instance is the value. The text
-    below it is its entry in ``docs/reference/settings.md``, which ``docs/_ext/settingspage.py``
-    writes: what the setting means, in one paragraph; details; why the default is what it is; an
-    example.
+    An attribute of the class is a row of the table; the same attribute of an instance is the value.
+    The text below an attribute is its entry in ``docs/reference/settings.md``, which
+    ``docs/_ext/settingspage.py`` writes. The text says what the setting means, in one paragraph;
+    then details; the reason of the default; and an example.
     """
 
     obey: bool = _FLAG(OBEY, False)
-    """Whether robots.txt is obeyed. The add-on sets it to `True`.
+    """Whether robots.txt is obeyed. The add-on sets this setting to `True`.
 
-    It does so at `addon` priority, so that a project can set it to `False`: then scrapy-rep ignores
-    robots.txt, delays included. Indexing rules and usage preferences have settings of their own.
+    The add-on sets it at `addon` priority, so that a project can set it to `False`: then scrapy-rep
+    ignores robots.txt, delays included. Indexing rules and usage preferences have settings of their own.
 
-    Default: it is Scrapy's own.
+    Default: that of Scrapy.
 
     Example: `ROBOTSTXT_OBEY = False`
     """
 
     dry_run: bool = _FLAG(DRY_RUN, False)
-    """Whether the crawl runs as it would without scrapy-rep, and only says what would be withheld.
+    """Whether the crawl runs as it would without scrapy-rep, which only reports what it would withhold.
 
     See [a dry run](../howto/migrate.md#try-it-first-a-dry-run).
 
@@ -385,11 +385,11 @@ class RepSettings:
     agents: tuple[str, ...] = _TOKENS(USER_AGENT, None)
     """The product token whose groups the crawl follows, or several in order of preference.
 
-    The first token that has a group is followed, or `*` if none has. Without this setting, the token
-    is taken from the `User-Agent` header of each request: `mybot` from
-    `Mozilla/5.0 (compatible; mybot/1.0; +https://example.com/bot)`. Where that header has none, as
-    those of browsers, the token of the setting `USER_AGENT` counts. A token consists of letters,
-    digits, `_`, `-` and `.`; RFC 9309 allows letters, `_` and `-` only, so others cause a warning.
+    The crawl follows the groups of the first token that has any, or else those of `*`. Without this
+    setting, the token is taken from the `User-Agent` header of each request: `mybot` from
+    `Mozilla/5.0 (compatible; mybot/1.0; +https://example.com/bot)`. If the header names only a browser,
+    the token of the setting `USER_AGENT` counts. A token consists of letters, digits, `_`, `-` and `.`;
+    RFC 9309 allows only letters, `_` and `-`, so other characters cause a warning.
 
     Default: the header says who the crawler is.
 
@@ -412,19 +412,20 @@ class RepSettings:
     A pattern is a host, `*.` and a host for all hosts below it, or `*`; `:port` restricts it to one
     port. The most specific pattern decides. `"ignore"` allows everything, and robots.txt is not
     fetched. `"obey"` makes an exception from a wider pattern. Any other text replaces the robots.txt
-    of the host. A `Host` header of the request's own counts in place of the host of its URL. The log
-    names each pattern when it is first used.
+    of the host. If a request has a `Host` header of its own, this host counts, not that of the URL. The
+    log names each pattern when it is first used.
 
     A dict can say why, and until when:
     `{"example.com": {"obey": False, "reason": "written permission of 2026-10-01", "until": "2027-01-01"}}`.
     It has `"obey"` (`False` is `"ignore"`) or `"robotstxt"` (a text), `"pages"` (see `REP_PAGES_PER_HOST`), or
     both. `"until"` is an ISO 8601 date, the
-    last day on which the override applies, in UTC; or a time with its offset. After that, it is as if it
-    were not set, and a warning names it.
+    last day on which the override applies, in UTC; or a time with its offset. After that, the override
+    has no effect, and a warning names it.
 
     The text of a robots.txt is [checked](../lint.md) at the start, in the dialect of the crawl. An error, such
     as a rule without a user-agent line above it or a misspelt field, stops the crawl; a warning is logged.
-    At its end, the log names the overrides that no request met, such as that of a misspelt host.
+    At the end of the crawl, the log names the overrides that no request needed, such as that of a
+    misspelt host.
 
     Default: only you can make these decisions.
 
@@ -436,10 +437,10 @@ class RepSettings:
     )
     """Keys of `Request.meta` that are copied to the request for robots.txt, in addition to `proxy`.
 
-    Name the keys that your download handler and your downloader middlewares need. Their values come from
-    the request that needs the robots.txt. See [your own proxies](../howto/proxies.md).
+    Name the keys that your download handler and your downloader middlewares need. The values are copied
+    from the request that needs the robots.txt. See [your own proxies](../howto/proxies.md).
 
-    Default: otherwise, a robots.txt would not keep the limits of its download slot.
+    Default: without `download_slot`, a request for robots.txt would not keep the limits of the slot.
 
     Example: `REP_REQUEST_META_KEYS = ["download_slot", "playwright"]`
     """
@@ -447,8 +448,9 @@ class RepSettings:
     max_age: float = _SECONDS("REP_MAX_AGE", 86400)
     """The longest time, in seconds, for which a robots.txt is used before it is fetched again.
 
-    It is an upper limit for `Cache-Control`. The lower limit is five minutes, since `max-age=0` is what
-    many servers send by default; or this setting, if that is less.
+    This is an upper limit for `Cache-Control`. The lower limit is five minutes, or this setting if it is
+    less: without a lower limit, `max-age=0`, which many servers send by default, would cause a fetch
+    before each page.
 
     Default: RFC 9309, 2.4, says 24 hours.
 
@@ -456,14 +458,14 @@ class RepSettings:
     """
 
     store: str | Path | type = _STORE(STORE, "memory://")
-    """Where robots.txt files are kept. In a crawl with a `JOBDIR`, the default is a file in it.
+    """Where robots.txt files are kept. In a crawl with a `JOBDIR`, the default is a file in that folder.
 
     `memory://` keeps them during the crawl; `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an
-    absolute path) in a file, whose folder is made if that alone is missing; `redis://localhost:6379/0` on a
-    Redis server, with the extra `redis`. An import path is that of a store of your own. See
-    [where robots.txt files are kept](../stores.md).
+    absolute path) keeps them in a file, and creates the folder of the file if only that is missing;
+    `redis://localhost:6379/0` keeps them on a Redis server, with the extra `redis`. An import path names a
+    store of your own. See [where robots.txt files are kept](../stores.md).
 
-    Default: it leaves no file behind.
+    Default: a crawl leaves no file behind.
 
     Example: `REP_STORE = "sqlite:///robotstxt.sqlite"`
     """
@@ -471,11 +473,11 @@ class RepSettings:
     wait_timeout: float = _SECONDS_OR_ZERO("REP_WAIT_TIMEOUT", 600)
     """The longest time, in seconds, that a host, or the network, may keep requests waiting.
 
-    They wait while the robots.txt of their host is unreachable, and while the host has asked for a pause.
-    When that takes longer than this, or is known to take longer, they are refused with the reason
-    `unreachable` or `back-off`. When the network of the crawler is gone for this long, the crawl closes
-    with the reason `network_gone`. `0` refuses at once, and never takes the network for gone. A
-    `Crawl-delay` does not count. See [how a request waits](../waiting.md).
+    Requests wait while the robots.txt of their host is unreachable, and while the host has asked for a
+    pause. If they wait longer than this, or are known to have to, they are refused with the reason
+    `unreachable` or `back-off`. If the network of the crawler is gone for this long, the crawl closes
+    with the reason `network_gone`. With `0`, requests are refused at once, and the network never counts as
+    gone. A `Crawl-delay` does not count. See [how a request waits](../waiting.md).
 
     Default: many outages end within minutes; a crawl that would wait for hours is better started later.
 
@@ -488,7 +490,7 @@ class RepSettings:
     Without `Retry-After`, and after a failed connection, the first pause takes 1 second, the next 2, 4, ...
     up to this. `0` turns pauses off. See [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
 
-    Default: such a host gets a request a minute at most.
+    Default: a host that fails for long gets at most a request a minute.
 
     Example: `REP_BACKOFF_MAX = 300`
     """
@@ -498,7 +500,7 @@ class RepSettings:
 
     With `False`, Scrapy's own delays and pauses after 429 still apply. See [delays](../waiting.md#delays).
 
-    Default: a site that writes it means it, and obeying it costs only time.
+    Default: a site that states a delay means it, and to obey costs only time.
 
     Example: `REP_CRAWL_DELAY_OBEY = False`
     """
@@ -506,10 +508,10 @@ class RepSettings:
     skip_delay_over: float = _SECONDS("REP_SKIP_DELAY_OVER", 180)
     """The longest delay to accept, in seconds. A host that asks for more is skipped.
 
-    Its requests are refused with the reason `crawl-delay`, one warning names the host, and the stat
-    `rep/crawl_delay/skipped` counts it.
+    The requests to the host are refused with the reason `crawl-delay`, a warning names the host, and the
+    stat `rep/crawl_delay/skipped` counts it.
 
-    Default: a host that asks for more than 480 pages a day leave hardly wants to be crawled.
+    Default: a host with a longer delay allows fewer than 480 pages a day, and hardly wants to be crawled.
 
     Example: `REP_SKIP_DELAY_OVER = 60`
     """
@@ -520,8 +522,9 @@ class RepSettings:
     Further requests are refused with the reason `budget`, and `rep/budget/hosts` counts their hosts. The name of
     the host counts, whatever its scheme, port or download slot. Retries, redirects within the host, robots.txt,
     the files of pipelines, and pages from Scrapy's HTTP cache do not count. A crawl with a `JOBDIR` goes on
-    counting when it is resumed, and of many workers, the next owner of a host does. A dry run does not count.
-    `REP_OVERRIDES = {"example.com": {"pages": 500}}` sets another limit for a host, and `"pages": 0` none.
+    counting when it is resumed. With many workers, each owner of a host goes on counting where the last one
+    stopped. A dry run does not count. `REP_OVERRIDES = {"example.com": {"pages": 500}}` sets another limit
+    for a host, and `"pages": 0` no limit.
 
     Default: a crawl that should end early has other reasons than the size of a site.
 
@@ -531,11 +534,11 @@ class RepSettings:
     concurrency_per_address: int = _COUNT("REP_CONCURRENCY_PER_ADDRESS", 0)
     """How many requests are in flight to all hosts on one IP address together. `0` sets no limit.
 
-    Hundreds of small sites may be on one machine, to which each of them is polite by itself. The address is that
-    from which the robots.txt of the host came, so the first robots.txt of a host is not counted there. Where
-    that comes from a store, or is still known when a host was idle for minutes, the host has no address until
-    its next answer; one behind a proxy has none. Delays and pauses stay those of hosts. Each of many workers
-    counts for itself.
+    Hundreds of small sites may be on one machine, which gets too many requests although the crawl is polite
+    to each site. The address of a host is that from which its robots.txt came, so the first request for it
+    is not counted. If the robots.txt comes from a store, or is still fresh after the host was idle for
+    minutes, the host has no address until its next answer. A host behind a proxy has no address. Delays and
+    pauses stay those of hosts. With many workers, each worker counts its own requests.
 
     Default: Scrapy counts by host, and a large site on one address would become slow.
 
@@ -545,20 +548,20 @@ class RepSettings:
     queue_lease: float = _SECONDS("REP_QUEUE_LEASE", 60)
     """The seconds for which a worker owns its hosts after its last call to Redis.
 
-    Then others may take them, with the requests that it has not done: it is dead, or is blocked for longer. See
-    [many workers](../many-workers.md#when-something-fails).
+    After that, the worker counts as dead, and other workers may take its hosts, with the requests that it
+    has not done. See [many workers](../many-workers.md#when-something-fails).
 
-    Default: it is longer than most pauses of a running worker.
+    Default: a running worker is seldom blocked for so long.
 
     Example: `REP_QUEUE_LEASE = 30`
     """
 
     ledger: str | None = _TEXT(LEDGER, None)
-    """The SQLite file that decisions and robots.txt files are recorded in.
+    """The SQLite file in which decisions and robots.txt files are recorded.
 
     `%(name)s` stands for the name of the spider, `%(time)s` for the time of its start, `%(pid)s` for
     the process ID. With `%(time)s`, the log has the SHA-256 of the file at the end of the crawl. If only the
-    folder of the file is missing, the crawl makes it. See [the ledger](../ledger.md).
+    folder of the file is missing, the crawl creates the folder. See [the ledger](../ledger.md).
 
     Default: a crawl should not write a growing file unless it is asked to.
 
@@ -569,7 +572,7 @@ class RepSettings:
     """What is recorded: refusals (`"denied"`), or every decision (`"all"`).
 
     `"all"` also records each allowed request and each statement of each page. `scrapy rep diff` and the
-    report need it to check what was fetched.
+    report need this level to check the URLs that were fetched.
 
     Default: most questions are about refusals.
 
@@ -579,9 +582,9 @@ class RepSettings:
     noindex: str = _POLICY(NOINDEX, "drop")
     """What happens to items of pages with `noindex`, or past their `unavailable_after`.
 
-    `"drop"` drops them, `"annotate"` writes what the page restricts into their `REP_ITEM_FIELD`, such as
-    `{"index": False}`, and `"ignore"` does not change them. Only responses with a 2xx status and, for
-    `"drop"`, [documents](../explanation/indexing.md#documents-and-data) count.
+    `"drop"` drops them, `"annotate"` writes the restrictions of the page, such as `{"index": False}`, into
+    their `REP_ITEM_FIELD`, and `"ignore"` does not change them. Only responses with a 2xx status count and,
+    for `"drop"`, only [documents](../explanation/indexing.md#documents-and-data).
     `meta={"dont_obey_noindex": True}` on a request exempts its response. See
     [how to keep such items](../howto/archive.md#keep-noindex-items).
 
@@ -596,13 +599,13 @@ class RepSettings:
     `"drop"` does not send a GET for a URL to which such a document links. `"ignore"` sends it. Forms, and
     requests for other URLs, are sent in any case. `meta={"dont_obey_nofollow": True}` exempts one request.
 
-    Default: the page asks for it, and a request that was dropped can be sent later.
+    Default: the page asks for this, and a request that was dropped can be sent later.
 
     Example: `REP_NOFOLLOW = "ignore"`
     """
 
     rel: frozenset[str] = _REL("REP_REL", [])
-    """Values of `rel` whose links are not followed. The Google dialect uses `nofollow`, `ugc` and `sponsored`.
+    """Values of `rel` with which links are not followed. The Google dialect uses `nofollow`, `ugc` and `sponsored`.
 
     A request from a callback is not sent if its page links to the URL only with one of these values
     in `rel`. A list that you set, even an empty one, replaces that of the Google dialect.
@@ -613,23 +616,23 @@ class RepSettings:
     """
 
     item_field: str = _FIELD(ITEM_FIELD, "robots")
-    """The item field that indexing rules and usage preferences are written into.
+    """The item field into which indexing rules and usage preferences are written.
 
-    It is written only with `REP_NOINDEX = "annotate"` and `REP_USAGE = "annotate"`, and only for pages
-    that restrict something. Items whose class has no such field are not changed, and counted in
-    `rep/noindex/not_annotated`.
+    The field is written only with `REP_NOINDEX = "annotate"` or `REP_USAGE = "annotate"`, and only for
+    pages with restrictions. If the class of an item does not have the field, the item is not changed, and
+    counted in `rep/noindex/not_annotated`.
 
-    Default: it is the name of the meta tag.
+    Default: the name of the meta tag.
 
     Example: `REP_ITEM_FIELD = "indexing"`
     """
 
     purposes: tuple[str, ...] = _PURPOSES("REP_PURPOSES", [])
-    """What the crawl is for. Without purposes, usage preferences are read and not enforced.
+    """The purposes of the crawl. Without purposes, usage preferences are read, but not enforced.
 
     Items and media files of pages that disallow one of the purposes are dropped or annotated
-    (`REP_USAGE`). `meta={"rep_purposes": ["search"]}` gives a single request its own. Whether the
-    tdmrep.json of a site is fetched depends on this setting alone. See [usage](../usage.md).
+    (`REP_USAGE`). `meta={"rep_purposes": ["search"]}` sets other purposes for a single request. Whether
+    the tdmrep.json of a site is fetched depends on this setting alone. See [usage](../usage.md).
 
     Default: only you know what the crawl is for.
 
@@ -641,7 +644,7 @@ class RepSettings:
 
     The values are those of `REP_NOINDEX`. Without `REP_PURPOSES`, this setting has no effect.
 
-    Default: it is that of `REP_NOINDEX`, for the same reason.
+    Default: that of `REP_NOINDEX`, for the same reason.
 
     Example: `REP_USAGE = "annotate"`
     """
@@ -651,15 +654,15 @@ class RepSettings:
 
     Most pages state nothing, so `"deny"` drops the items of most pages.
 
-    Default: the drafts leave that case open.
+    Default: the drafts leave this case open.
 
     Example: `REP_USAGE_UNKNOWN = "deny"`
     """
 
     clients: frozenset[str]
-    """The HTTP clients of the download handlers that send URLs in another form than Scrapy's
-    own (see :func:`~scrapy_rep.protocol.request_target.forms`). No setting: it is read from
-    Scrapy's ``DOWNLOAD_HANDLERS``."""
+    """The HTTP clients of the crawl that send URLs in another form than Twisted does (see
+    :func:`~scrapy_rep.protocol.request_target.forms`). This is not a setting of this package, but the
+    names of known clients in Scrapy's ``DOWNLOAD_HANDLERS``."""
 
     def __init__(self, settings: BaseSettings) -> None:
         """Read the settings. Raises SettingError for an invalid value."""
@@ -669,21 +672,23 @@ class RepSettings:
 
     @property
     def limits_pages(self) -> bool:
-        """Whether any host may have only so many pages."""
+        """Whether the number of pages is limited for any host."""
         overrides = self.overrides
         return self.pages_per_host > 0 or any(override.pages for override in overrides)
 
     def accepts(self, pace: Pace) -> bool:
-        """Whether the crawl accepts the delay of *pace*. Otherwise it refuses requests to the host."""
+        """Whether the crawl accepts the delay of a host. If not, requests to the host are refused."""
         return not self.crawl_delay_obey or pace.delay <= self.skip_delay_over
 
     def delay(self, pace: Pace) -> float:
-        """Return the delay of *pace* that the crawl keeps to, in seconds; 0 if it does not accept it."""
+        """Return the seconds that the crawl waits between two requests to a host with *pace*; 0 if delays
+        are not obeyed, or the delay is too long to accept.
+        """
         return pace.delay if self.crawl_delay_obey and self.accepts(pace) else 0.0
 
     @classmethod
     def of(cls, crawler: Crawler) -> RepSettings:
-        """Return the settings of a crawl, which are read once and shared by its components."""
+        """Return the settings of a crawl. They are read once, and its components share them."""
         return shared_component(crawler, _read_settings)
 
 
@@ -692,14 +697,14 @@ SETTINGS: dict[str, Setting] = {
     for name, setting in vars(RepSettings).items()
     if isinstance(setting, Setting)
 }
-"""The table, by attribute of RepSettings."""
+"""All rows of the table, by the attribute of RepSettings."""
 
 DEFAULTS = {
     setting.name: setting.default
     for setting in sorted(SETTINGS.values())
     if setting.name[:4] == "REP_"
 }
-"""Every setting of this package, and its default."""
+"""The default of each ``REP_`` setting."""
 
 
 def _read_settings(crawler: Crawler) -> RepSettings:
@@ -713,15 +718,15 @@ def is_dry_run(settings: BaseSettings) -> bool:
 
 
 def ignores_robotstxt(settings: BaseSettings) -> bool:
-    """Whether the project has set ``ROBOTSTXT_OBEY`` to False. If it has not set it, the add-on
-    obeys robots.txt, but in a dry run, which leaves the setting as it is.
+    """Whether the project has set ``ROBOTSTXT_OBEY`` to False. Scrapy's default does not count: the
+    add-on replaces it by True, except in a dry run.
     """
     return bool(settings.getpriority(OBEY)) and not settings.getbool(OBEY)
 
 
 def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
-    """Yield the names that begin with ``REP_`` but are no settings of this package, each with the most
-    similar setting, or None.
+    """Yield each name in *settings* that begins with ``REP_`` but is not a setting of this package, with
+    the most similar setting, or None.
     """
     for name in settings:
         if isinstance(name, str) and name.startswith("REP_") and name not in DEFAULTS:
@@ -730,10 +735,10 @@ def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
             yield name, next(iter(get_close_matches(name, DEFAULTS, 1)), None)
 
 
-def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
-    """Return the values of the settings of this package, and of Scrapy's for robots.txt, by name, with
-    credentials masked. *read* has the same settings, checked.
+def recorded(settings: BaseSettings, rep_settings: RepSettings) -> dict[str, object]:
+    """Return the values of all ``REP_`` and ``ROBOTSTXT_`` settings by name, with credentials masked, to
+    record them in a ledger. *rep_settings* are the same *settings*, checked.
     """
     names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
     values = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
-    return {**values, "REP_STORE": displayed("REP_STORE", read.store)}
+    return {**values, "REP_STORE": displayed("REP_STORE", rep_settings.store)}

@@ -1,4 +1,4 @@
-"""Opens the SQLite files of this package, makes their tables, and lets processes share them."""
+"""Prepares the SQLite files of this package: their folder, their tables, and their write-ahead log."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ if TYPE_CHECKING:
 
 
 class Schema(NamedTuple):
-    """The format of one kind of file."""
+    """The format of a kind of file, such as a ledger."""
 
     application_id: int
-    """Marks files of this kind, in ``PRAGMA application_id``."""
+    """The number in ``PRAGMA application_id`` that marks files of this kind."""
 
     version: int
     """The version of the tables, in ``PRAGMA user_version``."""
 
     statements: tuple[str, ...]
-    """The SQL that makes the tables in an empty file."""
+    """The SQL statements that create the tables in an empty file."""
 
 
 FAILURES = (sqlite3.Error, MemoryError, UnicodeDecodeError)
-"""The errors that reading a damaged file can raise. MemoryError is raised for a row that
-claims a huge size, and has no message."""
+"""The exceptions that can be raised when a damaged file is read. A row that claims a huge size raises a
+MemoryError, which has no message."""
 
 
 def cause_of(failure: BaseException) -> object:
-    """Return the message for one of :data:`FAILURES`."""
+    """Return the message of an exception in :data:`FAILURES`, for the user."""
     return str(failure) or "the file is damaged: a row claims more memory than there is"
 
 
 class ForeignFile(Exception):
-    """A file is a database of another program, or another version of this package made it."""
+    """A file is a database of another program, or of another version of this package."""
 
 
 def has_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
-    """Whether a file has the tables of *schema*. Raises ForeignFile for a file with other tables, before
-    anything is written to it.
+    """Whether a file has the tables of *schema*. Return False for an empty file. Raises ForeignFile for a
+    file with other tables, so that nothing is written to it.
     """
-    # Read first: another process that makes the tables sets both numbers with them.
+    # The tables are read before the two numbers: a process that creates them sets both with them.
     [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables:
         return False
@@ -61,15 +61,15 @@ def has_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
 def prepare_file(
     connection: sqlite3.Connection, schema: Schema, synchronous: str = "NORMAL"
 ) -> None:
-    """Make the tables of *schema* in a file that has none, and switch to a write-ahead log.
+    """Create the tables of *schema* if the file is empty, and switch to a write-ahead log.
 
-    With *synchronous* ``"NORMAL"``, a transaction survives the end of the process; with ``"FULL"``,
-    it also survives a power failure, for one fsync. The connection must be in autocommit mode.
-    Raises ForeignFile for a file of another kind.
+    With *synchronous* ``"NORMAL"``, a committed transaction survives the death of the process; with
+    ``"FULL"``, it also survives a power failure, at the cost of an fsync. The connection must be in
+    autocommit mode. Raises ForeignFile for a file of another kind.
     """
     if not has_tables(connection, schema):
         connection.execute("BEGIN IMMEDIATE")
-        # Another process may have made the tables meanwhile.
+        # Another process may have created the tables meanwhile.
         if not has_tables(connection, schema):
             for statement in schema.statements:
                 connection.execute(statement)
@@ -81,10 +81,11 @@ def prepare_file(
 
 
 def make_folder(path: Path, setting: str, value: str) -> bool:
-    """Make the folder of the file at *path*, if that folder alone is missing. Return whether the folder
-    was made. *value* is the value of *setting*, which names the file.
+    """Create the folder of the file at *path*, if only this folder is missing, and return whether it was
+    created. *setting* and *value* are the setting that names the file, and its value.
 
-    Raises SettingError if more folders are missing. Any other failure shows when the file is opened.
+    Raises SettingError if more folders are missing. Any other failure is left to the caller, who
+    cannot open the file.
     """
     folder = path.absolute().parent
     try:
@@ -103,15 +104,15 @@ def make_folder(path: Path, setting: str, value: str) -> bool:
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch to a write-ahead log, with which readers and the writer do not wait for each other, if the
-    file system supports it.
+    """Switch to a write-ahead log, if the file system supports one, so that readers and the writer do not
+    wait for each other.
     """
     for _ in range(10):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError:
-            # The switch fails at once if another process writes or switches; a transaction
-            # waits for that process.
+            # The switch fails at once if another process writes or switches. An empty transaction
+            # waits for the other process.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("ROLLBACK")
         else:
@@ -119,8 +120,8 @@ def use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return the device and inode of the file at *path*; None if there is no file. They tell whether
-    another file has taken its place.
+    """Return the device and inode of the file at *path*; None if there is no file. If they change,
+    another file has taken the place of the file.
     """
     try:
         status = path.stat()

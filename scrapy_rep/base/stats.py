@@ -1,11 +1,11 @@
-"""Every stat key that this package writes.
+"""The keys of all stats that this package writes.
 
-``docs/reference/stats.md`` describes each of them; a test compares the two lists.
+``docs/reference/stats.md`` describes the stats; a test compares the two lists.
 """
 
 from __future__ import annotations
 
-# Keys of Scrapy, with the meaning that they have there.
+# The keys of Scrapy's own RobotsTxtMiddleware, with the same meaning.
 REQUEST_COUNT = "robotstxt/request_count"
 RESPONSE_COUNT = "robotstxt/response_count"
 RESPONSE_STATUS_COUNT = "robotstxt/response_status_count/{status}"

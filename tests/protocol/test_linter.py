@@ -115,7 +115,7 @@ SHARED = [
     Case("shared-rules", BOTH.format(""), 4, "'a' and 'b' share line 5, 'Disallow: /', because no rule", BOTH.format("Disallow:\n")),
     Case("shared-rules", BOTH.format(""), 4, "write a rule, or an empty Disallow, after each Crawl-delay", "User-agent: B\nDisallow: /", GOOGLE),
     Case("shared-rules", BOTH.format("# B"), 4, "an empty Disallow", BOTH.format("Disallow:"), CLASSIC),
-    Case("shared-rules", "User-agent: *\nHost: a.example\nRequest-rate: 1/5\nUser-agent: B\nDisallow: /a\nDisallow: /b", 4, "'*' and 'b' share the rules of lines 5 to 6, because no rule stands between their user-agent lines: write a rule, or an empty Disallow, after each record between them", "User-agent: B\nDisallow: /a\nDisallow: /b"),
+    Case("shared-rules", "User-agent: *\nHost: a.example\nRequest-rate: 1/5\nUser-agent: B\nDisallow: /a\nDisallow: /b", 4, "'*' and 'b' share the rules of lines 5 to 6, because there is no rule between their user-agent lines: write a rule, or an empty Disallow, after each record between them", "User-agent: B\nDisallow: /a\nDisallow: /b"),
     Case("shared-rules", "User-agent: a\nX\x07: 1\nUser-agent: b\nDisallow: /a", 3, "after each record between them", "User-agent: b\nDisallow: /a"),
     Case("shared-rules", "User-agent: a\nHost: a.example\nUser-agent: b\nDisallow: /a", 3, "after each Host", "User-agent: b\nDisallow: /a"),
     Case("shared-rules", MANY + "User-agent: *\nDisallow: /a", 11, "'b1', 'b2', 'b3', 'b4' and 2 more share line 12", MANY),

@@ -92,15 +92,15 @@ def run(arguments: Namespace, settings: Settings) -> int:
     answers: set[bool | None] = set()
 
     async def show(web: Web | None) -> None:
-        """Show the verdict on each URL as soon as it is known."""
+        """Show the verdict on each URL, batch by batch."""
         sources = Sources(robots_file)
         if web is not None:
             sources = PresentSources(profile, web, sites=arguments.agents)
         output = Output(arguments)
         rows = _BRIEF_ROWS if arguments.brief else _ROWS
-        for part in batches:
-            sources_by_origin = await sources.load(asked.origin for asked in part)
-            for asked in part:
+        for batch in batches:
+            sources_by_origin = await sources.load(asked.origin for asked in batch)
+            for asked in batch:
                 record = _record(
                     asked.url, sources_by_origin[asked.origin], profile, arguments
                 )
@@ -139,7 +139,6 @@ def _record(
     url: str, source: RulesSource, profile: Profile, arguments: Namespace
 ) -> dict[str, Any]:
     """Return the verdict on a URL as a JSON object."""
-
     robots = source.read_as(profile.dialect)
     decision = profile.decide_as_crawl(robots, url)
     rate = robots.request_rate(profile.agents)
@@ -172,7 +171,7 @@ def _record(
             len({decision.allowed for decision in decisions.values()}) == 1
         )
     if arguments.agents:
-        # The others follow the site, whatever the override of the user is.
+        # Other crawlers follow the robots.txt of the site, even if the user has an override for it.
         site = source.site or source
         record["crawlers"] = [
             {

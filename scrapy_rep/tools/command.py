@@ -1,7 +1,7 @@
 """The command ``scrapy rep``, which reads robots.txt files, pages and ledgers.
 
-Scrapy imports every command at every start. So this module imports little, although the parser
-has the options of all subcommands; the module of a subcommand is imported when it runs.
+Scrapy imports all commands at every start, even of a crawl. So this module has the options of all
+subcommands, but imports little; the module of a subcommand is imported when the subcommand runs.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ if TYPE_CHECKING:
 
 
 _Argument: TypeAlias = "tuple[str, dict[str, Any]]"
-"""The names of an argument, separated by a space, and how ``add_argument`` adds it."""
+"""An argument of a subcommand: its names, separated by a space, and the keyword arguments of
+``add_argument``."""
 
 
-def _value(names: str, metavar: str, text: str, **how: Any) -> _Argument:
-    return names, {"metavar": metavar, "help": text, **how}
+def _value(names: str, metavar: str, text: str, **options: Any) -> _Argument:
+    """Return an argument with a value, which the help calls *metavar*."""
+    return names, {"metavar": metavar, "help": text, **options}
 
 
 def _flag(names: str, text: str) -> _Argument:
+    """Return an option without a value."""
     return names, {"help": text, "action": "store_true"}
 
 
 def _list(names: str, metavar: str, text: str) -> _Argument:
-    """Return an option that can be repeated."""
+    """Return an option with a value that can be repeated."""
     return _value(names, metavar, text, action="append", default=[])
 
 
@@ -52,7 +55,7 @@ _SPIDER = _value(
     "use the settings of this spider of the project, its custom_settings included",
 )  # fmt: skip
 _PROFILE = (_AGENT, _DIALECT, _PURPOSE, _JSON)
-"""The options that ``profile_of`` and ``Output`` read."""
+"""The options of all subcommands that judge URLs, which ``profile_of`` and ``Output`` read."""
 
 
 _LEDGERS = _value("ledgers", "LEDGER", "a crawl's ledger (REP_LEDGER)", nargs="+")
@@ -64,7 +67,7 @@ SUBCOMMANDS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
         (
             _value("urls", "URL", "a URL, or - for a list on standard input", nargs="+"),
             *_PROFILE, _SPIDER,
-            _flag("--agents", "show what robots.txt says to well-known crawlers too"),
+            _flag("--agents", "also show what robots.txt says to well-known crawlers"),
             _flag("--dialects", "show what each dialect decides, and whether they agree"),
             _value("--robots", "FILE", "judge every URL by this robots.txt, and fetch nothing"),
             _flag("--brief", "print only verdict, URL and reason, separated by tabs"),
@@ -77,7 +80,7 @@ SUBCOMMANDS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
             _DIALECT, _JSON,
             _value(
                 "--severity", "LEVEL",
-                "show only findings of this severity and graver ones: error or warning "
+                "show only findings of this severity or a more serious one: error or warning "
                 "(default: %(default)s)",
                 choices=("error", "warning"), default="warning",
             ),
@@ -145,15 +148,15 @@ SUBCOMMANDS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
             _LEDGERS,
             _value(
                 "--limit", "N",
-                "show at most this many decisions, like ones counted together (default: %(default)s)",
+                "show at most this many decisions; equal decisions count as one (default: %(default)s)",
                 type=int, default=20,
             ),
             _JSON,
         ),
     ),
 }  # fmt: skip
-"""The help and the arguments of each subcommand, by its name. The module of that name, in this
-package, has a function ``run``; that of the report is a package of its own.
+"""The help and the arguments of each subcommand. For a subcommand, this package has a module of the same
+name with a function ``run``; the report has a package, ``report``, with a module ``command``.
 """
 
 
@@ -177,9 +180,9 @@ class RepCommand(ScrapyCommand):
         )  # fmt: skip
         for name, (text, arguments) in SUBCOMMANDS.items():
             subparser = subcommands.add_parser(name, help=text, description=text)
-            for names, how in arguments:
-                subparser.add_argument(*names.split(), **how)
-            # Scrapy's own options (-s, --nolog, ...) come after the subcommand.
+            for names, options in arguments:
+                subparser.add_argument(*names.split(), **options)
+            # Scrapy's own options (-s, --nolog, ...), which users write after the subcommand.
             super().add_options(subparser)
 
     def run(self, args: list[str], opts: Namespace) -> None:

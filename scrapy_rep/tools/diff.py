@@ -1,5 +1,5 @@
-"""``scrapy rep diff``: what changes between two sources of rules: for URLs, and in the rules and
-records of two robots.txt files.
+"""``scrapy rep diff``: shows what changes between two sources of rules: the verdicts on URLs, and the rules
+and records of two robots.txt files.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from scrapy_rep.tools.inputs import (
     UrlList,
     UrlToJudge,
     are_offline,
+    batches,
     open_bytes,
     parse_argument,
-    parts,
     sources_of,
 )
 from scrapy_rep.tools.ledgers import is_sqlite, ledger_named, recorded
@@ -50,37 +50,38 @@ if TYPE_CHECKING:
     from scrapy_rep.tools.profile import Profile, Web
 
 
-# The most records to compare: those of both files, where agents that follow the same count once.
-# Only hostile files have more: thousands of agents that share thousands of rules, but not all.
+# How many records of two files are compared, for all agents together. Agents that follow the same groups
+# count once. Only hostile files have more records: thousands of agents that share most of thousands of rules.
 _MAX_COMPARED = 1_000_000
 
-# The octets that may be compared to decide on the sample paths of two files, if each of their
-# patterns with a "*" is compared: some seconds. No real file needs as many.
+# How many octets may be compared to decide on sample paths, if each path is compared with each pattern
+# that has a "*". This takes some seconds, and no real file needs as many.
 _MAX_OCTETS = 6_000_000_000
 _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
 
 _Records: TypeAlias = "dict[tuple[str, str], int]"
-"""The field and value of each record, with the number of its line."""
+"""The number of the line of each record, by its field and value."""
 
 _Followed: TypeAlias = "tuple[tuple[int, int], ...]"
-"""The index of each group that an agent follows, and the run of user-agent lines that names it."""
+"""The groups that an agent follows: the index of each group, and the run of user-agent lines that names
+the agent."""
 
-_Found: TypeAlias = "tuple[tuple[str, str, int], ...]"
-"""The records that only one of two files has: the field, the value and the line of each."""
+_Lines: TypeAlias = "tuple[tuple[str, str, int], ...]"
+"""The records that one file has and the other lacks: the field, value and line of each record."""
 
-_Change: TypeAlias = "tuple[str, _Found, _Found]"
-"""How the rules for an agent change: ``changed``, ``removed`` or ``added``, then the records that were
-removed, then those that were added."""
+_Change: TypeAlias = "tuple[str, _Lines, _Lines]"
+"""How the rules for an agent change: ``changed``, ``removed`` or ``added``; the records that were removed;
+and the records that were added."""
 
 
 def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
-    """Return the records that were added and removed between two robots.txt files; None if the files
-    have too many records to compare.
+    """Return the rules and records that were added and removed between two robots.txt files; None if the
+    files have too many records to compare.
 
-    Each entry names the agents (in lower case, ``*`` is everyone) whose rules change in the same way; the
-    last entry, without agents, has the records that belong to no group. The order of rules does not count: where
-    a dialect depends on it, verdicts change. Sitemaps are compared by the URLs that crawlers read.
+    Each entry names the agents (in lower case, ``*`` is everyone) for which the rules change in the
+    same way. The last entry, without agents, has the records outside of groups. The order of rules
+    is not compared. Sitemaps are compared by the URLs that crawlers read.
     """
     if old.body == new.body and old.dialect == new.dialect:
         return []
@@ -90,7 +91,7 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
         _followed_by_agent(old_groups, merges=old.dialect.merge_groups),
         _followed_by_agent(new_groups, merges=new.dialect.merge_groups),
     )
-    # Agents that follow the same are compared once: thousands of them may share thousands of rules.
+    # Agents that follow the same groups are compared once: thousands may share thousands of rules.
     following: dict[tuple[_Followed, _Followed], list[str]] = {}
     for agent in filter(None, dict.fromkeys(chain(*followed))):
         pair = followed[0].get(agent, ()), followed[1].get(agent, ())
@@ -105,7 +106,7 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
         change = kind, *_compared(*records)
         if change != ("changed", (), ()):
             agents_of.setdefault(change, []).extend(agents)
-    # A local file has no URL: it is taken for one of the same host.
+    # A local file has no URL. It is taken for a robots.txt of the same host as the other file.
     removed, added = _compared(
         _outside(old, old.url or new.url), _outside(new, new.url or old.url)
     )
@@ -124,14 +125,16 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
 
 
 def sample_paths(*files: RobotsTxt) -> Iterator[str]:
-    """Yield two paths for each pattern in robots.txt files, but no path twice."""
+    """Yield two paths for each pattern in *files*, without duplicates. Most of the paths match the pattern,
+    so a change of a rule shows in the verdict on its paths.
+    """
     seen = set()
     for robots in files:
         for group in robots.groups:
             for pattern in _patterns(group):
                 path = pattern.replace("*", "").rstrip("$")
                 path = path if path.startswith("/") else f"/{path}"
-                # A pattern with a $ may match only the first of these paths.
+                # A pattern that ends with a $ matches only the first path.
                 for sample in (path, f"{path}x"):
                     if sample not in seen:
                         seen.add(sample)
@@ -139,14 +142,14 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
 
 
 def _max_samples(files: Iterable[RobotsTxt]) -> int:
-    """Return how many sample paths to compare: the more a decision in all of *files* costs, the fewer."""
+    """Return how many sample paths to compare. The more a decision by each of *files* costs, the fewer."""
     cost = sum(max(map(_cost, robots.groups), default=0) for robots in files)
     return _MAX_OCTETS // max(cost, 1)
 
 
 def _cost(group: Group) -> int:
-    """Return the cost of a decision in *group*: how many octets of a path of usual length are compared at
-    most with the patterns that have a ``*``.
+    """Return the largest cost of a decision in *group*: the number of octets that are compared if a path
+    of average length is compared with all patterns that have a ``*``.
     """
     patterns = [rule.pattern for rule in group.rules if "*" in rule.pattern]
     octets, segments = sum(map(len, patterns)), sum(map(_segments, patterns))
@@ -171,8 +174,8 @@ def _patterns(group: Group) -> Iterator[str]:
 def _followed_by_agent(
     groups: Sequence[Group], *, merges: bool
 ) -> dict[str, _Followed]:
-    """Return the groups that each agent follows, in order: the index of the group, and the run of
-    user-agent lines that names the agent.
+    """Return the groups that each agent follows, in file order. If the dialect does not merge groups
+    (*merges*), an agent follows only the first group that names it.
     """
     runs_of: dict[str, dict[tuple[int, int], None]] = {}
     first_of: dict[str, int] = {}
@@ -185,12 +188,12 @@ def _followed_by_agent(
 
 def _size(groups: Sequence[Group], followed: _Followed) -> int:
     """Return how many rules and records the groups in *followed* have."""
-    read = [groups[index] for index, _ in followed]
-    return sum(len(group.rules) + len(group.records) for group in read)
+    followed_groups = [groups[index] for index, _ in followed]
+    return sum(len(group.rules) + len(group.records) for group in followed_groups)
 
 
 def _records(groups: Sequence[Group], followed: _Followed) -> _Records:
-    """Return the rules and records of the groups in *followed*, each once, in order."""
+    """Return the rules and records of the groups in *followed*, without duplicates, in file order."""
     line_of: _Records = {}
     for index, run in followed:
         group = groups[index]
@@ -203,19 +206,22 @@ def _records(groups: Sequence[Group], followed: _Followed) -> _Records:
 
 
 def _outside(robots: RobotsTxt, base: str | None) -> _Records:
-    """Return the records that belong to no group. *base* is the base of sitemap URLs."""
-    read = [*lines(robots.body, robots.dialect)]
+    """Return the records outside of groups: sitemaps, and usage records before the first group. *base* is
+    the base of relative sitemap URLs.
+    """
+    all_lines = [*lines(robots.body, robots.dialect)]
     line_of = {
-        (record.field, record.value): record.line for record in records_for_all(read)
+        (record.field, record.value): record.line
+        for record in records_for_all(all_lines)
     }
-    for line in read:
+    for line in all_lines:
         for url in sitemap_urls([line], base):
             line_of.setdefault((SITEMAP, url), line.number)
     return line_of
 
 
-def _compared(old: _Records, new: _Records) -> tuple[_Found, _Found]:
-    """Return the records that only *old* has, and those that only *new* has."""
+def _compared(old: _Records, new: _Records) -> tuple[_Lines, _Lines]:
+    """Return the records that only *old* has, and the records that only *new* has."""
     removed = ((*record, line) for record, line in old.items() if record not in new)
     added = ((*record, line) for record, line in new.items() if record not in old)
     return tuple(removed), tuple(added)
@@ -235,7 +241,7 @@ _WORDS = {
     "overridden": "overridden",
     "unknown": "unknown",
 }
-"""What becomes of a URL, in words."""
+"""For each kind of change of a verdict, its name for users."""
 
 
 _ROWS = ("{words:word}\t{url}\t{why}",)
@@ -254,26 +260,26 @@ _RULES_ROWS = (
 
 
 class Side(NamedTuple):
-    """One of the two sides of a comparison, old or new: where its rules come from."""
+    """A side of a comparison, old or new: where its rules come from."""
 
     name: str
     sources: Sources
 
     dialect: Dialect | None
-    """The dialect in which the rules are read, if the argument names a dialect."""
+    """The dialect in which the rules are read, if the argument names a dialect; else None."""
 
 
 class SideDecision(NamedTuple):
-    """The decision of one side on a URL."""
+    """The decision of a side on a URL."""
 
     record: dict[str, Any]
-    """The decision of the site as a JSON object, even where REP_OVERRIDES replace it."""
+    """The decision of the site as a JSON object, even if an override decides in a crawl."""
 
     is_fetched: bool = False
     """Whether a crawl fetches the URL."""
 
     robots: RobotsTxt | None = None
-    """The robots.txt that decided."""
+    """The robots.txt that a crawl follows; None if it is not known."""
 
     @property
     def is_known(self) -> bool:
@@ -289,16 +295,19 @@ def run(arguments: Namespace, settings: Settings) -> int:
         )
     with ExitStack() as stack:
         ledgers = {}
-        named = {name: ledger_named(name) for name in names}
+        ledger_by_argument = {name: ledger_named(name) for name in names}
         for side_names in arguments.old, [arguments.new], [arguments.urls]:
-            ledger_names = [*filter(None, map(named.get, side_names))]
+            ledger_names = [*filter(None, map(ledger_by_argument.get, side_names))]
             if ledger_names and len(ledger_names) == len(side_names):
                 ledgers[tuple(side_names)] = stack.enter_context(
                     closing(LedgerSources(ledger_names))
                 )
         purge, path = None, arguments.purge_list
         if path is not None:
-            inputs = [ledger.path if ledger else name for name, ledger in named.items()]
+            inputs = [
+                ledger.path if ledger else name
+                for name, ledger in ledger_by_argument.items()
+            ]
             file = output_file(path, f"--purge-list {path}", inputs)
             purge = stack.enter_context(file)
             if is_sqlite(path):
@@ -307,14 +316,14 @@ def run(arguments: Namespace, settings: Settings) -> int:
                     "and is not replaced"
                 )
         differences = Differences(arguments, profile, ledgers, purge)
-        if not ledgers:  # A ledger names the crawler.
+        if not ledgers:  # A ledger says which crawler it was.
             profile.notify()
         offline = are_offline([*arguments.old, arguments.new], profile)
         return ask(profile, differences.run, offline=offline)
 
 
 class Differences:
-    """Shows the differences between two sources of rules as it finds them."""
+    """Finds the differences between two sources of rules, and shows each one at once."""
 
     def __init__(
         self,
@@ -323,7 +332,11 @@ class Differences:
         ledgers: dict[tuple[str, ...], LedgerSources],
         purge: Callable[[str], object] | None,
     ) -> None:
-        """*purge* writes a line to the purge list. Raises UsageError if the list of URLs can't be read."""
+        """Prepare a comparison. Raises UsageError if the list of URLs can't be read.
+
+        *ledgers* are the open ledgers, by the arguments that name them. *purge* is the function that
+        writes a line to the purge list, if the user wants one.
+        """
         self._arguments = arguments
         self._profile = profile
         self._opened = ledgers
@@ -339,7 +352,7 @@ class Differences:
         self._output = Output(arguments)
         self._counts = Counter(dict.fromkeys(_WORDS, 0))
         self._of_hosts: Counter[tuple[str, str, str]] = Counter()
-        """The number of URLs whose verdict changes because of their whole host, by kind, host and reason."""
+        """For verdicts that change for a whole host: the number of URLs, by kind, host and reason."""
 
     async def run(self, web: Web | None) -> int:
         self._old, self._new = self._sides = await self._load_sides(web)
@@ -349,13 +362,13 @@ class Differences:
             self._known(self._old, old.get(self._origin)),
             self._known(self._new, new.get(self._origin)),
         ]
-        urls = parts(self._urls(filter(None, files)))
-        # Read before the first output, so that a damaged ledger is reported alone.
+        urls = batches(self._urls(filter(None, files)))
+        # The first URLs are read before any output, so that a damaged ledger is reported alone.
         first = next(urls, [])
         have_rules_changed = self._show_rules(*files)
-        for part in chain([first], urls):
-            old, new = await self._load(asked.origin for asked in part)
-            for asked in part:
+        for batch in chain([first], urls):
+            old, new = await self._load(asked.origin for asked in batch)
+            for asked in batch:
                 self._compare(asked, old.get(asked.origin), new.get(asked.origin))
             progress.say(f"{self._counts.total():,} URLs compared")
             self._output.flush()
@@ -369,7 +382,7 @@ class Differences:
             return await sources_of(names, self._profile, web, self._opened)
 
         old, new = [await open_(side_names) for side_names in names]
-        # A dialect reads the rules of the other side; two dialects read the present files.
+        # A side that is a dialect has the rules of the other side. Two dialects have the present files.
         common = old or new or await open_([LIVE])
         assert common is not None
         first, second = (
@@ -383,8 +396,8 @@ class Differences:
         return first, second
 
     def _choose_urls(self) -> None:
-        """Choose the ledgers that the URLs come from, if any, the side whose recorded decisions count,
-        and the origin.
+        """Choose where the URLs come from, and the origin. ``_recorded`` is the side that has the URLs and
+        their decisions in its ledgers, if any.
         """
         self._recorded: Side | None = None
         self._past = self._opened.get((self._arguments.urls,))
@@ -396,11 +409,11 @@ class Differences:
             self._origin = self._origin or side.sources.origin
         if self._origin is not None:
             return
-        are_files = [side.sources.is_one for side in self._sides]
+        are_files = [side.sources.is_single for side in self._sides]
         if self._past and any(are_files) and self._past.has_origins:
             raise UsageError(
-                "the ledger has URLs of several hosts, and a robots.txt is for one; choose the "
-                "host with --origin"
+                "the ledger has URLs of several hosts, but a robots.txt is for a single host; choose "
+                "the host with --origin"
             )
         if not (self._past or self._list or all(are_files)):
             raise UsageError(
@@ -408,6 +421,7 @@ class Differences:
             )
 
     def _urls(self, files: Iterable[RobotsTxt]) -> Iterator[UrlToJudge]:
+        """Yield the URLs to compare: those of ledgers, of a list, or samples from the patterns of *files*."""
         if self._past is not None:
             yield from self._past.urls(self._origin)
         elif self._list is not None:
@@ -416,9 +430,9 @@ class Differences:
                     yield asked._replace(origin=asked.origin or self._origin)
         else:
             start = "" if self._origin is None else str(self._origin)
-            both = list(files)
-            paths = sample_paths(*both)
-            for path in islice(paths, _max_samples(both)):
+            files = list(files)
+            paths = sample_paths(*files)
+            for path in islice(paths, _max_samples(files)):
                 yield UrlToJudge(start + path, self._origin)
             if left_out := sum(1 for _ in paths):
                 notify(
@@ -432,8 +446,10 @@ class Differences:
         """Return the robots.txt files that each side has for *origins*."""
         wanted = [*dict.fromkeys(origins)]
         old, new = (side.sources for side in self._sides)
-        of_old = await old.load(wanted)
-        return of_old, of_old if new is old else await new.load(wanted)
+        old_sources = await old.load(wanted)
+        if new is old:
+            return old_sources, old_sources
+        return old_sources, await new.load(wanted)
 
     def _known(self, side: Side, source: RulesSource | None) -> RobotsTxt | None:
         """Return the rules of *source* in the dialect of *side*; None if the rules are not known."""
@@ -442,8 +458,8 @@ class Differences:
         return source.read_as(self._dialect(side, source.crawl))
 
     def _dialect(self, side: Side, crawl: dict[str, Any] | None) -> Dialect:
-        """Return the dialect in which the rules of *side* are read: the one that an argument names, or else
-        that of *crawl*, or else that of the settings.
+        """Return the dialect in which the rules of *side* are read: that of an argument, or else that of the
+        recorded *crawl*, or else that of the settings.
         """
         profile = self._profile
         if side.dialect or self._arguments.dialect is not None or crawl is None:
@@ -469,7 +485,7 @@ class Differences:
         if row is not None and past is not None and self._recorded:
             crawls.insert(0, past.ledgers.by_number[row["crawl"]])
         crawl = next(filter(None, crawls), None)
-        if crawl and not self._arguments.agent:  # Options go first.
+        if crawl and not self._arguments.agent:  # An option overrides the ledger.
             profile = replace(profile, agents=crawl["agents"] or (EVERYONE,))
         old, new = (
             self._judged(side, source, asked, profile, crawl)
@@ -506,6 +522,9 @@ class Differences:
         profile: Profile,
         crawl: dict[str, Any] | None,
     ) -> SideDecision:
+        """Return the decision of *side* on a URL: the recorded decision of its ledger, or a decision by the
+        rules of *source*.
+        """
         dialect = self._dialect(side, crawl)
         if side is self._recorded and asked.row is not None and self._past:
             record = recorded(asked.row)
@@ -532,7 +551,7 @@ class Differences:
         return SideDecision(record, is_fetched, robots)
 
     def _end(self, *, have_rules_changed: bool) -> int:
-        """Show the changes of whole hosts, and the summary. Return the exit status."""
+        """Show the changes for whole hosts, and the summary. Return the exit status."""
         for (kind, origin, why), urls in self._of_hosts.items():
             record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
             self._output.show(record, _HOST_ROWS, words=_WORDS[kind])
@@ -560,19 +579,20 @@ class Differences:
         self._output.show(record, _SUMMARY_ROWS, unchanged=self._counts[""])
         if incomplete := len(crawls) - complete:
             notify(
-                f"{incomplete:,} of {len(crawls):,} crawls recorded only what was refused or "
-                "overridden (REP_LEDGER_LEVEL was not 'all'): what becomes of the other URLs is "
-                "not known"
+                f"{incomplete:,} of {len(crawls):,} crawls recorded only refusals and overrides "
+                "(REP_LEDGER_LEVEL was not 'all'), so it is not known how the verdicts on other "
+                "URLs change"
             )
         is_same = None if has_changed is None else not has_changed
         return status_of({is_same}, is_wrong=bool(self._list and self._list.bad))
 
 
 def _kind(old: SideDecision, new: SideDecision) -> str:
-    """Return how the verdict on a URL changes, as a key of ``_WORDS``; an empty string if it does not."""
+    """Return how the verdict on a URL changes, as a key of ``_WORDS``; an empty string for no change."""
     is_same = old.record["reason"] == new.record["reason"]
     if not (old.is_known and new.is_known):
-        # A crawl has refused the URL since robots.txt was unreachable, and it still is.
+        # If one side is known and the reasons are equal, robots.txt was unreachable in the recorded
+        # crawl, which refused the URL, and is still unreachable.
         return "" if is_same and (old.is_known or new.is_known) else "unknown"
     if new.is_fetched and not new.record["allowed"]:
         return "overridden"

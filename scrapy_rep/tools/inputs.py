@@ -1,8 +1,8 @@
-"""What commands read: URLs, and robots.txt files from wherever they come.
+"""Reads the inputs of commands: URLs, and robots.txt files from all kinds of sources.
 
-A :class:`RulesSource` is a robots.txt, and the same thing for every command: its rules, where they come
-from, and when they were fetched. :class:`Sources` have one for each origin: a file or a URL, the
-present files of all hosts, or those in ledgers.
+A :class:`RulesSource` is a robots.txt with its origin and the time of its fetch. :class:`Sources` give
+the RulesSource for an origin. There are three kinds of Sources: a single file or URL, the present
+files of all hosts, and the files in ledgers.
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ if TYPE_CHECKING:
 
 _CHUNK = 64 * 1024
 
-# The most bytes of a line to keep; a longer line is not a URL.
+# How many bytes of a line are read. A longer line is not a URL.
 _MAX_LINE = 256 * 1024
 
-# The most robots.txt files to fetch before judging the URLs of their origins, and the most URLs.
+# How many origins, and how many URLs, a batch has: its robots.txt files are fetched before its URLs are
+# judged.
 _ORIGINS_AT_ONCE = 128
 _URLS_AT_ONCE = 1_000
 
-# The most bytes to read from a file or standard input. No dialect reads as much.
+# How many bytes of a file or of standard input are read. No dialect reads as much.
 _MAX_READ = 16 * 1024 * 1024
 
 
@@ -69,14 +70,14 @@ class UrlToJudge(NamedTuple):
     """The URL as a crawl would request it; or a path, if the list has paths."""
 
     origin: Origin | None
-    """The origin of the URL; None for a path, or for text in a ledger that is no origin."""
+    """The origin of the URL; None for a path, or for a URL in a ledger without a valid origin."""
 
     row: sqlite3.Row | None = None
-    """The last decision on the URL, if the URL comes from ledgers."""
+    """The last decision on the URL, if the URL comes from ledgers; else None."""
 
 
 def parse_url(text: str) -> UrlToJudge | None:
-    """Return *text* as a URL, encoded as a Request encodes it, or None if it is no URL."""
+    """Parse *text* as a URL, encoded as a Request encodes it. Return None if *text* is not a URL."""
     try:
         url = safe_url_string(text.strip())
     except ValueError:
@@ -91,7 +92,7 @@ def is_url(argument: str) -> bool:
 
 
 def parse_argument(text: str) -> UrlToJudge:
-    """Return an argument of the command as a URL. Raises UsageError if it is no URL."""
+    """Parse an argument of the command as a URL. Raises UsageError if the argument is not a URL."""
     url = parse_url(text)
     if url is None:
         raise UsageError(
@@ -101,23 +102,23 @@ def parse_argument(text: str) -> UrlToJudge:
 
 
 class UrlList:
-    """The URLs in a file, one on each line. Lines that are no URLs are reported on standard error.
+    """The URLs in a file, one on each line. Lines that are not URLs are reported on standard error.
 
-    Iterating yields :func:`parts` of what can be read without waiting, so that results are shown
-    while another program still writes the list.
+    An iteration yields :func:`batches` of the URLs that can be read without waiting, so that results
+    are shown while another program still writes the list.
     """
 
     def __init__(
         self, file: AbstractContextManager[BinaryIO], line: str, *, paths: bool = False
     ) -> None:
-        """*line* is the name of a line, to which its number is added. *paths* says whether a line
-        may be a path.
+        """Create a list from an open *file*. *line* is the word for a line in messages, before its number.
+        *paths* says whether a line may also be a path.
         """
         self._file = file
         self._line = line
         self._paths = paths
         self.bad = 0
-        """The number of lines that are no URLs."""
+        """The number of lines that are not URLs."""
 
     def __iter__(self) -> Iterator[list[UrlToJudge]]:
         with self._file as file:
@@ -125,10 +126,10 @@ class UrlList:
             read = getattr(file, "read1", file.read)
             while chunk := read(_CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
-                yield from parts(self._parsed(lines, numbers))
-                # The rest of a line that is too long is dropped.
+                yield from batches(self._parsed(lines, numbers))
+                # The end of a line that is too long is dropped.
                 rest = rest[: _MAX_LINE + 1]
-            yield from parts(self._parsed([rest], numbers))
+            yield from batches(self._parsed([rest], numbers))
 
     def _parsed(
         self, lines: list[bytes], numbers: Iterator[int]
@@ -149,24 +150,26 @@ class UrlList:
                 notify(f"{self._line} {number}: {error}")
 
 
-def parts(urls: Iterable[UrlToJudge]) -> Iterator[list[UrlToJudge]]:
-    """Split URLs into parts, each with so few origins that their robots.txt files can be fetched
+def batches(urls: Iterable[UrlToJudge]) -> Iterator[list[UrlToJudge]]:
+    """Split *urls* into batches. A batch has so few origins that all their robots.txt files can be fetched
     concurrently.
     """
-    part: list[UrlToJudge] = []
+    batch: list[UrlToJudge] = []
     origins: set[Origin | None] = set()
     for asked in urls:
         origins.add(asked.origin)
-        if len(origins) > _ORIGINS_AT_ONCE or len(part) == _URLS_AT_ONCE:
-            yield part
-            part, origins = [], {asked.origin}
-        part.append(asked)
-    if part:
-        yield part
+        if len(origins) > _ORIGINS_AT_ONCE or len(batch) == _URLS_AT_ONCE:
+            yield batch
+            batch, origins = [], {asked.origin}
+        batch.append(asked)
+    if batch:
+        yield batch
 
 
 def open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
-    """Open a file for reading bytes; ``-`` is standard input. Raises UsageError."""
+    """Open the file at *path* for reading bytes; ``-`` is standard input. Raises UsageError if the file
+    cannot be opened.
+    """
     if path == "-":
         return nullcontext(sys.stdin.buffer)
     try:
@@ -180,7 +183,9 @@ def open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
 
 
 def read_file(path: str) -> bytes:
-    """Return the bytes of a file; ``-`` is standard input. Raises UsageError."""
+    """Return the bytes of the file at *path*, at most 16 MiB; ``-`` is standard input. Raises UsageError
+    if the file cannot be read.
+    """
     with open_bytes(path) as file:
         try:
             return file.read(_MAX_READ)
@@ -195,38 +200,38 @@ _AGENT_LINES = 10
 _KEPT_OF_LINE = 200
 
 _HTML_PAGE = (
-    ", but an HTML page, such as the challenge of a bot wall, and not a robots.txt: only lines of it "
-    "that have the form of a rule count"
+    ", but an HTML page, such as the challenge of a bot wall, not a robots.txt: only its lines in the "
+    "form of a rule count"
 )
 
-# The limit of the cache of fetched files. A file that is dropped is fetched again.
+# The size of the cache of fetched files. A file that no longer fits is fetched again when it is needed.
 _MAX_BYTES_KEPT = 64 * 1024 * 1024
 
 
 @dataclass(eq=False)
 class RulesSource:
-    """A robots.txt, or what a crawl follows in its place."""
+    """The rules that a crawl follows for a site: a robots.txt, or an override in place of it."""
 
     result: AccessResult
-    """The result of the fetch, as if a file or an override had been fetched."""
+    """The result of the fetch. For a file or an override, it is that of a successful fetch."""
 
     body: bytes | None
-    """The text of the rules, which may be that of an older copy; None if there is none."""
+    """The text of the rules, which may be an older copy; None if there is no text."""
 
     fetched: float | None = None
     """The time of the fetch, in seconds since the epoch; None for a file or an override."""
 
     override: Override | None = None
-    """The override of REP_OVERRIDES that replaces the robots.txt of the site, if any."""
+    """The override of REP_OVERRIDES that replaces the robots.txt of the site; None if there is none."""
 
     site: RulesSource | None = None
-    """The robots.txt of the site itself, if an override replaces it and the site was asked."""
+    """The robots.txt of the site itself, if an override replaces it, and if the command has fetched it."""
 
     crawl: dict[str, Any] | None = None
-    """The crawl that fetched it, if it comes from a ledger."""
+    """The crawl that fetched the robots.txt, if it comes from a ledger; else None."""
 
     row: sqlite3.Row | None = None
-    """The row of its snapshot in :class:`Ledgers`, if it comes from a ledger."""
+    """The row of the snapshot in :class:`Ledgers`, if the robots.txt comes from a ledger; else None."""
 
     def __post_init__(self) -> None:
         self.read_as = cache(self._read_as)
@@ -235,9 +240,9 @@ class RulesSource:
         self.excerpt = cache(self._excerpt)
 
     @classmethod
-    def from_text(cls, where: str, body: bytes) -> RulesSource:
-        """Return the source for the text *body* of a file or of a setting, which *where* names."""
-        return cls(AccessResult(url=where, status=200, body=body), body)
+    def from_text(cls, name: str, body: bytes) -> RulesSource:
+        """Return the source for the text *body* of a file or a setting with this *name*."""
+        return cls(AccessResult(url=name, status=200, body=body), body)
 
     @classmethod
     def from_result(cls, result: AccessResult) -> RulesSource:
@@ -251,12 +256,12 @@ class RulesSource:
 
     @property
     def origin(self) -> Origin | None:
-        """The origin whose rules these are; None if they come from a file or an override."""
+        """The origin from which the rules were fetched; None for a file or an override."""
         return origin_of(self.url)
 
     @property
     def is_known(self) -> bool:
-        """Whether the source says what is allowed: the server has answered, and not with an error (5xx)."""
+        """Whether the rules of the site are known: the server has answered, and not with an error (5xx)."""
         return self.body is not None or self.result.access is not Access.UNREACHABLE
 
     def _read_as(self, dialect: Dialect) -> RobotsTxt:
@@ -272,19 +277,19 @@ class RulesSource:
 
     @property
     def access(self) -> dict[str, Any]:
-        """Where the robots.txt comes from, as a JSON object, with a sentence for users."""
+        """Where the robots.txt comes from, as a JSON object; ``why`` has it in words."""
         result, status = self.result, None
         if self.override is not None:
-            outcome_name, why = "override", "set in the settings"
+            outcome_name, words = "override", "set in the settings"
         elif self.origin is None:
-            outcome_name, why = "file", "a file"
+            outcome_name, words = "file", "a file"
         else:
             outcome_name, status = str(result.access), result.status
-            why = f"{outcome(outcome_name)} ({result})"
+            words = f"{outcome(outcome_name)} ({result})"
             if result.redirects:
-                why += f", redirected to {result.redirects[-1]}"
+                words += f", redirected to {result.redirects[-1]}"
         if result.is_html:
-            why += _HTML_PAGE
+            words += _HTML_PAGE
         return {
             "outcome": outcome_name,
             "status": status,
@@ -292,15 +297,15 @@ class RulesSource:
             "error": result.error,
             "html": result.is_html,
             "fetched": iso_time(self.fetched),
-            "why": why,
+            "why": words,
         }
 
     def _excerpt(
         self, line: int | None, agent: str | None, dialect: Dialect
     ) -> list[dict[str, Any]]:
-        """Return the line that decided, with two before and two after it, and user-agent lines of its
-        group, wherever they are, as JSON objects. Of more than ten such lines, these are the ones
-        by which the group is that of *agent*, and then the ones that are nearest above the rule.
+        """Return the *line* that decided, the two lines before and after it, and up to ten user-agent lines
+        of its group, as JSON objects. If the group has more, the user-agent lines that name *agent* come
+        first, and then those nearest above the rule.
         """
         if not line or not self.body:
             return []
@@ -308,10 +313,10 @@ class RulesSource:
         numbers = set(range(max(line - _AROUND, 1), line + _AROUND + 1))
         if group := self._groups(dialect).get(line):
             _, tokens = choose_agent([agent or EVERYONE], group.agents, dialect)
-            named = zip(group.lines, group.agents, strict=True)
-            ours = [number for number, token in named if token in tokens]
-            by_weight = dict.fromkeys([*ours, *reversed(group.lines)])
-            numbers.update(islice(by_weight, _AGENT_LINES))
+            agent_lines = zip(group.lines, group.agents, strict=True)
+            naming = [number for number, token in agent_lines if token in tokens]
+            by_relevance = dict.fromkeys([*naming, *reversed(group.lines)])
+            numbers.update(islice(by_relevance, _AGENT_LINES))
         return [
             {"line": number, "text": lines[number - 1][:_KEPT_OF_LINE]}
             for number in sorted(numbers)
@@ -328,7 +333,7 @@ class RulesSource:
 
 
 SourcesByOrigin: TypeAlias = "dict[Origin | None, RulesSource]"
-"""The robots.txt that a crawl follows at each origin; origins without a known one are left out."""
+"""The rules that a crawl follows at each origin, without the origins for which there are none."""
 
 
 def _known(sources: Mapping[Any, RulesSource | None]) -> SourcesByOrigin:
@@ -336,25 +341,29 @@ def _known(sources: Mapping[Any, RulesSource | None]) -> SourcesByOrigin:
 
 
 class Sources:
-    """The robots.txt for each origin. This class has the same one for all origins."""
+    """Gives the robots.txt for each origin. An instance of this class has the same file for all origins;
+    subclasses have others.
+    """
 
     def __init__(self, source: RulesSource | None = None) -> None:
         self._source = source
-        self.is_one = source is not None
-        """Whether one robots.txt is for all origins."""
+        self.is_single = source is not None
+        """Whether a single robots.txt is for all origins."""
         self.origin = None if source is None else source.origin
         """The only origin for which there are rules; None if there are rules for any origin."""
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
-        """Return the robots.txt that a crawl follows at each of *origins*, without those that are not known."""
+        """Return the rules that a crawl follows at each of *origins*, as far as there are any."""
         return _known(dict.fromkeys(origins, self._source))
 
 
 class PresentSources(Sources):
-    """The present robots.txt of each origin, or the override that REP_OVERRIDES has for it."""
+    """Fetches the present robots.txt of each origin, unless REP_OVERRIDES has an override for the origin."""
 
     def __init__(self, profile: Profile, web: Web, *, sites: bool = False) -> None:
-        """*sites* says whether to fetch the robots.txt of an overridden site too."""
+        """Show the warnings about overrides. *sites* says whether to fetch the robots.txt of a site even if
+        an override replaces it.
+        """
         super().__init__()
         self._overrides = profile.rep.overrides
         self._web = web
@@ -369,7 +378,7 @@ class PresentSources(Sources):
                 notify(f"REP_OVERRIDES[{override.pattern!r}], {warning}")
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
-        """Return the robots.txt of each of *origins*. Those that are not cached are fetched concurrently."""
+        """Return the rules for each of *origins*. Files that are not cached are fetched concurrently."""
         overrides = {origin: self._override(origin) for origin in origins if origin}
         sites = {origin: self._kept.get(origin) for origin in overrides}
         missing = [
@@ -405,8 +414,8 @@ class PresentSources(Sources):
 async def read_sources(
     names: Sequence[str], web: Web | None
 ) -> list[RulesSource | UsageError]:
-    """Read the files and fetch the URLs of these *names*. Return them in order, with a UsageError in
-    place of each that can't be read. A URL without a path stands for the robots.txt of its host.
+    """Read the files and fetch the URLs in *names*, and return them in this order. In place of a file that
+    can't be read, the result has a UsageError. A URL without a path means the robots.txt of its host.
     """
     sources: dict[str, RulesSource | UsageError] = {}
     urls: dict[str, str] = {}
@@ -425,8 +434,8 @@ async def read_sources(
 
 
 def _robotstxt_url(argument: str) -> str:
-    """Return the URL *argument*; for a URL without a path, the URL of robots.txt on its host.
-    Raises UsageError if *argument* is not a URL.
+    """Return the URL of a robots.txt for the *argument*: the URL itself or, if it has no path, the URL of
+    robots.txt on its host. Raises UsageError if *argument* is not a URL.
     """
     asked = parse_argument(argument)
     parts = urlsplit(asked.url)
@@ -446,10 +455,10 @@ _REQUESTS = {
     "snapshot": "fetched <= :until",
     "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
 }
-"""What :class:`Ledgers` reads to compare decisions on requests: a condition for each table."""
+"""The rows that :class:`Ledgers` reads to compare decisions on requests: a condition for each table."""
 
-# The last decision on a URL counts: SQLite takes the other columns from the row with the
-# maximum. It sorts on disk what does not fit into memory.
+# The last decision on each URL: with max(), SQLite takes the other columns from the row with the maximum.
+# It sorts on disk if the rows do not fit into memory.
 _DECISIONS = """
     SELECT *, max(time) AS time FROM decision WHERE :origin IS NULL OR origin = :origin
     GROUP BY origin, url ORDER BY origin, url
@@ -462,7 +471,7 @@ _LAST = """
 
 
 class LedgerSources(Sources):
-    """The robots.txt files in ledgers. The caller must close them."""
+    """The robots.txt files in ledgers. The caller must call ``close`` at the end."""
 
     def __init__(
         self,
@@ -470,7 +479,7 @@ class LedgerSources(Sources):
         wanted: Mapping[str, str] = _REQUESTS,
         **values: object,
     ) -> None:
-        """*names*, *wanted* and *values* are those of :class:`Ledgers`."""
+        """Read the ledgers *names*. The parameters are those of :class:`Ledgers`."""
         super().__init__()
         self.ledgers = Ledgers(names, wanted, **values)
         self.close = self.ledgers.close
@@ -478,16 +487,18 @@ class LedgerSources(Sources):
         sql = "SELECT DISTINCT origin FROM decision WHERE origin != '' LIMIT 2"
         origins = [row["origin"] for row in self.ledgers.rows(sql)]
         self.has_origins = len(origins) > 1
-        """Whether the URLs have several origins."""
+        """Whether the URLs in the ledgers have several origins."""
         self.origin = None if self.has_origins else parse_origin("".join(origins))
 
     def urls(self, origin: Origin | None) -> Iterator[UrlToJudge]:
-        """Yield each URL with the last decision on it, sorted by origin."""
+        """Yield the URLs of *origin*, or of all origins, each with the last decision on it. They are sorted
+        by origin.
+        """
         for row in self.ledgers.rows(_DECISIONS, origin=origin and str(origin)):
             yield UrlToJudge(row["url"], parse_origin(row["origin"]), row)
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
-        """Return the last robots.txt of each of these *origins*."""
+        """Return the last robots.txt of each of *origins* in the ledgers."""
         return _known({origin: self._last(origin) for origin in dict.fromkeys(origins)})
 
     def _last(self, origin: Origin | None) -> RulesSource | None:
@@ -518,7 +529,7 @@ class LedgerSources(Sources):
 
 
 LIVE = "live"
-"""The argument that stands for the present robots.txt files of all hosts."""
+"""The argument that means the present robots.txt files of all hosts."""
 
 
 async def sources_of(
@@ -527,15 +538,16 @@ async def sources_of(
     web: Web | None,
     ledgers: Mapping[tuple[str, ...], LedgerSources],
 ) -> Sources | None:
-    """Open the sources of these *names*; None for a dialect, which has no rules of its own. *ledgers*
-    are those that are open, by their names. Raises UsageError for a source that can't be read.
+    """Return the sources that the arguments *names* mean: a file, a URL, ledgers, or ``live``. Return None
+    for a dialect, which has no rules of its own. *ledgers* are the open ledgers, by the arguments that
+    name them. Raises UsageError for a source that can't be read.
     """
     if sources := ledgers.get(tuple(names)):
         return sources
     if len(names) > 1:
         raise UsageError(
-            f"{', '.join(names)}: all names but the last are OLD, and only ledgers can be several; "
-            "give one robots.txt as OLD, and one as NEW"
+            f"{', '.join(names)}: all names but the last are OLD, and several names are only for "
+            "ledgers; give one robots.txt as OLD, and one as NEW"
         )
     if names[0] in profile.dialects:
         return None
@@ -549,7 +561,7 @@ async def sources_of(
 
 
 def are_offline(names: Sequence[str], profile: Profile) -> bool:
-    """Whether the sources of these *names* need no network."""
-    # Two dialects read the present files.
+    """Whether the sources that the arguments *names* mean can be read without the network."""
+    # If both sides are dialects, the present files are fetched.
     are_dialects = profile.dialects.keys() >= set(names)
     return not (are_dialects or LIVE in names or any(map(is_url, names)))

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _SQLITE = b"SQLite format 3\0"
 
-# These number the rows of a ledger. Here, they are of no other ledger.
+# The columns with numbers of rows. In the merged database, the numbers are shifted by MAX_ID for each
+# ledger, so that no two ledgers share a number.
 _NUMBERS = frozenset({"id", "crawl", "snapshot"})
 
 _TABLES, _BEGIN, _VIEWS = TABLES.partition("-- Views")
@@ -40,7 +41,8 @@ VIEWS = _BEGIN + _VIEWS
 """The views of a ledger, in SQL."""
 
 
-# How much is written in a ledger: the last numbers, which count up, and the pages.
+# How much a ledger contains: the last numbers of decisions and snapshots, which count up, and the number
+# of pages. Of two copies of a ledger, the later one has greater numbers.
 _WRITTEN = """
 SELECT (SELECT coalesce(max(id), 0) FROM decision), (SELECT coalesce(max(id), 0) FROM snapshot),
        (SELECT total(pages) FROM progress)
@@ -48,20 +50,20 @@ SELECT (SELECT coalesce(max(id), 0) FROM decision), (SELECT coalesce(max(id), 0)
 
 
 class LedgerName(NamedTuple):
-    """Names a ledger: all of it, one of its crawls, or its state at a time."""
+    """The part of a ledger to read: all crawls, one of its crawls, or its state at a time."""
 
     path: str
 
     crawl: int | None = None
-    """The ``id`` of the only crawl to read."""
+    """The ``id`` of the only crawl to read; None for all crawls."""
 
     until: float = math.inf
     """The time of the state to read, in seconds since the epoch."""
 
 
 def ledger_named(argument: str) -> LedgerName | None:
-    """Return what an argument names: ``PATH``, ``PATH#CRAWL`` or ``PATH@TIME``; None if that is no
-    SQLite file. Raises UsageError for a time that can't be read.
+    """Parse an argument that names a ledger: ``PATH``, ``PATH#CRAWL`` or ``PATH@TIME``. Return None if
+    there is no SQLite file at the path. Raises UsageError for an invalid time.
     """
     if is_sqlite(argument):
         return LedgerName(argument)
@@ -83,7 +85,7 @@ def ledger_named(argument: str) -> LedgerName | None:
 
 
 def is_sqlite(path: str) -> bool:
-    """Whether there is a file of SQLite at *path*."""
+    """Whether there is an SQLite file at *path*."""
     with suppress(OSError, ValueError):
         if Path(path).is_file():
             with Path(path).open("rb") as file:
@@ -92,21 +94,24 @@ def is_sqlite(path: str) -> bool:
 
 
 class Ledgers:
-    """The wanted rows of several ledgers, in one database. The caller must close it.
+    """Rows of several ledgers, merged into one database. The caller must call ``close`` at the end.
 
-    The database has the tables of a ledger; the table ``crawl`` is empty, as ``crawls`` has the crawls.
-    Rows have other numbers than in the files. A crawl that is in a ledger and in a copy of it counts once, in its latest state, and
-    rows of no crawl do not count, nor does a body that has another digest than it says.
+    The database has the tables of a ledger. The table ``crawl`` is empty; the attribute ``crawls`` has
+    the crawls. The numbers of rows differ from those in the files. A crawl that occurs in a ledger
+    and in its copy counts once, in its latest state. Rows without a crawl are left out, and so are
+    bodies with a wrong digest.
     """
 
     def __init__(
         self, names: Sequence[LedgerName], wanted: Mapping[str, str], **values: object
     ) -> None:
-        """*wanted* are the tables to read, with a condition for each. It may use the *values*,
-        ``until``, and the tables before it, as ``main.TABLE``.
+        """Read the ledgers *names*.
+
+        *wanted* has the tables to read, each with an SQL condition for its rows. A condition may use the
+        parameters *values* and ``until``, and, as ``main.TABLE``, the tables that were read before.
 
         Raises LedgerError for a file that is damaged or is not a ledger, and UsageError for a crawl that
-        is not in it.
+        is not in its ledger.
         """
         self._paths = ", ".join(dict.fromkeys(name.path for name in names))
         progress.say(f"reading {self._paths}")
@@ -120,8 +125,8 @@ class Ledgers:
         for _, crawl in states:
             latest.setdefault(crawl["uuid"], crawl)
         self.crawls = sorted(latest.values(), key=itemgetter("started"))
-        """The crawls, as :func:`crawls_of` yields them, the earliest first. ``number`` is the number of the
-        crawl in this database.
+        """The crawls, as :func:`crawls_of` yields them, in the order of their start, each with its ``number``
+        in this database.
         """
         self.by_number = {crawl["number"]: crawl for crawl in self.crawls}
         with ExitStack() as opened, reading(self._paths):
@@ -134,7 +139,7 @@ class Ledgers:
             self.close = opened.pop_all().close
 
     def rows(self, sql: str, **values: object) -> Iterator[sqlite3.Row]:
-        """Yield the rows of a query. Raises LedgerError for one that can't be read."""
+        """Yield the rows of a query. Raises LedgerError if a row can't be read."""
         with reading(self._paths):
             yield from self.database.execute(sql, values)
 
@@ -171,12 +176,12 @@ class Ledgers:
 
 
 def _crawls(name: LedgerName) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Return the crawls in a ledger, each with a sort key: of two states of the same crawl, the later one
-    has the greater key.
+    """Return the crawls in a ledger, each with a sort key. If two files have the same crawl, the later
+    state of the crawl has the greater key.
     """
     with closing(open_ledger(name.path)) as connection, reading(name.path):
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-        # Not the size of the file: what was written last may not be in it yet.
+        # The size of the file would not do: the last rows may still be in the write-ahead log.
         written = tuple(connection.execute(_WRITTEN).fetchone())
         crawls = [
             ((crawl["ended"] is not None, written, name.until), crawl)
@@ -189,7 +194,7 @@ def _crawls(name: LedgerName) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 def _select(table: str, index: int) -> str:
-    """Return a SELECT for the rows of a table, with numbers of the ledger with this *index*."""
+    """Return the SELECT for the rows of a table in the ledger *index*, with their shifted numbers."""
     columns = ", ".join(
         f"{name} + {index * MAX_ID} AS {name}" if name in _NUMBERS else name
         for name in columns_of(table)
@@ -216,14 +221,14 @@ def why(row: sqlite3.Row) -> str:
     if layer == "robots.txt" and line and row["statement"]:
         words = ""
     elif layer != "delay":
-        # Of the text of an override, or of a statement that names its place.
+        # The line is one of an override, or the statement already names its place.
         line = None
     return evidence(words, row["statement"], line, row["form"])
 
 
 def iso_time(seconds: float | None) -> str | None:
-    """Return a time as text, such as ``2026-11-21T09:30:00Z``; None if there is no time, or if no date
-    can represent it.
+    """Return a time as text, such as ``2026-11-21T09:30:00Z``; None if *seconds* is None, or beyond the
+    range of dates.
     """
     if seconds is None:
         return None

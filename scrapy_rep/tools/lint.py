@@ -1,4 +1,4 @@
-"""``scrapy rep lint``: what is wrong with robots.txt files."""
+"""``scrapy rep lint``: shows what is wrong with robots.txt files, and what to write instead."""
 
 from __future__ import annotations
 
@@ -99,17 +99,21 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
 
 def _findings(file: RulesSource, dialect: Dialect) -> Sequence[Finding]:
+    """Return the findings in a robots.txt; if the server did not send the file, a finding if its status
+    forbids everything in the dialect.
+    """
     result = file.result
     if result.access is Access.SUCCESSFUL:
         return lint(result.body, dialect, result.url)
     if result.status not in dialect.denying_statuses:
         return ()
     kind = KINDS[_CLOSED]
-    remedy = "answer with status 404, if the site is to be found"
+    remedy = "answer with status 404 if search engines should find the site"
     return (Finding(0, _CLOSED, kind.severity, f"{kind.words}: {remedy}", str(result)),)
 
 
 def _explanation(code: str) -> dict[str, Any]:
+    """Return an example of the finding *code* as a JSON object."""
     finding = explain(code)
     return {
         "code": code,

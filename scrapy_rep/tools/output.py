@@ -1,4 +1,4 @@
-"""What a command writes, and how it ends."""
+"""Writes the results, messages and progress of a command, and determines its exit status."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
 CLEAN, FOUND, WRONG_USAGE, UNKNOWN = 0, 1, 2, 3
-"""The exit status of every command. 0: allowed, or nothing found. 1: denied, or something found.
-2: wrong usage or input. 3: not known, because of no answer, or an error of the server (5xx)."""
+"""The exit status of every command. 0: allowed, or no findings. 1: denied, or findings. 2: wrong usage or
+input. 3: not known, because a server did not answer, or answered with an error (5xx)."""
 
-# The status that shells give a process that a signal ended.
+# The exit status that shells show for a process that SIGINT or SIGPIPE has ended.
 _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
 
 _DISK_IS_FULL = {errno.EDQUOT, errno.ENOSPC}
@@ -49,7 +49,7 @@ _COLOURS = {
         "annotated", "noted",
     ),
 }  # fmt: skip
-"""The words for results, by colour."""
+"""For each colour, the words of results that are shown in it."""
 
 _COLOUR_OF = {word: colour for colour, words in _COLOURS.items() for word in words}
 _FORMAT = re.compile(r"([a-z]*)([<>]?\d*)").fullmatch
@@ -57,7 +57,7 @@ _FORMAT = re.compile(r"([a-z]*)([<>]?\d*)").fullmatch
 _VERDICTS = {True: "allowed", False: "denied"}
 _SHOWN_OF_LIST = 5
 
-# The seconds after which a terminal shows how far a command is, and those until it is shown again.
+# The progress of a command is shown after the first number of seconds, and updated after the second.
 _PATIENCE, _EVERY = 2.0, 0.25
 _MAX_PROGRESS = 79
 
@@ -69,8 +69,8 @@ EXCERPT: Row = ("context", ("{line:blue>5}  {text}",))
 
 
 def status_of(answers: Collection[bool | None], *, is_wrong: bool = False) -> int:
-    """Return the exit status of a command for its *answers*: True is good, False is bad, None is not
-    known. *is_wrong* says whether a part of the input is wrong.
+    """Return the exit status of a command. Each of its *answers* is True for allowed or no findings, False
+    for denied or findings, and None for not known. *is_wrong* says whether a part of the input is wrong.
     """
     if is_wrong:
         return WRONG_USAGE
@@ -84,17 +84,17 @@ class _Empty(Exception):
 
 
 class Output(Formatter):
-    """Shows the dicts that a command builds: as text, or as JSON, one object on each line.
+    """Writes the dicts that a command builds to standard output: as text, or as JSON, one object a line.
 
-    The text of a dict is made by rows. A row is a template, such as ``"  robots.txt: {url}"``,
-    and is left out if one of its values is None or empty. Or it is a pair: the key of a list or a
-    dict, and the rows for each of its values, which may also name values of the dict around it:
-    the key in a dict is ``name``, and a value that is no dict is ``item``.
+    Rows turn a dict into text. A row is a template, such as ``"  robots.txt: {url}"``, and is left
+    out if one of its values is None or empty. Or a row is a pair: the key of a list or a dict in the
+    dict, and the rows for each of its values. In these rows, ``name`` is the key of the value,
+    ``item`` is the value itself if it is not a dict, and all keys of the outer dict can be used too.
 
-    A format is a style, a width with its direction (``<20``), or both; or ``=`` and a noun, which
-    follows the number, as in ``2 URLs``. The styles are ``bold``,
-    the colours, ``word`` (the colour of a word for a result), and ``some``, with which a row is
-    also left out for 0.
+    The format of a value is a style, a width with its direction (``<20``), or both; or ``=`` and a
+    noun, which follows the number, as in ``2 URLs``. The styles are ``bold``, the colours, ``word``
+    (a word for a result, in its colour), and ``some``, with which a row is also left out if the
+    value is 0.
     """
 
     def __init__(self, arguments: Namespace) -> None:
@@ -106,13 +106,15 @@ class Output(Formatter):
         self._has_colours = self._is_terminal and not no_color
 
     def show(self, record: dict[str, Any], rows: Rows, **of_text: object) -> None:
-        """Write *record*. In the text, the values *of_text* replace those of the record."""
+        """Write *record* as JSON, or as text by *rows*. In the text, the values *of_text* are added, or
+        replace those of the record.
+        """
         if self._is_terminal:
             progress.clear()
         if self._as_json:
-            # ensure_ascii escapes all control characters but DEL. Dates become text.
-            written = json.dumps(record, default=str)
-            sys.stdout.write(written.replace("\x7f", "\\u007f") + "\n")
+            # json.dumps() escapes all control characters except DEL. Dates become text.
+            text = json.dumps(record, default=str)
+            sys.stdout.write(text.replace("\x7f", "\\u007f") + "\n")
         else:
             self._show_rows(rows, record | of_text)
 
@@ -122,13 +124,13 @@ class Output(Formatter):
                 if isinstance(row, str):
                     sys.stdout.write(self.vformat(row, (), values) + "\n")
                     continue
-                values_shown, _ = self.get_field(row[0], (), values)
-                named = (
-                    values_shown.items()
-                    if isinstance(values_shown, dict)
-                    else enumerate(values_shown)
+                container, _ = self.get_field(row[0], (), values)
+                items = (
+                    container.items()
+                    if isinstance(container, dict)
+                    else enumerate(container)
                 )
-                for name, value in named:
+                for name, value in items:
                     value_fields = value if isinstance(value, dict) else {"item": value}
                     self._show_rows(row[1], {**values, "name": name, **value_fields})
 
@@ -142,8 +144,8 @@ class Output(Formatter):
         return value_and_key
 
     def format_field(self, value: object, format_spec: str) -> str:
-        """Return a value as it is shown. Control characters are made visible, so that text of
-        a site can't control the terminal.
+        """Return *value* as text. Control characters become escapes, so that text from a site can't
+        control the terminal.
         """
         if format_spec.startswith("="):
             return f"{value:,} {format_spec[1:]}{'' if value == 1 else 's'}"
@@ -169,22 +171,22 @@ class Output(Formatter):
 
 
 class Progress:
-    """Shows on standard error how far a command is, if standard error is a terminal and the command
+    """Shows the progress of a command on standard error, if standard error is a terminal and the command
     takes more than two seconds.
     """
 
     def __init__(self) -> None:
-        self._said = ""
+        self._text = ""
         self._is_shown = False
 
     def say(self, text: str) -> None:
-        """Set the text that says how far the command is."""
-        self._said = text
+        """Set the text that tells the progress, such as "300 URLs judged"."""
+        self._text = text
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """During this block, show the latest text of :meth:`say` in the last line of the terminal."""
-        self._said = ""
+        """During the ``with`` block, show the last text of :meth:`say` in the last line of the terminal."""
+        self._text = ""
         if not sys.stderr.isatty():
             yield
             return
@@ -199,7 +201,7 @@ class Progress:
             self.clear()
 
     def clear(self) -> None:
-        """Clear the line, so that other output can be written there."""
+        """Clear the line with the progress, so that other output can be written there."""
         if self._is_shown:
             self._is_shown = False
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
@@ -208,8 +210,8 @@ class Progress:
         pause = _PATIENCE
         while not has_ended.wait(pause):
             pause = _EVERY
-            if self._said:
-                text = visible(self._said)[:_MAX_PROGRESS]
+            if self._text:
+                text = visible(self._text)[:_MAX_PROGRESS]
                 print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
                 self._is_shown = True
 
@@ -226,11 +228,11 @@ def notify(message: str) -> None:
 
 
 def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) -> int:
-    """Run the subcommand that the *arguments* name, turn its exceptions into messages, and return
-    its exit status.
+    """Run the subcommand that *arguments* name, and return its exit status. Exceptions of the subcommand
+    become messages on standard error. *unknown* are arguments that the parser did not recognize.
     """
     for name in ("stdin", "stdout", "stderr"):
-        # It may be closed, as a daemon does it.
+        # Python has no stream for a file descriptor that was closed, as daemons do.
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
@@ -243,7 +245,7 @@ def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) ->
                 raise UsageError(f"unrecognized arguments: {' '.join(unknown)}")
             with progress.shown():
                 name = arguments.subcommand
-                # Ctrl-C is handled here, and the import can take a while.
+                # Imported here, where Ctrl-C is handled, because the import can take a while.
                 module = import_module(
                     f"{__package__}.{'report.command' if name == 'report' else name}"
                 )
@@ -253,7 +255,7 @@ def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) ->
             notify(str(error))
             return WRONG_USAGE
     except BrokenPipeError:
-        # The reader, such as "head", has closed the pipe.
+        # The reader of the output, such as "head", has closed the pipe.
         _drop_output(sys.stdout, sys.stderr)
         return _BROKEN_PIPE
     except OSError as error:
@@ -268,24 +270,23 @@ def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) ->
 
 
 def _drop_output(*streams: TextIO) -> None:
-    """Send the rest of the output of *streams* to the null device: Python flushes the streams at exit, and
-    would report an error.
+    """Send the output that is still in the buffers of *streams* to the null device. Otherwise Python would
+    flush the streams at exit, and report an error.
     """
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    null_device = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
-        os.dup2(nowhere, stream.fileno())
+        os.dup2(null_device, stream.fileno())
 
 
 @contextmanager
 def output_file(
     path: str, name: str, inputs: Iterable[str], mark: str = ""
 ) -> Iterator[Callable[[str], object]]:
-    """Yield a function that writes text to a file, which replaces *path* when the block ends without
-    an error. Until then it is another file in the same folder.
+    """Open a new file for text, which replaces the file at *path* when the ``with`` block ends without an
+    error. Yield the function that writes to the new file. A symbolic link is followed.
 
-    If *path* is a symbolic link, its target is replaced. Raises UsageError, which begins with
-    *name*, for a path that can't be written, is a device or a pipe, is one of the *inputs*, or is a file
-    that is not empty and does not begin with *mark*.
+    Raises UsageError if *path* can't be written, is a device or a pipe, is one of the *inputs*, or is
+    a file that is not empty and does not begin with *mark*. The message begins with *name*.
     """
     try:
         target = Path(path).resolve()
@@ -298,7 +299,7 @@ def output_file(
         raise UsageError(f"{name}: Is a directory")
     if target.is_symlink() or (target.exists() and not target.is_file()):
         # To replace a device, such as /dev/null, would break other programs.
-        raise UsageError(f"{name}: this is no regular file, and is not replaced")
+        raise UsageError(f"{name}: this is not a regular file, and is not replaced")
     try:
         if mark and target.exists() and not _may_replace(target, mark.encode()):
             raise UsageError(
@@ -308,7 +309,7 @@ def output_file(
             yield written.write
         partial.replace(target)
     except BrokenPipeError:
-        raise  # Of the results, not of this file.
+        raise  # The broken pipe is that of standard output, not of this file.
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror or error}") from None
     finally:
@@ -317,6 +318,6 @@ def output_file(
 
 
 def _may_replace(path: Path, mark: bytes) -> bool:
-    """Whether a file is empty, or begins with *mark*."""
+    """Whether this program may replace a file: the file is empty, or begins with *mark*."""
     with path.open("rb") as file:
         return file.read(len(mark)) in {b"", mark}

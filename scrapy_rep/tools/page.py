@@ -1,4 +1,4 @@
-"""``scrapy rep page``: the indexing rules of a page, and the statements they follow."""
+"""``scrapy rep page``: shows the indexing rules of a page, and the statements from which they result."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def run(arguments: Namespace, settings: Settings) -> int:
     return status_of({allowed, record["indexable"], not is_use_denied})
 
 
-def _response_of_file(path: str, written: Sequence[str]) -> Response:
-    """Return the page in a file, as if it had been sent with the fields *written*. Raises
-    UsageError for a bad field.
+def _response_of_file(path: str, header_fields: Sequence[str]) -> Response:
+    """Return the page in a file as a response with the *header_fields*. Raises UsageError for an invalid
+    header field.
     """
     fields = []
-    for field in written:
+    for field in header_fields:
         name, colon, value = field.partition(":")
         name = name.strip().lower()
         if not colon or name not in {_TAG, *FIELDS}:
@@ -126,7 +126,7 @@ def _response_of_file(path: str, written: Sequence[str]) -> Response:
 
 
 class _NotFetchedError(Exception):
-    """Says why a page was not fetched."""
+    """A page was not fetched. The message says why."""
 
 
 async def _fetch(
@@ -137,10 +137,8 @@ async def _fetch(
     *,
     force: bool,
 ) -> None:
-    """Fetch a page, and follow its redirects. Note what is found in *record*. Raises
-    _NotFetchedError.
-
-    Without *force*, a page or redirect target that robots.txt forbids is not fetched.
+    """Fetch a page, follow its redirects, and write the results into *record*. Raises _NotFetchedError if
+    there is no page. Without *force*, a page or redirect target that robots.txt forbids is not fetched.
     """
     present = PresentSources(profile, web)
     for _ in range(_MAX_REDIRECTS + 1):
@@ -150,7 +148,7 @@ async def _fetch(
         robots = source.read_as(profile.dialect)
         decision = profile.decide(robots, url)
         record["page"] = url
-        # One that forbids stays: a crawl follows no redirect of a page that it does not fetch.
+        # The first decision that forbids a URL is shown, even with *force*: a crawl would stop there.
         if record["decision"] is None or record["decision"]["allowed"]:
             judged = url
             record |= {
@@ -165,7 +163,7 @@ async def _fetch(
                 record |= _NOT_KNOWN
                 raise _NotFetchedError("robots.txt is unreachable; try again later")
             raise _NotFetchedError(
-                "robots.txt forbids it, so the rules of the page are unknown"
+                "robots.txt forbids it, so its indexing rules are unknown"
             )
         try:
             response = await web.page(url)
@@ -179,24 +177,26 @@ async def _fetch(
         try:
             asked = parse_argument(urljoin(url, record["redirects"][-1]))
         except (UsageError, ValueError):
-            raise _NotFetchedError("a redirect leads to what is not a URL") from None
+            raise _NotFetchedError(
+                "a redirect leads to something that is not a URL"
+            ) from None
         record["redirects"][-1] = asked.url
     else:
         raise _NotFetchedError(f"redirected more than {_MAX_REDIRECTS} times")
     if judged != url:
         record["decision"]["why"] += f", for {judged}"
     record["status"], tdmrep = response.status, NOTHING_STATED
-    is_wanted = not MINING.isdisjoint(profile.rep.purposes)
-    if is_wanted and profile.decide(robots, tdmrep_url(origin)).allowed:
+    needs_tdmrep = not MINING.isdisjoint(profile.rep.purposes)
+    if needs_tdmrep and profile.decide(robots, tdmrep_url(origin)).allowed:
         (result,) = await web.robotstxts([tdmrep_url(origin)])
         if result.access is Access.SUCCESSFUL:
             tdmrep = TdmRep.parse(result.body).usage(url)
-    stated = robotstxt_usage(robots, url, profile)
-    record |= _of_response(response, stated, profile, record, tdmrep)
+    preferences = robotstxt_usage(robots, url, profile)
+    record |= _of_response(response, preferences, profile, record, tdmrep)
 
 
 _NOT_KNOWN = {"verdict": "unknown", "indexable": None}
-"""The values of a record for a page whose server sends no answer, or an error."""
+"""The values of a record if a server does not answer, or answers with an error."""
 
 
 def _of_response(
@@ -206,12 +206,12 @@ def _of_response(
     record: dict[str, Any],
     tdmrep: UsagePreferences = NOTHING_STATED,
 ) -> dict[str, Any]:
-    """Return the rules of a page as a part of a JSON object, of which *record* is the rest. *robots*
-    and *tdmrep* are what these files state about its use.
+    """Return the indexing rules and usage preferences of a page, to add to *record*, its JSON object.
+    *robots* and *tdmrep* are the preferences that robots.txt and tdmrep.json state for the page.
     """
     now = datetime.now(timezone.utc)
     tags = response.headers.getlist(_TAG)
-    others = [
+    usage_fields = [
         (name, value) for name in FIELDS for value in response.headers.getlist(name)
     ]
     html, encoding = b"", None
@@ -224,31 +224,32 @@ def _of_response(
         for name, dialect in profile.dialects.items()
     }
     rules = in_dialects[profile.dialect.name]
-    stated = UsagePreferences.of_page(others, rules.statements, rules.tags, tdmrep)
-    stated = robots | stated
+    preferences = robots | UsagePreferences.of_page(
+        usage_fields, rules.statements, rules.tags, tdmrep
+    )
     is_page = is_success(response)
     dialects = {}
-    for name, rules_there in in_dialects.items():
-        verdict = rules_there.why_not_indexable(now) or "indexable"
+    for name, dialect_rules in in_dialects.items():
+        verdict = dialect_rules.why_not_indexable(now) or "indexable"
         if not is_page:
             verdict = "no page" if response.status < 500 else "unknown"
         is_indexable = None if verdict == "unknown" else verdict == "indexable"
         dialects[name] = {
-            "verdict": verdict, "indexable": is_indexable, "header": rules_there.to_header()
+            "verdict": verdict, "indexable": is_indexable, "header": dialect_rules.to_header()
         }  # fmt: skip
     judged, values = dialects[profile.dialect.name], rules.to_dict()
     is_document = has_document(response)
     decision, crawl = record["decision"], None
     if is_page and (profile.is_off or decision is None or decision["allowed"]):
         rep, is_data = profile.rep, bool(rules.statements) and not is_document
-        response_effects = effects(rep, response, rules, stated, rep.purposes)
+        response_effects = effects(rep, response, rules, preferences, rep.purposes)
         crawl = _effects(response_effects, rep, is_data=is_data)
     return {
         "fetched": True,
         "verdict": judged["verdict"],
         "indexable": judged["indexable"],
         "document": is_document,
-        "usage": usage_record(stated, profile),
+        "usage": usage_record(preferences, profile),
         "rules": values,
         "evidence": [
             {
@@ -266,7 +267,7 @@ def _of_response(
 
 
 def _statement(statement: Statement) -> dict[str, Any]:
-    """Return a statement, with its place and the crawlers that it is for in words."""
+    """Return a statement as a JSON object, with its place and its crawlers in words."""
     is_header = statement.source == "header"
     place = "X-Robots-Tag header" if is_header else "meta tag on line"
     where = f"{place} {statement.position}, for {statement.agent or 'everyone'}"
@@ -276,8 +277,8 @@ def _statement(statement: Statement) -> dict[str, Any]:
 def _effects(
     response_effects: Effects, rep: RepSettings, *, is_data: bool
 ) -> dict[str, str]:
-    """Return what happens in a crawl to the items and the links that a callback makes from the
-    page, as a part of a JSON object. *is_data* says whether it is data that states rules.
+    """Return what a crawl would do with the items and links that a callback makes from the page, as a JSON
+    object. *is_data* says whether the response is data with indexing rules, not a document.
     """
     items = (
         "annotated"

@@ -1,5 +1,5 @@
-"""The crawler as which a command judges URLs: its product tokens, dialect and settings. This module also runs
-the fetches of a command.
+"""The crawler for which a command judges URLs: its product tokens, dialect and settings. This module also
+runs the fetches of a command.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Profile:
     """Whether an option or a setting names the crawler."""
 
     ignored: tuple[str, ...] = ()
-    """The settings of this package in a project that does not use the add-on."""
+    """The settings of this package that a crawl ignores, because the project does not use the add-on."""
 
     @property
     def dialect(self) -> Dialect:
@@ -79,14 +79,14 @@ class Profile:
 
     @property
     def dialects(self) -> dict[str, Dialect]:
-        """The dialect of the crawler, and then the others, by name."""
+        """All dialects by name, that of the crawler first."""
         first = {self.dialect.name: self.dialect}
         return first | DIALECTS | first
 
     @property
     def is_off(self) -> bool:
-        """Whether the settings make a crawl ignore robots.txt. The add-on changes the default of
-        Scrapy, which is False as well.
+        """Whether the project has set ROBOTSTXT_OBEY to False, so that a crawl ignores robots.txt. Scrapy's
+        default, False too, does not count, since the add-on changes it.
         """
         return bool(self.settings.getpriority(OBEY)) and not self.rep.obey
 
@@ -116,16 +116,16 @@ class Profile:
             )
         if self.is_off:
             notify(
-                f"{OBEY} is False in the settings: a crawl fetches also what robots.txt "
-                "forbids. The verdicts are those of robots.txt"
+                f"{OBEY} is False in the settings, so a crawl also fetches URLs that robots.txt "
+                "forbids. The verdicts here are those of robots.txt"
             )
 
     def decide(self, robots: RobotsTxt, url: str) -> Decision:
-        """Return the decision of the rules on *url*."""
+        """Return the decision of *robots* on *url* for the crawler."""
         return decide(robots, url, self.agents, self.rep.clients)
 
     def decide_as_crawl(self, robots: RobotsTxt, url: str) -> Decision:
-        """Return the decision of a crawl on *url*. A crawl also refuses a URL that the rules allow if
+        """Return the decision of a crawl on *url*: a crawl also refuses URLs that the rules allow, if
         *robots* asks for a longer delay than the settings accept.
         """
         decision = self.decide(robots, url)
@@ -138,9 +138,9 @@ class Profile:
 def decision_record(
     decision: Decision, profile: Profile | None = None, *, is_known: bool = True
 ) -> dict[str, Any]:
-    """Return a decision as a JSON object, with its reason in words. If *is_known* is false, nothing is
-    known of the site, and the URL is neither allowed nor denied. *profile* has the settings that the
-    reason names, if it names any.
+    """Return a decision as a JSON object, with its reason in words. *profile* is used to show the value
+    of a setting in the reason. If *is_known* is False, because the robots.txt of the site is not known,
+    the URL is neither allowed nor denied.
     """
     return {
         **decision._asdict(),
@@ -182,23 +182,25 @@ def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePrefe
 
 
 def _purposes(profile: Profile) -> tuple[str, ...]:
-    """Return the purposes of the crawl, or all purposes if it has none."""
+    """Return the purposes of the crawl, or all purposes if the crawl has none."""
     return profile.rep.purposes or tuple(CATEGORIES)
 
 
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
-    """Return the preferences as a JSON object. For a purpose about which nothing is stated, there are
-    words only if the crawl has purposes.
+    """Return the preferences as a JSON object. If the crawl has no purposes, purposes without a statement
+    have no text, so that they are not shown.
     """
     rep = profile.rep
-    is_asked = bool(rep.purposes)
+    has_purposes = bool(rep.purposes)
     denial = preferences.denial(rep.purposes, unknown=rep.usage_unknown)
     return {
         "purposes": {
             purpose: {
                 "allowed": preferences.get(purpose),
                 "because": because and _statement(because),
-                "why": _usage_why(preferences, purpose) if is_asked or because else "",
+                "why": _usage_why(preferences, purpose)
+                if has_purposes or because
+                else "",
             }
             for purpose in _purposes(profile)
             for because in [preferences.because(purpose)]
@@ -216,8 +218,8 @@ def _statement(statement: UsageStatement) -> dict[str, Any]:
 def usage_change(
     old: RobotsTxt, new: RobotsTxt, url: str, profile: Profile
 ) -> dict[str, Any] | None:
-    """Return the purposes on which two robots.txt files differ for a URL, as a JSON object with a sentence
-    on each; None if they agree.
+    """Return the purposes for which two robots.txt files state different preferences for a URL, as a JSON
+    object that also has the changes in words; None if they agree.
     """
     before = robotstxt_usage(old, url, profile)
     after = robotstxt_usage(new, url, profile)
@@ -246,15 +248,15 @@ def _usage_why(preferences: UsagePreferences, purpose: str) -> str:
 
 
 def profile_of(arguments: Namespace, settings: Settings) -> Profile:
-    """Return the profile that the *arguments* and the *settings* describe.
+    """Return the crawler that the *arguments* and the *settings* describe. For a subcommand that has no
+    option ``--agent``, it is the crawler that follows the rules for everyone.
 
-    Raises UsageError for an agent, a dialect, a purpose or a spider that does not exist. A command
-    without ``--agent`` has the rules for everyone.
+    Raises UsageError for an agent, a dialect, a purpose or a spider that does not exist.
     """
     agent_options = getattr(arguments, "agent", [EVERYONE])
     agent = ",".join(agent_options).strip(", ")
     if agent != EVERYONE:
-        # The group for everyone is followed last in any case.
+        # "*" at the end is redundant: a crawler falls back to the group for everyone in any case.
         agent = agent.removesuffix(EVERYONE).rstrip(", ")
     is_everyone = agent == EVERYONE
     options = {
@@ -278,7 +280,7 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     try:
         rep = RepSettings(settings)
     except SettingError as error:
-        # An error names the option that was given.
+        # The message should name the option that the user has given, not the setting.
         message = str(error)
         for name, (option, value) in options.items():
             if value:
@@ -295,11 +297,11 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
 
 
 def _ignored(settings: Settings) -> tuple[str, ...]:
-    """Return the settings of this package that have no effect in a crawl: the project or its spider sets
-    them, but enables neither the add-on nor a middleware of this package.
+    """Return the settings of this package that a crawl ignores: the project or its spider sets them, but
+    enables neither the add-on nor a middleware of this package.
     """
-    of_project = SETTINGS_PRIORITIES["project"], SETTINGS_PRIORITIES["spider"]
-    names = [name for name in DEFAULTS if settings.getpriority(name) in of_project]
+    priorities = SETTINGS_PRIORITIES["project"], SETTINGS_PRIORITIES["spider"]
+    names = [name for name in DEFAULTS if settings.getpriority(name) in priorities]
     if not names:
         return ()
     enabled = [*settings.getdict("ADDONS").items()]
@@ -312,7 +314,7 @@ def _ignored(settings: Settings) -> tuple[str, ...]:
         try:
             kinds = getattr(load_object(key), "__mro__", ())
         except (ImportError, NameError, TypeError, ValueError):
-            return ()  # It may be anything.
+            return ()  # This component might be one of this package.
         if any(kind.__module__.startswith("scrapy_rep.") for kind in kinds):
             return ()
     return tuple(names)
@@ -330,21 +332,21 @@ def _spider(name: str | None, settings: Settings) -> type[Spider] | None:
     return spider
 
 
-# Fetches: in a crawl of its own, with the settings of the project, such as proxies and User-Agent, but
-# without its extensions, pipelines, feeds and queues.
+# A command fetches in a crawl of its own. This crawl has the settings of the project, such as proxies and
+# User-Agent, but not its extensions, pipelines, feeds and queues.
 
 _T = TypeVar("_T")
 
 _ASYNCIO = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 
-# Switches off everything that a crawl of the project does besides fetching.
+# The settings that switch off everything that a crawl of the project does besides fetching.
 _QUIET: dict[str, Any] = {
     "DUPEFILTER_CLASS": default_settings.DUPEFILTER_CLASS,
     "EXTENSIONS": {},
     "EXTENSIONS_BASE": {},
     "FEEDS": {},
     "ITEM_PIPELINES": {},
-    # It would send the results to the log.
+    # With True, the results of the command would go to the log.
     "LOG_STDOUT": False,
     "REP_LEDGER": None,
     "SCHEDULER": default_settings.SCHEDULER,
@@ -354,14 +356,14 @@ _QUIET: dict[str, Any] = {
 
 
 class Web:
-    """Fetches through the engine of an open crawl."""
+    """Fetches pages and robots.txt files through the engine of a running crawl."""
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
         self._fetcher = RobotsTxtFetcher(crawler, settings)
 
     async def robotstxts(self, urls: Iterable[str]) -> list[AccessResult]:
-        """Fetch the robots.txt files at *urls* concurrently."""
+        """Fetch the robots.txt files at *urls* concurrently, and return the results in the same order."""
         urls = list(urls)
         progress.say(f"fetching robots.txt of {len(urls):,} hosts")
         fetches = [
@@ -371,7 +373,7 @@ class Web:
         return [result for _, result in await maybe_deferred_to_future(done)]
 
     async def page(self, url: str) -> Response:
-        """Fetch *url* without following redirects. Raises what the download raises."""
+        """Fetch *url* without following redirects. Raises the exception of the download if it fails."""
         progress.say(f"fetching {url}")
         request = Request(
             url,
@@ -399,8 +401,10 @@ def ask(
     *,
     offline: bool = False,
 ) -> _T:
-    """Run *job* in a crawl, and return its result or raise its exception. With *offline*, no crawl is
-    started: the job gets None in place of a :class:`Web`, and must not wait for anything.
+    """Run *job* in a crawl, so that it can fetch, and return its result or raise its exception.
+
+    With *offline*, no crawl is started: the job gets None in place of a :class:`Web`, and must not
+    wait for anything.
     """
     if offline:
         try:
@@ -414,7 +418,7 @@ def ask(
     name = "DOWNLOADER_MIDDLEWARES"
     fetch_middleware = {FetchMiddleware: FetchMiddleware.ORDER}
     settings.set(name, {**settings.getdict(name), **fetch_middleware}, "cmdline")
-    # Scrapy chooses in the same way for its own commands.
+    # Scrapy chooses the process for its own commands in the same way.
     wants_asyncio = settings["TWISTED_REACTOR"] == _ASYNCIO
     wants_none = not settings.getbool("TWISTED_REACTOR_ENABLED", True)
     wants_asyncio = wants_asyncio and not settings.getbool("FORCE_CRAWLER_PROCESS")
@@ -437,7 +441,7 @@ def ask(
             yield
 
     process.crawl(FetchingSpider)
-    # Ctrl-C ends the process at once, also while it waits for standard input. Scrapy's own handler
+    # Ctrl-C ends the process at once, even while it waits for standard input. Scrapy's own handler
     # would first wait for the requests in flight.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     process.start(install_signal_handlers=False)

@@ -1,7 +1,7 @@
 """Tests of the contract of :class:`~scrapy_rep.crawl.fetching.store.Store`, for a store of your own.
 
-A test class derives from :class:`StoreTests`, and defines ``open``. It needs no more than a runner
-that calls methods whose names begin with ``test``, such as pytest.
+Derive a test class from :class:`StoreTests`, define ``open``, and run it with pytest, or with any runner
+that calls the methods whose names begin with ``test``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ _DATA = bytes(range(256)) * 200
 
 
 class StoreTests:
-    """The tests that every store passes."""
+    """The tests that every store must pass."""
 
     def open(self) -> Store:
-        """Return a new store on the same data. At the first call of a test, there are no data."""
+        """Return a new instance of the store, on the same data as earlier instances in the same test. At the
+        first call in a test, there are no data.
+        """
         raise NotImplementedError
 
     def test_nothing_is_there_at_first(self) -> None:
@@ -28,14 +30,14 @@ class StoreTests:
         assert self.open().get(_KEY) is None
 
     def test_what_was_put_is_there(self) -> None:
-        """Each store on the same data returns what one of them has put, byte for byte."""
+        """Data that a store has put can be read, byte for byte, by that store and by other instances."""
         store, other = self.open(), self.open()
         store.put(_KEY, _DATA, time.time() + 3600)
         assert store.get(_KEY) == _DATA
         assert other.get(_KEY) == _DATA
 
     def test_the_last_data_count(self) -> None:
-        """Later data of a key replace earlier data, also shorter ones."""
+        """Later data for a key replace earlier data, even if the later data are shorter."""
         store = self.open()
         for data in (_DATA, b"after"):
             store.put(_KEY, data, time.time() + 3600)
@@ -50,13 +52,15 @@ class StoreTests:
         assert [store.get(key) for key in keys] == [key.encode() for key in keys]
 
     def test_no_time_left(self) -> None:
-        """Data whose time is over may be put, and may be lost."""
+        """To put data that have expired is not an error. The store may drop such data."""
         store = self.open()
         store.put(_KEY, _DATA, time.time() - 1)
         assert store.get(_KEY) in {None, _DATA}
 
     def test_many_at_once(self) -> None:
-        """One call can put, or get, the data of several keys. A key without data has None, or is missing."""
+        """A single call can put, or get, the data of several keys. For a key without data, the result has
+        None, or lacks the key.
+        """
         store, later = self.open(), time.time() + 3600
         store.put_many({_KEY: (_DATA, later), _OTHER: (b"other", later)})
         data_of = store.get_many([_KEY, "https://unknown.example", _OTHER])
@@ -66,7 +70,7 @@ class StoreTests:
         }
 
     def test_closing(self) -> None:
-        """A store can be closed after it was used, and before."""
+        """A store can be closed, whether it was used or not."""
         store = self.open()
         store.put(_KEY, _DATA, time.time() + 3600)
         store.close()

@@ -1,4 +1,4 @@
-"""``scrapy rep why``: everything that ledgers have on a URL or a host."""
+"""``scrapy rep why``: shows all decisions about a URL or a host in ledgers, with the rules of that time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-# The columns of a decision that are shown as they are.
+# The columns of a decision that are shown unchanged.
 _SHOWN = (
     "subject", "verdict", "layer", "reason", "url", "origin", "page", "agent", "line",
     "statement", "form", "source", "via",
@@ -38,7 +38,8 @@ _SHOWN = (
 _WITHHELD = ("refused", "dropped", "would-refuse", "would-drop")
 """The verdicts that withhold something."""
 
-# Decisions that are alike in these columns are shown as one: on a host, and on a URL.
+# Decisions with equal values in these columns are shown once, with their number: for a question about a
+# host, and for a question about a URL.
 _ALIKE = "crawl, origin, snapshot, line, verdict, reason, layer, subject, agent, statement, source"
 _ALIKE_ON_URL = f"{_ALIKE}, url, page, form, via"
 
@@ -47,9 +48,10 @@ _WANTED = {
     "snapshot": "instr(origin, :host) OR id IN (SELECT snapshot FROM main.decision)",
     "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
 }
-"""The rows to read of ledgers, by table: at least those that the SQL function is_asked() accepts."""
+"""For each table, a condition for the rows to read from ledgers. It lets pass at least all rows that the
+SQL function is_asked() accepts later."""
 
-# "is_own" is false for what was decided about a link, an item or a file on the page.
+# "is_own" is false for a decision about a link, an item or a file on the page in question.
 _FOUND = """
     SELECT max(is_own) AS is_own, count(*) AS times, max(time) AS last, min(id) AS id,
            min(time) AS time, count(*) OVER () AS groups, sum(count(*)) OVER () AS total
@@ -74,7 +76,7 @@ _ROWS = (
         (
             "",
             "{time}  {verdict:word}  {url:bold}",
-            "  the first of {times} like it, the last at {last}",
+            "  the first of {times} equal decisions, the last at {last}",
             "  {why} ({layer})",
             "  for {agent}",
             "  subject: {subject}, page: {page}",
@@ -91,7 +93,7 @@ _ROWS = (
             "",
             "robots.txt {number}: {url:bold}",
             "  fetched {access[fetched]}: {access[why]}",
-            "  in its place, the copy of {copy_of} was followed",
+            "  the crawl followed the copy of {copy_of} instead",
             ("headers", ("  {item[0]}: {item[1]}",)),
             "  {bytes} bytes, sha256 {sha256}",
         ),
@@ -102,14 +104,14 @@ _ROWS = (
     ),
     "Decisions left out (--limit): {left_out[decisions]:some}, in groups: {left_out[groups]}",
     "Earlier robots.txt files left out (--limit): {left_out[robotstxts]:some}",
-    "Recorded only what was refused (REP_LEDGER_LEVEL): {only_refusals}",
+    "Ledgers that record only refusals (REP_LEDGER_LEVEL): {only_refusals}",
     "{left_out_by_level}",
 )
 
 
 _LEFT_OUT = (
-    "So nothing of it was refused: it was allowed, or not requested. With REP_LEDGER_LEVEL = 'all', a "
-    "ledger has what was allowed, too."
+    "So it was not refused: it was allowed, or not requested. With REP_LEDGER_LEVEL = 'all', a ledger "
+    "also records what was allowed."
 )
 
 
@@ -131,7 +133,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
 
 def _check_order(arguments: Namespace) -> None:
-    """Raise UsageError if the arguments are in another order than the command takes."""
+    """Raise UsageError if the ledgers come before the URL or host in the arguments."""
     asked = arguments.asked
     for name in arguments.ledgers:
         if not Path(name).exists() and (is_url(name) or is_sqlite(asked)):
@@ -142,7 +144,7 @@ def _check_order(arguments: Namespace) -> None:
 
 
 class Question(NamedTuple):
-    """The URL or the host that was asked about."""
+    """The URL or the host about which the user asks."""
 
     text: str
     """The argument, without user name and password."""
@@ -150,20 +152,20 @@ class Question(NamedTuple):
     is_url: bool
 
     host: str
-    """The host of the URL; empty if it cannot be read."""
+    """The host of the URL; empty if the URL has no valid host."""
 
     matches: Callable[[str | None, str | None], bool]
-    """Says whether the question is about a URL. It takes the URL, and its origin as the ledger has it. For
-    the URL of a page, the origin is None, and only a question about a URL can match."""
+    """The function that tells whether the question is about a URL in a ledger, from the URL and its
+    origin. For the URL of a page, the origin is None, and only a question about a URL can match."""
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values of this question for an SQL query."""
+        """The parameters of this question in SQL queries."""
         return {"text": self.text, "host": self.host, "is_url": self.is_url}
 
 
 def asked_about(text: str) -> Question:
-    """Return the question about *text*, a URL or a host. Raises UsageError for other text."""
+    """Parse the argument *text*, a URL or a host. Raises UsageError if it is neither."""
     text = text.strip()
     has_scheme = is_url(text)
     url = parse_url(text if has_scheme else f"http://{text}")
@@ -176,7 +178,7 @@ def asked_about(text: str) -> Question:
     path = target(url.url, RFC9309) if parts.path or parts.query else None
 
     def is_at(origin: Origin | None) -> bool:
-        """Whether the question is about *origin*, or about the virtual host that *origin* names."""
+        """Whether the question is about *origin*, or about its virtual host."""
         return origin is not None and any(
             candidate.host.rstrip(".") == host
             and (candidate.scheme == asked.scheme or not has_scheme)
@@ -197,7 +199,7 @@ def asked_about(text: str) -> Question:
 
 
 class _History:
-    """The answer of ledgers to a question, as a JSON object (``record``)."""
+    """The answer to a question from ledgers. The attribute ``record`` has the answer as a JSON object."""
 
     def __init__(self, asked: Question, past: LedgerSources, limit: int) -> None:
         self._past = past
@@ -207,7 +209,7 @@ class _History:
         ledgers.database.create_function("is_asked", 2, asked.matches)
         sql = _FOUND.format(alike=_ALIKE_ON_URL if asked.is_url else _ALIKE)
         groups = list(ledgers.rows(sql, **values))
-        total, of_all = (groups[0]["total"], groups[0]["groups"]) if groups else (0, 0)
+        total, number = (groups[0]["total"], groups[0]["groups"]) if groups else (0, 0)
         groups.sort(key=itemgetter("time", "id"))
         decisions = list(map(self._decision, groups))
         files = list(ledgers.rows(_SNAPSHOTS, **values))
@@ -221,7 +223,7 @@ class _History:
             "kind": "url" if asked.is_url else "host",
             "found": total,
             "left_out": {
-                "groups": of_all - len(groups),
+                "groups": number - len(groups),
                 "decisions": total - sum(group["times"] for group in groups),
                 "robotstxts": max(left_out, 0),
             },
@@ -232,12 +234,12 @@ class _History:
         }
 
     def _decision(self, group: sqlite3.Row) -> dict[str, Any]:
-        """Return a group of equal decisions as one JSON object, with the values of the first."""
+        """Return a group of equal decisions as a JSON object, with the values of the first decision."""
         [row] = self._past.ledgers.rows(_ROW, id=group["id"])
         crawl = self._crawl(row["crawl"])
         source = self._past.source(row["snapshot"])
         context: list[dict[str, Any]] = []
-        # The line of an override is one of the user's text.
+        # The line of an override is a line of the user's own text, not of the robots.txt of the site.
         if source is not None and row["layer"] != "override":
             dialect = DIALECTS.get(crawl["dialect"], RFC9309)
             context = source.excerpt(row["line"], row["agent"], dialect)
@@ -254,14 +256,14 @@ class _History:
         }
 
     def _crawl(self, number: int) -> dict[str, Any]:
-        """Return a crawl as a JSON object, which is then a part of the answer."""
+        """Add a crawl to the answer, and return the crawl as a JSON object."""
         if number not in self._crawls:
             crawl = self._past.ledgers.by_number[number]
-            same = ("spider", "user_agent", "dialect", "every_decision")
+            unchanged = ("spider", "user_agent", "dialect", "every_decision")
             self._crawls[number] = {
                 "ledger": crawl["path"],
                 "crawl": crawl["id"],
-                **{name: crawl[name] for name in same},
+                **{name: crawl[name] for name in unchanged},
                 "agents": list(crawl["agents"]),
                 "started": iso_time(crawl["started"]),
                 "ended": iso_time(crawl["ended"]),
@@ -269,8 +271,8 @@ class _History:
         return self._crawls[number]
 
     def _robotstxt(self, snapshot: int | None) -> int | None:
-        """Add the robots.txt of a snapshot to the answer, and return its number there; None if the ledgers do
-        not have it.
+        """Add the robots.txt of a snapshot to the answer, and return its number in the answer; None if the
+        ledgers do not have the snapshot.
         """
         source = self._past.source(snapshot)
         if source is None or source.row is None:

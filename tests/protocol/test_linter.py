@@ -112,7 +112,7 @@ MANY = "".join(
     f"User-agent: b{number}\nCrawl-delay: {number}\n" for number in range(1, 6)
 )
 SHARED = [
-    Case("shared-rules", BOTH.format(""), 4, "'a' and 'b' share line 5, 'Disallow: /', because no rule", BOTH.format("Disallow:\n")),
+    Case("shared-rules", BOTH.format(""), 4, "'a' and 'b' share line 5, 'Disallow: /', because there is no rule", BOTH.format("Disallow:\n")),
     Case("shared-rules", BOTH.format(""), 4, "write a rule, or an empty Disallow, after each Crawl-delay", "User-agent: B\nDisallow: /", GOOGLE),
     Case("shared-rules", BOTH.format("# B"), 4, "an empty Disallow", BOTH.format("Disallow:"), CLASSIC),
     Case("shared-rules", "User-agent: *\nHost: a.example\nRequest-rate: 1/5\nUser-agent: B\nDisallow: /a\nDisallow: /b", 4, "'*' and 'b' share the rules of lines 5 to 6, because there is no rule between their user-agent lines: write a rule, or an empty Disallow, after each record between them", "User-agent: B\nDisallow: /a\nDisallow: /b"),

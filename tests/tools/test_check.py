@@ -407,8 +407,8 @@ def test_live(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
     assert records[4]["access"]["status"] == 503
     assert records[5]["access"]["html"] is True
     assert records[5]["access"]["why"] == (
-        "successful (status 200), but an HTML page, such as the challenge of a bot wall, and not a "
-        "robots.txt: only lines of it that have the form of a rule count"
+        "successful (status 200), but an HTML page, such as the challenge of a bot wall, not a "
+        "robots.txt: only its lines in the form of a rule count"
     )
     assert "ends early, is damaged" in records[6]["access"]["why"]
     assert [len(host.robots_hits) for host in hosts[:6]] == [2, 2, 1, 1, 1, 1]

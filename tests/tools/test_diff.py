@@ -500,8 +500,8 @@ def test_crawls_that_recorded_refusals_alone(rep: Rep) -> None:
     ledger((ALLOWED, "refused"), path="partial", level="denied").close()
     ledger((f"{ALLOWED}/2", "refused"), path="full").close()
     message = (
-        "scrapy rep: {} crawls recorded only what was refused or overridden "
-        "(REP_LEDGER_LEVEL was not 'all'): what becomes of the other URLs is not known\n"
+        "scrapy rep: {} crawls recorded only refusals and overrides (REP_LEDGER_LEVEL was not "
+        "'all'), so it is not known how the verdicts on other URLs change\n"
     )
     for arguments, crawls_named in (
         ("partial robots.txt", "1 of 1"),

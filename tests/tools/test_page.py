@@ -211,7 +211,7 @@ BUSY = Answer(PAGE, status=503, headers={"X-Robots-Tag": "index"})
         (redirect("/"), "The page was not fetched: redirected more than 20 times", 1),
         (
             redirect("gopher://\x80["),
-            "not fetched: a redirect leads to what is not a URL",
+            "not fetched: a redirect leads to something that is not a URL",
             1,
         ),
         (redirect("http://["), "redirected to http://[\n", 1),

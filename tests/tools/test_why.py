@@ -264,7 +264,9 @@ def test_a_host(rep: Rep) -> None:
     assert answer_of(rep, "http://example.com", "ledger")["found"] == 46
     assert answer_of(rep, "example.com:443", "ledger")["found"] == 1
     out = rep("why", "example.com", "ledger", "--limit", "2").out
-    assert "  the first of 40 like it, the last at 1970-01-01T00:00:49Z\n" in out
+    assert (
+        "  the first of 40 equal decisions, the last at 1970-01-01T00:00:49Z\n" in out
+    )
     assert "Decisions left out (--limit): 6, in groups: 6\n" in out
     record = answer_of(rep, "example.com", "ledger", "--limit", "1")
     assert record["left_out"] == {"groups": 7, "decisions": 7, "robotstxts": 1}
@@ -299,9 +301,9 @@ def test_what_the_level_of_a_ledger_leaves_out(rep: Rep, asked: str) -> None:
     assert ended.status == 3
     assert ended.out == (
         f"{asked}: 0 decisions\n"
-        "Recorded only what was refused (REP_LEDGER_LEVEL): ledger\n"
-        "So nothing of it was refused: it was allowed, or not requested. With REP_LEDGER_LEVEL = "
-        "'all', a ledger has what was allowed, too.\n"
+        "Ledgers that record only refusals (REP_LEDGER_LEVEL): ledger\n"
+        "So it was not refused: it was allowed, or not requested. With REP_LEDGER_LEVEL = 'all', a "
+        "ledger also records what was allowed.\n"
     )
     assert "allowed, or not" not in rep("why", f"{ORIGIN}/1", "ledger").out
     written(FETCHED, on("/1", **REFUSED), path="all")

@@ -1,4 +1,4 @@
-"""The text of a report: its headline, its answers, all tables as one dict, and how values are written."""
+"""The text of a report: its headline, its answers, all its tables as a dict, and the format of values."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from scrapy_rep.tools.report.ledgers import ReportLedgers
 
 _NAMED = 3
-"""The most hosts, reasons or crawlers that an answer names."""
+"""How many hosts, reasons or crawlers an answer names."""
 
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 _DRY_RUN = (
-    "A dry run (REP_DRY_RUN) fetches everything, and refuses, drops and delays nothing. Where "
-    "this report says that it did, a real run would have done so."
+    "A dry run (REP_DRY_RUN) fetches everything, and refuses, drops and delays nothing. If this "
+    "report says that something was refused, dropped or delayed, a real run would have done so."
 )
 
 Answer: TypeAlias = "tuple[list[str], bool]"
-"""The sentences of an answer, and whether the crawl has kept to what sites ask for."""
+"""The sentences of an answer, and whether the crawl has kept to the delays and pauses of sites."""
 
 
 def headline(total: dict[str, int], check: dict[str, Any]) -> dict[str, Any]:
-    """Return the headline of a report, one sentence on what the crawls fetched and refused as far as the
-    ledgers show it, and notes with what a reader has to know besides.
+    """Return the headline of a report, a sentence on how much the crawls fetched and refused, and the notes
+    that a reader needs to understand it.
     """
     forbidden = check["forbidden"] + total["arrived"]
     return {
@@ -92,7 +92,8 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
     if total["dry_runs"]:
         notes.append(_DRY_RUN)
         if real := crawls - total["dry_runs"]:
-            notes.append(f"{count(real, 'other crawl')} in this report: no dry run.")
+            other_crawls = count(real, "other crawl was", "other crawls were")
+            notes.append(f"{other_crawls} not a dry run.")
     if ignoring := total["ignoring"]:
         notes.append(f"{count(ignoring, 'crawl')} ignored robots.txt (ROBOTSTXT_OBEY).")
     if arrived := total["arrived"]:
@@ -121,7 +122,7 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
     if pages := total["pages_for_robotstxt"]:
         notes.append(
             f"The robots.txt of {count(pages, 'host')} was an HTML page, such as a challenge of a "
-            "bot wall. Without rules in it, everything is allowed there."
+            "bot wall. If such a page has no rules, everything is allowed on its host."
         )
     if unchecked:
         notes.append(
@@ -139,13 +140,13 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
 
 
 def answers(ledgers: ReportLedgers, total: dict[str, int]) -> list[dict[str, Any]]:
-    """Return the questions that people ask about a crawl, with the answers."""
+    """Return the questions that people ask about a crawl, each with its answer."""
     answer_to: dict[str, Answer] = {
         "What was fetched?": _fetched(ledgers),
         "What was refused, and why?": _refused(ledgers, total),
         "Were the delays kept?": _delays(ledgers),
-        "Were the pauses kept that hosts asked for?": _pauses(ledgers),
-        "Which sites say no to AI crawlers by name?": _ai_crawlers(ledgers),
+        "Were the pauses that hosts asked for kept?": _pauses(ledgers),
+        "Which sites forbid AI crawlers by name?": _ai_crawlers(ledgers),
     }
     return [
         {"question": question, "answer": " ".join(sentences), "kept": kept}
@@ -163,12 +164,12 @@ def _fetched(ledgers: ReportLedgers) -> Answer:
 def _refused(ledgers: ReportLedgers, total: dict[str, int]) -> Answer:
     rows = ledgers.view("outcome", verdict="refused").fetchall()
     rows.sort(key=itemgetter("times"), reverse=True)
-    # Of one reason, no number is needed.
     reasons = [f"{row['times']:,} because {_reason(row)}" for row in rows]
-    why = f": {_listed(reasons, 'reason')}"
+    end = f": {_listed(reasons, 'reason')}"
     if len(rows) < 2:
-        why = f", because {_reason(rows[0])}" if rows else ""
-    sentences = [f"{count(total['refused'], 'request')} refused{why}."]
+        # A single reason needs no number, since the sentence begins with the total.
+        end = f", because {_reason(rows[0])}" if rows else ""
+    sentences = [f"{count(total['refused'], 'request')} refused{end}."]
     if total["dropped"]:
         withheld = count(
             total["dropped"], "item, link or file", "items, links and files"
@@ -184,8 +185,8 @@ def _delays(ledgers: ReportLedgers) -> Answer:
         return ["No host asks for a delay."], True
     if not measured:
         hosts = count(asking, "host asks", "hosts ask")
-        why = "no request had to keep to it (a setting or a dry run ignores it, or none was sent)"
-        return [f"{hosts} for a delay; {why}."], True
+        reason = "no request had to keep to it (a setting or a dry run ignores it, or none was sent)"
+        return [f"{hosts} for a delay; {reason}."], True
     sentences, kept = _kept(all_, ledgers.view("delay").fetchall(), "delay", "gap")
     if asking > measured:
         more = count(asking - measured, "more host asks", "more hosts ask")
@@ -201,7 +202,7 @@ def _pauses(ledgers: ReportLedgers) -> Answer:
     if not all_["known"]:
         hosts = count(all_["hosts"], "host")
         return [
-            f"{hosts} asked for {pauses}; whether they were kept was not measured."
+            f"{hosts} asked for {pauses}; it was not measured whether the crawl kept to them."
         ], True
     rows = ledgers.view("pause").fetchall()
     sentences, kept = _kept(all_, rows, "pause", "resumed")
@@ -210,23 +211,23 @@ def _pauses(ledgers: ReportLedgers) -> Answer:
 
 
 def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Answer:
-    """Say whether the crawl kept the delays, or the pauses, that hosts asked for: *asked* is the column
-    of *rows* with the seconds asked for, *gap* the one with the seconds that passed.
+    """Answer whether the crawl kept the delays, or the pauses, that hosts asked for. *asked* is the column
+    of *rows* with the seconds that a host asked for, *gap* the column with the seconds that passed.
     """
     if broken := all_["known"] - all_["kept"]:
-        named = [
+        hosts = [
             f"{_origin(row)} (the next request after {duration(row[gap])}, asked for "
             f"{duration(row[asked])})"
             for row in rows
             if row["kept"] == 0
         ]
         of = count(all_["known"], "host")
-        names = _listed(named, "host", broken)
+        names = _listed(hosts, "host", broken)
         return [f"Not kept at {broken:,} of {of} with a {asked}: {names}."], False
-    measured_hosts = all_["known"]
-    hosts = "the one host" if measured_hosts == 1 else f"all {measured_hosts:,} hosts"
-    sentences = [f"Yes, at {hosts} with a {asked}."]
-    # A host that got a single request has kept its delay, although no gap was measured.
+    number = all_["known"]
+    where = "the one host" if number == 1 else f"all {number:,} hosts"
+    sentences = [f"Yes, at {where} with a {asked}."]
+    # At a host that got a single request, the delay was kept, although no gap was measured.
     measured = [row for row in rows if row["kept"] and row[gap] is not None]
     if measured:
         soonest = min(measured, key=lambda row: row[gap] / row[asked])
@@ -242,7 +243,7 @@ def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Answer:
 def _ai_crawlers(ledgers: ReportLedgers) -> Answer:
     (all_,) = ledgers.view("ai_crawlers_in_all")
     if not all_["hosts"]:
-        return ["None names a known AI crawler."], True
+        return ["No robots.txt names a known AI crawler."], True
     hosts = count(all_["hosts"], "host names", "hosts name")
     sentences = [f"{hosts} AI crawlers in robots.txt."]
     rows = [
@@ -250,7 +251,7 @@ def _ai_crawlers(ledgers: ReportLedgers) -> Answer:
         for row in ledgers.view("ai_crawler")
         if row["forbids"].startswith("everything")
     ]
-    named = [
+    closed_hosts = [
         f"{visible(origin, 100)} ({_listed([row['crawler'] for row in group], 'crawler')})"
         for origin, group in groupby(rows, itemgetter("origin"))
     ]
@@ -258,10 +259,11 @@ def _ai_crawlers(ledgers: ReportLedgers) -> Answer:
     if closing:
         forbid = f"{closing:,} {'forbids' if closing == 1 else 'forbid'}"
         sentences.append(
-            f"{forbid} at least one of them everything: {_listed(named, 'host', closing)}."
+            f"{forbid} everything to at least one of these crawlers: "
+            f"{_listed(closed_hosts, 'host', closing)}."
         )
     else:
-        sentences.append("None forbids any of them everything.")
+        sentences.append("No host forbids everything to any of these crawlers.")
     return sentences, True
 
 
@@ -274,14 +276,16 @@ def _origin(row: Row) -> str:
     return visible(row["origin"], 100)
 
 
-def _listed(items: Sequence[str], what: str, of_all: int | None = None) -> str:
-    """Return the first three of *items* as text, and how many more there are."""
-    more = (len(items) if of_all is None else of_all) - len(items[:_NAMED])
-    listed = ", ".join(items[:_NAMED])
-    return f"{listed} and {count(more, f'more {what}')}" if more > 0 else listed
+def _listed(items: Sequence[str], noun: str, total: int | None = None) -> str:
+    """Return the first three of *items* as text, and how many more there are: of *total*, if there are
+    more than *items* has.
+    """
+    more = (len(items) if total is None else total) - len(items[:_NAMED])
+    text = ", ".join(items[:_NAMED])
+    return f"{text} and {count(more, f'more {noun}')}" if more > 0 else text
 
 
-# All of it, as one dict.
+# The report as a dict.
 
 TABLES = {
     "fetched": "fetched",
@@ -299,16 +303,16 @@ TABLES = {
     "unreachable": "outage",
     "overridden": "overridden",
 }
-"""The view of each table, by its name. Its columns are those of the view."""
+"""The tables of a report, each with the SQL view that has its rows and columns."""
 
-# The columns that only make or limit the page; so do those that end with "_of_host".
+# The columns that only the page needs, as it does those that end with "_of_host": they are not in the JSON.
 _OF_PAGE = frozenset({
     "crawl", "example", "first", "file", "number", "judged", "place", "of_all",
 })  # fmt: skip
 
 
 def as_dict(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
-    """Return the whole report, with the rows of all tables. *now* is the time of the report."""
+    """Return the whole report as a dict, with all rows of all tables. *now* is the time of the report."""
     return {
         **overall(ledgers, now),
         "tables": {name: list(rows(ledgers, name)) for name in TABLES},
@@ -316,9 +320,11 @@ def as_dict(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
 
 
 def overall(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
-    """Return the part of a report that is about the crawls as a whole."""
+    """Return the part of a report before the tables: headline, answers, figures, crawls, settings. *now* is
+    the time of the report.
+    """
     total, checked = figures(ledgers), ledgers.check()
-    same = "spider", "user_agent", "agents", "dialect", "versions", "path"
+    unchanged = "spider", "user_agent", "agents", "dialect", "versions", "path"
     return {
         "made_at": iso_time(now),
         **headline(total, checked),
@@ -327,7 +333,7 @@ def overall(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
         "checked_again": checked,
         "crawls": [
             {
-                **{name: crawl[name] for name in same},
+                **{name: crawl[name] for name in unchanged},
                 "started_at": iso_time(crawl["started"]),
                 "ended_at": iso_time(crawl["ended"]),
                 "finish_reason": crawl["finish_reason"],
@@ -340,8 +346,8 @@ def overall(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
 
 
 def figures(ledgers: ReportLedgers) -> dict[str, int]:
-    """Return the figures of all crawls together. Requests that were let through are counted only in
-    crawls whose ledger has every decision.
+    """Return the figures of all crawls together. Only crawls that recorded every decision count the requests
+    that were let through.
     """
     crawls, through = ledgers.crawls, [0, 0]
     for row in ledgers.view("let_through"):
@@ -363,12 +369,12 @@ def figures(ledgers: ReportLedgers) -> dict[str, int]:
 
 
 def _changed_settings(ledgers: ReportLedgers) -> list[dict[str, Any]]:
-    """Return the settings that differ from their defaults, with the spider of each."""
+    """Return the settings that differ from their defaults, each with the spider of its crawl."""
     changed = []
     for crawl in ledgers.crawls:
         for name, value in crawl["settings"].items():
             default = DEFAULTS.get(name, getattr(default_settings, name, None))
-            # The add-on sets this one to True.
+            # The add-on sets ROBOTSTXT_OBEY to True.
             if value != (True if name == OBEY else default):
                 changed.append(
                     {"name": name, "value": value, "spider": crawl["spider"]}
@@ -377,7 +383,7 @@ def _changed_settings(ledgers: ReportLedgers) -> list[dict[str, Any]]:
 
 
 def rows(ledgers: ReportLedgers, table: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table, by column."""
+    """Yield the rows of a table, each as a dict by column, with times as text."""
     for row in ledgers.view(TABLES[table]):
         yield {
             name: iso_time(row[name]) if name.endswith("_at") else row[name]
@@ -386,13 +392,13 @@ def rows(ledgers: ReportLedgers, table: str) -> Iterator[dict[str, Any]]:
 
 
 def columns(names: list[str]) -> list[str]:
-    """Return those of the columns of a view that the table of a report has."""
+    """Return the columns of a view that the JSON has, without those that only the page needs."""
     return [
         name for name in names if not (name in _OF_PAGE or name.endswith("_of_host"))
     ]
 
 
-# How values are written.
+# The format of values.
 
 
 def visible(text: object, limit: int = 1000) -> str:
@@ -400,12 +406,12 @@ def visible(text: object, limit: int = 1000) -> str:
 
     A text of more than *limit* characters is cut, with a note at the end.
     """
-    written = str(text)
-    more = len(written) - limit
+    shown = str(text)
+    more = len(shown) - limit
     if more > 0:
-        written = written[:limit]
-    written = texts.visible(written)
-    return f"{written}… ({more:,} more characters)" if more > 0 else written
+        shown = shown[:limit]
+    shown = texts.visible(shown)
+    return f"{shown}… ({more:,} more characters)" if more > 0 else shown
 
 
 def setting(value: object) -> str:
@@ -419,7 +425,7 @@ def whole(number: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Format a duration in two units, or in one unit if that is ten or more of it."""
+    """Format a duration, such as ``2 h 5 min``. From ten of the larger unit on, the smaller is left out."""
     if seconds is None:
         return "–"
     if seconds < 60:
@@ -428,8 +434,8 @@ def duration(seconds: float | None) -> str:
         units for units in _UNITS if seconds >= units[0]
     )
     rest = int(seconds % size // smaller) if seconds < 10 * size else 0
-    written = f"{int(seconds // size)} {unit}"
-    return f"{written} {rest} {smaller_unit}" if rest else written
+    text = f"{int(seconds // size)} {unit}"
+    return f"{text} {rest} {smaller_unit}" if rest else text
 
 
 def moment(seconds: float) -> str:
@@ -439,7 +445,9 @@ def moment(seconds: float) -> str:
 
 
 def span(first: float, last: float) -> str:
-    """Format a span of time, such as ``2026-11-21 09:30 to 10:15``, in UTC; the same day is not repeated."""
+    """Format a span of time in UTC, such as ``2026-11-21 09:30 to 10:15``. If it ends on the same day, the
+    day is not repeated.
+    """
     start, end = moment(first), moment(last)
     if end == start:
         return start
@@ -448,7 +456,7 @@ def span(first: float, last: float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Format a ratio to a delay, rounded down: 0.999 is not 1."""
+    """Format the ratio of a gap to a delay. It is rounded down, so that 0.999 does not look like 1."""
     return "–" if value is None else f"{int(value * 100) / 100:,.2f}"
 
 

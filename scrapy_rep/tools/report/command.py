@@ -1,4 +1,4 @@
-"""``scrapy rep report``: a report on past crawls, as one HTML file or JSON."""
+"""``scrapy rep report``: writes a report on past crawls, as a single HTML file or as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _PAGE = "robots-report.html"
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
-    """Write the report, and return 0. Raises UsageError or LedgerError if that fails."""
+    """Write the report, and return 0. Raises UsageError if the output can't be written, and LedgerError if a
+    ledger can't be read.
+    """
     if min(arguments.hosts, arguments.robotstxt) < 0:
         raise UsageError("--hosts and --robotstxt must be 0 or greater")
     if arguments.json and arguments.output == "-":
@@ -68,6 +70,7 @@ def _write_page(arguments: Namespace, output: str) -> None:
 
 @contextmanager
 def _opened(arguments: Namespace, limits: ReportLimits) -> Iterator[ReportLedgers]:
+    """Open the ledgers during the ``with`` block. Damage in a view becomes a LedgerError."""
     paths = arguments.ledgers
     with reading(", ".join(paths)), closing(ReportLedgers(paths, limits)) as ledgers:
         yield ledgers

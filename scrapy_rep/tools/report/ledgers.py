@@ -1,4 +1,4 @@
-"""Opens ledgers for a report, and derives from the robots.txt files what SQL views can't."""
+"""Opens ledgers for a report, and computes the facts that need a parsed robots.txt, not only SQL."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
 TEXT_LIMIT = 2**18
-"""The most bytes of a text that the views return. A crawl writes shorter ones."""
+"""How many bytes of a text the views return. A crawl writes shorter texts."""
 
 _EXAMPLES = 10
-"""The most forbidden URLs to name."""
+"""How many forbidden URLs the report names."""
 
-_SHOWN = files("scrapy_rep").joinpath("tools/report/views.sql")
+_REPORT_VIEWS = files("scrapy_rep").joinpath("tools/report/views.sql")
 
-# The tables of a ledger that a report reads; and the views from which others are made, which are
-# tables in a report.
+# The tables of a ledger that a report reads.
 _TABLES = ("body", "snapshot", "decision", "traffic", "gap", "progress")
+
+# Matches the start of the views that other views use. In a report, they become tables, so that each is
+# computed only once.
 _VIEW = re.compile(
     r"CREATE VIEW (?=(?:tally|latest_robotstxt|hosts|minutes|shortest_gaps) )"
 )
 
-# What a dry run would have refused or dropped counts as if it had; the headline says so.
+# In a report, the refusals and drops of a dry run count as real ones; the headline says so.
 _AS_IF = """
     UPDATE decision SET verdict = iif(verdict = 'would-refuse', 'refused', 'dropped')
     WHERE verdict IN ('would-refuse', 'would-drop')
@@ -51,35 +53,35 @@ _AS_IF = """
 _AI = {token: crawler for token, crawler in CRAWLERS.items() if crawler.is_ai}
 _MAY_NAME = re.compile("|".join(map(re.escape, _AI)).encode(), re.IGNORECASE).search
 _MAY_SLOW = re.compile(rb"crawl-delay|request-rate", re.IGNORECASE).search
-"""Fast checks of a body, which rule out most files before they are parsed."""
+"""Fast searches in a body, which rule out most files, so that these need not be parsed."""
 
 _EVERYTHING = frozenset({"/", "*", "/*"})
-"""Patterns that match each path."""
+"""The patterns that match every path."""
 
 WHOLE = 16_000
 """A robots.txt of at most this many characters, and 1,000 lines, is shown completely."""
 
-# A longer one is cut to lines at its beginning, and to the lines that decided most, each
-# with lines before and after it. These are the numbers of lines.
+# Of a longer file, the report shows so many lines at its beginning, so many of the lines that decided
+# most, and so many lines before and after each of these.
 _BEGINNING = 40
 _AROUND = 2
 _MARKED = 100
 
 
 class ReportLimits(NamedTuple):
-    """The most that a report shows. The report says how much it leaves out."""
+    """How many rows a report shows at most. The report says how many it leaves out."""
 
     hosts: int = 10_000
-    """Rows of the table of hosts."""
+    """The number of rows in the table of hosts."""
 
     files: int = 200
-    """Hosts whose robots.txt is shown."""
+    """The number of hosts with their robots.txt."""
 
     others: int = 500
-    """Rows of each other table."""
+    """The number of rows in each other table."""
 
     urls: int = 20
-    """URLs of a host, and hosts with the same reason."""
+    """The number of URLs for each host, and of hosts for each reason."""
 
 
 NO_LIMITS = ReportLimits(*[2**62] * 4)
@@ -89,15 +91,16 @@ _LIMITED = {
     "slow": "urls",
     **dict.fromkeys(("fetched", "delay", "pause", "purpose", "outage", "overridden"), "others"),
 }  # fmt: skip
-"""The views that are cut, and the limit of each. Their column ``of_all`` counts all rows."""
+"""The views that are limited, each with its limit. Their column ``of_all`` has the number of all rows."""
 
 
 class ReportLedgers(Ledgers):
-    """Ledgers with the views of a report. The caller must close them."""
+    """Ledgers with the views of a report. The caller must call ``close`` at the end."""
 
     def __init__(self, paths: Sequence[str], limits: ReportLimits) -> None:
-        """Raises LedgerError for a file that is damaged or is not a ledger; for one whose damage shows
-        in a view, an error that :func:`reading` turns into it."""
+        """Read the ledgers at *paths*. Raises LedgerError for a file that is damaged or is not a ledger.
+        Damage that shows only in a view raises an error that :func:`reading` turns into a LedgerError.
+        """
         super().__init__(list(map(LedgerName, paths)), dict.fromkeys(_TABLES, "true"))
         self.limits = limits
         for crawl in self.crawls:
@@ -109,12 +112,13 @@ class ReportLedgers(Ledgers):
             self.database.execute("CREATE TABLE limits (hosts, files, others, urls)")
             self.database.execute("INSERT INTO limits VALUES (?, ?, ?, ?)", limits)
             views = _VIEW.sub("CREATE TABLE ", VIEWS)
-            self.database.executescript(f"BEGIN; {views} {_SHOWN.read_text('utf-8')}")
-            self._note_facts()
+            report_views = _REPORT_VIEWS.read_text("utf-8")
+            self.database.executescript(f"BEGIN; {views} {report_views}")
+            self._fill_tables()
             opened.pop_all()
 
     def view(self, name: str, **columns: object) -> sqlite3.Cursor:
-        """Return the rows of a view, all of them or those with the given values."""
+        """Return the rows of the view *name*: all rows, or only those with the given values of *columns*."""
         where = "".join(f" AND {column} = :{column}" for column in columns)
         query = f"SELECT * FROM {name} WHERE true{where}"  # noqa: S608
         if limit := _LIMITED.get(name):
@@ -125,27 +129,27 @@ class ReportLedgers(Ledgers):
         return self.database.execute(query, columns)
 
     def body(self, digest: str) -> bytes:
-        """Return the bytes of a robots.txt; none if no ledger has it."""
+        """Return the bytes of the robots.txt with this SHA-256; empty if the ledgers do not have the file."""
         row = self.view("body", sha256=digest).fetchone()
         return row["body"] if row else b""
 
     def dialect_of(self, crawl: int) -> Dialect | None:
-        """Return the dialect of a crawl, by its number; None for one of the user's own."""
-        known_crawl = self.by_number.get(crawl)
-        return DIALECTS.get(known_crawl["dialect"]) if known_crawl else None
+        """Return the dialect of the crawl with this number; None if it is a dialect of the user's own."""
+        record = self.by_number.get(crawl)
+        return DIALECTS.get(record["dialect"]) if record else None
 
     def check(self) -> dict[str, Any]:
-        """Check again whether the requests that a robots.txt let through were allowed, and give a few
-        examples of those that were not.
+        """Judge again all requests that robots.txt let through. Return how many were checked, how many of
+        these were forbidden, with a few examples, and how many could not be checked.
 
-        A ledger has each robots.txt that decided, the agent whose group was followed, and the URL.
-        So the report does not have to trust the decisions of the crawl. A request with a custom
-        dialect, or a URL that was cut for the ledger, can't be checked.
+        A ledger has each robots.txt that decided, the agent of the group that was followed, and the
+        URL, so the report does not have to trust the decisions of the crawl. A request of a crawl with
+        a custom dialect, or with a URL that was cut for the ledger, can't be checked.
         """
         counts = {"checked": 0, "forbidden": 0, "unchecked": 0}
         examples: list[str] = []
 
-        # Several crawls may have used the same file.
+        # Cached, since several crawls may have used the same file.
         @lru_cache(maxsize=10)
         def parsed(digest: str, dialect: Dialect) -> RobotsTxt:
             return RobotsTxt.parse(self.body(digest), dialect)
@@ -165,13 +169,15 @@ class ReportLedgers(Ledgers):
                     examples += [url][: _EXAMPLES - len(examples)]
         return {**counts, "examples": examples}
 
-    def _note_facts(self) -> None:
-        """Fill the tables ``asked`` and ``named`` from the latest robots.txt of each host."""
+    def _fill_tables(self) -> None:
+        """Fill the tables ``asked`` (delays) and ``named`` (AI crawlers) from the latest robots.txt of each
+        host.
+        """
         execute = self.database.execute
-        # Many hosts have the same file.
+        # Each file is parsed once, since many hosts have the same file.
         for digest, hosts in groupby(self.view("latest_file"), itemgetter("sha256")):
             body = self.body(digest)
-            named = list(crawlers_named(body))
+            crawlers = list(crawlers_named(body))
             delays: dict[int, float | None] = {}
             for host in hosts:
                 number = host["crawl"]
@@ -180,12 +186,12 @@ class ReportLedgers(Ledgers):
                 if delays[number]:
                     row = host["origin"], delays[number]
                     execute("INSERT INTO asked VALUES (?, ?)", row)
-                for crawler, forbids, line in named:
-                    name = host["origin"], *crawler[:3], forbids, line
-                    execute("INSERT INTO named VALUES (?, ?, ?, ?, ?, ?)", name)
+                for crawler, forbids, line in crawlers:
+                    crawler_row = host["origin"], *crawler[:3], forbids, line
+                    execute("INSERT INTO named VALUES (?, ?, ?, ?, ?, ?)", crawler_row)
 
     def _delay(self, body: bytes, number: int) -> float | None:
-        """Return the delay that a robots.txt asks a crawl for."""
+        """Return the delay in seconds for which a robots.txt asks the crawl *number*, or None."""
         crawl = self.by_number.get(number)
         if crawl is None:
             return None
@@ -213,20 +219,22 @@ def _modes(crawl: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_on(setting: object) -> bool:
-    """Whether a setting is true, as Scrapy reads booleans."""
+    """Whether the value of a setting is true, as Scrapy reads booleans."""
     return str(setting).lower() in {"1", "true"}
 
 
 def delay_asked(body: bytes, dialect: Dialect, tokens: Sequence[str]) -> float | None:
-    """Return the delay that a robots.txt asks a crawler for, in seconds."""
+    """Return the delay in seconds for which a robots.txt asks the crawler with the product *tokens*; None
+    if the file does not ask for a delay.
+    """
     if not _MAY_SLOW(body):
         return None
     return RobotsTxt.parse(body, dialect).pace(tokens).delay or None
 
 
 def crawlers_named(body: bytes) -> Iterator[tuple[Crawler, str, int]]:
-    """Yield each AI crawler that a robots.txt names, what the file forbids the crawler, and the first line
-    with its name.
+    """Yield each AI crawler that a robots.txt names, how much the file forbids to the crawler, and the first
+    line with its name.
     """
     if not _MAY_NAME(body):
         return
@@ -234,17 +242,17 @@ def crawlers_named(body: bytes) -> Iterator[tuple[Crawler, str, int]]:
     for token, crawler in _AI.items():
         if crawler.dialect not in groups:
             groups[crawler.dialect] = RobotsTxt.parse(body, crawler.dialect).groups
-        ours = [group for group in groups[crawler.dialect] if token in group.agents]
-        if ours:
-            line = ours[0].lines[ours[0].agents.index(token)]
-            rules = [rule for group in ours for rule in group.rules if rule.pattern]
+        named = [group for group in groups[crawler.dialect] if token in group.agents]
+        if named:
+            line = named[0].lines[named[0].agents.index(token)]
+            rules = [rule for group in named for rule in group.rules if rule.pattern]
             allowed = {rule.pattern for rule in rules if rule.kind == "allow"}
             forbidden = {rule.pattern for rule in rules if rule.kind == "disallow"}
             yield crawler, _forbids(forbidden, allowed), line
 
 
 def _forbids(forbidden: set[str], allowed: set[str]) -> str:
-    """Say how much the *forbidden* patterns forbid. Where the same pattern is allowed, that wins."""
+    """Say how much the *forbidden* patterns forbid. If the same pattern is allowed too, it is allowed."""
     is_all = forbidden & _EVERYTHING and not allowed & _EVERYTHING
     if is_all:
         return "everything but exceptions" if allowed else "everything"
@@ -254,11 +262,12 @@ def _forbids(forbidden: set[str], allowed: set[str]) -> str:
 def excerpt(
     lines: Sequence[str], marks: Sequence[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
-    """Return which of the *lines* of a robots.txt to show: the number, the text, and what the line
-    decided, from *marks*, rows of that view. Lines that are left out are one row, with their number
-    and no text.
+    """Choose the lines of a robots.txt to show. Return for each its number, its text, and its row of the
+    view ``mark``, if the line decided anything.
 
-    Of a long file, the lines are those at the beginning, and some around those that decided most.
+    *lines* are all lines, and *marks* the rows of the view for this file. Of a long file, only the
+    beginning and the lines that decided most are shown. For lines that are left out, there is an
+    entry with their number and None in place of a text.
     """
     numbers: Sequence[int] = range(1, len(lines) + 1)
     if sum(map(len, lines)) > WHOLE or len(lines) > WHOLE // 16:

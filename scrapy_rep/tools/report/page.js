@@ -1,5 +1,5 @@
 "use strict";
-// The page is complete without this script, which adds sorting and filtering.
+// Adds sorting and filtering to the table of hosts. The page is complete without this script.
 (() => {
   const table = document.getElementById("host-table");
   const body = table.tBodies[0];
@@ -32,7 +32,7 @@
     head.append(button);
     button.addEventListener("click", () => {
       const now = head.getAttribute("aria-sort");
-      // The first click sorts numbers from the greatest, and names from A.
+      // The first click sorts numbers in descending order, and names in ascending order.
       sort(column, now ? now === "descending" : !head.classList.contains("n"));
     });
   });

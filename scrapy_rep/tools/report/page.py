@@ -1,4 +1,4 @@
-"""Renders a report as one HTML file that loads no other file."""
+"""Renders a report as a single HTML file, which does not load any other file."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from scrapy_rep.tools.report.ledgers import ReportLedgers
 
 MARK = "<!DOCTYPE html>\n<!-- scrapy rep report -->"
-"""The beginning of every report."""
+"""The beginning of every report, by which the command knows that it may replace a file."""
 
-_MOST = 300
-"""The most characters of a text on the page, unless a template names another limit."""
+_MAX_SHOWN = 300
+"""How many characters of a text the page shows, unless a template sets another limit."""
 
 _LAYERS = {
     Layer.OVERRIDE.value: "Overrides",
@@ -54,17 +54,17 @@ _VERDICTS = {
 
 
 def render(ledgers: ReportLedgers, now: float) -> Iterator[str]:
-    """Yield the page in parts. *now* is the time of the report.
-
-    The templates take most rows from the views, and show them as they are.
+    """Yield the parts of the page. *now* is the time of the report. The templates take most rows directly
+    from the SQL views.
     """
-    style, script = _own("page.css"), _own("page.js")
+    style, script = _read_asset("page.css"), _read_asset("page.js")
     context = {
         **answers.overall(ledgers, now),
         "mark": Markup(MARK),  # noqa: S704
         "style": style,
         "script": script,
-        # This permits only this script and this style.
+        # The Content-Security-Policy permits only the script and the style of this package, so that text
+        # from sites cannot run.
         "policy": f"default-src 'none'; style-src '{_digest(style)}'; script-src "
         f"'{_digest(script)}'; img-src data:; base-uri 'none'; form-action 'none'",
         "crawls": ledgers.crawls,
@@ -81,7 +81,7 @@ def render(ledgers: ReportLedgers, now: float) -> Iterator[str]:
 
 @cache
 def _environment() -> Environment:
-    """Return the environment, cached so that a process compiles each template once."""
+    """Return the Jinja environment. It is cached, so that a process compiles each template only once."""
     environment = Environment(
         loader=PackageLoader("scrapy_rep.tools", "report"),
         autoescape=True,
@@ -113,27 +113,27 @@ def _environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    """Return a value that a template shows in a form that is safe on the page, whoever wrote it."""
-    # Markup, which is escaped already, is of another type.
-    return answers.visible(value, _MOST) if type(value) is str else value
+    """Return a value for a template. Text is cut, and its invisible characters become escapes."""
+    # Markup is a subclass of str, and has been made safe already.
+    return answers.visible(value, _MAX_SHOWN) if type(value) is str else value
 
 
 def visible(text: object, limit: int) -> Markup:
-    """Return up to *limit* characters of a text."""
+    """Return up to *limit* characters of a text, escaped for HTML."""
     return escape(answers.visible(text, limit))
 
 
 def _excerpt(
     ledgers: ReportLedgers, version: sqlite3.Row, marks: list[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
-    """Return the lines to show of *version*, a row of that view."""
-    # The dialect of the crawl decides where a line ends.
+    """Return the lines to show of a version of a robots.txt, a row of the view ``version``."""
+    # Where a line ends depends on the dialect of the crawl.
     dialect = ledgers.dialect_of(version["crawl"]) or RFC9309
     return excerpt(text_lines(ledgers.body(version["sha256"]), dialect), marks)
 
 
-def _own(name: str) -> Markup:
-    """Return a file of this package, to be put into the page without escaping."""
+def _read_asset(name: str) -> Markup:
+    """Return the text of a file of this package, which is put into the page without escaping."""
     text = files("scrapy_rep").joinpath(f"tools/report/{name}").read_text("utf-8")
     return Markup(text)  # noqa: S704
 
@@ -145,26 +145,26 @@ def _digest(text: str) -> str:
 def by(
     rows: Iterable[sqlite3.Row], *columns: str
 ) -> Iterator[tuple[tuple[Any, ...], list[sqlite3.Row]]]:
-    """Yield consecutive *rows* with the same values in *columns*, with these values."""
+    """Group consecutive *rows* that have the same values in *columns*. Yield these values, and the rows."""
     for values, group in groupby(rows, itemgetter(*columns)):
         yield values, list(group)
 
 
 def left_out(rows: Sequence[sqlite3.Row]) -> int:
-    """Return how many rows a view has left out, by its column ``of_all``."""
+    """Return how many rows a limited view has left out: its column ``of_all`` has the number of all rows."""
     return rows[0]["of_all"] - len(rows) if rows else 0
 
 
 def cells(heads: tuple[str, ...]) -> Callable[[], Markup]:
-    """Return a function that begins the next cell of a row. Each head of a column with numbers
-    begins with ``#``.
+    """Return a function that returns the start tag of the next cell at each call. *heads* are the heads of
+    the columns; those of columns with numbers begin with ``#``.
     """
-    return iter(_begins(heads)).__next__
+    return iter(_start_tags(heads)).__next__
 
 
 @cache
-def _begins(heads: tuple[str, ...]) -> list[Markup]:
+def _start_tags(heads: tuple[str, ...]) -> list[Markup]:
     cell = Markup('<td{} data-head="{}">')
     number = {True: Markup(' class="n"'), False: ""}
-    begins = [cell.format(number[head[0] == "#"], head.lstrip("#")) for head in heads]
-    return [Markup('<th scope="row">'), *begins[1:]]
+    tags = [cell.format(number[head[0] == "#"], head.lstrip("#")) for head in heads]
+    return [Markup('<th scope="row">'), *tags[1:]]

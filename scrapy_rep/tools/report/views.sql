@@ -1,21 +1,22 @@
--- What a report shows. Its views are made from those of the ledger (crawl/ledger/tables.sql), which
--- have the rows of all ledgers here. The table "limits" has one row: the most hosts, robots.txt
--- files, other rows and URLs of a host to show. A column that ends with "_at" is a time. What others
--- are made from is a table, so that SQLite needs no memory for it at the same time.
+-- The tables and views of a report. They use the tables and views of a ledger (crawl/ledger/tables.sql),
+-- which here have the rows of all ledgers. The table "limits" has a single row: how many hosts, robots.txt
+-- files, other rows and URLs of a host to show. A column that ends with "_at" is a time. Results that
+-- several views use are tables, so that SQLite computes them once, and not all at the same time.
 
--- Filled by ledgers.py, from the latest robots.txt of each host: the delay that it asks this crawl
--- for, and what it forbids the AI crawlers that it names.
+-- ledgers.py fills these two tables from the latest robots.txt of each host: "asked" with the delay for
+-- which the file asks this crawl, "named" with the AI crawlers that the file names, and how much it
+-- forbids to them.
 CREATE TABLE asked (origin, delay, PRIMARY KEY (origin));
 CREATE TABLE named (origin, crawler, operator, purpose, forbids, line);
 
 CREATE INDEX tally_origin ON tally (origin);
 CREATE INDEX hosts_origin ON hosts (origin);
 
--- What the lines of robots.txt files decided.
+-- The decisions by a line of a robots.txt.
 CREATE VIEW by_line AS
 SELECT * FROM tally WHERE layer IN ('robots.txt', 'usage') AND line > 0;
 
--- The robots.txt files to show: those whose lines decided most.
+-- The robots.txt files to show: those with the most decisions.
 CREATE TABLE file AS
 SELECT row_number() OVER (ORDER BY coalesce(decided, 0) DESC, origin) AS number, origin,
        coalesce(refused, 0) AS refused, coalesce(allowed, 0) AS allowed,
@@ -27,7 +28,7 @@ FROM (SELECT DISTINCT origin FROM snapshot WHERE sha256 IS NOT NULL) LEFT JOIN (
 ) USING (origin)
 ORDER BY number LIMIT (SELECT files FROM limits);
 
--- The hosts whose URLs are shown: those with the most refusals.
+-- The hosts for which URLs are shown: those with the most refusals.
 CREATE TABLE judged AS
 SELECT row_number() OVER (ORDER BY refused DESC, origin) AS number, *,
        count(*) OVER () AS of_all
@@ -38,7 +39,7 @@ FROM (
 )
 ORDER BY number LIMIT (SELECT others FROM limits);
 
--- Sorted so that each robots.txt is parsed once.
+-- The requests to judge again, sorted so that each robots.txt is parsed only once.
 CREATE VIEW to_check AS
 SELECT sha256, decision.crawl AS crawl, agent, decision.url AS url
 FROM decision JOIN snapshot ON snapshot.id = decision.snapshot
@@ -88,9 +89,9 @@ SELECT coalesce(sum(pages), 0) AS pages, coalesce(sum(bytes), 0) AS bytes,
        (SELECT count(DISTINCT date(minute, 'unixepoch')) FROM minutes WHERE pages > 0) AS days
 FROM hosts;
 
--- The hosts with a delay: that of their latest robots.txt ("asked"), and that which applied to
--- the request that came soonest. "kept" is NULL if no request had to keep to one. A time may be
--- rounded by a millisecond.
+-- The hosts with a delay. "asked" is the delay of their latest robots.txt. "delay" and "gap" are those of
+-- the request that came soonest in proportion to its delay. "kept" is NULL if no request had to keep to a
+-- delay. Times are rounded, so a gap may seem a millisecond too short.
 CREATE VIEW delay AS
 SELECT origin, asked.delay AS asked, waited.asked AS delay, gap, round(ratio, 4) AS ratio,
        CASE WHEN waited.asked IS NOT NULL THEN gap IS NULL OR gap >= waited.asked - 0.001 END
@@ -105,13 +106,13 @@ ORDER BY kept IS NULL, kept, ratio IS NULL, ratio, origin;
 CREATE VIEW delays_in_all AS
 SELECT count(*) AS asking, count(kept) AS known, coalesce(sum(kept), 0) AS kept FROM delay;
 
--- The hosts whose pages take longest at the delay that the crawl keeps.
+-- The hosts at which the crawl takes longest: the number of pages times the delay.
 CREATE VIEW slow AS
 SELECT origin, pages, delay, pages * delay AS seconds
 FROM delay JOIN hosts USING (origin) WHERE pages > 0 AND delay IS NOT NULL
 ORDER BY seconds DESC, origin;
 
--- The hosts that asked for a pause, and the shortest time from such an answer to the next request.
+-- The hosts that asked for a pause, and the shortest time from a 429 or 503 to the next request.
 CREATE VIEW pause AS
 SELECT origin, times, statement, asked AS pause, gap AS resumed,
        CASE WHEN asked IS NOT NULL THEN gap IS NULL OR gap >= asked - 0.001 END AS kept, refused
@@ -137,7 +138,7 @@ LEFT JOIN (SELECT * FROM shortest_gaps WHERE kind = 'delay') AS waited USING (or
 LEFT JOIN file USING (origin) LEFT JOIN judged USING (origin)
 ORDER BY hosts.refused DESC, dropped DESC, decided DESC, origin;
 
--- What the groups of each host forbid the AI crawlers that they name.
+-- The AI crawlers that robots.txt files name, and how much is forbidden to them.
 CREATE VIEW ai_crawler AS
 SELECT named.*, file.number AS file
 FROM named LEFT JOIN file USING (origin)
@@ -155,7 +156,7 @@ SELECT count(DISTINCT origin) AS hosts,
        count(DISTINCT CASE WHEN forbids LIKE 'everything%' THEN origin END) AS closing
 FROM named;
 
--- The rules that refused, of each host.
+-- The rules of each host that refused requests.
 CREATE VIEW rule AS
 SELECT origin, coalesce(statement, '') AS statement, sum(times) AS refused
 FROM by_line WHERE verdict = 'refused' GROUP BY origin, statement
@@ -177,7 +178,7 @@ SELECT * FROM (
 )
 WHERE place <= (SELECT urls FROM limits) ORDER BY number, place;
 
--- What was stated about each purpose. Outcomes come before statements that were only noted.
+-- The statements about each purpose. Those that had an effect come before those that were only noted.
 CREATE VIEW purpose AS
 SELECT origin, reason AS purpose, verdict, source, statement, line, sum(times) AS times,
        min(example) AS example, number AS file
@@ -185,8 +186,8 @@ FROM tally LEFT JOIN file USING (origin) WHERE layer = 'usage'
 GROUP BY origin, purpose, verdict, source, statement, line
 ORDER BY verdict = 'noted', times DESC, origin, purpose, statement;
 
--- The hosts that were treated as having no robots.txt, by reason. Each host counts once, for
--- its last reason.
+-- The hosts that were treated as having no robots.txt, by the reason. A host counts only for its last
+-- reason.
 CREATE VIEW without AS
 SELECT * FROM (
     SELECT *, dense_rank() OVER (ORDER BY hosts DESC, status, error) AS number FROM (
@@ -206,7 +207,8 @@ SELECT * FROM (
     ) WHERE place <= (SELECT urls FROM limits)
 ) WHERE number <= (SELECT others FROM limits) ORDER BY number, place;
 
--- SQLite takes the columns "status" and "error" from the row with the maximum.
+-- The hosts with an unreachable robots.txt. With max(), SQLite takes "status" and "error" from the row
+-- with the maximum: those of the last failed fetch.
 CREATE VIEW outage AS
 SELECT failed.origin AS origin, times, first_at, last_at, failed.status AS status,
        failed.error AS error, copy_at, hosts.access != 'unreachable' AS recovered,
@@ -228,7 +230,7 @@ SELECT reason, statement, verdict, sum(times) AS times, count(DISTINCT origin) A
 FROM tally WHERE layer = 'override' GROUP BY reason, statement, verdict
 ORDER BY times DESC, reason, statement;
 
--- The versions of each robots.txt that is shown, the latest first.
+-- The versions of each robots.txt to show, the latest version first.
 CREATE VIEW version AS
 SELECT file.*, found.* FROM file JOIN (
     SELECT origin AS host, crawl, sha256, url, redirects,
@@ -239,7 +241,7 @@ SELECT file.*, found.* FROM file JOIN (
 ) AS found ON origin = host
 ORDER BY number, last DESC;
 
--- The lines that decided, of each version. The first decision is a refusal if there is one.
+-- The lines of each version that decided. With min(), "example" is that of a refusal, if there is one.
 CREATE VIEW mark AS
 SELECT origin, sha256, line, sum(times) AS times,
        sum(times * (verdict = 'refused')) AS refused,
@@ -248,7 +250,7 @@ SELECT origin, sha256, line, sum(times) AS times,
        min(CASE verdict WHEN 'refused' THEN '' ELSE verdict END)
 FROM by_line GROUP BY origin, sha256, line;
 
--- The seconds of a bar of the timeline, which has 72 at most.
+-- The length in seconds of a bar of the timeline, chosen so that it has at most 72 bars.
 CREATE TABLE scale AS
 SELECT coalesce(
     (SELECT min(column1) FROM (
@@ -258,7 +260,7 @@ SELECT coalesce(
 ) AS seconds
 FROM (SELECT coalesce(max(minute) - min(minute), 0) AS span FROM minutes);
 
--- What happened when, in bars of equal length.
+-- The requests over time, in bars of equal length.
 CREATE VIEW timeline AS
 SELECT start_at, sum(fetched) AS fetched, sum(refused) AS refused, sum(waiting) AS waiting
 FROM (
@@ -268,7 +270,7 @@ FROM (
 )
 GROUP BY start_at HAVING fetched OR refused OR waiting ORDER BY start_at;
 
--- Its bars, each with its place, and the most of all bars.
+-- The bars of the timeline, each with its place, and the largest numbers of all bars.
 CREATE VIEW bar AS
 SELECT *, (start_at - min(start_at) OVER ()) / seconds AS place,
        max(fetched + refused) OVER () AS most, max(waiting) OVER () AS most_waiting

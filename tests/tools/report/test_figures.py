@@ -94,7 +94,7 @@ def test_answers_of_a_crawl_that_was_measured(tmp_path: Path) -> None:
         "Asked for: 2 pauses, of 1 min at most."
     )
     assert crawlers == (
-        "2 hosts name AI crawlers in robots.txt. 2 forbid at least one of them everything: "
+        "2 hosts name AI crawlers in robots.txt. 2 forbid everything to at least one of these crawlers: "
         "https://daily.example (CCBot, GPTBot, PerplexityBot), "
         "https://news.example (CCBot, GPTBot, PerplexityBot)."
     )
@@ -118,8 +118,8 @@ def test_answers_of_other_crawls(tmp_path: Path, ledger: Ledger) -> None:
     assert refused.startswith("56 requests refused: 52 because a rule matches, ")
     assert others == [
         f"2 hosts ask for a delay; {no_request}",
-        "1 host asked for 2 pauses; whether they were kept was not measured.",
-        "None names a known AI crawler.",
+        "1 host asked for 2 pauses; it was not measured whether the crawl kept to them.",
+        "No robots.txt names a known AI crawler.",
     ]
     nothing = Ledger(tmp_path / "nothing")
     nothing.crawl()
@@ -129,7 +129,7 @@ def test_answers_of_other_crawls(tmp_path: Path, ledger: Ledger) -> None:
         "0 requests refused.",
         "No host asks for a delay.",
         "No host asked for a pause (429, 503).",
-        "None names a known AI crawler.",
+        "No robots.txt names a known AI crawler.",
     ]
     ledger.crawl("denied")
     ledger.snapshot(ORIGIN, PRESS)

@@ -1,10 +1,10 @@
-"""Measure everything in one table: parsing robots.txt, deciding, crawls, and queues in Redis.
+"""Runs all benchmarks, and prints a table: parsing robots.txt, deciding, crawls, and queues in Redis.
 
     python -m benchmarks [--corpus PATH] [--only WORD ...] [--rounds NUMBER]
 
 PATH, or the environment variable SCRAPY_REP_CORPUS, is a folder or a ``.tar.gz`` of
-robots.txt files; without it, the files are generated to resemble real ones. All sides of
-a comparison take turns, so the ratios hold whatever else the machine does.
+robots.txt files. Without a path, files that resemble real ones are generated. The sides of
+a comparison take turns, so other load on the machine hardly changes the ratios.
 """
 
 from __future__ import annotations
@@ -53,7 +53,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--corpus", type=Path, default=path and Path(path))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument(
-        "--only", nargs="+", default=[""], metavar="WORD", help="in measures' names"
+        "--only",
+        nargs="+",
+        default=[""],
+        metavar="WORD",
+        help="only benchmarks with WORD in their name",
     )
     return parser.parse_args()
 
@@ -80,7 +84,7 @@ def describe(files: list[bytes], *, real: bool) -> str:
 
 
 def say(message: str) -> None:
-    """Print the progress beside the table."""
+    """Print the progress to standard error, apart from the table."""
     print(message, file=sys.stderr, flush=True)
 
 

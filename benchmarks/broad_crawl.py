@@ -1,12 +1,12 @@
-"""A crawl of many small hosts within one process: its processor time.
+"""Measures the processor time of a crawl of many small hosts, within a single process.
 
     python -m benchmarks.broad_crawl SIDE HOSTS PAGES_OF_HOST PAGES [JOBDIR]
 
 SIDE is a key of ``SIDES``. Each of HOSTS hosts has PAGES_OF_HOST pages; all requests are in the
-queue before the first is popped. A download handler answers a little later, so no time is spent
-on a network. The output is JSON: processor seconds for each pushed request, and for each
-of the first PAGES pages, with its share of robots.txt. With JOBDIR, the queue is in a folder
-that is deleted afterwards.
+queue before the first is popped. A download handler answers after a delay, without a network. The
+output is JSON: the processor seconds to push a request, and to crawl a page, robots.txt included,
+as the average of the first PAGES pages. With JOBDIR, the queue is in a folder that is deleted
+afterwards.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ SIDES: dict[str, dict[str, object]] = {
     "stock": {"ROBOTSTXT_OBEY": True},
     "ours": {"ADDONS": {"scrapy_rep.Addon": 500}},
 }
-# Scrapy's recommended settings for broad crawls, except for the items: at its default
-# of 100, Scrapy starts as many tasks for each page, which would be half of the measured
-# time on both sides.
+# The settings that Scrapy recommends for broad crawls, and CONCURRENT_ITEMS = 1: with the default of
+# 100, Scrapy starts 100 tasks for each page, half of the measured time on both sides.
 SETTINGS: dict[str, object] = {
     "CONCURRENT_ITEMS": 1,
     "CONCURRENT_REQUESTS": 100,
-    # The same number, since Scrapy may send more requests to a host at once than this setting allows.
+    # As many as CONCURRENT_REQUESTS: Scrapy may exceed a lower limit, and would then send more requests
+    # at once than this package.
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "COOKIES_ENABLED": False,
     "DOWNLOAD_DELAY": 0,
@@ -57,7 +57,7 @@ SETTINGS: dict[str, object] = {
 
 
 class Handler(BaseDownloadHandler):
-    """Answers for all hosts of the Web."""
+    """Answers requests to any host, without a network."""
 
     LATENCY = 0.05  # seconds
 
@@ -78,7 +78,7 @@ class HostsSpider(scrapy.Spider):
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         began = process_time()
-        # The loop awaits nothing, so that no request is popped meanwhile.
+        # There is no await in the loop, so no request is popped before all are pushed.
         for request in requests(self.hosts, self.pages_of_host):
             self.crawler.engine.crawl(request)
         self.began, self.seen = process_time(), 0

@@ -1,4 +1,4 @@
-"""robots.txt files to measure on: real ones if there are any, else generated ones."""
+"""The robots.txt files for the benchmarks of parsers: real files, or generated ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AGENT = "examplebot"
-"""A crawler that no site names, like most crawlers."""
+"""The crawler of the benchmarks. No site names it, as most crawlers, so it follows the groups for ``*``."""
 
 FIXED_PATHS = ("/", "/index.html", "/a/b.html?c=d", "/about/team")
 SAFE = "/%?[]@!$&'()*+,;=:~|"
@@ -34,7 +34,7 @@ Googlebot Bingbot GPTBot CCBot AhrefsBot SemrushBot Yandex Baiduspider
 
 
 def read(path: Path) -> list[bytes]:
-    """Return the files of a folder or a ``.tar.gz`` whose names end in ``.txt``."""
+    """Return the contents of all ``.txt`` files in a folder or a ``.tar.gz``."""
     if path.is_dir():
         return [file.read_bytes() for file in sorted(path.glob("**/*.txt"))]
     with tarfile.open(path) as archive:
@@ -46,10 +46,10 @@ def read(path: Path) -> list[bytes]:
 
 
 def generate(count: int = 1000) -> list[bytes]:
-    """Return files in the shapes and sizes of real ones: half of them have fewer than ten
+    """Return generated files with the shapes and sizes of real files: half of them have fewer than ten
     rules, one in a hundred has hundreds, a few have thousands, and some are HTML.
     """
-    chance = random.Random(9309)  # The same files each time
+    chance = random.Random(9309)  # With a seed, each run has the same files.
     return [_generate(chance) for _ in range(count)]
 
 
@@ -89,7 +89,9 @@ def _pattern(chance: random.Random, wild: float) -> str:
 
 
 def urls(body: bytes, count: int = 20) -> list[str]:
-    """Return URLs, encoded as by Scrapy, most of which touch the rules of AGENT."""
+    """Return URLs to decide on, encoded as Scrapy encodes them. Most of them match a rule for AGENT, or
+    nearly match one.
+    """
     groups = RobotsTxt.parse(body).groups
     values = [
         rule.pattern.encode()
@@ -98,10 +100,10 @@ def urls(body: bytes, count: int = 20) -> list[str]:
         for rule in group.rules
         if rule.pattern
     ]
-    touching = count - len(FIXED_PATHS)
-    step = max(1, len(values) // touching)
+    from_rules = count - len(FIXED_PATHS)
+    step = max(1, len(values) // from_rules)
     paths = list(FIXED_PATHS)
-    for i, value in enumerate(values[::step][:touching]):
+    for i, value in enumerate(values[::step][:from_rules]):
         path = value.replace(b"*", (b"", b"a", b"/a/b")[i % 3]).removesuffix(b"$")
         path += (b"", b"a", b"/", b"?a=b")[i % 4]
         paths.append("/" + quote_from_bytes(path, safe=SAFE).removeprefix("/"))

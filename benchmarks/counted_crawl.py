@@ -1,12 +1,12 @@
-"""A crawl within one process that counts the calls of Python functions: the same in each run,
-however busy the machine is.
+"""Counts the calls of Python functions in a crawl within a single process. The numbers are the same in
+each run, however busy the machine is.
 
     python -m benchmarks.counted_crawl SIDE HOSTS PAGES_OF_HOST [SETTINGS]
 
 SIDE is a key of ``SIDES`` of ``broad_crawl.py``. Each of HOSTS hosts has PAGES_OF_HOST pages. SETTINGS
-is a JSON object with additional settings. The output is a JSON object with numbers of calls for each page:
-``all`` is for all functions, from the first request on, ``ours`` for the functions of this package, and
-``by_function`` for each of these.
+is a JSON object with additional settings. The output is a JSON object with numbers of calls, divided by
+the number of pages and counted from the first request on: ``all`` of all functions, ``ours`` of all
+functions of this package, and ``by_function`` of each function of this package.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OURS = str(Path(__file__).parents[1] / "scrapy_rep") + "/"
 CALLS: Counter[CodeType] = Counter()
 
 
-# Python 3.12 and later call no function for these.
+# Not counted, because Python 3.12 and later do not call a function for a comprehension.
 INLINED = {"<dictcomp>", "<listcomp>", "<setcomp>"}
 
 

@@ -1,6 +1,4 @@
-"""The spider of ``crawls.py``: it follows all links of some sites, and makes an item of
-each page. Both sides of the comparison run it.
-"""
+"""The spider of both sides in ``crawls.py``: follows all links of the sites, and makes an item of each page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The cost of the package for a crawl, compared with a crawl without it: processor time, and calls of functions."""
+"""Measures what this package costs a crawl, beside the same crawl without it: in processor time, in calls
+of functions, and in memory.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ ON: dict[str, object] = {"ADDONS": {"scrapy_rep.Addon": 500}}
 
 
 class Size(NamedTuple):
-    """The size of a crawl: its hosts, and the pages of a host."""
+    """The size of a crawl: the number of hosts, and of pages on each host."""
 
     hosts: int
     pages_of_host: int
@@ -40,7 +42,7 @@ class Size(NamedTuple):
     """The number of pages after which the crawl ends; 0 for no limit."""
 
     job: str = ""
-    """``JOBDIR``, or an empty string."""
+    """``JOBDIR`` for a crawl with a JOBDIR; else empty."""
 
 
 NO_SLOWER = Target(most_ratio=1.04)
@@ -51,15 +53,15 @@ SIZES = (
     Size(1_000, 2, 3, NO_SLOWER),
     Size(1_000, 3, 3, NO_SLOWER, job="JOBDIR"),
     Size(4_000, 2, 1, Target(most_ratio=0.65)),
-    # Scrapy takes minutes for all pages.
+    # Only the first pages, since Scrapy takes minutes for all of them.
     Size(20_000, 2, 1, Target(most_ratio=0.22), pages=1_500),
 )
 
 
 def crawls(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Crawl the same sites with the same spider, without this package and with all of it, a
-    ledger included. A process on another processor serves the sites, and does not count. The
-    compared number is the time of each crawl, with its start and imports.
+    """Compare the processor time of two crawls of the same sites: without this package, and with all of it,
+    including a ledger. The start and the imports count. A process on another processor serves the
+    sites, and does not count.
     """
     with (
         tempfile.NamedTemporaryFile() as ledger,
@@ -79,7 +81,7 @@ def _side(who: str, extra_settings: dict[str, object], port: str) -> Side:
         arguments += ["-s", f"{name}={text}"]
 
     def numbers(output: str, processor_time: float) -> dict[str, float]:
-        # Both sides must have done the same.
+        # The comparison is only valid if both sides have crawled all pages.
         files = HOSTS if "ADDONS" in extra_settings else None
         expected = {"item_scraped_count": PAGES, "robotstxt/response_count": files}
         if expected.items() - json.loads(output).items():
@@ -90,9 +92,8 @@ def _side(who: str, extra_settings: dict[str, object], port: str) -> Side:
 
 
 def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Crawl many hosts, without a network, when all of their requests are in the queue at the start. The
-    compared number is the time for a page: pushing its request, its share of robots.txt, and all that
-    Scrapy does for it.
+    """Compare the processor time for a page in crawls of many hosts, without a network: to push its request,
+    and to crawl it, with its share of robots.txt. All requests are in the queue at the start.
     """
     for size in SIZES:
         hosts, pages_of_host, pages = size.hosts, size.pages_of_host, size.pages
@@ -123,12 +124,12 @@ def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 FEW_HOSTS, MANY_HOSTS = (10, 50), (250, 2)
-"""Hosts and pages of each host, in the two crawls whose calls are counted."""
+"""The number of hosts, and of pages on each host, in the two crawls in which calls are counted."""
 
 
 def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
-    """Count the calls of Python functions for each request and each host: all calls of a crawl without this
-    package, all calls of a crawl with it, and those of its own functions. Each run has the same counts.
+    """Count how many calls of Python functions a request costs, and a host: in a crawl without this package,
+    in a crawl with it, and of its own functions. The numbers are the same in each run.
     """
     stock, ours = (counted(side) for side in ("stock", "ours"))
     for what in stock:
@@ -140,14 +141,15 @@ def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
 
 
 def counted(side: str) -> dict[str, dict[str, float]]:
-    """Return the calls for each request and each host: of the whole crawl, and of this package."""
+    """Return how many calls a request costs, and a host: in ``all`` of the crawl, and of them ``ours``."""
     few, many = (
         _counts(side, hosts, pages_of_host)
         for hosts, pages_of_host in (FEW_HOSTS, MANY_HOSTS)
     )
     calls_for: dict[str, dict[str, float]] = {"request": {}, "host": {}}
     for key in ("all", "ours"):
-        # A page of a crawl costs a request, and its share of a host.
+        # calls for a page = calls for a request + calls for a host / pages of a host: the two crawls
+        # give two equations.
         of_host = (many[key] - few[key]) / (1 / MANY_HOSTS[1] - 1 / FEW_HOSTS[1])
         calls_for["host"][key] = of_host
         calls_for["request"][key] = few[key] - of_host / FEW_HOSTS[1]
@@ -162,8 +164,8 @@ WAITING = 100_000
 
 
 def waiting(_files: list[bytes], **_: object) -> Iterator[Row]:
-    """Measure the memory of a crawl in whose queue each of many hosts has one request: that of each
-    host, its request included.
+    """Compare the memory for a host and its request, when many hosts wait in the queue with one request
+    each.
     """
     what = f"memory of each of {WAITING:,} hosts with a request in the queue"
     module = "benchmarks.waiting_hosts"
@@ -176,7 +178,7 @@ def waiting(_files: list[bytes], **_: object) -> Iterator[Row]:
 
 
 def _measured(module: str, side: str, *sizes: int) -> dict[str, float]:
-    """Return the numbers that *module* prints when a process of its own runs it."""
+    """Run *module* in a process of its own, and return the numbers that it prints."""
     command = [sys.executable, "-m", module, side, *map(str, sizes)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     numbers: dict[str, float] = json.loads(output)

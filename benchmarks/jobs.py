@@ -1,8 +1,8 @@
-"""The scheduler of this package with a JOBDIR, beside Scrapy's own: time, memory, disk.
+"""Compares the scheduler of this package with Scrapy's own, both with a JOBDIR: time, memory, disk.
 
     python -m benchmarks --only jobs
 
-Each measurement is a process of its own (``python -m benchmarks.jobs PART SIDE HOSTS ...``).
+Each measurement runs in a process of its own (``python -m benchmarks.jobs PART SIDE HOSTS ...``).
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 WHO = {"stock": "Scrapy, JOBDIR", "ours": "scrapy-rep, JOBDIR"}
 COUNT, WAITING, AT_ONCE, PAIRS = 200_000, 30_000, 16, 3
 TURNS = (1, 16)
-"""The numbers of pages that are done in one turn of the event loop. The scheduler writes what was done
-in a turn in one transaction.
+"""How many pages are done in a turn of the event loop. The scheduler of this package writes all changes of
+a turn in one transaction.
 """
 
 STOCK_COUNT = 20_000
-"""The pops of Scrapy's scheduler that are timed with many hosts: each takes milliseconds."""
+"""How many pops of Scrapy's scheduler are timed with many hosts: few, because each takes milliseconds."""
 
 HOSTS = {1: Target(most_ratio=1 / 0.6), 10_000: Target(most_ratio=1)}
 MEMORY = Target(most_ratio=1.05)
 
 
 class TurnClock(Clock):
-    """The clock of a process without an event loop: a benchmark says when a turn of it begins."""
+    """A clock without an event loop. The benchmark calls :meth:`turn` in place of a turn of the loop."""
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, Any]] = []
@@ -71,7 +71,7 @@ class TurnClock(Clock):
 
 
 class Bench:
-    """A scheduler with a JOBDIR, beside an engine that does nothing."""
+    """A scheduler with a JOBDIR, in a crawl without a real engine."""
 
     def __init__(self, side: str, folder: str) -> None:
         self.folder = folder
@@ -96,35 +96,37 @@ class Bench:
         self.scheduler.open(self.spider)
 
     def push(self, hosts: int, number: int) -> float:
-        """Push *number* requests. Return the processor seconds, without those for making them."""
-        made, seconds = 1_000, 0.0
+        """Push *number* requests to *hosts* hosts. Return the processor seconds, without those to create the
+        requests.
+        """
+        batch_size, seconds = 1_000, 0.0
         new_requests = requests(self.spider, hosts, number)
-        for _ in range(0, number, made):
-            some = list(islice(new_requests, made))
+        for _ in range(0, number, batch_size):
+            batch = list(islice(new_requests, batch_size))
             before = time.process_time()
-            for request in some:
+            for request in batch:
                 self.scheduler.enqueue_request(request)
             self.turn()
             seconds += time.process_time() - before
         return seconds
 
     def pop(self, number: int, turn: int = 1) -> float:
-        """Pop *number* requests, of which ``AT_ONCE`` are in flight, and *turn* are done in each
-        turn of the event loop. Return the processor seconds.
+        """Pop *number* requests, with ``AT_ONCE`` in flight, of which *turn* are done in each turn of the
+        event loop. Return the processor seconds.
         """
-        under_way: list[Request] = []
+        in_flight: list[Request] = []
         before = time.process_time()
         for _ in range(number):
-            if len(under_way) == AT_ONCE:
+            if len(in_flight) == AT_ONCE:
                 self.turn()
-                for ended in under_way[:turn]:
-                    self.active.discard(ended)
-                    self.in_progress.discard(ended)
-                del under_way[:turn]
+                for done in in_flight[:turn]:
+                    self.active.discard(done)
+                    self.in_progress.discard(done)
+                del in_flight[:turn]
             request = self.scheduler.next_request()
             if request is None:
                 raise RuntimeError(f"{len(self.scheduler)} requests are left")
-            under_way.append(request)
+            in_flight.append(request)
             self.active.add(request)
             self.in_progress.add(request)
         return time.process_time() - before
@@ -135,7 +137,7 @@ def size_of(folder: str) -> int:
     return sum(path.stat().st_size for path in paths)
 
 
-# The parts, each in its own process. They return the numbers of the rows.
+# The measurements, each of which runs in a process of its own. They return the numbers of the rows.
 
 
 def times(bench: Bench, hosts: int, number: int, pops: int) -> dict[str, float]:
@@ -168,7 +170,7 @@ def memory(bench: Bench, hosts: int, number: int) -> dict[str, float]:
 
 
 def jobs(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Compare pushes and pops of both schedulers, and the memory of requests that wait."""
+    """Compare the pushes and pops of both schedulers, and the memory and disk space of waiting requests."""
     for hosts, target in HOSTS.items():
         pops = {"stock": COUNT if hosts == 1 else STOCK_COUNT, "ours": COUNT}
         stock, ours = (_side(side, "times", hosts, COUNT, pops[side]) for side in WHO)

@@ -1,10 +1,9 @@
-"""A crawl within one process, most of whose requests are refused: what its ledger costs.
+"""A crawl within a single process, in which most requests are refused, to measure what a ledger costs.
 
     python -m benchmarks.ledger_crawl DECISIONS [LEVEL LEDGER]
 
-A few hosts have many links, of which robots.txt forbids all but one in ``SENT``. Requests are made as
-the queue takes them, and a download handler answers, so no time is spent on a network. The output
-is JSON: how many requests were fetched and refused.
+A few hosts have many links, of which robots.txt allows one in ``SENT``. A download handler answers
+without a network. The output is JSON: how many requests were fetched and refused.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
 HANDLER = {"DOWNLOAD_HANDLERS": {"http": "benchmarks.ledger_crawl.AtOnce"}}
 HOSTS = 10
 SENT = 30
-"""Of this many requests, one is sent; the others are refused."""
+"""One in so many requests is sent; the others are refused."""
 
 
 class AtOnce(Handler):
-    """Answers at once, so that none of the compared crawls waits longer than another."""
+    """Answers at once, so that the compared crawls do not differ in how long they wait."""
 
     LATENCY = 0.0
 
@@ -40,9 +39,9 @@ class LinksSpider(scrapy.Spider):
     fetched = ended = 0
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
-        # After the first request to each host, its robots.txt is known. Requests that had to wait for
-        # that would come at once, and so would those after them. A hundred at a time cost more than
-        # one after the other, and which it is would be chance.
+        # The other requests follow when each host has answered once, so that its robots.txt is known.
+        # Otherwise requests that wait for robots.txt would all go on at the same time. A hundred at a
+        # time cost more than one after the other, and it would depend on chance how many do.
         self.is_known = asyncio.Event()
         for number in range(self.count):
             if number == HOSTS:

@@ -1,4 +1,4 @@
-"""The cost of a ledger for a crawl, and the time that its report takes.
+"""Measures what a ledger costs a crawl, and how long the report on the ledger takes.
 
 python -m benchmarks --only ledger
 """
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 DECISIONS, PAIRS = 300_000, 3
 LEVELS = {"denied": Target(most_ratio=1.05), "all": Target(most_ratio=1.15)}
 REPORT = Target(most_ratio=4.0)
-"""Seconds, as a multiple of one."""
+"""The target of the report, in seconds: the ratio is to one second."""
 
 
 def ledger(
     _files: list[bytes], rounds: int, decisions: int = DECISIONS
 ) -> Iterator[Row]:
-    """Crawl with a ledger and without, most requests being refused, and report on it. The compared
-    number is the time of each crawl, with its start and imports. Each level has a processor of its
-    own, if there are as many.
+    """Compare the processor time of a crawl with a ledger and without one, and time the report on the
+    ledger. Most requests are refused. The start and the imports count. Each level of the ledger is
+    measured on a processor of its own, if there are enough.
     """
     what = f"crawl with {decisions:,} decisions"
 
     def measured(level: str, processor: int) -> list[Row]:
-        # Of this thread, and of the processes that it starts.
+        # The processor is that of this thread, and of the processes that the thread starts.
         os.sched_setaffinity(0, {processor})
         files = str(Path(folder, f"{level}-%(pid)s"))
         plain = _side("no ledger", decisions)

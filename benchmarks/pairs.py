@@ -1,5 +1,5 @@
-"""Runs two Python processes at the same time on one processor, so that other load affects both
-alike, and compares what they need.
+"""Runs two Python processes at the same time on the same processor, so that other load affects both
+equally, and compares the time or memory that they need.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Side(NamedTuple):
     """The arguments of Python: a module or a script, and its arguments."""
 
     numbers: Callable[[str, float], Mapping[str, float]]
-    """Takes the output and the processor time of the process, and returns the numbers to compare, by the
-    names of their rows."""
+    """The function that returns the numbers to compare, by the names of their rows, from the output and the
+    processor time of the process."""
 
 
 def in_pairs(
@@ -39,9 +39,10 @@ def in_pairs(
     *,
     warm_up: Side | None = None,
 ) -> Iterator[Row]:
-    """Run *pairs* pairs after one that warms up, and compare the numbers of the two sides.
-    *targets* are those of the rows. Instead of a pair, a shorter process can *warm_up*: it compiles
-    the modules.
+    """Run the two sides *pairs* times, and yield the rows that compare their numbers.
+
+    *targets* are the targets of the rows, by name. A first run, which compiles the modules, does not
+    count: a pair, or, if it is given, the shorter process *warm_up*.
     """
     numbers_of_pairs: list[dict[str, Mapping[str, float]]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -49,7 +50,7 @@ def in_pairs(
             _Process(warm_up, folder).numbers()
         for number in range(pairs + (warm_up is None)):
             with on_one_processor():
-                # Alternate which side starts first: it takes longer.
+                # The sides take turns in starting first, because the first process takes longer.
                 order = (
                     (first_side, second_side)
                     if number % 2
@@ -59,13 +60,13 @@ def in_pairs(
             numbers_of_pairs.append(
                 {who: process.numbers() for who, process in running.items()}
             )
-    del numbers_of_pairs[:-pairs]  # The first one compiled the modules for the others.
+    del numbers_of_pairs[:-pairs]  # A pair that warmed up does not count.
     for what in numbers_of_pairs[0][first_side.who]:
         first, second = (
             Times(tuple(pair[side.who][what] for pair in numbers_of_pairs))
             for side in (first_side, second_side)
         )
-        # The ratio of each pair matters, so the spread is the spread of the ratios.
+        # The ratio is that of two processes that ran together, so its spread is that of the ratios.
         ratios = first.ratios(second)
         yield Row(what, first_side.who, first.median, first.spread, unit=unit)
         yield Row(
@@ -102,8 +103,8 @@ class _Process:
 
 @contextmanager
 def beside(*arguments: str) -> Iterator[str]:
-    """Run a server in a process of its own, and leave one processor to the crawls. Yield the
-    first line that it prints.
+    """Run a server in a process of its own during the ``with`` block, not on the processor of the crawls.
+    Yield the first line that the server prints.
     """
     process = subprocess.Popen(
         [sys.executable, *arguments],
@@ -120,7 +121,7 @@ def beside(*arguments: str) -> Iterator[str]:
 
 @contextmanager
 def on_one_processor() -> Iterator[None]:
-    """Run the processes started in this block on one processor."""
+    """During the ``with`` block, start processes on the same processor."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {_processor()})
     try:

@@ -1,4 +1,4 @@
-"""Parsing robots.txt and deciding, compared with other Python parsers."""
+"""Compares parsing robots.txt, and deciding on URLs, with other Python parsers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scrapy_rep.protocol.robots import RobotsTxt
 
 try:
     from robotstxt import RobotsMatcher
-except ImportError:  # It has no wheels for Python 3.14 and later.
+except ImportError:  # fast-robotstxt has no wheels for Python 3.14 and later.
     RobotsMatcher = None
 
 if TYPE_CHECKING:
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 class Parser(NamedTuple):
-    """The functions of a parser. ``parse`` takes a file, and the others take the result of ``parse``."""
+    """The functions of a parser. ``parse`` takes a file; the other functions take the result of ``parse``."""
 
     name: str
     parse: Callable[[bytes], Any]
     is_allowed: Callable[[Any, str], bool]
     crawl_delay: Callable[[Any], object] = lambda _: None
-    """Returns the crawl delay of the agent."""
+    """The function that returns the crawl delay for the agent."""
 
     package: str = ""
     one_in: int = 1
-    """A slow parser is measured on every n-th file, and compared with ours on the same files."""
+    """A slow parser is measured on one in so many files, and compared with ours on the same files."""
 
     @property
     def label(self) -> str:
@@ -51,7 +51,7 @@ def _text(body: bytes) -> str:
 def _stdlib(body: bytes) -> RobotFileParser:
     parser = RobotFileParser()
     parser.parse(_text(body).splitlines())
-    parser.modified()  # It answers only after a fetch time is set.
+    parser.modified()  # Without the time of a fetch, the parser denies all URLs.
     return parser
 
 
@@ -84,7 +84,7 @@ STDLIB = Parser(
     lambda parsed, url: parsed.can_fetch(AGENT, url),
     lambda parsed: parsed.crawl_delay(AGENT),
 )
-ROBOTSPY = Parser(  # It does not parse delays.
+ROBOTSPY = Parser(  # robotspy does not parse delays.
     "robotspy",
     lambda body: RobotsParser.from_string(_text(body)),
     lambda parsed, url: parsed.can_fetch(AGENT, url),
@@ -99,7 +99,7 @@ RERP = Parser(
     package="robotexclusionrulesparser",
     one_in=10,
 )
-FAST = Parser(  # It keeps nothing of a file: each decision reads it.
+FAST = Parser(  # fast-robotstxt keeps nothing of a file: each decision parses the file again.
     "fast-robotstxt",
     lambda body: (RobotsMatcher(), _text(body)),
     lambda matcher_and_text, url: _ask(*matcher_and_text, url),
@@ -110,13 +110,13 @@ PEERS = (PROTEGO, STDLIB, ROBOTSPY, RERP, *([FAST] if RobotsMatcher else []))
 
 
 def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time the first questions of a crawl to each host: the delay, and a decision."""
-    asked = {body: corpus.urls(body)[7] for body in files}
+    """Time what a crawl first does for each host: parse its robots.txt, get the delay, decide on a URL."""
+    url_of = {body: corpus.urls(body)[7] for body in files}
 
     def do(parser: Parser, bodies: list[bytes]) -> None:
         for body in bodies:
             parsed = parser.parse(body)
-            parser.is_allowed(parsed, asked[body])
+            parser.is_allowed(parsed, url_of[body])
             parser.crawl_delay(parsed)
 
     what = "read a file, its delay and one decision"
@@ -124,13 +124,13 @@ def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def warm(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time twenty decisions on each file, most of which touch its rules."""
+    """Time twenty decisions by each file, after it was parsed."""
     what, targets = "decide on a URL, file already parsed", {PROTEGO: Target(3)}
     yield from _compare(what, _decide_on(files), files, rounds, targets, questions=20)
 
 
 def warm_largest(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time twenty decisions on the files with the most rules for the agent."""
+    """Time twenty decisions by each of the files with the most rules for the agent."""
 
     def number_of_rules(body: bytes) -> int:
         groups = RobotsTxt.parse(body).groups
@@ -145,17 +145,17 @@ def warm_largest(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def _decide_on(files: list[bytes]) -> Callable[[Parser, list[bytes]], None]:
-    asked = {body: corpus.urls(body) for body in files}
-    parsed: dict[tuple[Parser, bytes], Any] = {}
+    urls_of = {body: corpus.urls(body) for body in files}
+    parsed_files: dict[tuple[Parser, bytes], Any] = {}
 
     def do(parser: Parser, bodies: list[bytes]) -> None:
         for body in bodies:
             key = parser, body
-            if key not in parsed:
-                parsed[key] = parser.parse(body)
-            this = parsed[key]
-            for url in asked[body]:
-                parser.is_allowed(this, url)
+            if key not in parsed_files:
+                parsed_files[key] = parser.parse(body)
+            parsed = parsed_files[key]
+            for url in urls_of[body]:
+                parser.is_allowed(parsed, url)
 
     return do
 
@@ -168,8 +168,9 @@ def _compare(  # noqa: PLR0917
     targets: dict[Parser, Target],
     questions: int = 1,
 ) -> Iterator[Row]:
-    """Time all parsers at one task; ours also with each sample of the files. The numbers are for
-    one of the *questions* to a file.
+    """Time all parsers with the same task, *do*, and yield the rows. Slow parsers get a sample of the files,
+    and ours is also timed with each sample. The time is divided by the files, and by the *questions*
+    that the task asks about a file.
     """
     by_size = sorted(files, key=len, reverse=True)
     samples = {peer.one_in: by_size[:: peer.one_in] for peer in (OURS, *PEERS)}
@@ -192,15 +193,15 @@ def _compare(  # noqa: PLR0917
 
 
 def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Measure the memory that all parsed files keep after twenty decisions each."""
-    asked = [corpus.urls(body) for body in files]
+    """Measure the memory that a parsed file takes after twenty decisions."""
+    urls_of_files = [corpus.urls(body) for body in files]
     what = "memory kept for a host"
     ours = 0
     for parser in (OURS, PROTEGO, STDLIB):
         tracemalloc.start()
         kept = []
-        for body, urls in zip(files, asked, strict=True):
-            # A copy, so that the body counts if the parser keeps it.
+        for body, urls in zip(files, urls_of_files, strict=True):
+            # The parser gets a copy, so that the memory of the body counts if the parser keeps it.
             parsed = parser.parse(bytes(bytearray(body)))
             for url in urls:
                 parser.is_allowed(parsed, url)

@@ -1,10 +1,11 @@
-"""Memory that a Redis server takes for the requests and the hosts of a crawl.
+"""Measures the memory of a Redis server for the requests and hosts in the queue of a crawl.
 
     python -m benchmarks.queue_memory [--requests 1000000] [--hosts 10000 1000000]
         [--serializers pickle json] [--listpack BYTES]
 
-Each row uses a new server, to which all requests are pushed, each with its fingerprint. ``--listpack`` sets ``zset-max-listpack-value``, the
-size up to which Redis keeps the few requests of a host in one piece of memory.
+Each row uses a new server, to which all requests are pushed, each with its fingerprint.
+``--listpack`` sets ``zset-max-listpack-value``: up to this size of a request, Redis keeps the few
+requests of a host in a single block of memory.
 """
 
 from __future__ import annotations
@@ -48,17 +49,17 @@ class JsonSerializer:
 SERIALIZERS = {"pickle": None, "json": JsonSerializer}
 
 
-class Found(NamedTuple):
-    """How much memory of the server a queue takes, in bytes."""
+class Memory(NamedTuple):
+    """How many bytes of the server a queue takes."""
 
     serialised: float
     """The size of a serialized request."""
 
     queue: float
-    """The size of the queue, divided by its requests."""
+    """The size of the queue without the fingerprints, divided by the number of requests."""
 
     seen: float
-    """The size of the fingerprints, divided by the requests."""
+    """The size of the fingerprints, divided by the number of requests."""
 
     total: float
 
@@ -98,7 +99,7 @@ def cases(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
 
 def measure(
     kind: str, serializer: str, count: int, hosts: int, listpack: int | None = None
-) -> Found:
+) -> Memory:
     port = free_port()
     url = f"redis://127.0.0.1:{port}/0"
     with RedisServer(port), Redis.from_url(url) as client:
@@ -111,12 +112,14 @@ def measure(
         queue.fill(_seen(queue, requests(spider, hosts, count)))
         full = _used(client) - empty
         seen = client.memory_usage(SEEN, samples=0) or 0
-        return Found(size, (full - seen) / count, seen / count, full)
+        return Memory(size, (full - seen) / count, seen / count, full)
 
 
-def _seen(queue: Any, made: Iterator[Request]) -> Iterator[Request]:
-    """Record the fingerprint of each request for the queue of scrapy-redis, as its scheduler does."""
-    for request in made:
+def _seen(queue: Any, new_requests: Iterator[Request]) -> Iterator[Request]:
+    """Yield *new_requests*. For the queue of scrapy-redis, also store their fingerprints, as the scheduler
+    of scrapy-redis would do.
+    """
+    for request in new_requests:
         if isinstance(queue, OfScrapyRedis):
             fingerprint = sha1(request.url.encode()).hexdigest()
             queue.queue.server.execute_command("SADD", SEEN, fingerprint)

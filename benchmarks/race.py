@@ -1,11 +1,11 @@
-"""The race for a slow robots.txt: Scrapy's own middleware, and this package's.
+"""Compares Scrapy's own middleware and that of this package while a slow robots.txt is being fetched.
 
     python benchmarks/race.py
 
-A crawl sends 50 requests at once to an unknown host. The host's robots.txt takes a second
-to arrive, and forbids all 50. A crawler that obeys it requests robots.txt once, and none
-of the pages. Each crawl is a process of its own, and the access log of the server, which
-is on loopback, decides.
+A crawl sends 50 requests at once to an unknown host. The robots.txt of the host takes a second to
+arrive, and forbids all 50. A crawler that obeys robots.txt fetches it once, and none of the pages.
+Each crawl is a process of its own. The numbers come from the access log of the server, which is on
+loopback.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MODES = {
     "reactorless": {"TWISTED_REACTOR_ENABLED": False},
 }
 SETTINGS = {
-    "CONCURRENT_REQUESTS": PAGES + 1,  # One more for robots.txt
+    "CONCURRENT_REQUESTS": PAGES + 1,  # All pages and robots.txt may be in flight.
     "CONCURRENT_REQUESTS_PER_DOMAIN": PAGES,
     "HTTPPROXY_ENABLED": False,
     "LOG_LEVEL": "ERROR",
@@ -61,11 +61,11 @@ class Spider(scrapy.Spider):
             yield scrapy.Request(f"{self.origin}/private/{number}")
 
     def parse(self, response: scrapy.http.Response) -> None:
-        """Do nothing: the server counts."""
+        """Do nothing, since the server counts the requests."""
 
 
 def crawl(middleware: str, mode: str, origin: str) -> NoReturn:
-    """Crawl in this process, which must be a fresh one."""
+    """Run the crawl and end this process, which must not have run another crawl."""
     process_class = CrawlerProcess if mode == "select reactor" else AsyncCrawlerProcess
     process = process_class(SETTINGS | MIDDLEWARES[middleware] | MODES[mode])
     process.crawl(Spider, origin=origin)
@@ -87,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *args: Any) -> None:
-        """Log nothing: the server keeps its own log."""
+        """Do nothing: the log of the requests is ``server.log``."""
 
 
 class Server(ThreadingTCPServer):
@@ -96,14 +96,16 @@ class Server(ThreadingTCPServer):
 
 
 def race(middleware: str, mode: str) -> tuple[int, int]:
-    """Return how often robots.txt was fetched, and how many of the forbidden pages."""
+    """Run a crawl against a new server. Return how often the crawl fetched robots.txt, and how many
+    forbidden pages it fetched.
+    """
     with Server(("127.0.0.1", 0), Handler) as server:
         server.log = log = []
         Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         origin = f"http://127.0.0.1:{server.server_address[1]}"
         subprocess.run(
             [sys.executable, "-m", "benchmarks.race", middleware, mode, origin],
-            cwd=CHECKOUT,  # Runs this checkout, even if the package is installed.
+            cwd=CHECKOUT,  # So that this checkout runs, even if the package is installed.
             check=True,
             timeout=CRAWL_TIMEOUT,
         )
@@ -115,7 +117,7 @@ def race(middleware: str, mode: str) -> tuple[int, int]:
 def main() -> None:
     modes = list(MODES)
     if not hasattr(default_settings, "TWISTED_REACTOR_ENABLED"):
-        modes.remove("reactorless")  # Before Scrapy 2.15
+        modes.remove("reactorless")  # Scrapy before 2.15 always needs a reactor.
     row = "{:8} {:11} {:16} {:>18} {:>26}".format
     heads = ("robots.txt fetches", f"forbidden pages, of {PAGES}")
     print(row("Scrapy", "middleware", "mode", *heads))

@@ -1,4 +1,4 @@
-"""The rows of the table."""
+"""The rows of the table of benchmarks, and their format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Target(NamedTuple):
-    """The limits of the ratio of a row."""
+    """The limits within which the ratio of a row must be."""
 
     least_ratio: float = 0.0
     most_ratio: float = float("inf")
@@ -17,25 +17,31 @@ class Target(NamedTuple):
 
 
 class Row(NamedTuple):
+    """A row of the table: a measured number, and its ratio to another one."""
+
     what: str
+    """The task that was measured."""
+
     who: str
+    """The parser, or the kind of crawl, that was measured."""
 
     number: float
-    """The unit of the number: seconds (``s``), bytes (``B``), times a second (``/s``), or none."""
+    """The median of the measured numbers."""
 
     spread: float | None = None
     """Half of the interquartile range, as a fraction of the median."""
 
     ratio: float | None = None
-    """How many times as much this parser needs as ours; in rows on crawls, a crawl as one
-    without the package."""
+    """How many times as much a parser needs as ours; in rows on crawls, how many times as much a crawl
+    needs as the crawl without the package."""
 
     target: Target | None = None
     unit: str = "s"
+    """The unit of the number: seconds (``s``), bytes (``B``), times a second (``/s``), or none."""
 
     @property
     def is_met(self) -> bool | None:
-        """True if the target is reached; None without a target."""
+        """Whether the target is met; None without a target."""
         if self.target is None:
             return None
         least, most = self.target

@@ -1,4 +1,4 @@
-"""Measures tasks in turns, so that slowdowns of the machine affect all of them."""
+"""Measures tasks that take turns, so that a slowdown of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 class Times(NamedTuple):
-    """Processor seconds, one number for each round."""
+    """The processor seconds of a task in each round."""
 
     rounds: tuple[float, ...]
 
@@ -34,28 +34,30 @@ class Times(NamedTuple):
         return (third - first) / 2 / self.median
 
     def ratios(self, other: Times) -> Times:
-        """Return how many times as long *other* takes, in each round."""
+        """Return, for each round, how many times as long *other* took as this task."""
         pairs = zip(other.rounds, self.rounds, strict=True)
         return Times(tuple(theirs / ours for theirs, ours in pairs))
 
     def ratio(self, other: Times) -> float:
-        """Return the median of the ratios to *other*."""
+        """Return how many times as long *other* took as this task: the median of all rounds."""
         return self.ratios(other).median
 
 
 def interleaved(
     tasks: Mapping[Any, Callable[[], object]], rounds: int
 ) -> dict[Any, Times]:
-    """Run each task once a round; the first round, which warms up, does not count."""
+    """Run all tasks in each of *rounds* rounds, and return their times. One more round at the start, which
+    warms up, does not count.
+    """
     times: dict[Any, list[float]] = {name: [] for name in tasks}
     names = list(tasks)
     for number in range(rounds + 1):
-        # Alternate which task starts first.
+        # Each round begins with another task.
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             gc.collect()
-            # A larger allocation makes the allocator tidy up after the task before. After
-            # trees of pages, that takes longer than parsing a page.
+            # A large allocation makes the allocator tidy up after the task before. Otherwise this task
+            # would pay for it, and after a parser that builds trees, tidying up takes long.
             bytearray(100_000)
             start = process_time()
             tasks[name]()
@@ -65,11 +67,11 @@ def interleaved(
 
 
 def environment(folder: str) -> dict[str, str]:
-    """Return the environment for a Python process whose start counts: the current one,
-    without variables that change Scrapy's settings or measure coverage, with this
-    checkout on the path, and with compiled modules in *folder*.
+    """Return the environment variables for a measured Python process: those of this process, without those
+    that change Scrapy's settings or measure coverage, and with this checkout on the path.
 
-    An installed package has its compiled modules beside it; a checkout may have none.
+    Compiled modules are kept in *folder*, since the start of the process is measured too: an
+    installed package has compiled modules, but a checkout may have none.
     """
     left_out = ("SCRAPY_", "COVERAGE_", "PYTHONDONTWRITEBYTECODE")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}

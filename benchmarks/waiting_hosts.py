@@ -1,9 +1,9 @@
-"""Memory of the queue of a crawl in which many hosts wait, each with one request.
+"""Measures the memory of a queue in which many hosts wait, each with one request.
 
     python -m benchmarks.waiting_hosts SIDE HOSTS
 
-SIDE is a key of ``SIDES``. The output is JSON: the bytes by which the process has grown for each
-host, its request included, when all of them are in the queue and none was popped.
+SIDE is a key of ``SIDES`` of ``broad_crawl.py``. The output is JSON: by how many bytes the process grows
+for a host and its request, when all requests are in the queue and none was popped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WaitingSpider(scrapy.Spider):
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         before = _size()
-        # The loop awaits nothing, so that no request is popped meanwhile.
+        # There is no await in the loop, so no request is popped before all are pushed.
         for request in requests(self.hosts, 1):
             self.crawler.engine.crawl(request)
         bytes_of_host = (_size() - before) / self.hosts
@@ -41,7 +41,7 @@ class WaitingSpider(scrapy.Spider):
 
 
 def _size() -> int:
-    """The bytes of this process that are in memory."""
+    """Return how many bytes of memory this process takes (its resident set)."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize()

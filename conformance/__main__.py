@@ -1,4 +1,4 @@
-"""Runs parsers on the cases, and prints how many they answer correctly, by topic.
+"""Runs parsers on the cases, and prints how many cases each parser answers correctly, by topic.
 
     python -m conformance                               this package and other parsers
     python -m conformance --only scrapy-rep --failures  one parser, with its wrong answers
@@ -7,7 +7,7 @@
 
 A callable takes a question as a dictionary and returns the answer as a dictionary, or None
 if it does not support the question. A command does the same with lines of JSON. See
-conformance/README.md for their fields.
+conformance/README.md for the fields of questions and answers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Function:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit status: 1 if any answer was wrong, 2 if a command ended, else 0."""
+    """Run the parsers and print the table. Return the exit status: 1 if any answer was wrong, 2 if a
+    command ended, else 0.
+    """
     options = parsed(arguments)
     suite = Suite()
     results: list[Result] = []
@@ -74,7 +76,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", metavar="WORD", help="parsers with it in their names")
+    parser.add_argument(
+        "--only", metavar="WORD", help="only parsers with WORD in their name"
+    )
     parser.add_argument("--adapter", metavar="MODULE:CALLABLE", action="append")
     parser.add_argument("--command", action="append")
     parser.add_argument(
@@ -94,7 +98,7 @@ def chosen(options: argparse.Namespace) -> Iterator[Adapter]:
         for command in options.command or ():
             yield Command(command, options.dialect)
         return
-    # Imported here, because neither is needed to run another parser.
+    # Imported here, because to run another parser, neither these parsers nor scrapy-rep are needed.
     from conformance.adapters.ours import ScrapyRep  # noqa: PLC0415
     from conformance.adapters.peers import PEERS  # noqa: PLC0415
 

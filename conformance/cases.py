@@ -1,4 +1,4 @@
-"""Reads the cases from their files."""
+"""Reads the cases of the suite from their files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ DIALECTS = ("rfc9309", "google", "classic")
 """The dialects with expected answers: RFC 9309, Google's documentation and published parser,
 and the texts of 1994 and 1996."""
 
-_NOT_ASKED = ("topic", "source", "why", "expected", "disputed")
+_NOT_IN_QUESTION = ("topic", "source", "why", "expected", "disputed")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One question, with the expected answer of each dialect."""
+    """A question about a robots.txt or a page, with the expected answer in each dialect."""
 
     fields: Mapping[str, Any]
     """The fields of the case in its file; see ``schema.json``."""
@@ -44,6 +44,7 @@ class Case:
 
     @property
     def dialects(self) -> tuple[str, ...]:
+        """The dialects in which the case has an expected answer."""
         return tuple(name for name in DIALECTS if name in self.fields["expected"])
 
     def expected(self, dialect: str) -> dict[str, Any]:
@@ -51,12 +52,16 @@ class Case:
         return answer
 
     def question(self, dialect: str) -> dict[str, Any]:
-        """Return the question for a parser: the case without the expected answers."""
-        asked = {k: v for k, v in self.fields.items() if k not in _NOT_ASKED}
-        if "padding" in asked:
-            padding = "#" * asked.pop("padding")
-            asked["robots"] = asked["robots"].replace("{padding}", padding)
-        return {**asked, "dialect": dialect}
+        """Return the question for a parser: the fields of the case without the expected answers."""
+        fields = {
+            name: value
+            for name, value in self.fields.items()
+            if name not in _NOT_IN_QUESTION
+        }
+        if "padding" in fields:
+            padding = "#" * fields.pop("padding")
+            fields["robots"] = fields["robots"].replace("{padding}", padding)
+        return {**fields, "dialect": dialect}
 
 
 def body_of(question: Mapping[str, Any]) -> bytes:
@@ -73,7 +78,7 @@ def agents_of(question: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class Suite:
-    """All cases of a folder."""
+    """The cases in a folder of ``.jsonl`` files."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""A fetcher with prepared responses."""
+"""Fetches robots.txt from the prepared responses of a case, without a network."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class Fetcher:
-    """Returns responses by URL: ``{"status": 200, "headers": {...}, "robots": "..."}``.
+    """Fetches URLs from prepared *answers*: ``{"status": 200, "headers": {...}, "robots": "..."}`` by URL.
 
-    A status of null stands for a fetch without a response. Other URLs have status 404.
+    A status of None means that the server does not answer. A URL without a prepared answer has the
+    status 404.
     """
 
     def __init__(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
         self._answers = answers
 
     def fetch(self, url: str, max_redirects: int) -> AccessResult:
-        """Fetch *url*, and follow up to *max_redirects* redirects."""
-        asked = url
+        """Fetch *url*, follow up to *max_redirects* redirects, and return the result."""
+        current_url = url
         redirects: list[str] = []
         while True:
-            answer = self._answers.get(asked, {"status": 404})
+            answer = self._answers.get(current_url, {"status": 404})
             headers = {k.lower(): v for k, v in answer.get("headers", {}).items()}
             location = headers.get("location")
             is_redirect = answer["status"] in _REDIRECTS and location
             if not is_redirect or len(redirects) >= max_redirects:
                 break
-            asked = urljoin(asked, str(location))
-            redirects.append(asked)
+            current_url = urljoin(current_url, str(location))
+            redirects.append(current_url)
         return AccessResult(
             url=url,
             status=answer["status"],

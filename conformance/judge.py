@@ -1,4 +1,4 @@
-"""Runs parsers on cases, and compares their answers with the expected ones."""
+"""Runs parsers on cases, and compares their answers with the expected answers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from conformance.cases import Case
 
 SECONDS = 5.0
-"""The time limit for one answer, in seconds."""
+"""The time limit for an answer, in seconds."""
 
 
 class Ended(Exception):
-    """A parser that has ended, so that it answers no more questions."""
+    """The process of a parser has ended, so that it cannot answer any more questions."""
 
 
 class Adapter(Protocol):
@@ -32,10 +32,10 @@ class Adapter(Protocol):
     """The dialect that the parser claims to follow."""
 
     def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the answer to a question, or None if the parser does not support it.
+        """Return the answer to a question, or None if the parser does not support the question.
 
-        See ``README.md`` for the fields of both. Any exception is a wrong answer, except
-        :class:`Ended`.
+        See ``README.md`` for the fields of questions and answers. Any exception except
+        :class:`Ended` counts as a wrong answer.
         """
 
 
@@ -50,7 +50,7 @@ class Failure:
 
 @dataclass
 class Result:
-    """The results of one parser in one dialect."""
+    """How many cases a parser has answered, and how many correctly, in its dialect."""
 
     name: str
     dialect: str
@@ -59,16 +59,16 @@ class Result:
 
     passed: Counter[str] = field(default_factory=Counter)
     disputed: int = 0
-    """How many disputed cases the parser answers as the file does. Disputed cases are not scored."""
+    """How many disputed cases the parser answers as expected. Disputed cases are not counted otherwise."""
 
     failures: list[Failure] = field(default_factory=list)
 
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the block after *seconds*: some parsers hang on some files.
+    """Raise TimeoutError in the ``with`` block after *seconds*, since some parsers hang on some files.
 
-    It has no effect where there is no SIGALRM: on Windows, and outside the main thread.
+    There is no time limit without SIGALRM: on Windows, and outside of the main thread.
     """
     if not hasattr(signal, "setitimer") or current_thread() is not main_thread():
         yield
@@ -87,10 +87,11 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def judge(adapter: Adapter, cases: Iterable[Case], seconds: float = SECONDS) -> Result:
-    """Run *adapter* on all *cases* with an answer for its dialect.
+    """Ask *adapter* about all *cases* that have an expected answer in its dialect, and count its correct
+    answers.
 
-    Each of its answers may take up to *seconds*. Raises :class:`Ended` with the case at which
-    the parser ended.
+    An answer that takes more than *seconds* is wrong. Raises :class:`Ended`, with the case, if the
+    process of the parser ends.
     """
     result = Result(adapter.name, adapter.dialect)
     for case in cases:
@@ -103,7 +104,7 @@ def judge(adapter: Adapter, cases: Iterable[Case], seconds: float = SECONDS) -> 
                 answer = adapter.answer(case.question(adapter.dialect))
         except Ended as error:
             raise Ended(f"{case.id}: {error}") from None
-        except Exception as error:  # noqa: BLE001  of any parser
+        except Exception as error:  # noqa: BLE001  Parsers raise anything.
             answer = f"{type(error).__name__}: {error}"
         if answer is None or not (isinstance(answer, str) or expected.keys() & answer):
             continue
@@ -120,7 +121,7 @@ def judge(adapter: Adapter, cases: Iterable[Case], seconds: float = SECONDS) -> 
 
 
 def agrees(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
-    """Whether *answer* has all expected fields and values. It may leave out ``line``."""
+    """Whether *answer* has all fields of *expected*, with the same values. Only ``line`` may be missing."""
     return all(
         key in answer and answer[key] == value
         for key, value in expected.items()
@@ -129,7 +130,7 @@ def agrees(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
 
 
 def table(results: Sequence[Result], topics: Sequence[str]) -> str:
-    """Return a Markdown table of the cases passed, by topic and parser."""
+    """Return a Markdown table of the correct answers, by topic and parser."""
     rows = [
         ["topic", *(result.name for result in results)],
         ["dialect", *(result.dialect for result in results)],

@@ -1,1 +1,1 @@
-"""Adapters for parsers; ``conformance.judge.Adapter`` is their interface."""
+"""Adapters for parsers, with the interface of ``conformance.judge.Adapter``."""

@@ -33,9 +33,8 @@ class Command:
         self._read = b""
 
     def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the command's answer.
-
-        Raises Ended if the command has ended. If it takes too long, it is killed.
+        """Return the answer of the command. Raises Ended if the command has ended, or was killed because
+        its answer took too long.
         """
         assert self._process.stdin is not None
         try:
@@ -44,11 +43,11 @@ class Command:
         except BrokenPipeError:
             raise self._ended() from None
         except TimeoutError as error:
-            # An answer that came later would be taken for the answer to the next question.
+            # A late answer would be taken for the answer to the next question.
             self._process.kill()
             raise Ended(str(error)) from None
         if answer is not None and not isinstance(answer, dict):
-            raise ValueError(f"{answer!r} is no object")
+            raise ValueError(f"{answer!r} is not a JSON object")
         return answer
 
     def _line(self) -> bytes:
@@ -68,7 +67,7 @@ class Command:
         return Ended(f"The command ended, with status {self._process.wait()}")
 
     def close(self) -> None:
-        """Close the command's input and output, and kill it if it does not end in time."""
+        """Close input and output of the command, and kill it if it does not end in time."""
         try:
             self._process.communicate(timeout=self._timeout)
         except subprocess.TimeoutExpired:

@@ -27,7 +27,7 @@ _INDEXING = (
 
 
 class ScrapyRep:
-    """Answers all kinds of questions in one dialect."""
+    """The adapter for scrapy-rep in one dialect. It answers all kinds of questions."""
 
     def __init__(self, dialect: str) -> None:
         self.name = "scrapy-rep"
@@ -40,8 +40,8 @@ class ScrapyRep:
             return _indexing(question, agents, dialect)
         if question["kind"] == "fetch":
             return _after_fetches(question, agents, dialect)
-        at = question.get("robots_url")
-        robots = RobotsTxt.parse(body_of(question), dialect, at)
+        url = question.get("robots_url")
+        robots = RobotsTxt.parse(body_of(question), dialect, url)
         if question["kind"] == "sitemaps":
             return {"sitemaps": list(robots.sitemaps)}
         if question["kind"] == "pace":
@@ -81,15 +81,14 @@ def _indexing(
 def _after_fetches(
     question: Mapping[str, Any], agents: tuple[str, ...], dialect: Dialect
 ) -> dict[str, Any]:
-    """Return the decision after the fetches of a question.
-
-    If the question has a time ``at``, say whether the cache entry is fresh then.
+    """Return the decision on a URL after the fetches of a question. If the question has a time ``at``, also
+    return whether robots.txt is still fresh at that time.
     """
     entry: CacheEntry | None = None
-    for moment in question["fetches"]:
-        fetcher = Fetcher(moment["answers"])
+    for fetch in question["fetches"]:
+        fetcher = Fetcher(fetch["answers"])
         result = fetcher.fetch(question["robots_url"], dialect.max_redirects)
-        now = float(moment["at"])
+        now = float(fetch["at"])
         elapsed = 0.0 if entry is None else now - entry.fetched
         entry = renew(
             result,

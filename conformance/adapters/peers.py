@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Peer:
-    """A parser that takes one product token."""
+    """The base of adapters for parsers that take a single product token."""
 
     package = ""
     dialect = "rfc9309"
@@ -48,7 +48,7 @@ class Peer:
 
 
 def text(body: bytes) -> str:
-    """Decode a robots.txt as Scrapy does for parsers that take text."""
+    """Decode a robots.txt in the way in which Scrapy does it for parsers that take text."""
     return body.decode("utf-8-sig", "replace")
 
 
@@ -89,7 +89,7 @@ class StandardLibrary(Peer):
     def _parse(self, body: bytes) -> RobotFileParser:
         parser = RobotFileParser()
         parser.parse(text(body).splitlines())
-        parser.modified()  # it denies all URLs until it has a time of the fetch
+        parser.modified()  # Without the time of a fetch, the parser denies all URLs.
         return parser
 
     def is_allowed(self, body: bytes, agent: str, url: str) -> bool:
@@ -156,9 +156,7 @@ class Gpyrobotstxt(Peer):
 
 
 class FastRobotstxt(Peer):
-    """C++ code derived from Google's parser, in a wheel. The parser keeps nothing of a file between
-    calls.
-    """
+    """fast-robotstxt, C++ code derived from Google's parser. It keeps nothing of a file between calls."""
 
     package = "fast-robotstxt"
 
@@ -182,6 +180,6 @@ class FastRobotstxt(Peer):
 
 PEERS: tuple[type[Peer], ...] = (
     *(Protego, StandardLibrary, Robotspy, Rerp, Gpyrobotstxt),
-    # It has no wheels for Python 3.14 and later.
+    # fast-robotstxt has no wheels for Python 3.14 and later.
     *([FastRobotstxt] if find_spec("robotstxt") else []),
 )

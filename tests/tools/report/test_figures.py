@@ -212,8 +212,8 @@ def test_pages_in_place_of_a_robotstxt(ledger: Ledger) -> None:
     summary = report(ledger.path)
     assert summary["figures"]["pages_for_robotstxt"] == 2
     assert (
-        "The robots.txt of 2 hosts was an HTML page, such as a challenge of a bot wall. Without rules "
-        "in it, everything is allowed there."
+        "The robots.txt of 2 hosts was an HTML page, such as a challenge of a bot wall. If such a page "
+        "has no rules, everything is allowed on its host."
     ) in summary["notes"]
 
 

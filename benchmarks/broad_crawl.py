@@ -42,8 +42,8 @@ SIDES: dict[str, dict[str, object]] = {
 SETTINGS: dict[str, object] = {
     "CONCURRENT_ITEMS": 1,
     "CONCURRENT_REQUESTS": 100,
-    # As many as CONCURRENT_REQUESTS: Scrapy may exceed a lower limit, and would then send more requests
-    # at once than this package.
+    # The same as CONCURRENT_REQUESTS, because Scrapy may exceed a lower limit: then it would send more
+    # requests at once than this package, which would not be comparable.
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "COOKIES_ENABLED": False,
     "DOWNLOAD_DELAY": 0,
@@ -59,7 +59,8 @@ SETTINGS: dict[str, object] = {
 class Handler(BaseDownloadHandler):
     """Answers requests to any host, without a network."""
 
-    LATENCY = 0.05  # seconds
+    LATENCY = 0.05
+    """After how many seconds a request is answered."""
 
     async def download_request(self, request: scrapy.Request) -> TextResponse:
         await asyncio.sleep(self.LATENCY)

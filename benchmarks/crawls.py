@@ -128,8 +128,9 @@ FEW_HOSTS, MANY_HOSTS = (10, 50), (250, 2)
 
 
 def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
-    """Count how many calls of Python functions a request costs, and a host: in a crawl without this package,
-    in a crawl with it, and of its own functions. The numbers are the same in each run.
+    """Count the calls of Python functions for each request and for each host, in a crawl without this
+    package and in a crawl with it; and how many of these calls are of its own functions. The numbers
+    are the same in each run.
     """
     stock, ours = (counted(side) for side in ("stock", "ours"))
     for what in stock:
@@ -141,15 +142,17 @@ def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
 
 
 def counted(side: str) -> dict[str, dict[str, float]]:
-    """Return how many calls a request costs, and a host: in ``all`` of the crawl, and of them ``ours``."""
+    """Return the number of calls for each ``request`` and for each ``host``: of ``all`` functions, and of
+    ``ours``, those of this package.
+    """
     few, many = (
         _counts(side, hosts, pages_of_host)
         for hosts, pages_of_host in (FEW_HOSTS, MANY_HOSTS)
     )
     calls_for: dict[str, dict[str, float]] = {"request": {}, "host": {}}
     for key in ("all", "ours"):
-        # calls for a page = calls for a request + calls for a host / pages of a host: the two crawls
-        # give two equations.
+        # The calls for a page are those for a request, plus those for a host divided by its pages. The
+        # two crawls differ in the pages of a host, which gives two equations.
         of_host = (many[key] - few[key]) / (1 / MANY_HOSTS[1] - 1 / FEW_HOSTS[1])
         calls_for["host"][key] = of_host
         calls_for["request"][key] = few[key] - of_host / FEW_HOSTS[1]

@@ -198,7 +198,7 @@ def main(part: str, side: str, *numbers: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         measure = {"times": times, "memory": memory}[part]
         print(json.dumps(measure(Bench(side, folder), *map(int, numbers))), flush=True)
-    os._exit(0)  # Without a loop, the frontier's timers never end.
+    os._exit(0)  # Without an event loop, the timers of the frontier would never end.
 
 
 if __name__ == "__main__":

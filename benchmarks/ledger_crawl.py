@@ -39,9 +39,9 @@ class LinksSpider(scrapy.Spider):
     fetched = ended = 0
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
-        # The other requests follow when each host has answered once, so that its robots.txt is known.
-        # Otherwise requests that wait for robots.txt would all go on at the same time. A hundred at a
-        # time cost more than one after the other, and it would depend on chance how many do.
+        # The other requests follow when each host has answered once, and its robots.txt is known.
+        # Otherwise many requests would wait for robots.txt, and go on at the same time. That costs more
+        # than one request after the other, and the number of waiting requests would vary by chance.
         self.is_known = asyncio.Event()
         for number in range(self.count):
             if number == HOSTS:

@@ -60,13 +60,14 @@ def in_pairs(
             numbers_of_pairs.append(
                 {who: process.numbers() for who, process in running.items()}
             )
-    del numbers_of_pairs[:-pairs]  # A pair that warmed up does not count.
+    del numbers_of_pairs[:-pairs]  # Without the pair that only warmed up.
     for what in numbers_of_pairs[0][first_side.who]:
         first, second = (
             Times(tuple(pair[side.who][what] for pair in numbers_of_pairs))
             for side in (first_side, second_side)
         )
-        # The ratio is that of two processes that ran together, so its spread is that of the ratios.
+        # A ratio compares two processes that ran together. The row has the median and the spread of the
+        # ratios of all pairs, not the ratio of the medians.
         ratios = first.ratios(second)
         yield Row(what, first_side.who, first.median, first.spread, unit=unit)
         yield Row(

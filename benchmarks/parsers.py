@@ -124,13 +124,13 @@ def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def warm(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time twenty decisions by each file, after it was parsed."""
+    """Time twenty decisions on URLs for each file, after the file was parsed."""
     what, targets = "decide on a URL, file already parsed", {PROTEGO: Target(3)}
     yield from _compare(what, _decide_on(files), files, rounds, targets, questions=20)
 
 
 def warm_largest(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time twenty decisions by each of the files with the most rules for the agent."""
+    """Time twenty decisions on URLs for each of the files with the most rules for the agent."""
 
     def number_of_rules(body: bytes) -> int:
         groups = RobotsTxt.parse(body).groups

@@ -98,7 +98,7 @@ def chosen(options: argparse.Namespace) -> Iterator[Adapter]:
         for command in options.command or ():
             yield Command(command, options.dialect)
         return
-    # Imported here, because to run another parser, neither these parsers nor scrapy-rep are needed.
+    # Imported here, because to test another parser, these packages need not be installed.
     from conformance.adapters.ours import ScrapyRep  # noqa: PLC0415
     from conformance.adapters.peers import PEERS  # noqa: PLC0415
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Scrapy 2.18 and later have the signal.
+# Scrapy 2.18 and later have this signal.
 HAS_ROBOTS_PARSED_SIGNAL = hasattr(signals, "robots_parsed")
 
 # In older versions, Slot.lastseen is a time of the wall clock, not of the monotonic clock.
@@ -89,7 +89,7 @@ def loop_caller() -> Callable[..., object]:
     """
     if scrapy_asyncio.is_asyncio_available():
         return asyncio.get_running_loop().call_soon_threadsafe
-    # The import installs a reactor, so it must come after Scrapy has installed its own.
+    # This import installs a reactor if there is none, so it must run after Scrapy has installed one.
     from twisted.internet import reactor
 
     caller: Callable[..., object] = reactor.callFromThread
@@ -102,7 +102,7 @@ async def run_in_thread(function: Callable[[], _T]) -> _T:
     """
     if scrapy_asyncio.is_asyncio_available():
         return await asyncio.to_thread(function)
-    # The import installs a reactor, so it must come after Scrapy has installed its own.
+    # This import installs a reactor if there is none, so it must run after Scrapy has installed one.
     from twisted.internet.threads import deferToThread  # noqa: PLC0415
 
     return await deferToThread(function)

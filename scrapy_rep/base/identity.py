@@ -82,16 +82,17 @@ class Identity:
         header = default_header(self._crawler.settings, self._crawler.spider)
         if agents and not _has_contact(header):
             self._logger.info(
-                "The User-Agent %(header)r has no URL or address of yours, so a site has nobody to ask "
-                "before it blocks the crawler. Usual is 'mybot/1.0 (+https://example.com/mybot)'.",
+                "The User-Agent %(header)r has no URL or e-mail address of yours, so the owner of a site "
+                "can only block the crawler, and not contact you. Set USER_AGENT to something like "
+                "'mybot/1.0 (+https://example.com/mybot)'.",
                 header=header,
             )
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
         if unusual:
             self._logger.warning(
                 "The product token %(token)r has characters other than letters, '_' and "
-                "'-', the only ones that RFC 9309 (2.2.1) allows. scrapy-rep matches it "
-                "unchanged; some sites and checkers may cut it at such a character.",
+                "'-', the only ones that RFC 9309 (2.2.1) allows. scrapy-rep uses the token "
+                "unchanged; some sites and checkers may cut the token at such a character.",
                 token=", ".join(unusual),
             )
         for name, nearest in unknown_names(self._crawler.settings):

@@ -260,8 +260,8 @@ def _get_tokens(settings: BaseSettings, name: str, default: object) -> tuple[str
     if not value:
         return ()
     names = _get_strings(settings, name, ())
-    # A text with commas is a list only if all its parts are product tokens: otherwise it is a single
-    # User-Agent, such as that of a browser.
+    # A text with commas is a list if all its parts are product tokens. Otherwise it is a single
+    # User-Agent with a comma in it, such as that of a browser.
     if isinstance(value, str) and not all(map(is_product_token, names)):
         names = (value,)
     # A name of several words is accepted only if it looks like a User-Agent: it has "/", "(" or ";".

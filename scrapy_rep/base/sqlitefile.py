@@ -42,7 +42,8 @@ def has_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
     """Whether a file has the tables of *schema*. Return False for an empty file. Raises ForeignFile for a
     file with other tables, so that nothing is written to it.
     """
-    # The tables are read before the two numbers: a process that creates them sets both with them.
+    # The tables are read before the two numbers, because another process may be creating the tables: it
+    # sets the numbers in the same transaction.
     [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables:
         return False

@@ -125,7 +125,7 @@ KINDS = {
         "most crawlers ignore the field {}",
         b"User-agent: *\nDisalow: /a"),
     "missing-slash": FindingKind("error",
-        "Google ignores a rule whose pattern has no leading /",
+        "Google ignores a pattern without a leading /",
         b"User-agent: *\nDisallow: private/"),
     "names-nobody": FindingKind("warning",
         "no known crawler has the name {}",
@@ -139,7 +139,7 @@ KINDS = {
         b"Welcome to our site!",
         "write rules, such as Disallow: /private/ below User-agent: *, or answer 404 if there are none"),
     "not-compared": FindingKind("warning",
-        "the file has too many or too long patterns with a * to find all rules that never decide",
+        "there are too many, or too long, patterns with a * to find all rules that never decide",
         b"",
         "write fewer and shorter patterns"),
     "outside-group": FindingKind("error",
@@ -353,9 +353,11 @@ _SPELLINGS = (
 _SPELLING_OF = {spelling.lower(): spelling for spelling in _SPELLINGS}
 
 # How many words of a file are compared with the known words, and how long a word may be. The limits are
-# needed because difflib.get_close_matches is slow. Then, how similar a misspelling must be.
+# needed because difflib.get_close_matches is slow.
 _MAX_WORDS = 500
 _MAX_WORD = 40
+
+# How similar a word must be to a known field, or to a known crawler, to count as a misspelling.
 _FIELD_LIKENESS, _AGENT_LIKENESS = 0.8, 0.92
 
 _ADVICE_ON_PAGES = "write it in a meta tag or an X-Robots-Tag header"
@@ -465,8 +467,8 @@ def _outside_groups(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the line that forbids everything to everyone, unless a group allows its crawlers something,
-    or the line is meant for other crawlers.
+    """Yield the line that forbids everything to everyone, if no group allows its crawlers anything. The line
+    is not yielded if its group names other crawlers too, since it may be meant for them.
     """
     is_first = file.dialect.rule_choice == "first"
     closed: dict[str, int] = {}
@@ -525,8 +527,8 @@ def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _cut_off(file: LintedFile) -> Iterator[Mistake]:
-    """Yield each group for a named crawler without the rules for everyone, if its author probably believed
-    that the crawler follows them too: a group without rules, or with restrictions of its own only.
+    """Yield each group that its author probably meant as an addition to the rules for everyone: it has no
+    rules, or only restrictions of its own. The crawlers that it names do not follow the rules for everyone.
     """
     for_all = {
         pattern
@@ -574,8 +576,8 @@ _NO_RULE = -2
 
 
 def _never_wins(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the rules that never decide: on each URL that is made from their pattern to try, a rule with
-    the opposite effect wins.
+    """Yield the rules that never decide: a few URLs are made from the pattern of each rule, and for all of
+    them, a rule with the opposite effect wins.
     """
     merged: dict[object, list[Rule]] = {}
     for position, group in enumerate(file.groups):
@@ -615,9 +617,9 @@ def _never_wins(file: LintedFile) -> Iterator[Mistake]:
 def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> int:
     """Return the index of a rule that always wins over the rule *value* and has the opposite effect.
 
-    A few URLs that match *value* are tried. The result is ``_NO_RULE`` if the rule *value*, or one
-    with the same effect, decides on any of them, and :data:`TOO_LONG` if the comparisons would take
-    too many octets.
+    The function tries a few URLs that match *value*. It returns ``_NO_RULE`` if for any of these URLs,
+    the rule *value* itself or another rule with the same effect decides; and :data:`TOO_LONG` if the
+    comparisons would take too many octets.
     """
     pattern = paths.pattern(value, dialect) if value else None
     if pattern is None or pattern.octets > _MAX_TARGET:

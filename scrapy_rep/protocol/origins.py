@@ -96,7 +96,7 @@ def origin_of(url: str) -> Origin | None:
 
 def split_virtual_host(url: str) -> tuple[str, str]:
     """Return the URL to request, and the ``Host`` header to send, for a URL made by :meth:`Origin.url`.
-    The header is empty if the host of the URL is the right one.
+    The header is empty for an origin without a virtual host.
     """
     url, _, virtual_host = url.partition(_VIRTUAL_HOST)
     return url, virtual_host
@@ -111,8 +111,8 @@ def parse_origin(text: str) -> Origin | None:
 
 @lru_cache(maxsize=4096)
 def origin(scheme: str, netloc: str) -> Origin | None:
-    """Return the origin for the scheme and the network location of a URL; None if :func:`origin_of` would
-    return None.
+    """Return the origin for the scheme and the network location of a URL; None if the scheme is not http,
+    https or ftp, or if the host or port is invalid.
     """
     if scheme not in _DEFAULT_PORTS:
         return None

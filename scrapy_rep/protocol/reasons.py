@@ -39,7 +39,9 @@ REASONS = {
     "no-group": Words("there is no group for this agent or for everyone"),
     "robots-txt": Words("robots.txt itself is always allowed"),
     "unavailable": Words(
-        "the site gives out no robots.txt", "REP_OVERRIDES", _PERMISSION
+        "robots.txt does not exist, or access to it is denied",
+        "REP_OVERRIDES",
+        _PERMISSION,
     ),
     "unreachable": Words(
         "robots.txt is unreachable",
@@ -50,7 +52,7 @@ REASONS = {
     "bad-url": Words(
         "the host or port of the URL, or of the Host header, can't be read"
     ),
-    "too-long": Words("the URL is too long to compare with so many rules with a *"),
+    "too-long": Words("the URL is too long to compare with all rules that have a *"),
     "crawl-delay": Words(
         "the host asks for a longer delay than the crawl accepts", "REP_SKIP_DELAY_OVER"
     ),
@@ -58,7 +60,8 @@ REASONS = {
         "the host has asked for a pause, with status 429 or 503", "REP_WAIT_TIMEOUT"
     ),
     "budget": Words(
-        "the host has had as many pages as the crawl may fetch", "REP_PAGES_PER_HOST"
+        "the crawl has fetched as many pages of the host as it may",
+        "REP_PAGES_PER_HOST",
     ),
     "pause": Words(
         "the host has asked for a pause, with status 429 or 503",
@@ -73,10 +76,10 @@ REASONS = {
     "unavailable_after": Words("the page must no longer be in an index", "REP_NOINDEX"),
     "noimageindex": Words("the images must not be in an index", "REP_NOINDEX"),
     "nofollow": Words("the links must not be followed", "REP_NOFOLLOW"),
-    "rel": Words("the rel of the link says so", "REP_REL"),
-    "data": Words("an indexing rule of data, not of a document: withheld nothing"),
+    "rel": Words("links with this rel must not be followed", "REP_REL"),
+    "data": Words("an indexing rule on data, not on a document, has no effect"),
     "no-page": Words(
-        "an indexing rule of a response without a 2xx status: withheld nothing"
+        "an indexing rule on a response without a 2xx status has no effect"
     ),
     "dont_obey_robotstxt": Words(
         "the request ignores robots.txt", "dont_obey_robotstxt"

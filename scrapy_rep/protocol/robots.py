@@ -73,8 +73,8 @@ class CrawlerRules:
         self._usage: UsageRecords | None = None
 
         self._dialect = dialect
-        # Whether first_answer() may search the text. With any of these features of a dialect, its
-        # expression would miss rule lines, or find lines that are no rules.
+        # Whether first_answer() may search the text. With any of these features of a dialect, the
+        # expression of first_answer() would miss rule lines, or find lines that are not rules.
         self._may_search = not (
             dialect.misspelt_fields
             or dialect.blank_line_ends_group
@@ -259,7 +259,9 @@ class RobotsTxt:
         return number, value_of_line(self.body, number, self.dialect)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
-        """Return how long a crawler must wait between two requests: the longest delay, the slowest rate."""
+        """Return how long a crawler must wait between two requests, by the longest delay and the slowest
+        rate for it.
+        """
         return self._rules_for(agents).pace
 
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:

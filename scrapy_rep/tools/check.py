@@ -1,4 +1,4 @@
-"""``scrapy rep check``: whether URLs may be fetched, and by which rule."""
+"""``scrapy rep check``: says whether URLs may be fetched, and which rule decides."""
 
 from __future__ import annotations
 

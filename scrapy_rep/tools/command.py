@@ -37,7 +37,7 @@ def _list(names: str, metavar: str, text: str) -> _Argument:
 _JSON = _flag("--json", "write JSON for programs: one object on each line")
 _AGENT = _list(
     "--agent", "NAME",
-    "the crawler whose rules to follow: a product token, several separated by commas, or a "
+    "follow the rules for this crawler: a product token, several separated by commas, or a "
     "User-Agent header (default: that of the settings or of the ledger)",
 )  # fmt: skip
 _DIALECT = _value(
@@ -111,7 +111,7 @@ SUBCOMMANDS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
                 "in which the other rules are read",
                 nargs="+",
             ),
-            _value("new", "NEW", "where the new rules are, as for OLD"),
+            _value("new", "NEW", "the new rules, in the same forms as OLD"),
             *_PROFILE,
             _value(
                 "--urls", "LIST|LEDGER",

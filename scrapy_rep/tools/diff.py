@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 
 
 # How many records of two files are compared, for all agents together. Agents that follow the same groups
-# count once. Only hostile files have more records: thousands of agents that share most of thousands of rules.
+# count once. Only hostile files reach this limit: thousands of agents, each with thousands of rules.
 _MAX_COMPARED = 1_000_000
 
-# How many octets may be compared to decide on sample paths, if each path is compared with each pattern
-# that has a "*". This takes some seconds, and no real file needs as many.
+# How many octets may be compared to decide on the sample paths of two files. A path is compared with each
+# pattern that has a "*". So many octets take some seconds; real files need far fewer.
 _MAX_OCTETS = 6_000_000_000
 _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
@@ -316,7 +316,9 @@ def run(arguments: Namespace, settings: Settings) -> int:
                     "and is not replaced"
                 )
         differences = Differences(arguments, profile, ledgers, purge)
-        if not ledgers:  # A ledger says which crawler it was.
+        if (
+            not ledgers
+        ):  # With a ledger, its crawler is judged, and nothing has to be said.
             profile.notify()
         offline = are_offline([*arguments.old, arguments.new], profile)
         return ask(profile, differences.run, offline=offline)
@@ -382,7 +384,8 @@ class Differences:
             return await sources_of(names, self._profile, web, self._opened)
 
         old, new = [await open_(side_names) for side_names in names]
-        # A side that is a dialect has the rules of the other side. Two dialects have the present files.
+        # If only one side is a dialect, its rules are those of the other side. If both sides are
+        # dialects, their rules are the present files.
         common = old or new or await open_([LIVE])
         assert common is not None
         first, second = (
@@ -436,8 +439,8 @@ class Differences:
                 yield UrlToJudge(start + path, self._origin)
             if left_out := sum(1 for _ in paths):
                 notify(
-                    f"{left_out:,} sample paths are not compared: the files have too many or too "
-                    "long patterns with a *; name the URLs that matter with --urls"
+                    f"{left_out:,} sample paths are not compared, because the files have too many, or "
+                    "too long, patterns with a *; name the URLs that matter with --urls"
                 )
 
     async def _load(
@@ -591,8 +594,8 @@ def _kind(old: SideDecision, new: SideDecision) -> str:
     """Return how the verdict on a URL changes, as a key of ``_WORDS``; an empty string for no change."""
     is_same = old.record["reason"] == new.record["reason"]
     if not (old.is_known and new.is_known):
-        # If one side is known and the reasons are equal, robots.txt was unreachable in the recorded
-        # crawl, which refused the URL, and is still unreachable.
+        # No change if robots.txt is still unreachable: the recorded crawl refused the URL for the same
+        # reason.
         return "" if is_same and (old.is_known or new.is_known) else "unknown"
     if new.is_fetched and not new.record["allowed"]:
         return "overridden"

@@ -54,8 +54,8 @@ _CHUNK = 64 * 1024
 # How many bytes of a line are read. A longer line is not a URL.
 _MAX_LINE = 256 * 1024
 
-# How many origins, and how many URLs, a batch has: its robots.txt files are fetched before its URLs are
-# judged.
+# How many origins, and how many URLs, a batch has at most. The robots.txt files of a batch are fetched
+# before its URLs are judged.
 _ORIGINS_AT_ONCE = 128
 _URLS_AT_ONCE = 1_000
 
@@ -277,7 +277,7 @@ class RulesSource:
 
     @property
     def access(self) -> dict[str, Any]:
-        """Where the robots.txt comes from, as a JSON object; ``why`` has it in words."""
+        """Where the robots.txt comes from, as a JSON object. Its key ``why`` is for users, in words."""
         result, status = self.result, None
         if self.override is not None:
             outcome_name, words = "override", "set in the settings"
@@ -341,8 +341,8 @@ def _known(sources: Mapping[Any, RulesSource | None]) -> SourcesByOrigin:
 
 
 class Sources:
-    """Gives the robots.txt for each origin. An instance of this class has the same file for all origins;
-    subclasses have others.
+    """Gives the robots.txt for each origin. This class has the same file for all origins; its subclasses
+    fetch the file of each origin, or read it from ledgers.
     """
 
     def __init__(self, source: RulesSource | None = None) -> None:
@@ -353,7 +353,7 @@ class Sources:
         """The only origin for which there are rules; None if there are rules for any origin."""
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
-        """Return the rules that a crawl follows at each of *origins*, as far as there are any."""
+        """Return the rules that a crawl follows at each of *origins*, without origins that have none."""
         return _known(dict.fromkeys(origins, self._source))
 
 
@@ -546,7 +546,7 @@ async def sources_of(
         return sources
     if len(names) > 1:
         raise UsageError(
-            f"{', '.join(names)}: all names but the last are OLD, and several names are only for "
+            f"{', '.join(names)}: all names but the last are OLD, which may be several names only for "
             "ledgers; give one robots.txt as OLD, and one as NEW"
         )
     if names[0] in profile.dialects:

@@ -57,7 +57,7 @@ _FORMAT = re.compile(r"([a-z]*)([<>]?\d*)").fullmatch
 _VERDICTS = {True: "allowed", False: "denied"}
 _SHOWN_OF_LIST = 5
 
-# The progress of a command is shown after the first number of seconds, and updated after the second.
+# After how many seconds a command begins to show its progress, and how often it updates the line.
 _PATIENCE, _EVERY = 2.0, 0.25
 _MAX_PROGRESS = 79
 

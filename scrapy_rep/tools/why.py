@@ -38,8 +38,8 @@ _SHOWN = (
 _WITHHELD = ("refused", "dropped", "would-refuse", "would-drop")
 """The verdicts that withhold something."""
 
-# Decisions with equal values in these columns are shown once, with their number: for a question about a
-# host, and for a question about a URL.
+# Decisions with equal values in these columns are shown as one, with their number. The first list is for
+# a question about a host, the second for a question about a URL.
 _ALIKE = "crawl, origin, snapshot, line, verdict, reason, layer, subject, agent, statement, source"
 _ALIKE_ON_URL = f"{_ALIKE}, url, page, form, via"
 

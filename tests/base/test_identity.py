@@ -55,11 +55,11 @@ def test_which_name_counts(
             ("ROBOTSTXT_PARSER", "scrapy.robotstxt.PythonRobotParser"),
         ),
         ({"ROBOTSTXT_PARSER": "scrapy_rep.RobotParser"}, ()),
-        ({"USER_AGENT": "a/1.0"}, ("'a/1.0' has no URL or address of yours",)),
+        ({"USER_AGENT": "a/1.0"}, ("'a/1.0' has no URL or e-mail address of yours",)),
         (HEADER, ("'headerbot/1.0' has no URL",)),
         (
             {"USER_AGENT": "Scrapy/2.19 (+https://scrapy.org)"},
-            ("no URL or address of yours",),
+            ("no URL or e-mail address of yours",),
         ),
         ({"USER_AGENT": "a/1.0 (me@example.com)"}, ()),
     ],

@@ -457,12 +457,12 @@ def test_live_for_people(site: Site, tmp_path: Path) -> None:
     assert ended.status == 0
     assert ended.out == (
         f"allowed  {moved.url('/')}\n"
-        "  the site gives out no robots.txt\n"
+        "  robots.txt does not exist, or access to it is denied\n"
         f"  robots.txt: {moved.robotstxt}, no robots.txt (status 403), redirected to "
         f"{closed.robotstxt}\n"
-        "  rfc9309                allowed  the site gives out no robots.txt\n"
-        "  google                 allowed  the site gives out no robots.txt\n"
-        "  classic                denied   the site gives out no robots.txt\n"
+        "  rfc9309                allowed  robots.txt does not exist, or access to it is denied\n"
+        "  google                 allowed  robots.txt does not exist, or access to it is denied\n"
+        "  classic                denied   robots.txt does not exist, or access to it is denied\n"
         "\n"
     )
     broken = 'DOWNLOADER_MIDDLEWARES={"no.such.Middleware": 1}'

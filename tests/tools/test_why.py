@@ -188,7 +188,7 @@ def test_everything_of_a_url(rep: Rep) -> None:
     starts = [line[:20] for line in out.splitlines() if line.startswith("1970")]
     assert starts == [f"1970-01-01T00:00:0{n}Z" for n in (1, 2, 3, 4, 9)]
     for words in (
-        "  the rel of the link says so: ugc (rel)\n  for *\n  subject: link, page: http://example.com/from\n",
+        "  links with this rel must not be followed: ugc (rel)\n  for *\n  subject: link, page: http://example.com/from\n",
         "  the host has asked for a pause, with status 429 or 503: 429, Retry-After: 9 (delay",
         "  the page must not be in an index: NoIndex (meta)\n  subject: page, page: http://example.com/page\n",
         "(as http://example.com/page) (robots.txt)\n  for *\n  requested via browser http://a.example/from\n",

@@ -50,7 +50,7 @@ URL = "https://shop.example/tea"
         ("diff robots.txt robots.txt --origin shop", "'shop' is not a URL"),
         ("diff ledger .", ".: Is a directory"),
         ("diff ledger robots.txt robots.txt", "ledger, robots.txt: all names but the last are OLD"),
-        ("diff robots.txt robots.txt classic", "only for ledgers; give one robots.txt as OLD"),
+        ("diff robots.txt robots.txt classic", "only for ledgers; give one robots.txt as OLD, and"),
         ("diff ledger robots.txt --purge-list no/such", "no/such: No such"),
         ("diff robots.txt classic --purge-list ledger", "ledger: this is a ledger, or another file"),
         ("diff ledger robots.txt --purge-list .", "--purge-list .: Is a directory"),

@@ -133,8 +133,8 @@ def renew(
     """Return the cache entry after a fetch with *result*; *before* is the entry until then, if any.
 
     *elapsed* is the time in seconds since the crawler got *before*, on a monotonic clock; an outage
-    grows by it. On the clock of the system, an outage would seem longer if that clock were set
-    forward, and the crawler would fetch too early what the site may forbid. *jitter*, from 0 to 1,
+    grows by *elapsed*. The wall clock would not do: if it were set forward, an outage would seem
+    longer than it is, and the crawler would too early be allowed everything. *jitter*, from 0 to 1,
     spreads the retries of several crawlers for an unreachable robots.txt.
     """
     tdmrep, tdmrep_fetched = None, None

@@ -151,7 +151,7 @@ def override_for(
 
 
 def _parse_pattern(pattern: str) -> tuple[str, int | None]:
-    """Return the host and the port of a host pattern. Raises OverrideError."""
+    """Return the host and the port of a host pattern. Raises OverrideError if the pattern is invalid."""
     match = re.fullmatch(_HOST_PATTERN, pattern.lower())
     port = int(match[2]) if match and match[2] else None
     if match is None or (port is not None and not 0 < port <= _MAX_PORT):

@@ -126,7 +126,7 @@ def real_tags(
     position = 0
     opened = _OpenElements()
     while position >= 0:
-        # Offsets that were passed are not tags.
+        # Offsets before this position are within a comment, a text or another tag.
         while 0 <= wanted < position:
             wanted = next(ahead, -1)
         if wanted < 0:
@@ -155,7 +155,7 @@ def real_tags(
 
 
 class _OpenElements:
-    """The open elements because of which tags may not count: templates, SVG and MathML."""
+    """The open elements in which a tag may not count, or is read differently: templates, SVG and MathML."""
 
     __slots__ = ("_foreign_templates", "foreign", "templates")
 
@@ -190,7 +190,7 @@ class _OpenElements:
         if is_end and foreign[-1:] == [name]:
             foreign.pop()
         elif name in _ENDS_FOREIGN:
-            # Such an element ends all SVG and MathML in which it is, and so does its end tag.
+            # The start tag or end tag of such an HTML element ends all SVG and MathML around it.
             while self.is_in_foreign:
                 foreign.pop()
         elif is_end or closes_itself:
@@ -385,7 +385,9 @@ def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]
 
 
 def _offsets(lowered: bytes, tag: bytes, end: int) -> list[int]:
-    """Return the offsets before *end* at which a page in lower case has a tag that begins with *tag*."""
+    """Return the offsets before *end* at which a page in lower case has *tag*, ``<meta`` or ``<link``,
+    followed by the end of the name.
+    """
     offsets = []
     at = lowered.rfind(tag, 0, end)
     while at >= 0:

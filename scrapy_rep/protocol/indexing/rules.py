@@ -156,8 +156,8 @@ class IndexingRules:
 
     def because(self, name: str) -> Statement | None:
         """Return the first statement that has the effect of the rule *name*, such as ``noindex`` or
-        ``none`` for ``noindex``; None if no statement has. For ``unavailable_after``, return the
-        statement with the earliest date.
+        ``none`` for ``noindex``; None if no statement has this effect. For ``unavailable_after``,
+        return the statement with the earliest date.
         """
         wanted = set(DENIALS.get(name, ()))
         for statement in self.statements:
@@ -265,7 +265,7 @@ class IndexingRules:
         return f"<{type(self).__name__} {self.to_header()}>"
 
 
-# A crawl has few different sequences of product tokens.
+# Cached, because a crawl has few different sequences of product tokens.
 @lru_cache(maxsize=64)
 def _lowered(agents: str | tuple[str, ...]) -> frozenset[str]:
     """Return product tokens in lower case."""

@@ -328,8 +328,8 @@ def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
 def read_headers(
     values: Iterable[bytes], agents: Collection[str], reader: StatementReader
 ) -> None:
-    """Parse the *values* of ``X-Robots-Tag`` fields. Add the statements that are addressed to *agents* or
-    to everyone to *reader*. *agents* are the product tokens of the crawler, in lower case.
+    """Parse the *values* of ``X-Robots-Tag`` fields, and add to *reader* the statements that are addressed
+    to *agents* or to everyone. *agents* are the product tokens of the crawler, in lower case.
     """
     for number, value in enumerate(values, 1):
         if reader.is_full:

@@ -156,7 +156,7 @@ def plain_lines(
     lines: list[PlainLine] = []
     for number, raw in enumerate(text.decode("latin-1").split("\n"), first):
         name, colon, rest = raw.partition(":")
-        if colon and name in usual:  # as in most lines
+        if colon and name in usual:  # This is so in most lines.
             lines.append((number, usual[name], rest))
         elif colon or needs_no_colon:
             line = _plain_line(number, raw, dialect)
@@ -199,7 +199,9 @@ def _may_be_cut(text: bytes, dialect: Dialect) -> bool:
 
 
 def octets(rest: str) -> bytes:
-    """Return the value of a line from the text after its colon: without comment and white space around."""
+    """Return the value of a line: the text after its colon, without the comment and without white space
+    around.
+    """
     return rest.partition("#")[0].strip(WHITE_SPACE).encode("latin-1")
 
 

@@ -85,10 +85,10 @@ compare a target of 1 KB with about 4,000 patterns, in some hundredths of a seco
 TOO_LONG = -1
 """The result of :meth:`RuleList.winner` if these limits do not suffice to find the rule."""
 
-# What the comparison of a target with a pattern costs, in octets of :data:`MAX_COMPARED`. Each segment
-# of the pattern costs _SEGMENT octets. Python may compare the pattern at each octet of the target, so
-# the target counts once, and once more for each _OCTETS_AT_ONCE octets of the pattern, up to the first
-# _MAX_COSTLY.
+# The cost of comparing a target with a pattern, in octets. Each segment of the pattern costs _SEGMENT
+# octets. Python may compare the pattern at each octet of the target, so the length of the target counts
+# once, and once more for each _OCTETS_AT_ONCE octets of the pattern. Only the first _MAX_COSTLY octets
+# of a pattern count.
 _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
 _MAX_COSTLY = 2_048
@@ -96,12 +96,13 @@ _MAX_COSTLY = 2_048
 # The length of the text by which a pattern with a "*" is ruled out. Four characters rule out most patterns.
 _REQUIRED_LENGTH = 4
 
-# Up to this product of the number of patterns and the octets of the target, the required text of each
-# pattern is searched in the target: 2,000 patterns and a target of 500 octets take a millisecond. Above
-# it, a look-up in the set of all short parts of the target is faster.
+# There are two ways to see which patterns may match a target. Up to this number of patterns, times the
+# octets of the target, the required text of each pattern is searched in the target: for 2,000 patterns
+# and 500 octets, this takes a millisecond. For more, a look-up in a set of all short parts of the target
+# is faster.
 _MAX_SEARCHED = 1_000_000
 
-# The most octets of rules that a first answer sorts. So few octets never reach MAX_COMPARED.
+# How many octets of rules first_answer() sorts. It needs no other limit: so few never reach MAX_COMPARED.
 _MAX_CANDIDATES = 2_048
 
 _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
@@ -117,11 +118,11 @@ _NORMAL_START: Callable[[str], re.Match[str]] = re.compile(
     rf"[{paths.NORMAL_CLASS}]*"
 ).match  # type: ignore[assignment]  # It matches any text.
 
-# Finds the runs of normal characters, and an empty run for a "%" with the hex digits after it.
+# Finds the runs of normal characters. A "%" with the hex digits after it gives an empty run.
 _NORMAL_RUN = re.compile(rf"%[0-9A-Fa-f]{{0,2}}|([{paths.NORMAL_CLASS}]+)").findall
 
-# For each normal character, its class, an eighth of all. _candidates_for() compiles one expression for
-# each class. With a single expression, the delay and the first decision take 1.1 times as long. An
+# The class of each normal character. There are eight classes, and _candidates_for() compiles an expression
+# for each class. With a single expression, the delay and the first decision take 1.1 times as long. An
 # expression for each character would take as long to compile as it saves on a dozen hosts.
 _CLASS_OF = {
     character: paths.NORMAL[number % 8 :: 8]
@@ -194,7 +195,7 @@ class RuleList:
                 # The pattern may end within an encoded octet of a target, so it is also compared as written.
             self._compared.append((index, _required(pattern), _prefix(pattern)))
             if allows and dialect.index_html_quirk:
-                # The pattern may be that of a directory, which does not result from the value alone.
+                # The value may also have the pattern of a directory, which _parse() would not return.
                 self._patterns[index] = pattern
         literals.setdefault("", no_rule)
         self._exact = exact
@@ -232,7 +233,7 @@ class RuleList:
         parts = searched if is_short else _parts_of(searched)
         octets_left = max_compared
         for index, required, prefix in compared:
-            if required not in parts:  # as for most targets
+            if required not in parts:  # This rules out most patterns.
                 continue
             if index > best:
                 break
@@ -306,16 +307,16 @@ def first_answer(
 
 @cache
 def _candidates_for(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
-    """Return a function that finds the rule lines in a text that may match a target, if the second
-    character of the target is in *characters*.
+    """Return a function that finds rule lines in a text. It finds those that may match a target with one of
+    *characters* behind its first slash: their value has one of *characters* there too, or a wildcard
+    or another character that is not a normal one.
 
-    The second character of the rule's value must be in *characters* too, or not be a normal
-    character. For each line, the function returns "d" for a disallow line, or an empty string; the
-    literal text at the start of the value, with which each matching target begins; and the rest.
+    For each line, the function returns "d" for a disallow line, or an empty string; the literal text
+    at the start of the value, with which each matching target begins; and the rest of the line.
     """
     others = re.escape("".join(sorted({*paths.NORMAL} - {*characters})))
     return re.compile(
-        rf"\n(?!Disallow: /[{others}])"  # Most rules need only this.
+        rf"\n(?!Disallow: /[{others}])"  # Fast: this rules out most lines.
         rf"{WS}(?:([dD])(?i:isallow)|[aA](?i:llow)){WS}:{WS}"
         rf"(?:(/(?![{others}])[{paths.NORMAL_CLASS}]*)|(?![/{WHITE_SPACE}]))([^#\n]*)"
     ).findall
@@ -349,7 +350,7 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
     allows: dict[str, int] = {}
     for number, field, rest in lines:
         values = disallows if field == "disallow" else allows
-        # As octets() does it, but without a call for each rule.
+        # The same code as in octets(), without a call for each rule.
         values.setdefault(rest.partition("#")[0].strip(WHITE_SPACE), number)
     first_wins = dialect.rule_choice == "first"
     rules: list[_SortedRule] = []
@@ -413,7 +414,7 @@ def _parts_of(target: str) -> AbstractSet[str]:
 
 
 def _cost(pattern: paths.Pattern, octets: int) -> int:
-    """Return what it costs to compare a target of *octets* octets with *pattern*, in octets."""
+    """Return the cost of comparing *pattern* with a target of this length. Both are in octets."""
     times = 1 + min(pattern.octets, _MAX_COSTLY) // _OCTETS_AT_ONCE
     return octets * times + _SEGMENT * len(pattern.segments)
 

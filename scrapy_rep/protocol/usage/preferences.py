@@ -1,4 +1,4 @@
-"""Usage preferences: for which uses a site allows its content, from the headers and tags of a page."""
+"""Usage preferences: the uses for which a site allows its content, from the headers and tags of a page."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

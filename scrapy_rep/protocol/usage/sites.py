@@ -210,8 +210,8 @@ class UsageRecords:
 
 
 def purpose_statements(token: str, decision: Decision) -> Statements:
-    """Return the usage statement that the groups for a purpose make about a URL: a tuple of one, or of
-    none if no rule of these groups decides. The groups of ``*`` do not count.
+    """Return the usage statement that the groups for a purpose make about a URL, as a tuple with one item.
+    Return an empty tuple if no rule of these groups decides. The groups of ``*`` do not count.
 
     *decision* is the decision on the URL for a crawler with the name *token*, that of the purpose.
     """
@@ -270,7 +270,7 @@ def statements_of(record: OtherRecord, agent: str | None) -> Iterable[UsageState
 
 
 def expression_of(field: str, value: str) -> tuple[Signal, Expression]:
-    """Return the signal that a record with *field* is about, and the labels and values in its *value*."""
+    """Return the signal of a usage record with this *field*, and the labels and values in its *value*."""
     signal = _SIGNALS[field]
     return signal, read_expression(signal, split_path(value)[1])
 

@@ -111,7 +111,7 @@ LABELS = (
     Label(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,)),
     Label(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), images=True),
     Label(Signal.LICENSE, "license", None, None, ()),
-    # The label is a token in user-agent lines, and the rules of its groups are the values.
+    # A group of robots.txt that is addressed to this token: its rules allow or disallow the use.
     Label(Signal.USER_AGENT, "__usage_ai-training", "allow", "disallow", (TRAIN_AI,)),
 )
 """All known labels. Any other value of a label leaves the preference unknown."""
@@ -136,8 +136,8 @@ MAX_SHOWN = 1_024
 
 _MAX_PAIRS = 1_000
 
-# How many statements are kept that have the same value for the same category, and how many without a
-# category, such as licences.
+# How many statements with the same value for the same category are kept, and how many statements without
+# a category, such as licences.
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 
@@ -195,7 +195,7 @@ def statements_at(
     location: Location, text: str, pairs: Iterable[tuple[str, str | None]]
 ) -> Iterator[UsageStatement]:
     """Yield the statements that *pairs* make, each a label with its value. A label with several categories
-    makes a statement for each category; a label without a category makes one.
+    makes a statement for each category; a label without a category makes a single statement.
     """
     common = *location, text[:MAX_SHOWN]
     for name, value in pairs:

@@ -98,8 +98,8 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
         notes.append(f"{count(ignoring, 'crawl')} ignored robots.txt (ROBOTSTXT_OBEY).")
     if arrived := total["arrived"]:
         notes.append(
-            f"{count(arrived, 'forbidden page')} fetched by a browser that a "
-            "redirect or a script led there; the spider did not receive the response."
+            f"A browser fetched {count(arrived, 'forbidden page')}, because a redirect or a "
+            "script led there; the spider did not receive the response."
         )
     if without_network := total["without_network"]:
         notes.append(
@@ -277,8 +277,8 @@ def _origin(row: Row) -> str:
 
 
 def _listed(items: Sequence[str], noun: str, total: int | None = None) -> str:
-    """Return the first three of *items* as text, and how many more there are: of *total*, if there are
-    more than *items* has.
+    """Return the first three of *items* as text, and the number of the others. *total* is the number of all
+    items, if *items* has only some of them.
     """
     more = (len(items) if total is None else total) - len(items[:_NAMED])
     text = ", ".join(items[:_NAMED])
@@ -305,7 +305,8 @@ TABLES = {
 }
 """The tables of a report, each with the SQL view that has its rows and columns."""
 
-# The columns that only the page needs, as it does those that end with "_of_host": they are not in the JSON.
+# The columns that are not in the JSON, because only the page needs them. Columns that end with "_of_host"
+# are left out too.
 _OF_PAGE = frozenset({
     "crawl", "example", "first", "file", "number", "judged", "place", "of_all",
 })  # fmt: skip
@@ -425,7 +426,7 @@ def whole(number: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Format a duration, such as ``2 h 5 min``. From ten of the larger unit on, the smaller is left out."""
+    """Format a duration, such as ``2 h 5 min``, or ``12 h``: from ten on, a unit stands alone."""
     if seconds is None:
         return "–"
     if seconds < 60:

@@ -61,8 +61,8 @@ _EVERYTHING = frozenset({"/", "*", "/*"})
 WHOLE = 16_000
 """A robots.txt of at most this many characters, and 1,000 lines, is shown completely."""
 
-# Of a longer file, the report shows so many lines at its beginning, so many of the lines that decided
-# most, and so many lines before and after each of these.
+# The lines of a longer file that are shown: the first _BEGINNING, the _MARKED that decided most, and
+# _AROUND lines before and after each of these.
 _BEGINNING = 40
 _AROUND = 2
 _MARKED = 100

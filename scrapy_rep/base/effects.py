@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-    # The name of a rule that denies something, or of a purpose that is denied; and the statement.
+    # The rule or the purpose because of which something is denied, and the statement that denies it.
     Denied: TypeAlias = tuple[str, Because]
 
 _TYPES_OF_CLASSES = (

@@ -101,7 +101,7 @@ class Kind(NamedTuple):
             cause = error
         raw = settings.get(name, default)
         shown = displayed(name, raw)
-        # If the value has a password, the message of the cause may have it too, so it is left out.
+        # If the value has a password, the cause is left out, since its message may have the password too.
         raise SettingError(name, shown, self.allowed) from (
             cause if shown == raw else None
         )

@@ -99,10 +99,15 @@ def run(arguments: Namespace, settings: Settings) -> int:
         output = Output(arguments)
         rows = _BRIEF_ROWS if arguments.brief else _ROWS
         for batch in batches:
-            sources_by_origin = await sources.load(asked.origin for asked in batch)
-            for asked in batch:
+            sources_by_origin = await sources.load(
+                url_to_judge.origin for url_to_judge in batch
+            )
+            for url_to_judge in batch:
                 record = _record(
-                    asked.url, sources_by_origin[asked.origin], profile, arguments
+                    url_to_judge.url,
+                    sources_by_origin[url_to_judge.origin],
+                    profile,
+                    arguments,
                 )
                 verdict = _VERDICTS[record["allowed"]]
                 counts[verdict] += 1

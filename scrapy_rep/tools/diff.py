@@ -345,8 +345,8 @@ class Differences:
         self._purge = purge
         self._origin: Origin | None = None
         if arguments.origin is not None:
-            asked = parse_origin(arguments.origin)
-            self._origin = asked or parse_argument(arguments.origin).origin
+            origin = parse_origin(arguments.origin)
+            self._origin = origin or parse_argument(arguments.origin).origin
         self._list: UrlList | None = None
         if (path := arguments.urls) is not None and (path,) not in ledgers:
             line = "line" if path == "-" else f"{path}, line"
@@ -369,9 +369,13 @@ class Differences:
         first = next(urls, [])
         have_rules_changed = self._show_rules(*files)
         for batch in chain([first], urls):
-            old, new = await self._load(asked.origin for asked in batch)
-            for asked in batch:
-                self._compare(asked, old.get(asked.origin), new.get(asked.origin))
+            old, new = await self._load(url_to_judge.origin for url_to_judge in batch)
+            for url_to_judge in batch:
+                self._compare(
+                    url_to_judge,
+                    old.get(url_to_judge.origin),
+                    new.get(url_to_judge.origin),
+                )
             progress.say(f"{self._counts.total():,} URLs compared")
             self._output.flush()
         return self._end(have_rules_changed=have_rules_changed)
@@ -428,9 +432,11 @@ class Differences:
         if self._past is not None:
             yield from self._past.urls(self._origin)
         elif self._list is not None:
-            for asked in chain.from_iterable(self._list):
-                if self._origin is None or asked.origin in {None, self._origin}:
-                    yield asked._replace(origin=asked.origin or self._origin)
+            for url_to_judge in chain.from_iterable(self._list):
+                if self._origin is None or url_to_judge.origin in {None, self._origin}:
+                    yield url_to_judge._replace(
+                        origin=url_to_judge.origin or self._origin
+                    )
         else:
             start = "" if self._origin is None else str(self._origin)
             files = list(files)
@@ -447,12 +453,12 @@ class Differences:
         self, origins: Iterable[Origin | None]
     ) -> tuple[SourcesByOrigin, SourcesByOrigin]:
         """Return the robots.txt files that each side has for *origins*."""
-        wanted = [*dict.fromkeys(origins)]
+        distinct_origins = [*dict.fromkeys(origins)]
         old, new = (side.sources for side in self._sides)
-        old_sources = await old.load(wanted)
+        old_sources = await old.load(distinct_origins)
         if new is old:
             return old_sources, old_sources
-        return old_sources, await new.load(wanted)
+        return old_sources, await new.load(distinct_origins)
 
     def _known(self, side: Side, source: RulesSource | None) -> RobotsTxt | None:
         """Return the rules of *source* in the dialect of *side*; None if the rules are not known."""
@@ -482,8 +488,8 @@ class Differences:
             self._output.show({"kind": "rules", **change}, _RULES_ROWS, place=place)
         return bool(changes)
 
-    def _compare(self, asked: UrlToJudge, *sources: RulesSource | None) -> None:
-        profile, row, past = self._profile, asked.row, self._past
+    def _compare(self, url_to_judge: UrlToJudge, *sources: RulesSource | None) -> None:
+        profile, row, past = self._profile, url_to_judge.row, self._past
         crawls = [source.crawl for source in sources if source]
         if row is not None and past is not None and self._recorded:
             crawls.insert(0, past.ledgers.by_number[row["crawl"]])
@@ -491,7 +497,7 @@ class Differences:
         if crawl and not self._arguments.agent:  # An option overrides the ledger.
             profile = replace(profile, agents=crawl["agents"] or (EVERYONE,))
         old, new = (
-            self._judged(side, source, asked, profile, crawl)
+            self._judged(side, source, url_to_judge, profile, crawl)
             for side, source in zip(self._sides, sources, strict=True)
         )
         kind = _kind(old, new)
@@ -501,27 +507,32 @@ class Differences:
             "why": f"was: {old.record['why']}; now: {new.record['why']}",
         }
         if not kind and new.is_fetched and old.robots and new.robots:
-            changed = usage_change(old.robots, new.robots, asked.url, profile)
+            changed = usage_change(old.robots, new.robots, url_to_judge.url, profile)
             kind = "usage" if changed else ""
         self._counts[kind] += 1
         if not kind or changed is None:
             return
-        origin = str(asked.origin or (row and row["origin"]) or self._new.name)
+        origin = str(url_to_judge.origin or (row and row["origin"]) or self._new.name)
         if kind in {"delayed", "unknown"}:
             judged = old if new.is_known and kind == "unknown" else new
             self._of_hosts[kind, origin, judged.record["why"]] += 1
             return
         agents = list(profile.agents)
-        record = {"kind": kind, "url": asked.url, "origin": origin, "agents": agents}
+        record = {
+            "kind": kind,
+            "url": url_to_judge.url,
+            "origin": origin,
+            "agents": agents,
+        }
         self._output.show(record | changed, _ROWS, words=_WORDS[kind])
         if kind == "denied" and self._purge is not None:
-            self._purge(asked.url + "\n")
+            self._purge(url_to_judge.url + "\n")
 
     def _judged(
         self,
         side: Side,
         source: RulesSource | None,
-        asked: UrlToJudge,
+        url_to_judge: UrlToJudge,
         profile: Profile,
         crawl: dict[str, Any] | None,
     ) -> SideDecision:
@@ -529,20 +540,20 @@ class Differences:
         rules of *source*.
         """
         dialect = self._dialect(side, crawl)
-        if side is self._recorded and asked.row is not None and self._past:
-            record = recorded(asked.row)
-            file = self._past.source(asked.row["snapshot"])
+        if side is self._recorded and url_to_judge.row is not None and self._past:
+            record = recorded(url_to_judge.row)
+            file = self._past.source(url_to_judge.row["snapshot"])
             robots = file.read_as(dialect) if file else None
             return SideDecision(record, record["allowed"], robots)
         if source is None:
             why = "no robots.txt of this host is known"
             return SideDecision({"allowed": None, "reason": "", "why": why})
         robots = source.read_as(dialect)
-        decision = profile.decide_as_crawl(robots, asked.url)
+        decision = profile.decide_as_crawl(robots, url_to_judge.url)
         is_fetched = decision.allowed
         site = source.site
         if site and is_fetched and site.is_known:
-            site_decision = profile.decide(site.read_as(dialect), asked.url)
+            site_decision = profile.decide(site.read_as(dialect), url_to_judge.url)
             decision = decision if site_decision.allowed else site_decision
         is_known = decision.reason is not Reason.UNREACHABLE
         record = decision_record(decision, profile, is_known=is_known)

@@ -156,12 +156,12 @@ def batches(urls: Iterable[UrlToJudge]) -> Iterator[list[UrlToJudge]]:
     """
     batch: list[UrlToJudge] = []
     origins: set[Origin | None] = set()
-    for asked in urls:
-        origins.add(asked.origin)
+    for url_to_judge in urls:
+        origins.add(url_to_judge.origin)
         if len(origins) > _ORIGINS_AT_ONCE or len(batch) == _URLS_AT_ONCE:
             yield batch
-            batch, origins = [], {asked.origin}
-        batch.append(asked)
+            batch, origins = [], {url_to_judge.origin}
+        batch.append(url_to_judge)
     if batch:
         yield batch
 
@@ -241,8 +241,16 @@ class RulesSource:
 
     @classmethod
     def from_text(cls, name: str, body: bytes) -> RulesSource:
-        """Return the source for the text *body* of a file or a setting with this *name*."""
+        """Return the source for the text *body* of the file *name*."""
         return cls(AccessResult(url=name, status=200, body=body), body)
+
+    @classmethod
+    def from_override(cls, override: Override, site: RulesSource | None) -> RulesSource:
+        """Return the source for an *override* that replaces the robots.txt of a *site*."""
+        name = f"REP_OVERRIDES[{override.pattern!r}]{override.note}"
+        body = override.robots.body if override.robots else b""
+        result = AccessResult(url=name, status=200, body=body)
+        return cls(result, body, override=override, site=site)
 
     @classmethod
     def from_result(cls, result: AccessResult) -> RulesSource:
@@ -392,23 +400,19 @@ class PresentSources(Sources):
         for origin, result in zip(missing, results, strict=True):
             sites[origin] = source = RulesSource.from_result(result)
             self._kept.put(origin, source, parsed_size(result.body))
-        for origin, override in overrides.items():
-            if override is not None:
-                override.site = sites[origin]
         return _known(
-            {origin: overrides[origin] or sites[origin] for origin in overrides}
+            {
+                origin: RulesSource.from_override(override, sites[origin])
+                if override
+                else sites[origin]
+                for origin, override in overrides.items()
+            }
         )
 
-    def _override(self, origin: Origin) -> RulesSource | None:
+    def _override(self, origin: Origin) -> Override | None:
+        """Return the override that replaces the robots.txt of *origin*, or None."""
         override = override_for(self._overrides, origin, self._now)
-        if override is None or override.kind == "obey":
-            return None
-        body = override.robots.body if override.robots else b""
-        source = RulesSource.from_text(
-            f"REP_OVERRIDES[{override.pattern!r}]{override.note}", body
-        )
-        source.override = override
-        return source
+        return None if override is None or override.kind == "obey" else override
 
 
 async def read_sources(
@@ -437,11 +441,11 @@ def _robotstxt_url(argument: str) -> str:
     """Return the URL of a robots.txt for the *argument*: the URL itself or, if it has no path, the URL of
     robots.txt on its host. Raises UsageError if *argument* is not a URL.
     """
-    asked = parse_argument(argument)
-    parts = urlsplit(asked.url)
-    if asked.origin and parts.path in {"", "/"} and not parts.query:
-        return asked.origin.robotstxt_url
-    return asked.url
+    url_to_judge = parse_argument(argument)
+    parts = urlsplit(url_to_judge.url)
+    if url_to_judge.origin and parts.path in {"", "/"} and not parts.query:
+        return url_to_judge.origin.robotstxt_url
+    return url_to_judge.url
 
 
 # Ledgers.
@@ -476,12 +480,12 @@ class LedgerSources(Sources):
     def __init__(
         self,
         names: Sequence[LedgerName],
-        wanted: Mapping[str, str] = _REQUESTS,
+        conditions: Mapping[str, str] = _REQUESTS,
         **values: object,
     ) -> None:
         """Read the ledgers *names*. The parameters are those of :class:`Ledgers`."""
         super().__init__()
-        self.ledgers = Ledgers(names, wanted, **values)
+        self.ledgers = Ledgers(names, conditions, **values)
         self.close = self.ledgers.close
         self.source = lru_cache(maxsize=8)(self._read)
         sql = "SELECT DISTINCT origin FROM decision WHERE origin != '' LIMIT 2"

@@ -103,11 +103,14 @@ class Ledgers:
     """
 
     def __init__(
-        self, names: Sequence[LedgerName], wanted: Mapping[str, str], **values: object
+        self,
+        names: Sequence[LedgerName],
+        conditions: Mapping[str, str],
+        **values: object,
     ) -> None:
         """Read the ledgers *names*.
 
-        *wanted* has the tables to read, each with an SQL condition for its rows. A condition may use the
+        *conditions* has the tables to read, each with an SQL condition for its rows. A condition may use the
         parameters *values* and ``until``, and, as ``main.TABLE``, the tables that were read before.
 
         Raises LedgerError for a file that is damaged or is not a ledger, and UsageError for a crawl that
@@ -135,7 +138,7 @@ class Ledgers:
             self.database.row_factory = sqlite3.Row
             bound(self.database, sum(Path(name.path).stat().st_size for name in names))
             self.database.executescript(_TABLES)
-            self._copy(names, wanted, values)
+            self._copy(names, conditions, values)
             self.close = opened.pop_all().close
 
     def rows(self, sql: str, **values: object) -> Iterator[sqlite3.Row]:
@@ -146,7 +149,7 @@ class Ledgers:
     def _copy(
         self,
         names: Sequence[LedgerName],
-        wanted: Mapping[str, str],
+        conditions: Mapping[str, str],
         values: dict[str, object],
     ) -> None:
         execute = self.database.execute
@@ -162,7 +165,7 @@ class Ledgers:
             execute("ATTACH ? AS ledger", (uri,))
             # Crawls may be writing the ledger; a transaction reads a consistent state.
             execute("BEGIN")
-            for table, condition in wanted.items():
+            for table, condition in conditions.items():
                 check = "crawl IN counted"
                 if table == "body":
                     check = "sha256 = digest(body)"

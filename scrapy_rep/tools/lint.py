@@ -41,8 +41,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     output = Output(arguments)
     ignored = {name.strip() for codes in arguments.ignore for name in codes.split(",")}
-    asked = {"--explain": arguments.explain, "--ignore": sorted(ignored)}
-    for option, codes in asked.items():
+    codes_by_option = {"--explain": arguments.explain, "--ignore": sorted(ignored)}
+    for option, codes in codes_by_option.items():
         for code in codes:
             if code not in KINDS:
                 code_names = ", ".join(KINDS)

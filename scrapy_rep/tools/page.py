@@ -92,11 +92,11 @@ def run(arguments: Namespace, settings: Settings) -> int:
             "--header is only for a page from a file; a URL has its own header fields"
         )
     else:
-        asked = parse_argument(arguments.page)
+        url_to_judge = parse_argument(arguments.page)
 
         async def fetch(web: Web | None) -> None:
             assert web
-            await _fetch(asked, profile, web, record, force=arguments.force)
+            await _fetch(url_to_judge, profile, web, record, force=arguments.force)
 
         try:
             ask(profile, fetch)
@@ -130,7 +130,7 @@ class _NotFetchedError(Exception):
 
 
 async def _fetch(
-    asked: UrlToJudge,
+    url_to_judge: UrlToJudge,
     profile: Profile,
     web: Web,
     record: dict[str, Any],
@@ -142,7 +142,7 @@ async def _fetch(
     """
     present = PresentSources(profile, web)
     for _ in range(_MAX_REDIRECTS + 1):
-        url, origin = asked.url, asked.origin
+        url, origin = url_to_judge.url, url_to_judge.origin
         assert origin
         source = (await present.load([origin]))[origin]
         robots = source.read_as(profile.dialect)
@@ -175,12 +175,12 @@ async def _fetch(
             break
         record["redirects"].append(location.decode("utf-8", "replace"))
         try:
-            asked = parse_argument(urljoin(url, record["redirects"][-1]))
+            url_to_judge = parse_argument(urljoin(url, record["redirects"][-1]))
         except (UsageError, ValueError):
             raise _NotFetchedError(
                 "a redirect leads to something that is not a URL"
             ) from None
-        record["redirects"][-1] = asked.url
+        record["redirects"][-1] = url_to_judge.url
     else:
         raise _NotFetchedError(f"redirected more than {_MAX_REDIRECTS} times")
     if judged != url:

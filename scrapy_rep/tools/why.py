@@ -43,7 +43,7 @@ _WITHHELD = ("refused", "dropped", "would-refuse", "would-drop")
 _ALIKE = "crawl, origin, snapshot, line, verdict, reason, layer, subject, agent, statement, source"
 _ALIKE_ON_URL = f"{_ALIKE}, url, page, form, via"
 
-_WANTED = {
+_CONDITIONS = {
     "decision": "instr(origin, :host) OR instr(lower(page), :host)",
     "snapshot": "instr(origin, :host) OR id IN (SELECT snapshot FROM main.decision)",
     "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
@@ -119,10 +119,10 @@ def run(arguments: Namespace, settings: Settings) -> int:
     if arguments.limit < 1:
         raise UsageError("--limit must be 1 or greater")
     _check_order(arguments)
-    asked = asked_about(arguments.asked)
+    question = asked_about(arguments.asked)
     names = list(map(LedgerName, arguments.ledgers))
-    with closing(LedgerSources(names, _WANTED, **asked.values)) as past:
-        record = _History(asked, past, arguments.limit).record
+    with closing(LedgerSources(names, _CONDITIONS, **question.values)) as past:
+        record = _History(question, past, arguments.limit).record
     is_left_out = record["only_refusals"] and not record["decisions"]
     left_out = _LEFT_OUT if is_left_out else None
     Output(arguments).show(record, _ROWS, left_out_by_level=left_out)
@@ -134,12 +134,12 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
 def _check_order(arguments: Namespace) -> None:
     """Raise UsageError if the ledgers come before the URL or host in the arguments."""
-    asked = arguments.asked
+    url_or_host = arguments.asked
     for name in arguments.ledgers:
-        if not Path(name).exists() and (is_url(name) or is_sqlite(asked)):
+        if not Path(name).exists() and (is_url(name) or is_sqlite(url_or_host)):
             raise UsageError(
                 f"{name} is not a ledger: write the URL or the host first, then the ledgers, as in "
-                f"'scrapy rep why {name} {asked}'"
+                f"'scrapy rep why {name} {url_or_host}'"
             )
 
 
@@ -173,16 +173,16 @@ def asked_about(text: str) -> Question:
         if has_scheme:
             return Question(url_text(text), True, "", lambda url, origin: False)
         raise UsageError(f"{text!r} is neither a URL nor a host")
-    asked, parts = url.origin, urlsplit(url.url)
-    host, has_port = asked.host.rstrip("."), has_scheme or parts.port is not None
+    origin_asked, parts = url.origin, urlsplit(url.url)
+    host, has_port = origin_asked.host.rstrip("."), has_scheme or parts.port is not None
     path = target(url.url, RFC9309) if parts.path or parts.query else None
 
     def is_at(origin: Origin | None) -> bool:
         """Whether the question is about *origin*, or about its virtual host."""
         return origin is not None and any(
             candidate.host.rstrip(".") == host
-            and (candidate.scheme == asked.scheme or not has_scheme)
-            and (candidate.port == asked.port or not has_port)
+            and (candidate.scheme == origin_asked.scheme or not has_scheme)
+            and (candidate.port == origin_asked.port or not has_port)
             for candidate in (origin, origin.named)
         )
 
@@ -201,13 +201,13 @@ def asked_about(text: str) -> Question:
 class _History:
     """The answer to a question from ledgers. The attribute ``record`` has the answer as a JSON object."""
 
-    def __init__(self, asked: Question, past: LedgerSources, limit: int) -> None:
+    def __init__(self, question: Question, past: LedgerSources, limit: int) -> None:
         self._past = past
         self._crawls: dict[int, dict[str, Any]] = {}
         self._robotstxts: dict[int, dict[str, Any]] = {}
-        ledgers, values = past.ledgers, {**asked.values, "limit": min(limit, MAX_ID)}
-        ledgers.database.create_function("is_asked", 2, asked.matches)
-        sql = _FOUND.format(alike=_ALIKE_ON_URL if asked.is_url else _ALIKE)
+        ledgers, values = past.ledgers, {**question.values, "limit": min(limit, MAX_ID)}
+        ledgers.database.create_function("is_asked", 2, question.matches)
+        sql = _FOUND.format(alike=_ALIKE_ON_URL if question.is_url else _ALIKE)
         groups = list(ledgers.rows(sql, **values))
         total, number = (groups[0]["total"], groups[0]["groups"]) if groups else (0, 0)
         groups.sort(key=itemgetter("time", "id"))
@@ -219,8 +219,8 @@ class _History:
         left_out = files[0]["number"] - len(self._robotstxts) if files else 0
         refusals = [crawl for crawl in ledgers.crawls if not crawl["every_decision"]]
         self.record: dict[str, Any] = {
-            "asked": asked.text,
-            "kind": "url" if asked.is_url else "host",
+            "asked": question.text,
+            "kind": "url" if question.is_url else "host",
             "found": total,
             "left_out": {
                 "groups": number - len(groups),

@@ -141,10 +141,7 @@ def read_date(text: str) -> datetime | None:
                 return None
             date = date.replace(tzinfo=zone)
         date = date.astimezone(timezone.utc) + timedelta(days=ends_of_day)
-    except (
-        ValueError,
-        ArithmeticError,
-    ):  # dateutil's decimal numbers raise the latter.
+    except (ValueError, ArithmeticError):  # ArithmeticError: of decimal numbers.
         return None
     return date if date >= _EARLIEST else None
 

@@ -122,17 +122,17 @@ def real_tags(
     not read beyond the last of them.
     """
     ahead = iter(starts)
-    wanted = next(ahead, -1)
+    next_start = next(ahead, -1)
     position = 0
     opened = _OpenElements()
     while position >= 0:
         # Offsets before this position are within a comment, a text or another tag.
-        while 0 <= wanted < position:
-            wanted = next(ahead, -1)
-        if wanted < 0:
+        while 0 <= next_start < position:
+            next_start = next(ahead, -1)
+        if next_start < 0:
             return
         if not opened.foreign and (
-            skipped := _SKIPPABLE.match(lowered, position, wanted)
+            skipped := _SKIPPABLE.match(lowered, position, next_start)
         ):
             position = skipped.end()
         match = _MARKUP.search(lowered, position)
@@ -148,8 +148,8 @@ def real_tags(
             return
         opened.note(name, is_end=bool(closing), closes_itself=closes_itself)
         is_empty = closes_itself and opened.is_in_foreign
-        if match.start() == wanted and not opened.templates:
-            yield wanted, values
+        if match.start() == next_start and not opened.templates:
+            yield next_start, values
         elif name in _TEXT_ENDS and not closing and not is_empty:
             position = _text_end(lowered, position, name)
 
@@ -190,7 +190,8 @@ class _OpenElements:
         if is_end and foreign[-1:] == [name]:
             foreign.pop()
         elif name in _ENDS_FOREIGN:
-            # The start tag or end tag of such an HTML element ends all SVG and MathML around it.
+            # Both the start tag and the end tag of an element in _ENDS_FOREIGN end all SVG and MathML
+            # around it.
             while self.is_in_foreign:
                 foreign.pop()
         elif is_end or closes_itself:
@@ -210,7 +211,7 @@ class _OpenElements:
             del self.foreign[self.templates.pop() :]
 
 
-# Each of these functions returns the offset -1 if the page ends before.
+# Each of these functions returns -1 if the page ends before the offset that it looks for.
 
 
 def _comment_end(html: bytes, position: int, is_comment: bool) -> int:
@@ -265,7 +266,7 @@ _FOR_EVERYONE = frozenset({_EVERYONE, *USAGE_TAGS})
 _MISSPELT = "robot"
 _SPACES = "\t\n\f\r "
 
-# Matches a word; if a colon follows, with white space around or without, also the first word of the value.
+# Matches a word. If a colon follows, even with white space around it, the first word of the value too.
 _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
 
 _ANGLE_BRACKET = re.compile(rb"[<>]")

@@ -159,14 +159,14 @@ class IndexingRules:
         ``none`` for ``noindex``; None if no statement has this effect. For ``unavailable_after``,
         return the statement with the earliest date.
         """
-        wanted = set(DENIALS.get(name, ()))
+        rights = set(DENIALS.get(name, ()))
         for statement in self.statements:
             if not statement.known:
                 continue
             if name == "unavailable_after":
                 if statement.name == name and statement.value == self.unavailable_after:
                     return statement
-            elif wanted and wanted <= set(DENIALS.get(statement.name, ())):
+            elif rights and rights <= set(DENIALS.get(statement.name, ())):
                 return statement
         return None
 

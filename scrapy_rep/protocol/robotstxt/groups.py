@@ -243,7 +243,7 @@ def _pace_records(
     last = max(map(lowered.rfind, _PACE_FIELDS))
     if last < 0:
         return
-    # No delay or rate follows, so the rest of the text is not read.
+    # The text is read up to the last delay or rate.
     end = last + len(lowered[last:].partition(b"\n")[0])
     lines = (
         Line(number, field, octets(rest))

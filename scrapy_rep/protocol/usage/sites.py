@@ -142,10 +142,7 @@ def may_state_usage(body: bytes, dialect: Dialect) -> bool:
     if NUL in body:  # The file may be in UTF-16.
         body = decoded_text(body, dialect)
     lowered = body.lower()
-    for name in _NAMES:  # noqa: SIM110  any() would resume a generator for each name
-        if name in lowered:
-            return True
-    return False
+    return any(name in lowered for name in _NAMES)
 
 
 class UsageRecords:

@@ -155,10 +155,10 @@ def answers(ledgers: ReportLedgers, total: dict[str, int]) -> list[dict[str, Any
 
 
 def _fetched(ledgers: ReportLedgers) -> Answer:
-    (all_,) = ledgers.view("moved_in_all")
-    pages, hosts = count(all_["pages"], "page"), count(all_["hosts"], "host")
-    on = f", on {count(all_['days'], 'day')}" if all_["days"] else ""
-    return [f"{pages} ({octets(all_['bytes'])}) from {hosts}{on}."], True
+    (totals,) = ledgers.view("moved_in_all")
+    pages, hosts = count(totals["pages"], "page"), count(totals["hosts"], "host")
+    on = f", on {count(totals['days'], 'day')}" if totals["days"] else ""
+    return [f"{pages} ({octets(totals['bytes'])}) from {hosts}{on}."], True
 
 
 def _refused(ledgers: ReportLedgers, total: dict[str, int]) -> Answer:
@@ -179,15 +179,15 @@ def _refused(ledgers: ReportLedgers, total: dict[str, int]) -> Answer:
 
 
 def _delays(ledgers: ReportLedgers) -> Answer:
-    (all_,) = ledgers.view("delays_in_all")
-    asking, measured = all_["asking"], all_["known"]
+    (totals,) = ledgers.view("delays_in_all")
+    asking, measured = totals["asking"], totals["known"]
     if not asking:
         return ["No host asks for a delay."], True
     if not measured:
         hosts = count(asking, "host asks", "hosts ask")
         reason = "no request had to keep to it (a setting or a dry run ignores it, or none was sent)"
         return [f"{hosts} for a delay; {reason}."], True
-    sentences, kept = _kept(all_, ledgers.view("delay").fetchall(), "delay", "gap")
+    sentences, kept = _kept(totals, ledgers.view("delay").fetchall(), "delay", "gap")
     if asking > measured:
         more = count(asking - measured, "more host asks", "more hosts ask")
         sentences.append(f"{more} for a delay that no request had to keep to.")
@@ -195,36 +195,36 @@ def _delays(ledgers: ReportLedgers) -> Answer:
 
 
 def _pauses(ledgers: ReportLedgers) -> Answer:
-    (all_,) = ledgers.view("pauses_in_all")
-    if not all_["hosts"]:
+    (totals,) = ledgers.view("pauses_in_all")
+    if not totals["hosts"]:
         return ["No host asked for a pause (429, 503)."], True
-    pauses = count(all_["times"], "pause")
-    if not all_["known"]:
-        hosts = count(all_["hosts"], "host")
+    pauses = count(totals["times"], "pause")
+    if not totals["known"]:
+        hosts = count(totals["hosts"], "host")
         return [
             f"{hosts} asked for {pauses}; it was not measured whether the crawl kept to them."
         ], True
     rows = ledgers.view("pause").fetchall()
-    sentences, kept = _kept(all_, rows, "pause", "resumed")
-    sentences.append(f"Asked for: {pauses}, of {duration(all_['longest'])} at most.")
+    sentences, kept = _kept(totals, rows, "pause", "resumed")
+    sentences.append(f"Asked for: {pauses}, of {duration(totals['longest'])} at most.")
     return sentences, kept
 
 
-def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Answer:
+def _kept(totals: Row, rows: list[Row], asked: str, gap: str) -> Answer:
     """Answer whether the crawl kept the delays, or the pauses, that hosts asked for. *asked* is the column
     of *rows* with the seconds that a host asked for, *gap* the column with the seconds that passed.
     """
-    if broken := all_["known"] - all_["kept"]:
+    if broken := totals["known"] - totals["kept"]:
         hosts = [
             f"{_origin(row)} (the next request after {duration(row[gap])}, asked for "
             f"{duration(row[asked])})"
             for row in rows
             if row["kept"] == 0
         ]
-        of = count(all_["known"], "host")
+        of = count(totals["known"], "host")
         names = _listed(hosts, "host", broken)
         return [f"Not kept at {broken:,} of {of} with a {asked}: {names}."], False
-    number = all_["known"]
+    number = totals["known"]
     where = "the one host" if number == 1 else f"all {number:,} hosts"
     sentences = [f"Yes, at {where} with a {asked}."]
     # At a host that got a single request, the delay was kept, although no gap was measured.
@@ -241,10 +241,10 @@ def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Answer:
 
 
 def _ai_crawlers(ledgers: ReportLedgers) -> Answer:
-    (all_,) = ledgers.view("ai_crawlers_in_all")
-    if not all_["hosts"]:
+    (totals,) = ledgers.view("ai_crawlers_in_all")
+    if not totals["hosts"]:
         return ["No robots.txt names a known AI crawler."], True
-    hosts = count(all_["hosts"], "host names", "hosts name")
+    hosts = count(totals["hosts"], "host names", "hosts name")
     sentences = [f"{hosts} AI crawlers in robots.txt."]
     rows = [
         row
@@ -255,7 +255,7 @@ def _ai_crawlers(ledgers: ReportLedgers) -> Answer:
         f"{visible(origin, 100)} ({_listed([row['crawler'] for row in group], 'crawler')})"
         for origin, group in groupby(rows, itemgetter("origin"))
     ]
-    closing = all_["closing"]
+    closing = totals["closing"]
     if closing:
         forbid = f"{closing:,} {'forbids' if closing == 1 else 'forbid'}"
         sentences.append(

@@ -423,7 +423,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return await judged if isinstance(judged, Awaitable) else judged
 
     def report(self, entry: InFlight) -> None:
-        """Report that the request of *entry* is sent, unless that was reported before or need not be."""
+        """Report that the request of *entry* is sent or has its response, unless that was reported before or need
+        not be.
+        """
         if entry.report is not None:
             report, entry.report = entry.report, None
             self.allow(*report)
@@ -545,8 +547,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
 
 class ArrivalMiddleware:
-    """Judges each response by its own URL, before Scrapy follows a redirect or meta refresh in it; and decodes
-    robots.txt files that come compressed.
+    """Judges each response that comes from another URL than that of its request, before Scrapy follows a redirect
+    or meta refresh in it; and decodes robots.txt files that come compressed.
     """
 
     ORDER = FetchMiddleware.ORDER

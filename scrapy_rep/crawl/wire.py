@@ -67,8 +67,9 @@ class WireMiddleware:
     def process_request(
         self, request: Request
     ) -> Request | Coroutine[Any, Any, Request | Response | None] | None:
-        """Return None if *request* may be sent now, else a coroutine that waits until it may. Raises RobotsDenied
-        if the host has had as many pages as it may.
+        """Return None if *request* may be sent now, else a coroutine that waits until it may. If the same object is
+        at the wire already, return a copy. Raises RobotsDenied if a crawl without a gate has fetched as many
+        pages of the host as it may.
         """
         frontier, gate = self._frontier, self._gate
         entry = frontier.in_flight.get(request) or frontier.enter(request)
@@ -99,8 +100,9 @@ class WireMiddleware:
         is_judged: bool,
     ) -> Request | Response | None:
         """Wait until *request* is judged as it is now, has its turn among all workers, and has room in its limiters.
-        Return None when it may be sent, or the request if it is to wait in the scheduler instead. Raises
-        RobotsDenied, also if its host asks for too long a pause.
+        Return None when it may be sent, the request if it is to wait in the scheduler instead, or the cached
+        response if it has become one for a robots.txt that the crawl has. Raises SpiderClosing, or RobotsDenied,
+        also if its host asks for too long a pause (BackingOff if the request is for robots.txt).
         """
         frontier, turns = self._frontier, self._frontier.turns
         while True:
@@ -162,8 +164,8 @@ class WireMiddleware:
         entry = frontier.enter(request)
         if isinstance(exception, Withdrawn):
             return frontier.withdrawn(request, entry)
-        # With IgnoreRequest, a component drops a request before it is sent. Any other error is that of a request
-        # that was sent, here or by another middleware.
+        # With IgnoreRequest, a component drops a request before it is sent. Any other error counts as that of a
+        # request that was sent, here or by another middleware.
         if not isinstance(exception, IgnoreRequest):
             if not entry.is_sent:
                 frontier.note_fetched(request, entry)

@@ -15,20 +15,23 @@ if TYPE_CHECKING:
 
 
 class Names:
-    """The requests of a queue, by their names: the first one is next."""
+    """The requests of a queue, by their names: those that were put back first, then the oldest one."""
 
     def __init__(self) -> None:
+        self._returned: deque[str] = deque()
         self._names: deque[str] = deque()
         self.push = self._names.append
-        self.pop = self._names.popleft
-        self.back = self._names.appendleft
+        self.back = self._returned.append
+
+    def pop(self) -> str:
+        return (self._returned or self._names).popleft()
 
     @property
     def count(self) -> int:
-        return len(self._names)
+        return len(self._returned) + len(self._names)
 
     def peek(self) -> str | None:
-        return self._names[0] if self._names else None
+        return next(iter(self._returned or self._names), None)
 
 
 class Crawl:

@@ -68,7 +68,8 @@ _MIN_PATIENCE = 120.0
 # the same time.
 _LOG_EVERY = 60.0
 
-# If a request waits in a download slot with a delay, the slot is checked again after this part of the delay.
+# If a request waits in a download slot with a delay, no other request is planned for the slot before the slot is
+# due, and before this part of the delay has passed.
 _PART_OF_DELAY = 1 / 10
 
 # The seconds for which no request is sent after the machine had no more files, ports or memory.
@@ -87,8 +88,8 @@ class QueueKey(NamedTuple):
     slot: str
 
     origin: Origin | None
-    """None if no robots.txt applies: the scheme is not http or https, the host cannot be read, or the requests
-    have ``dont_obey_robotstxt``."""
+    """None if no robots.txt applies: the scheme is not http or https, the host cannot be read, the requests have
+    ``dont_obey_robotstxt``, or the crawl ignores robots.txt."""
 
     is_service: bool = False
     """Whether the requests go to a service that renders or fetches pages of another host. They have
@@ -176,10 +177,10 @@ class Frontier:
         """The requests that were downloaded a second time while the same object was still at the wire."""
 
         self._planned_robotstxt: dict[RobotsTxtRequest, InFlight] = {}
-        """The requests for robots.txt that have got their room, and have not reached the wire yet."""
+        """The requests for robots.txt that wait for room or have it, and have not reached the wire yet."""
 
         self._waiting: dict[Waiter, tuple[Request, float]] = {}
-        """The requests that wait in the downloader, each with the time at which it began to wait."""
+        """The requests that wait outside the scheduler, each with the time from which its wait counts."""
 
         self._tried: Origin | None = None
         """The site whose robots.txt was fetched last to find out whether the network is back."""
@@ -615,7 +616,7 @@ class Frontier:
 
     def withdrawn(self, request: Request, entry: InFlight) -> Request:
         """Return what the wire returns for *request*, which :class:`Withdrawn` has taken out of its download slot:
-        the request goes back to the scheduler, or a copy of it comes to the wire again.
+        the request goes back to the scheduler, or it or a copy of it comes to the wire again.
         """
         self.unsend(entry)
         if entry.may_return:
@@ -996,7 +997,7 @@ class Frontier:
 
     @property
     def requests_waiting(self) -> int:
-        """The number of requests that wait in the downloader."""
+        """The number of requests that wait outside the scheduler."""
         return len(self._waiting)
 
 

@@ -11,8 +11,8 @@ Requests wait in one of two ways:
 a :class:`Queue`   holds requests of the scheduler. It is empty; ready; parked at its site until
                    the rules are known; or parked at the first limiter that has no room. A ready
                    queue hands out a request that may be sent now, or one that the gate will refuse
-a :class:`Waiter`  stands for one request that has left the scheduler. It waits at the first
-                   limiter that has no room, or at the site whose rules it needs
+a :class:`Waiter`  stands for one request outside the scheduler. It waits at the first limiter that
+                   has no room, or at the site whose rules it needs
 =================  =======================================================================
 
 Each change of a limiter ends in :meth:`Limits.reconcile`, which lets queues and waiters go on in turns while
@@ -119,7 +119,8 @@ class Queue:
         """The stored :class:`Requests`; None before the first request is pushed."""
 
         self.place: object = None
-        """READY, the site or limiter where the queue is parked, or None while the queue is empty."""
+        """READY, the site or limiter where the queue is parked, or None while the queue is empty or not yet
+        :meth:`Limits.filled`."""
 
     def __repr__(self) -> str:
         place = "ready" if self.place is READY else f"at {self.place!r}"
@@ -183,8 +184,8 @@ class Slowdown(NamedTuple):
 
 
 class InFlight:
-    """What the frontier knows of one request, from when the scheduler plans it, or the gate first sees it, until
-    its download has ended.
+    """What the frontier knows of one request, from when the scheduler plans it, a middleware first sees it or it
+    waits for room, until its download has ended.
     """
 
     __slots__ = (
@@ -245,7 +246,7 @@ class InFlight:
 
 
 class Waiter:
-    """A request that has left the scheduler, and waits for room in its limiters or for the rules of its site."""
+    """A request outside the scheduler that waits for room in its limiters or for the rules of its site."""
 
     __slots__ = (
         "call",
@@ -406,7 +407,7 @@ class Limits:
         """The sites whose robots.txt is to be fetched when more ready queues are needed."""
 
         self.has_news = False
-        """Whether a queue has become ready. The owner sets this to False when it has told the engine."""
+        """Whether a queue has become ready. The owner sets this to False when the engine knows."""
 
         self.slowdowns: dict[str, Slowdown] = {}
         """How long the delay of each host has held up the crawl."""
@@ -457,7 +458,7 @@ class Limits:
 
     def sweep(self, now: float) -> bool:
         """Forget the queues, limiters and sites that no request needs and that have nothing to remember. Return
-        whether any was forgotten.
+        whether any queue, or any limiter of a host or slot, was forgotten.
         """
         before = len(self._idle), len(self.limiters)
         in_use = {entry.queue for entry in self.in_flight.values()}
@@ -500,7 +501,7 @@ class Limits:
     # The scheduler plans.
 
     def filled(self, queue: Queue, now: float) -> None:
-        """Note that *queue* has got a request. If that is its only one, the queue begins to take turns."""
+        """Note that *queue* has requests. If it was empty before, or is of an earlier run, it begins to take turns."""
         if queue.place is None and queue.count:
             self._idle.pop(queue, None)
             self._place(queue, now)
@@ -821,7 +822,8 @@ class Limits:
     ) -> bool:
         """Pause *limiter* for the *asked* seconds; if they are None, for 1, 2, 4, ... up to *cap* seconds.
 
-        The pause becomes longer only if the request that caused it was sent, at *sent_at*, after the last pause.
+        The seconds that a host has *asked* always count. A pause without them doubles only if the request that
+        caused it was sent, at *sent_at*, after the last pause.
         *has_failed* says that the cause is a failed connection, not an answer. Return whether a new pause
         begins, rather than the last one continues.
         """
@@ -1093,8 +1095,8 @@ class Limits:
             }
 
     def waiting(self) -> tuple[int, int, Limiter | None]:
-        """Return the number of requests that wait for robots.txt, a delay or a pause, the number of hosts they go
-        to, and the limiter of the requests that may be sent first; None if they all wait for robots.txt.
+        """Return the number of requests that wait in parked queues or for room in a limiter, the number of hosts
+        they go to, and the limiter of those that may be sent first; None if no request waits at a limiter.
         """
         limiters = list(self.limiters.values())
         limiters += [host.crawl_delay for host in limiters if host.crawl_delay]

@@ -4,8 +4,8 @@ no Scrapy, no clock and no I/O.
 A failed connection (the host name is not resolved, the connection is refused or times out, the proxy is dead)
 looks the same whether the host has no server or the crawler has no network. Whether other hosts answer tells
 them apart. When five different hosts in a row have failed, the network is *gone*: no page is sent, and one
-robots.txt at a time is fetched, after 1, 2, 4, ... 30 seconds. The first answer of any host ends this; failures
-in the meantime are not blamed on hosts.
+robots.txt at a time is fetched, after 1, 2, 4, ... 30 seconds. The first answer of any host to a request that was
+sent since ends this; failures in the meantime are not blamed on hosts.
 
 Only the answer to a request that was sent after a host failed says that the network worked after that failure.
 As long as no host has ever answered, in this run or an earlier one, a failure that says "no server" is blamed on
@@ -55,8 +55,8 @@ class Network:
         """When the first of the hosts failed because of which the network is gone; None while it works."""
 
         self.is_certain = False
-        """Whether the network is certainly gone: a site failed that had answered before, or one that had failed
-        has answered again."""
+        """Whether the network is certainly gone: an attempt failed at a site that had answered before, or while
+        no site has answered in this run; or a site that had failed has answered."""
 
         self._wait_timeout = wait_timeout
         self._pause = _FIRST_ATTEMPT

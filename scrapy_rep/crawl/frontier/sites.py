@@ -40,7 +40,8 @@ class FetchStage(IntEnum):
     """To be fetched when more ready queues are needed."""
 
     URGENT = 2
-    """To be fetched now: a request in the downloader waits for the rules."""
+    """To be fetched now: a request in the downloader waits for the rules, or was just refused because robots.txt
+    is unreachable."""
 
     UNDER_WAY = 3
 

@@ -405,7 +405,7 @@ def _required(pattern: paths.Pattern) -> str:
 
 
 def _parts_of(target: str) -> AbstractSet[str]:
-    """Return all parts of *target* of up to four characters, the longest text that a pattern requires."""
+    """Return all substrings of *target* of up to four characters: a pattern requires no longer text."""
     parts = {""}
     for length in range(1, _REQUIRED_LENGTH + 1):
         starts = range(len(target) - length + 1)

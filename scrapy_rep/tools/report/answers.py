@@ -70,13 +70,13 @@ def _sentence(total: dict[str, int], check: dict[str, Any], forbidden: int) -> s
     would = _was(refused)
     if total["dry_runs"]:
         would = "would have been" if is_dry_run else f"{would} or would have been"
-    not_sent = f"{count(refused, 'request')} {would} refused"
+    refusals = f"{count(refused, 'request')} {would} refused"
     if not refused:
-        not_sent = "" if ignores and pages else f"no request {would} refused"
-    parts = list(filter(None, (fetched, not_sent)))
-    if left := total["not_sent"]:
+        refusals = "" if ignores and pages else f"no request {would} refused"
+    parts = list(filter(None, (fetched, refusals)))
+    if not_sent := total["not_sent"]:
         parts.append(
-            f"{count(left, 'request')} {_was(left)} left when the network was gone"
+            f"{count(not_sent, 'request')} {_was(not_sent)} left when the network was gone"
         )
     *before, last = parts
     sentence = f"{', '.join(before)}, and {last}" if before else last
@@ -206,7 +206,7 @@ def _pauses(ledgers: ReportLedgers) -> Answer:
         ], True
     rows = ledgers.view("pause").fetchall()
     sentences, kept = _kept(totals, rows, "pause", "resumed")
-    sentences.append(f"Asked for: {pauses}, of {duration(totals['longest'])} at most.")
+    sentences.append(f"Hosts asked for {pauses}, of {duration(totals['longest'])} at most.")
     return sentences, kept
 
 

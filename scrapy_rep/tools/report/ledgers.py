@@ -204,8 +204,8 @@ def _text(octets: bytes) -> str:
 
 
 def _modes(crawl: dict[str, Any]) -> dict[str, Any]:
-    """Return whether a crawl is a dry run, whether it ignores robots.txt, whether it ended without
-    network, and how many requests were left then.
+    """Return whether a crawl is a dry run; whether it ignores robots.txt; and whether it ended because the
+    network was gone, with the number of requests that were left.
     """
     is_dry_run = _is_on(crawl["settings"].get(DRY_RUN))
     obeys = _is_on(crawl["settings"].get(OBEY, True))

@@ -91,7 +91,7 @@ def test_answers_of_a_crawl_that_was_measured(tmp_path: Path) -> None:
     assert pauses == (
         "Yes, at the one host with a pause. The shortest time from an answer to the next request "
         "was 1.02 times the pause: 1 min 1 s at https://busy.example, which asks for 1 min. "
-        "Asked for: 2 pauses, of 1 min at most."
+        "Hosts asked for 2 pauses, of 1 min at most."
     )
     assert crawlers == (
         "2 hosts name AI crawlers in robots.txt. 2 forbid everything to at least one of these crawlers: "
@@ -161,7 +161,7 @@ def test_delays_and_pauses_that_were_not_kept(ledger: Ledger) -> None:
         "Not kept at 4 of 5 hosts with a pause: https://1.example (the next request after 1 s, "
         "asked for 5 s), https://2.example (the next request after 2 s, asked for 5 s), "
         "https://3.example (the next request after 3 s, asked for 5 s) and 1 more host. "
-        "Asked for: 5 pauses, of 5 s at most."
+        "Hosts asked for 5 pauses, of 5 s at most."
     )
     assert rows("delay", "origin kept gap", path) == [
         ("https://1.example", 0, 0.0), ("https://0.example", 0, 1.997),

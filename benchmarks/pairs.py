@@ -50,7 +50,7 @@ def in_pairs(
             _Process(warm_up, folder).numbers()
         for number in range(pairs + (warm_up is None)):
             with on_one_processor():
-                # The sides take turns in starting first, because the first process takes longer.
+                # Each side starts first in every other pair, because the first process takes longer.
                 order = (
                     (first_side, second_side)
                     if number % 2

@@ -481,7 +481,9 @@ class Differences:
             return False
         changes = rule_changes(old, new)
         if changes is None:
-            notify("the files have too many groups to compare; the rules that differ are not shown")
+            notify(
+                "the files have too many groups to compare; the rules that differ are not shown"
+            )
             return True
         for change in changes:
             place = "" if change["agents"] else "Outside of the groups"

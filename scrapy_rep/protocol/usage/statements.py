@@ -136,8 +136,8 @@ MAX_SHOWN = 1_024
 
 _MAX_PAIRS = 1_000
 
-# How many statements with the same value for the same category are kept, and how many statements without
-# a category, such as licences.
+# How many statements are kept that give the same category the same value, and how many that have no
+# category, such as licences.
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 

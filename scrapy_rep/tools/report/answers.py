@@ -206,7 +206,9 @@ def _pauses(ledgers: ReportLedgers) -> Answer:
         ], True
     rows = ledgers.view("pause").fetchall()
     sentences, kept = _kept(totals, rows, "pause", "resumed")
-    sentences.append(f"Hosts asked for {pauses}, of {duration(totals['longest'])} at most.")
+    sentences.append(
+        f"Hosts asked for {pauses}, of {duration(totals['longest'])} at most."
+    )
     return sentences, kept
 
 

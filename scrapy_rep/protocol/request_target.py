@@ -158,8 +158,8 @@ def is_robotstxt(url: str) -> bool:
 
 
 def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
-    """Return path and query as a client sends them: the second of the :func:`forms`. If the path begins
-    with two slashes, return two of them: with dot segments, and with dot segments resolved.
+    """Return the targets that a client may send for *path* and *query*: the second of the :func:`forms`.
+    There are two if the path begins with two slashes: one with its dot segments, one without.
     """
     end = re.search(_WHITE_SPACE, path + query)
     if end:

@@ -51,7 +51,7 @@ def settings_of(
         ({THEIRS: 543, OURS: None}, None, 543),
     ],
 )
-def test_the_middleware(
+def test_the_addon_replaces_scrapys_robotstxt_middleware(
     where: str, orders: dict[Any, int | None], ours: int | None, theirs: int | None
 ) -> None:
     """The add-on sets ROBOTSTXT_OBEY, and replaces Scrapy's robots.txt middleware, even if the
@@ -75,13 +75,15 @@ def test_the_middleware(
         ({"DOWNLOAD_HANDLERS": {"https": "tests.browser.Handler"}}, False),
     ],
 )
-def test_a_browser(settings: dict[str, Any], is_used: bool) -> None:
+def test_only_a_crawl_with_playwright_has_the_browser_middleware(
+    settings: dict[str, Any], is_used: bool
+) -> None:
     """Only a crawl with scrapy-playwright has a middleware for its browser."""
     middlewares = settings_of(**settings).getwithbase("DOWNLOADER_MIDDLEWARES")
     assert (PlaywrightMiddleware in middlewares) is is_used
 
 
-def test_what_the_log_calls_it() -> None:
+def test_the_log_has_the_addon_with_its_version() -> None:
     """Scrapy lists the add-ons in its log, this one with its version."""
     assert repr(scrapy_rep.Addon()) == f"<scrapy_rep.Addon {scrapy_rep.__version__}>"
 
@@ -100,7 +102,7 @@ def test_the_project_can_say_no() -> None:
         ({Subclass: None}, True, False),
     ],
 )
-def test_a_subclass_of_theirs(
+def test_a_subclass_of_scrapys_middleware_is_kept_with_a_warning(
     caplog: pytest.LogCaptureFixture, orders: dict[Any, Any], obeys: bool, warned: bool
 ) -> None:
     """A subclass of Scrapy's middleware is kept. If it is used beside this package's one, a
@@ -142,7 +144,9 @@ SCRAPYS_QUEUE = "scrapy.pqueues.ScrapyPriorityQueue"
     ],
 )
 @pytest.mark.parametrize("where", ["settings", "custom_settings"])
-def test_the_scheduler(where: str, settings: dict[str, Any], scheduler: str) -> None:
+def test_the_addon_sets_the_scheduler_unless_the_project_does(
+    where: str, settings: dict[str, Any], scheduler: str
+) -> None:
     """The add-on sets SCHEDULER, unless the project or the spider sets that or a SCHEDULER_PRIORITY_QUEUE.
     In a dry run, Scrapy's scheduler stays.
     """
@@ -170,7 +174,7 @@ def test_the_scheduler(where: str, settings: dict[str, Any], scheduler: str) -> 
         ),
     ],
 )
-def test_classes_in_the_wrong_setting(
+def test_a_class_in_the_wrong_setting_stops_the_start(
     settings: dict[str, Any], start: str, end: str
 ) -> None:
     """A class of this package that its setting cannot use stops the crawl; the error says where it
@@ -186,7 +190,7 @@ def test_classes_in_the_wrong_setting(
 @pytest.mark.parametrize(
     "name", ["DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "EXTENSIONS"]
 )
-def test_the_addon_among_components(name: str) -> None:
+def test_the_addon_among_components_stops_the_start(name: str) -> None:
     """The add-on in a setting for components, where Scrapy would make it without any effect, stops
     the crawl; the error says where it belongs.
     """

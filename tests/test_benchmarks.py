@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 
-def test_a_measure(
+def test_a_measure_prints_a_table_with_the_peers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A measure of some files prints a table with this package and its peers."""
@@ -31,7 +31,9 @@ def test_a_measure(
 
 
 @pytest.mark.parametrize("side", jobs.WHO)
-def test_jobs(side: str, tmp_path: Path) -> None:
+def test_each_scheduler_hands_out_all_requests_of_a_jobdir(
+    side: str, tmp_path: Path
+) -> None:
     """The scheduler of each side takes requests of many hosts to a JOBDIR, and hands all of them out."""
     bench = jobs.Bench(side, str(tmp_path))
     numbers = jobs.times(bench, hosts=10, number=200, pops=200)
@@ -47,7 +49,7 @@ the machine), with those that make objects."""
 
 
 @pytest.mark.slow
-def test_calls() -> None:
+def test_a_request_and_a_host_cost_the_calls_that_are_written_here() -> None:
     """What a request and a host cost is what is written here, within 5 %: whoever adds to the way of
     a request sees it.
     """

@@ -87,7 +87,7 @@ def answer(question: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return ScrapyRep(question["dialect"]).answer(question)
 
 
-def test_the_command() -> None:
+def test_the_command_asks_any_callable_and_prints_the_table() -> None:
     """``python -m conformance`` asks any callable, prints the table, and exits with 0 if all
     answers are right.
     """
@@ -119,7 +119,7 @@ for line in sys.stdin:
         ("import time; time.sleep(60)", 0.5, "No answer in 0.5 s"),
     ],
 )
-def test_a_command_of_another_language(
+def test_a_command_in_any_language_can_be_asked(
     tmp_path: Path, code: str, timeout: float, message: str | None
 ) -> None:
     """A command in any language can be asked, by lines of JSON. If it ends or hangs, the run
@@ -137,7 +137,7 @@ def test_a_command_of_another_language(
     command.close()
 
 
-def test_a_parser_that_never_answers() -> None:
+def test_a_parser_that_never_answers_fails_at_the_time_limit() -> None:
     """A parser that never returns from a case fails it at the time limit."""
 
     class Endless:

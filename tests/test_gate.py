@@ -147,7 +147,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @coroutine_test
-async def test_verdict(case: Case) -> None:
+async def test_a_request_is_sent_or_refused_by_what_is_known(case: Case) -> None:
     """A request is sent or refused. Its errback, the signal and the stats get the refusal."""
     robots = None if case.robots is None else answer(ROBOTS_URL, case.robots)
     mw, crawler = middleware(
@@ -172,14 +172,16 @@ async def test_verdict(case: Case) -> None:
     assert crawler.stats.get_value(f"rep/denied/{record.reason}") == 1
 
 
-def test_switched_off() -> None:
+def test_without_robotstxt_obey_the_middleware_is_disabled() -> None:
     """Without ROBOTSTXT_OBEY, the middleware is disabled."""
     with pytest.raises(NotConfigured):
         middleware(ROBOTSTXT_OBEY=False)
 
 
 @coroutine_test
-async def test_html_in_place_of_a_robotstxt(caplog: pytest.LogCaptureFixture) -> None:
+async def test_html_in_place_of_a_robotstxt_is_logged_and_parsed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """An HTML page in place of a robots.txt is logged, and parsed like any other file."""
     caplog.set_level("INFO")
     body = b"<!DOCTYPE html>\n" + ROBOTS
@@ -190,7 +192,7 @@ async def test_html_in_place_of_a_robotstxt(caplog: pytest.LogCaptureFixture) ->
 
 
 @coroutine_test
-async def test_who_needs_no_verdict() -> None:
+async def test_only_requests_of_the_package_skip_the_check() -> None:
     """Only the package's own requests skip the check, by class, which ``replace()`` keeps."""
     mw, crawler = middleware()
     await ask(mw, Request(PUBLIC))
@@ -228,9 +230,7 @@ async def test_an_exempt_request_keeps_to_pauses() -> None:
 
 
 @coroutine_test
-async def test_an_unreachable_host_is_asked_again_for_what_does_not_come_from_the_scheduler() -> (
-    None
-):
+async def test_an_unreachable_host_is_asked_again_for_files_and_downloads() -> None:
     """The request that comes when it is time is refused still; the next one is judged by the answer."""
     mw, crawler = middleware({})
     with pytest.raises(RobotsDenied):
@@ -310,7 +310,7 @@ async def test_the_last_request_that_is_cancelled_ends_the_fetch() -> None:
     ],
 )
 @coroutine_test
-async def test_robotstxt_of_a_spider(
+async def test_a_spider_that_requests_robotstxt_gets_the_copy(
     request_: Request, status: int, is_copy: bool
 ) -> None:
     """A spider that requests robots.txt gets the copy of the crawl, with a flag. Only a plain GET
@@ -345,7 +345,7 @@ async def test_robotstxt_of_a_spider(
     ],
 )
 @coroutine_test
-async def test_where_a_browser_has_arrived(
+async def test_a_page_at_which_a_browser_ends_counts_like_a_request(
     url: str, settings: dict[str, Any], reported: list[str]
 ) -> None:
     """A page at which a browser ends counts like a request for it: it is recorded at the ledger level
@@ -371,7 +371,7 @@ async def test_where_a_browser_has_arrived(
         ("", "mybot", False),
     ],
 )
-def test_warning_about_the_agent(
+def test_a_user_agent_without_a_token_causes_one_warning(
     caplog: pytest.LogCaptureFixture,
     agent: str,
     agent_of_spider: str | None,
@@ -392,7 +392,7 @@ def test_warning_about_the_agent(
 
 
 @coroutine_test
-async def test_a_request_that_cannot_be_judged(
+async def test_a_request_with_invalid_purposes_fails_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """One error message names a request with invalid purposes. Those that wait for the same
@@ -420,7 +420,7 @@ async def test_a_request_that_cannot_be_judged(
 
 
 @coroutine_test
-async def test_a_cancelled_request_in_a_dry_run(
+async def test_a_cancelled_request_in_a_dry_run_is_no_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It is not sent, and no error; others that wait for the same robots.txt are judged by it."""

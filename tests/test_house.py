@@ -134,7 +134,7 @@ def test_the_protocol_needs_no_scrapy() -> None:
         "import sys; import scrapy_rep; from scrapy_rep import RobotsTxt;"
         "from importlib import import_module; from pkgutil import walk_packages;"
         "from scrapy_rep import protocol;"
-        "[import_module(each.name) for each in"
+        "[import_module(module.name) for module in"
         " walk_packages(protocol.__path__, 'scrapy_rep.protocol.')];"
         "print([name for name in ('scrapy', 'twisted') if name in sys.modules])"
     )
@@ -161,7 +161,7 @@ def test_each_file_that_contributing_names_exists() -> None:
     ] == []
 
 
-def test_versions_agree() -> None:
+def test_the_files_name_the_same_versions() -> None:
     """setup.cfg, the test command, the workflow and the changelog name the same versions of
     Python, of the oldest Scrapy and of this package, which the code does not repeat, and tests that exist.
     """
@@ -198,7 +198,9 @@ def test_each_data_file_is_in_the_wheel() -> None:
     assert PACKAGE / "py.typed" in declared
 
 
-def test_the_description_on_a_package_index(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_description_on_a_package_index_has_no_dead_links(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A package index gets the text of README.md without links and pictures that it does not
     have; where a link was, the text names the file.
     """

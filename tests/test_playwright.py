@@ -145,7 +145,7 @@ async def answer_of(session: Any, url: str, **event: Any) -> str:
     ],
 )
 @coroutine_test
-async def test_requests_without_a_page(
+async def test_requests_of_service_workers_follow_the_one_crawl(
     caplog: pytest.LogCaptureFixture, obey: list[bool], url: str, aborted: bool
 ) -> None:
     """The rules of the one crawl apply to the requests of service workers. If it is unknown which
@@ -171,7 +171,7 @@ async def test_requests_without_a_page(
     [(SpiderClosing("closing"), False), (RuntimeError("x"), True)],
 )
 @coroutine_test
-async def test_what_cannot_be_decided(
+async def test_a_request_that_cannot_be_decided_is_aborted(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     error: Exception,
@@ -189,7 +189,7 @@ async def test_what_cannot_be_decided(
 
 
 @coroutine_test
-async def test_a_browser_on_a_thread() -> None:
+async def test_robotstxt_is_checked_on_the_event_loop_of_the_crawl() -> None:
     """A browser on another thread has robots.txt checked on the event loop of the crawl."""
     guard, crawler = crawl()
     guard.process_request(Request(PUBLIC, meta={"playwright": True}))
@@ -204,7 +204,7 @@ async def test_a_browser_on_a_thread() -> None:
 
 
 @coroutine_test
-async def test_a_browser_with_a_session() -> None:
+async def test_one_session_decides_about_all_pages_of_a_browser() -> None:
     """One DevTools session with the browser decides about the requests of all its pages, and
     Playwright about none. If the page itself is refused, and not only an image of it, the errback
     gets the refusal.
@@ -239,7 +239,9 @@ async def test_a_browser_with_a_session() -> None:
 
 @pytest.mark.parametrize(("reason", "is_known"), [("swap", True), ("remove", False)])
 @coroutine_test
-async def test_a_frame_that_is_detached(reason: str, is_known: bool) -> None:
+async def test_a_detached_frame_still_belongs_to_its_page(
+    reason: str, is_known: bool
+) -> None:
     """A frame that moves to another process of Chromium still belongs to its page, so the
     errback gets the refusal of the page. A frame that is removed belongs to no page.
     """
@@ -263,7 +265,7 @@ async def test_a_frame_that_is_detached(reason: str, is_known: bool) -> None:
     ],
 )
 @coroutine_test
-async def test_a_file_of_speculation_rules(
+async def test_chromium_gets_no_speculation_rules(
     headers: dict[str, str], method: str
 ) -> None:
     """Chromium gets no file of speculation rules, and other files as they are."""
@@ -276,7 +278,7 @@ async def test_a_file_of_speculation_rules(
 
 
 @coroutine_test
-async def test_a_browser_without_a_session() -> None:
+async def test_without_a_session_what_playwright_reports_is_checked() -> None:
     """In Firefox and WebKit, what Playwright reports is checked, with the first request of a
     popup.
     """
@@ -298,7 +300,7 @@ async def test_a_browser_without_a_session() -> None:
 
 @pytest.mark.parametrize("session", [new_session(), None], ids=["Chromium", "Firefox"])
 @coroutine_test
-async def test_a_page_that_closes(session: Any) -> None:
+async def test_requests_of_a_closed_page_wait_no_longer(session: Any) -> None:
     """When a page closes, its requests no longer wait for a robots.txt, and the fetch of that
     file ends unless another page needs it.
     """
@@ -348,7 +350,7 @@ own_callback = AsyncMock()
 
 
 @coroutine_test
-async def test_a_callback_of_the_spider_for_its_page() -> None:
+async def test_the_page_callback_of_a_spider_is_called_and_restored() -> None:
     """The page init callback of a request is called after that of the package, even if the
     crawl of the page is unknown; and it is in the meta of the request again when the download ends.
     """
@@ -373,7 +375,7 @@ async def test_a_callback_of_the_spider_for_its_page() -> None:
     assert again.meta == meta
 
 
-def test_the_meta_of_a_page_without_a_callback() -> None:
+def test_the_meta_of_a_request_is_restored_after_its_download() -> None:
     """The meta of a request for a browser is as it was when its download has ended, also if that was
     a copy of a request in the middle of its own download.
     """
@@ -389,7 +391,7 @@ def test_the_meta_of_a_page_without_a_callback() -> None:
 
 @pytest.mark.parametrize("asks", [False, True])
 @coroutine_test
-async def test_a_predicate_of_the_project(
+async def test_a_predicate_that_does_not_check_causes_one_warning(
     caplog: pytest.LogCaptureFixture, asks: bool
 ) -> None:
     """If the project has its own predicate and that does not check robots.txt, one warning
@@ -409,7 +411,7 @@ async def test_a_predicate_of_the_project(
 
 @pytest.mark.parametrize(("path", "is_used"), [("/used/a", False), ("/free/a", True)])
 @coroutine_test
-async def test_what_the_site_states_of_where_it_arrives(
+async def test_after_a_redirect_the_preferences_for_the_response_count(
     path: str, is_used: bool
 ) -> None:
     """After a redirect in the browser, the usage preferences for the URL of the response

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.newest
 
 
-def test_alarms_go_off_in_order(caplog: pytest.LogCaptureFixture) -> None:
+def test_alarms_go_off_in_the_order_of_their_moments(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Alarms go off in the order of their moments, equal ones in the order in which they were set,
     and one in the past at once; also after one that fails, whose error is logged. There is one timer
     at a time, and none after ``stop``.
@@ -47,7 +49,7 @@ class EarlyClock(FakeClock):
         return super().call_later(max(seconds - 0.0005, 0.000_01), function)
 
 
-def test_no_alarm_is_early() -> None:
+def test_no_alarm_goes_off_early() -> None:
     """No alarm goes off before its moment, even if the timer is early or another alarm is due just
     before. One that sets another for the same moment causes no endless loop.
     """

@@ -26,7 +26,7 @@ XML = b'<?xml version="1.0"?>\n'
 URL = "http://example.com/page"
 
 
-def test_media_types() -> None:
+def test_the_media_type_tells_documents_from_data() -> None:
     """Pages, texts, PDF, office files, images, sounds and videos are documents. JSON, XML, feeds,
     scripts, style sheets, archives and unknown types are data.
     """
@@ -57,7 +57,7 @@ def test_media_types() -> None:
     ],
 )
 @pytest.mark.parametrize("media_type", ["text/html", "text/plain"])
-def test_what_servers_take_for_a_page(
+def test_a_body_of_json_or_xml_is_data_whatever_its_server_calls_it(
     media_type: str, body: bytes, is_data: bool
 ) -> None:
     """A body that begins and ends as JSON, or begins as XML and is no XHTML, is data, although
@@ -86,7 +86,7 @@ def test_what_servers_take_for_a_page(
         (TextResponse, "text/plain", "http://example.com:80/robots.txt", False),
     ],
 )
-def test_the_type_and_the_class(
+def test_the_content_type_goes_before_the_class_of_the_response(
     response_class: type[Response], content_type: str | None, url: str, expected: bool
 ) -> None:
     """The Content-Type decides; without one, what Scrapy took the response for. A robots.txt is no

@@ -34,7 +34,7 @@ HEADER = {"DEFAULT_REQUEST_HEADERS": {"User-Agent": "headerbot/1.0"}}
         ({"USER_AGENT": ""}, None, ""),
     ],
 )
-def test_which_name_counts(
+def test_the_header_of_a_request_names_the_crawler_before_user_agent(
     settings: dict[str, Any], header: str | None, tokens: str
 ) -> None:
     """The product token is that of USER_AGENT, without version and URL. A User-Agent in
@@ -64,7 +64,7 @@ def test_which_name_counts(
         ({"USER_AGENT": "a/1.0 (me@example.com)"}, ()),
     ],
 )
-def test_unusual_names_and_settings_are_logged(
+def test_a_name_that_no_site_can_ask_for_is_logged(
     settings: dict[str, str], named: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     """One warning says that RFC 9309 allows no digits in the name of a user agent, another that

@@ -41,7 +41,7 @@ SHOWN = r"/\x1b[31m\x85\u2028\u202e\nFAKE"
         ("%(item)s", {"item": "of\nmany lines"}, "of\nmany lines"),
     ],
 )
-def test_values_are_visible(
+def test_control_characters_in_values_are_escaped(
     message: str, values: object, shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Control characters in the values of a log message are escaped, and passwords in URLs
@@ -68,7 +68,7 @@ def test_values_are_visible(
         JobError.in_use(EVIL),
     ],
 )
-def test_messages_are_visible(error: Exception) -> None:
+def test_control_characters_in_exceptions_are_escaped(error: Exception) -> None:
     """Control characters in the messages of exceptions are escaped, since they are logged too."""
     assert str(error).isprintable()
     assert "\\x1" in str(error)

@@ -41,7 +41,7 @@ USAGE = RobotsTxt.parse(ROBOTS).usage(URL, ("mybot",)).statements[0]
 NOINDEX = IndexingRules.of_page([b"mybot: noindex"], agents=("mybot",)).statements[0]
 
 
-def test_a_request() -> None:
+def test_the_record_of_a_refusal_has_rule_line_agent_and_time() -> None:
     """The record of a refusal has the rule, its line, the agent and the time of the fetch."""
     decision = RobotsTxt.parse(ROBOTS + b"Disallow: /a\n").decide(URL, "mybot")
     record = request_record(URL, ORIGIN, decision, entry=ENTRY, via="browser http://b/")
@@ -61,7 +61,9 @@ def test_a_request() -> None:
         (Reason.OVERRIDE, Layer.OVERRIDE, "dont_obey_robotstxt"),
     ],
 )
-def test_a_request_without_a_rule(reason: Reason, layer: Layer, words: str) -> None:
+def test_the_reason_of_a_decision_without_a_rule_tells_its_layer(
+    reason: Reason, layer: Layer, words: str
+) -> None:
     """The layer follows from the reason; an override without a pattern is that of the meta."""
     record = request_record(URL, None, Decision(False, None, None, reason))
     assert (record.layer, record.reason, record.origin) == (layer, words, "")
@@ -80,7 +82,9 @@ def test_a_request_without_a_rule(reason: Reason, layer: Layer, words: str) -> N
         ("REP_NOINDEX", NOINDEX, Verdict.ALLOWED, Layer.OVERRIDE),
     ],
 )
-def test_a_page(reason: str, because: Any, verdict: Verdict, layer: Layer) -> None:
+def test_the_record_of_a_page_has_the_statement_and_its_source(
+    reason: str, because: Any, verdict: Verdict, layer: Layer
+) -> None:
     """The record of what a page forbids has the statement, its source and its agent."""
     page = "http://example.com/page"
     record = page_record(
@@ -108,12 +112,12 @@ def test_a_page(reason: str, because: Any, verdict: Verdict, layer: Layer) -> No
         ("http://host/path", "http://host/path"),
     ],
 )
-def test_no_passwords(url: str, expected: str) -> None:
+def test_records_have_no_passwords(url: str, expected: str) -> None:
     """User names and passwords are removed, and so is text that could be one."""
     assert url_text(url) == expected
 
 
-def test_bounds() -> None:
+def test_long_texts_of_records_are_cut_and_marked() -> None:
     """A text that is too long is cut, and marked as cut. Half of a surrogate pair, which SQLite
     cannot store, is replaced.
     """
@@ -125,12 +129,12 @@ def test_bounds() -> None:
 
 
 @pytest.mark.parametrize("term", [*Layer, *Verdict, *Subject])
-def test_terms_are_their_text(term: Layer | Verdict | Subject) -> None:
+def test_a_term_is_formatted_as_its_value(term: Layer | Verdict | Subject) -> None:
     """Formatting a term gives its value in the ledger, in every version of Python."""
     assert f"{term}" == str(term) == term.value
 
 
-def test_each_reason_has_words() -> None:
+def test_each_reason_has_words_and_what_changes_it() -> None:
     """Each reason for which a crawl refuses, drops or allows something has words, which end no
     sentence. If a setting or a meta key can change it, that exists.
     """

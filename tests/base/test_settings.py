@@ -51,7 +51,7 @@ def where(url: str) -> Origin:
     return origin
 
 
-def test_the_cause_of_an_error() -> None:
+def test_an_error_in_a_module_is_the_cause_of_the_setting_error() -> None:
     """An error in a module of the project is the cause of the SettingError."""
     with pytest.raises(SettingError) as caught:
         read(REP_STORE="no_such_module.Store")
@@ -59,14 +59,14 @@ def test_the_cause_of_an_error() -> None:
 
 
 @pytest.mark.parametrize("store", ["redis:/:s3cret@host/0", "user:s3cret@host:6379"])
-def test_a_password_is_not_shown(store: str) -> None:
+def test_an_error_shows_no_password(store: str) -> None:
     """A password in a wrong address is in no part of the traceback."""
     with pytest.raises(SettingError) as caught:
         read(REP_STORE=store)
     assert "s3cret" not in "".join(format_exception(caught.value))
 
 
-def test_defaults() -> None:
+def test_without_settings_the_defaults_hold() -> None:
     """Without settings, the defaults hold."""
     settings = read()
     assert settings.dialect is RFC9309
@@ -76,7 +76,7 @@ def test_defaults() -> None:
     assert vars(read(**DEFAULTS)) == vars(settings)
 
 
-def test_what_the_dialect_decides() -> None:
+def test_googles_dialect_has_no_delays_and_its_own_rel_values() -> None:
     """The Google dialect has no delays, whatever the settings say, and
     values of rel of its own unless the setting has a list, be it an empty one.
     """
@@ -87,7 +87,9 @@ def test_what_the_dialect_decides() -> None:
     assert (read().crawl_delay_obey, read().rel) == (True, set())
 
 
-def test_the_components_of_a_crawl_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_read_once_for_all_components(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The settings of a crawl are read once, however many components use them."""
     reads = []
     once = RepSettings.__init__
@@ -163,7 +165,7 @@ FIELDS = {OBEY: "obey", AGENTS: "agents"}
 
 
 @pytest.mark.parametrize("name", [*DEFAULTS, OBEY, AGENTS])
-def test_values(name: str) -> None:
+def test_each_setting_can_be_given_as_text(name: str) -> None:
     """Every setting can be given as text, as in ``-s NAME=value``; lists, dicts and classes as
     such, too.
     """
@@ -172,7 +174,7 @@ def test_values(name: str) -> None:
         assert getattr(read(**{name: value}), field) == expected, value
 
 
-def test_a_store_of_ones_own_in_the_ledger() -> None:
+def test_the_ledger_records_the_import_path_of_a_store_class() -> None:
     """The ledger records the import path of a Store class."""
     values = settings_module.recorded(
         Settings({"REP_STORE": OwnStore}), read(REP_STORE=OwnStore)
@@ -222,7 +224,7 @@ INVALID: dict[str, tuple[str, list[object]]] = {
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_an_invalid_value_is_an_error(name: str) -> None:
+def test_an_invalid_value_is_an_error_that_lists_the_valid_ones(name: str) -> None:
     """The error for an invalid setting names the setting, its value, and the valid
     values, in one sentence.
     """
@@ -260,7 +262,9 @@ def test_an_invalid_value_is_an_error(name: str) -> None:
         ({"obey": False, "until": 2027}, "until", "an ISO "),
     ],
 )
-def test_a_part_of_an_override(entry: Any, key: str | None, allowed: str) -> None:
+def test_an_error_in_an_override_names_the_part(
+    entry: Any, key: str | None, allowed: str
+) -> None:
     """The error for a part of an override names that part."""
     place = (
         f"REP_OVERRIDES['a.example'][{key!r}]" if key else "REP_OVERRIDES['a.example']"
@@ -270,7 +274,7 @@ def test_a_part_of_an_override(entry: Any, key: str | None, allowed: str) -> Non
     assert message.startswith(f"{place} is {value!r}, but it must be {allowed}")
 
 
-def test_the_pages_of_an_override() -> None:
+def test_a_page_limit_alone_still_obeys_the_robotstxt_of_the_host() -> None:
     """A limit alone obeys the robots.txt of the host. 0 is no limit, whatever the setting for all hosts says."""
     text = "User-agent: *\nDisallow: /b\n"
     entries: dict[str, Any] = {
@@ -281,8 +285,11 @@ def test_the_pages_of_an_override() -> None:
         "text.example": {"robotstxt": text, "pages": 4},
         "short.example": "obey",
     }
-    found = read(REP_OVERRIDES=entries)
-    assert {each.host: (each.kind, each.pages) for each in found.overrides} == {
+    settings = read(REP_OVERRIDES=entries)
+    assert {
+        override.host: (override.kind, override.pages)
+        for override in settings.overrides
+    } == {
         "alone.example": ("obey", 500),
         "none.example": ("obey", 0),
         "obey.example": ("obey", 2),
@@ -290,7 +297,7 @@ def test_the_pages_of_an_override() -> None:
         "text.example": ("robotstxt", 4),
         "short.example": ("obey", None),
     }
-    assert found.limits_pages
+    assert settings.limits_pages
     assert not read(REP_OVERRIDES={"a.example": {"pages": 0}}).limits_pages
     assert not read(REP_OVERRIDES={"a.example": "ignore"}).limits_pages
     assert read(REP_PAGES_PER_HOST=1).limits_pages
@@ -305,7 +312,7 @@ def test_the_pages_of_an_override() -> None:
         ("# All:\nnothing", 2, "nothing", "below User-agent: *"),
     ],
 )
-def test_a_mistake_in_the_text_of_an_override(
+def test_a_mistake_in_an_override_stops_the_crawl_with_its_remedy(
     text: str, line: int, wrong: str, remedy: str
 ) -> None:
     """A line that does not what it seems to do stops the crawl, and the error has the remedy."""
@@ -321,7 +328,7 @@ def test_a_mistake_in_the_text_of_an_override(
     )
 
 
-def test_warnings_about_the_text_of_an_override() -> None:
+def test_a_possible_mistake_in_an_override_is_a_warning() -> None:
     """A possible mistake is a warning. To forbid everything is none: an override may be for that."""
     text = "User-agent: *\nDisallow: /\n\nUser-agent: b\nCrawl-delay: 1\n"
     (override,) = read(REP_OVERRIDES={"a.example": text}).overrides
@@ -337,7 +344,7 @@ def test_warnings_about_the_text_of_an_override() -> None:
 @pytest.mark.parametrize(
     "pattern", ["http://a.example/", "", "a.example:65536", "a.example:0"]
 )
-def test_the_pattern_of_an_override(pattern: str) -> None:
+def test_an_invalid_host_pattern_is_named(pattern: str) -> None:
     """The error for an invalid host pattern names the pattern."""
     message = error_of(REP_OVERRIDES={pattern: "obey"})
     start = f"A key of REP_OVERRIDES is {pattern!r}, but it must be a host pattern: "
@@ -358,7 +365,7 @@ def test_any_value_is_accepted_or_raises_setting_error(value: Any) -> None:
             read(**{name: value})
 
 
-def test_names_that_are_no_settings() -> None:
+def test_an_unknown_rep_name_is_reported_with_the_nearest_one() -> None:
     """An unknown REP_ name is reported with the nearest known name."""
     settings = Settings(
         {"REP_CRAWL_DELAYS": 1, "REP_XYZZY": 1, "REP_REL": [], "REPRO": 1}
@@ -403,7 +410,9 @@ def test_the_most_precise_override_decides(pattern: str) -> None:
         (datetime(2027, 1, 1, tzinfo=timezone.utc), "2027-01-01T00:00:00+00:00"),
     ],
 )
-def test_the_end_of_an_override(until: object, ends: str) -> None:
+def test_an_override_ends_with_its_last_day_in_utc_or_at_its_time(
+    until: object, ends: str
+) -> None:
     """A day is the last one on which an override applies, in UTC; a time is its end."""
     entry = {"obey": False, "reason": " written\npermission ", "until": until}
     settings = read(REP_OVERRIDES={"a.example": entry, "*": "obey"})
@@ -433,7 +442,9 @@ def test_the_end_of_an_override(until: object, ends: str) -> None:
         ),
     ],
 )
-def test_the_long_form_of_an_override(written: dict[str, object], shown: str) -> None:
+def test_an_override_needs_neither_a_reason_nor_an_end(
+    written: dict[str, object], shown: str
+) -> None:
     """The long form of an override needs neither a reason nor an end."""
     (override,) = read(REP_OVERRIDES={"a.example": written}).overrides
     assert (str(override), override.ends) == (shown, inf)
@@ -454,7 +465,9 @@ def test_the_long_form_of_an_override(written: dict[str, object], shown: str) ->
         ({"DOWNLOAD_HANDLERS": {"ftp": "a._aiohttp.X", "https": None}}, set()),
     ],
 )
-def test_clients(settings: dict[str, Any], clients: set[str]) -> None:
+def test_http_clients_are_recognised_by_their_download_handlers(
+    settings: dict[str, Any], clients: set[str]
+) -> None:
     """HTTP clients with special behaviour are recognised by the download
     handlers in Scrapy's settings.
     """

@@ -21,7 +21,7 @@ def connect(path: Path, **arguments: Any) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None, timeout=60, **arguments)
 
 
-def test_another_process_writes(tmp_path: Path) -> None:
+def test_the_switch_to_a_write_ahead_log_waits_for_a_writer(tmp_path: Path) -> None:
     """SQLite does not wait for a lock to switch; use_write_ahead_log() waits for the writer."""
     path = tmp_path / "file"
     with (
@@ -39,7 +39,9 @@ def test_another_process_writes(tmp_path: Path) -> None:
         assert connection.execute("SELECT * FROM a").fetchall() == [(1,)]
 
 
-def test_a_file_is_used_without_a_write_ahead_log(tmp_path: Path) -> None:
+def test_after_several_failures_the_file_is_used_without_a_write_ahead_log(
+    tmp_path: Path,
+) -> None:
     """After several failures the file is used without a write-ahead log."""
     attempts = []
 

@@ -66,7 +66,9 @@ CASES = {
 }
 
 
-def test_in_every_way(site: Site, mode: str, tmp_path: Path) -> None:
+def test_nothing_is_sent_within_a_pause_whoever_asks_and_however_it_is_sent(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """Whatever asks for a pause, and however the requests are sent that meet it, nothing is sent to the
     host within it. Afterwards all are sent, or all refused if it is too long.
     """
@@ -132,7 +134,9 @@ def host_asked(host: Host) -> float:
 
 
 @pytest.mark.newest
-def test_a_host_that_is_back(site: Site, tmp_path: Path) -> None:
+def test_after_too_long_a_pause_one_request_asks_and_the_others_follow(
+    site: Site, tmp_path: Path
+) -> None:
     """After a pause that was too long to wait for, one request asks the host again. When the
     host answers it, the others follow. The log has one line at the beginning, and one at the end,
     the ledger each pause with its status and Retry-After.
@@ -185,7 +189,9 @@ IN_TURN = {
 
 
 @pytest.mark.newest
-def test_a_503_that_does_not_say_how_long(site: Site, mode: str) -> None:
+def test_a_503_without_retry_after_pauses_its_host_from_the_second_one_on(
+    site: Site, mode: str
+) -> None:
     """Without a usable Retry-After, a 503 pauses its host if the last answer of that was a 503 too. A
     429 always does.
     """
@@ -224,7 +230,7 @@ def test_a_503_that_does_not_say_how_long(site: Site, mode: str) -> None:
 
 
 @pytest.mark.newest
-def test_a_shorter_longest_pause(site: Site) -> None:
+def test_rep_backoff_max_bounds_own_pauses_and_0_switches_them_off(site: Site) -> None:
     """REP_BACKOFF_MAX bounds the pauses that the crawl chooses itself. With 0, it
     chooses and keeps none.
     """

@@ -129,7 +129,9 @@ class Moves:
             assert "Sec-Fetch-Mode" not in hit.headers
 
 
-def test_what_has_arrived(site: Site, tmp_path: Path) -> None:
+def test_a_response_is_judged_by_the_url_at_which_the_browser_ended(
+    site: Site, tmp_path: Path
+) -> None:
     """A response is judged by the URL at which the browser ended, after an HTTP
     redirect, a script or a meta refresh. If that is forbidden, the response is
     refused, with the reason.
@@ -277,7 +279,9 @@ ALLOWED = [
     # The first one is Chromium's default on a desktop.
     ["--site-per-process", "--disable-site-isolation-trials"][: 1 + effort.is_long],
 )
-def test_what_is_aborted(site: Site, tmp_path: Path, isolation: str) -> None:
+def test_chromium_sends_no_request_that_robotstxt_forbids(
+    site: Site, tmp_path: Path, isolation: str
+) -> None:
     """With abort_forbidden, Chromium sends no request that robots.txt forbids: no redirect,
     script navigation, image, frame, XHR or popup, nor redirects of these; and none from a worker
     of any kind or for its script, from an audio worklet, for a download, from fetchLater, while a
@@ -320,7 +324,9 @@ def test_what_is_aborted(site: Site, tmp_path: Path, isolation: str) -> None:
     assert result.lines("WARNING", "rowser") == []
 
 
-def test_a_page_that_waits_for_robotstxt_in_vain(site: Site, tmp_path: Path) -> None:
+def test_a_page_that_times_out_ends_its_fetches_of_robotstxt(
+    site: Site, tmp_path: Path
+) -> None:
     """If a page ends with its time-out while its images and frames wait for robots.txt files
     of silent hosts, the fetches of these files end with it, and their hosts can be visited
     later.
@@ -348,7 +354,7 @@ def test_a_page_that_waits_for_robotstxt_in_vain(site: Site, tmp_path: Path) -> 
     assert "never retrieved" not in result.log
 
 
-def test_a_dry_run(site: Site, tmp_path: Path) -> None:
+def test_a_browser_in_a_dry_run_fetches_everything(site: Site, tmp_path: Path) -> None:
     """In a dry run, a browser fetches everything. The URLs of the spider are judged."""
     host = site.add(RULES)
     host.answers["/"] = html('<img src="/private/image">')

@@ -48,7 +48,9 @@ def most_at_once(hits: Iterable[Hit]) -> int:
 
 
 @pytest.mark.slow
-def test_many_hosts_on_a_few_addresses(site: Site, mode: str) -> None:
+def test_hosts_on_one_address_share_four_places_and_leave_none_empty(
+    site: Site, mode: str
+) -> None:
     """The hosts on an address have four pages in flight together. No place stays empty: none of the pages is
     answered before four of its address are waiting, or the last ones.
     """
@@ -120,7 +122,9 @@ def troublesome(host: Host) -> Host:
 
 
 @pytest.mark.parametrize("obeys", [True, False])
-def test_a_budget(site: Site, mode: str, obeys: bool, tmp_path: Path) -> None:
+def test_no_host_gets_one_page_more_than_its_budget(
+    site: Site, mode: str, obeys: bool, tmp_path: Path
+) -> None:
     """By the access logs, no host gets one page more: not by redirects, retries or download slots. robots.txt
     and files of a pipeline do not count. Overrides set another limit, or none.
     """
@@ -167,7 +171,7 @@ def test_a_budget(site: Site, mode: str, obeys: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.newest
-def test_what_ledger_report_and_log_say(
+def test_ledger_report_and_log_name_the_budget_and_its_setting(
     site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The reason, with the setting that changes it; what robots.txt forbids is no page."""
@@ -197,7 +201,9 @@ def test_what_ledger_report_and_log_say(
 
 
 @pytest.mark.parametrize("order", [543, 800])
-def test_a_middleware_that_fetches_by_itself(site: Site, mode: str, order: int) -> None:
+def test_a_middleware_that_fetches_by_itself_gets_no_page_more(
+    site: Site, mode: str, order: int
+) -> None:
     """It gets no page more."""
     host = site.add(RULES)
     driver = "tests.crawl.driver_middlewares.Driver"
@@ -215,7 +221,9 @@ def test_a_middleware_that_fetches_by_itself(site: Site, mode: str, order: int) 
 
 
 @pytest.mark.newest
-def test_a_service_that_fetches_the_pages(site: Site, mode: str) -> None:
+def test_a_page_that_a_service_fetches_counts_for_its_site(
+    site: Site, mode: str
+) -> None:
     """A page counts for its site, and not for the service, whose requests replace the others."""
     service = site.add(name="127.0.0.9")
     hosts = [site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3, 4)]
@@ -236,7 +244,9 @@ def test_a_service_that_fetches_the_pages(site: Site, mode: str) -> None:
 
 
 @pytest.mark.newest
-def test_pages_from_the_cache(site: Site, mode: str, tmp_path: Path) -> None:
+def test_pages_from_the_cache_give_their_places_back(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """They give their places back."""
     host = site.add(RULES)
     settings = {
@@ -254,7 +264,9 @@ def test_pages_from_the_cache(site: Site, mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jobdir", [False, True])
-def test_a_pause(site: Site, mode: str, jobdir: bool, tmp_path: Path) -> None:
+def test_pages_that_come_back_for_a_pause_count_once(
+    site: Site, mode: str, jobdir: bool, tmp_path: Path
+) -> None:
     """Pages that come back to the scheduler for it count once."""
     host = site.add(RULES)
 
@@ -281,7 +293,7 @@ def test_a_pause(site: Site, mode: str, jobdir: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.newest
-def test_a_dry_run(site: Site) -> None:
+def test_a_dry_run_counts_no_pages(site: Site) -> None:
     """It counts no pages."""
     host = site.add(RULES)
     result = run_crawl(
@@ -294,7 +306,9 @@ def test_a_dry_run(site: Site) -> None:
 @pytest.mark.newest
 @pytest.mark.slow
 @pytest.mark.parametrize("obeys", [True, False])
-def test_kills(site: Site, mode: str, obeys: bool, tmp_path: Path) -> None:
+def test_a_budget_holds_over_kills_and_is_used_up(
+    site: Site, mode: str, obeys: bool, tmp_path: Path
+) -> None:
     """However often the crawl is killed, no host gets one page more, and each gets all of its budget."""
     chance = random.Random(11)
     hosts = [

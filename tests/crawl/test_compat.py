@@ -30,7 +30,7 @@ NAMES = [
 OF_SLOTS = ["slot.concurrency", "slot.delay", "slot.lastseen", "slot.queue"]
 
 
-def test_the_names_are_few() -> None:
+def test_at_most_nine_private_names_are_used() -> None:
     """At most nine are used, these and ``_auth_proxy``: those of a download slot count as one."""
     text = (ROOT / "scrapy_rep/base/compat.py").read_text(encoding="utf-8")
     paths = set(re.findall(r'_find\((?:\w|\.)+, "([\w.]+)"\)', text))
@@ -43,7 +43,9 @@ def test_the_names_are_few() -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, *OF_SLOTS])
-def test_a_missing_name(site: Site, tmp_path: Path, name: str) -> None:
+def test_without_a_private_name_a_crawl_still_obeys_and_warns_once(
+    site: Site, tmp_path: Path, name: str
+) -> None:
     """Nothing forbidden is sent, delays are kept, each page is fetched, and one warning names it."""
     slow = site.add(f"{RULES}Crawl-delay: 0.2\n")
     late = site.add([Answer(status=503), robots(RULES)], name="127.0.1.1")

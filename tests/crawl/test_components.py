@@ -74,7 +74,9 @@ FAILING = {
 
 
 @pytest.mark.parametrize("case", FAILING.values(), ids=FAILING)
-def test_a_middleware_that_fails(site: Site, mode: str, case: Failing) -> None:
+def test_a_middleware_that_fails_robotstxt_refuses_the_pages_at_once(
+    site: Site, mode: str, case: Failing
+) -> None:
     """If a middleware fails the request for robots.txt, all pages that wait for it are refused at
     once. The log says why, with one traceback at most.
     """
@@ -117,7 +119,7 @@ def test_a_middleware_that_fails(site: Site, mode: str, case: Failing) -> None:
         ("ReplaceRobotsTxt", {"instead": "/rules", "is_copy": True}),
     ],
 )
-def test_a_middleware_that_helps(
+def test_rep_request_meta_keys_gives_a_middleware_its_key(
     site: Site, mode: str, name: str, attributes: dict[str, Any]
 ) -> None:
     """With REP_REQUEST_META_KEYS, as the log says, a middleware gets its key. A request that it
@@ -139,7 +141,7 @@ def test_a_middleware_that_helps(
 
 
 @pytest.mark.newest
-def test_a_middleware_that_solves_challenges(site: Site) -> None:
+def test_a_middleware_sees_robotstxt_as_it_is_sent_and_answered(site: Site) -> None:
     """It sees the request for robots.txt as it is sent, and the response as the server has sent it."""
     host = site.add(RULES)
     host.limit = lambda hit: (
@@ -154,7 +156,7 @@ def test_a_middleware_that_solves_challenges(site: Site) -> None:
 
 
 @pytest.mark.newest
-def test_the_network_is_no_component(site: Site) -> None:
+def test_an_error_of_the_network_is_not_blamed_on_a_component(site: Site) -> None:
     """An error of the network is not taken for one of a component that looks at it."""
     host = site.add(stages(Then.RESET)["in the body"])
     settings = beside("NeedsKeyOfFailures", REP_REQUEST_META_KEYS=["wanted"])
@@ -170,7 +172,7 @@ def test_the_network_is_no_component(site: Site) -> None:
 @pytest.mark.parametrize(
     ("stops_in", "fails"), [("headers_received", False), ("bytes_received", True)]
 )
-def test_a_project_that_stops_what_is_not_html(
+def test_a_robotstxt_whose_download_was_stopped_is_no_file_without_rules(
     site: Site, mode: str, stops_in: str, fails: bool
 ) -> None:
     """A robots.txt whose download a signal handler of the project has stopped is no file
@@ -213,7 +215,9 @@ def test_a_project_that_stops_what_is_not_html(
 # Downloads that are cancelled, fail or are hidden free their places once.
 
 
-def test_downloads_that_are_cancelled(site: Site, mode: str) -> None:
+def test_a_cancelled_download_holds_up_none_that_follows_it(
+    site: Site, mode: str
+) -> None:
     """Hundreds of downloads that wait for the same robots.txt all continue when it comes. Those that
     are cancelled while they wait for robots.txt, for the delay of their host, or while they are in
     flight, do not hold up those that follow them. One that is cancelled in the moment in which it is
@@ -261,7 +265,9 @@ def test_downloads_that_are_cancelled(site: Site, mode: str) -> None:
     assert "log_count/ERROR" not in result.stats, result.log
 
 
-def test_a_middleware_that_returns_the_same_object(site: Site, mode: str) -> None:
+def test_a_request_that_a_middleware_returns_is_downloaded_when_it_comes_again(
+    site: Site, mode: str
+) -> None:
     """It is downloaded when it comes again, whether it comes from the scheduler or past that."""
     host = site.add(DELAY.format(0.2))
     start, file = host.url("/start"), host.url("/file")
@@ -292,7 +298,9 @@ def test_a_hidden_error_begins_the_delay(site: Site, mode: str) -> None:
     assert min(host.gaps) > 0.29, host.gaps
 
 
-def test_a_component_downloads_first(site: Site) -> None:
+def test_a_component_may_download_from_the_host_whose_request_it_holds(
+    site: Site,
+) -> None:
     """A downloader middleware may download something from the host of a request while it holds
     that request back, although the host has a delay. A crawl does not hang there.
     """
@@ -306,7 +314,9 @@ def test_a_component_downloads_first(site: Site) -> None:
 # Scrapy's own components.
 
 
-def test_a_project_that_names_scrapys_own(site: Site, tmp_path: Path) -> None:
+def test_the_middleware_replaces_scrapys_own_where_a_project_names_that(
+    site: Site, tmp_path: Path
+) -> None:
     """A project that names Scrapy's own RobotsTxtMiddleware gets the one of this package
     instead: one fetch of robots.txt, with overrides and a ledger.
     """
@@ -327,7 +337,9 @@ def test_a_project_that_names_scrapys_own(site: Site, tmp_path: Path) -> None:
     assert row == {"layer": "override", "verdict": "refused"}
 
 
-def test_a_sitemap_spider(site: Site, mode: str) -> None:
+def test_a_sitemap_spider_gets_its_pages_from_noindex_sitemaps(
+    site: Site, mode: str
+) -> None:
     """A SitemapSpider that starts at robots.txt finds the pages of the sitemap, with
     one fetch of robots.txt, although both say noindex and nofollow, as SEO plugins let them.
     """
@@ -347,7 +359,7 @@ def test_a_sitemap_spider(site: Site, mode: str) -> None:
     assert result.fetched() == [host.url("/public")]
 
 
-def test_requests_for_robotstxt(site: Site, mode: str) -> None:
+def test_a_spider_gets_the_copy_of_a_fetched_robotstxt(site: Site, mode: str) -> None:
     """A spider's request for a robots.txt that the crawl has already fetched gets the copy, with the
     flag ``robotstxt_copy``; it is no duplicate of the fetch, which does not reach the spider and
     has its own stats. One that redirects is sent, so that its response says so. A URL with a query or in another folder is not a robots.txt. The signal
@@ -398,7 +410,7 @@ def test_requests_for_robotstxt(site: Site, mode: str) -> None:
         )
 
 
-def test_the_parser_under_scrapys_middleware(site: Site) -> None:
+def test_scrapys_own_middleware_can_use_this_packages_parser(site: Site) -> None:
     """As ROBOTSTXT_PARSER, this package's parser decides for Scrapy's own middleware, in
     the dialect of the settings.
     """
@@ -421,7 +433,9 @@ def through(service: Host, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["Service", "ExemptService"])
-def test_the_delay_is_that_of_the_site(site: Site, kind: str) -> None:
+def test_a_service_gets_the_requests_of_each_site_with_its_delay(
+    site: Site, kind: str
+) -> None:
     """A service gets the requests for one site with the Crawl-delay of that site, and those
     for different sites independently.
     """
@@ -439,7 +453,7 @@ def test_the_delay_is_that_of_the_site(site: Site, kind: str) -> None:
 
 
 @pytest.mark.newest
-def test_where_the_service_has_landed(site: Site) -> None:
+def test_a_response_of_a_service_is_judged_by_where_it_ended(site: Site) -> None:
     """A response of a service that ended at another URL is judged by that URL, before Scrapy looks
     where the page leads. It passes if the spider has exempted a request to its origin.
     """

@@ -38,7 +38,9 @@ def gaps(hits: list[Hit]) -> list[float]:
 
 
 @pytest.mark.parametrize("order", [543, 800])
-def test_a_driver(site: Site, mode: str, order: int, tmp_path: Path) -> None:
+def test_a_driver_gets_no_forbidden_url_and_keeps_delays_and_pauses(
+    site: Site, mode: str, order: int, tmp_path: Path
+) -> None:
     """It gets no forbidden URL; delays and pauses are kept; its pages are in ledger and report. Other
     requests to the host wait for the same turns.
     """

@@ -141,7 +141,9 @@ def withheld(ledger: Path) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.newest
-def test_compared_with_both_runs(site: Site, mode: str, tmp_path: Path) -> None:
+def test_a_dry_run_sends_what_stock_scrapy_sends_and_records_what_a_real_run_does(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """A dry run sends the same requests and makes the same items as the crawl without this
     package, and its ledger has all that the ledger of a real run has.
     """
@@ -176,7 +178,9 @@ def test_compared_with_both_runs(site: Site, mode: str, tmp_path: Path) -> None:
     assert not dry.lines("ERROR")
 
 
-def test_the_log(site: Site, mode: str) -> None:
+def test_the_log_of_a_dry_run_says_what_a_real_run_would_withhold(
+    site: Site, mode: str
+) -> None:
     """The log says that it is a dry run, what a real run would withhold at most, why, where, by
     which setting, and how long it would take.
     """
@@ -213,7 +217,7 @@ def test_the_log(site: Site, mode: str) -> None:
 
 
 @pytest.mark.parametrize("obeys", [None, False])
-def test_a_project_that_ignores_robotstxt(
+def test_the_log_says_what_depends_on_robotstxt_obey(
     site: Site, mode: str, *, obeys: bool | None
 ) -> None:
     """Where the project has set ROBOTSTXT_OBEY = False, each line about what robots.txt forbids says
@@ -263,7 +267,7 @@ NOINDEX = links("/1", "/2", head=meta("noindex"))
         ),
     ],
 )  # fmt: skip
-def test_what_counts(  # noqa: PLR0917
+def test_a_dry_run_counts_pages_refusals_and_dropped_items(  # noqa: PLR0917
     site: Site,
     rules: str,
     start: str,
@@ -290,7 +294,7 @@ def test_what_counts(  # noqa: PLR0917
     assert not result.lines("ERROR")
 
 
-def test_what_scrapy_refuses_and_a_real_run_would_send(
+def test_a_dry_run_says_what_a_real_run_would_newly_allow(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
     """In a project that obeys robots.txt already, the dry run says what a real run would newly allow:
@@ -311,7 +315,9 @@ def test_what_scrapy_refuses_and_a_real_run_would_send(
     assert verdicts == [("refused", urls[1]), ("would-allow", urls[0])]
 
 
-def test_a_robotstxt_that_does_not_answer(site: Site, mode: str) -> None:
+def test_requests_wait_for_a_silent_robotstxt_together_and_are_sent(
+    site: Site, mode: str
+) -> None:
     """Requests wait for it until its time-out, together, and are sent. They count as what would be
     refused.
     """
@@ -334,7 +340,7 @@ def test_a_robotstxt_that_does_not_answer(site: Site, mode: str) -> None:
         {"SCHEDULER": f"{__name__}.StackScheduler"},
     ],
 )
-def test_components_of_the_project(
+def test_in_a_dry_run_nothing_waits_for_a_delay_or_a_pause(
     site: Site, mode: str, component: dict[str, str]
 ) -> None:
     """Also with the scheduler of this package in the settings of the project, or a scheduler of its own, nothing

@@ -125,11 +125,11 @@ def by_path(rows: list[dict[str, Any]], host: Host) -> dict[str, Any]:
     text = json.dumps(rows)
     for origin in (host.origin, quote(host.origin, safe="")):
         text = text.replace(origin, "")
-    found = {row["url"]: row for row in json.loads(text)}
-    for row in found.values():
+    row_of = {row["url"]: row for row in json.loads(text)}
+    for row in row_of.values():
         for file in row.get("files", ()):
             del file["path"]  # A digest of its URL.
-    return found
+    return row_of
 
 
 def rules_of(result: CrawlResult) -> list[dict[str, Any]]:
@@ -164,7 +164,7 @@ class TestExport:
         return Stock(host, crawl(host, folder, settings, enable={}))
 
     @pytest.mark.parametrize("name", FEATURES)
-    def test_what_a_project_exports(
+    def test_a_project_exports_what_it_exports_with_stock_scrapy(
         self, site: Site, service: Host, stock: Stock, tmp_path: Path, name: str
     ) -> None:
         """Items with the meta, the flags, the headers and the request of each response, as JSON, are the
@@ -172,9 +172,9 @@ class TestExport:
         what the site withholds is missing, and the flags of a page have its rules. What a response states
         is known in callbacks, errbacks and pipelines, and of copies of the response.
         """
-        own, withheld, rep_flags = FEATURES[name]
+        feature_settings, withheld, rep_flags = FEATURES[name]
         host, other = host_of(site), stock.host
-        settings = {**own, "SERVICE_URL": service.origin}
+        settings = {**feature_settings, "SERVICE_URL": service.origin}
         server: Any = nullcontext()
         if name == "Redis":
             pytest.importorskip("scrapy_redis")
@@ -189,7 +189,7 @@ class TestExport:
         assert "log_count/ERROR" not in stock.result.stats, stock.result.log
         for kind in ("items", "responses", "read"):
             expected = by_path(getattr(stock.result, kind), other)
-            found = by_path(getattr(result, kind), host)
+            exported = by_path(getattr(result, kind), host)
             for flag in ("noindex", "nofollow"):
                 if rep_flags and f"/{flag}" in expected:
                     expected[f"/{flag}"]["flags"] = [flag]
@@ -198,13 +198,15 @@ class TestExport:
                 # The page is fetched, and its items are dropped.
                 missing = withheld - {"/noindex"}
                 files = {
-                    path: row for path, row in found.items() if path not in expected
+                    path: row for path, row in exported.items() if path not in expected
                 }
                 assert all(path.endswith(FILES) for path in files)
                 assert "rep" not in str([list(row["meta"]) for row in files.values()])
-                found = {path: row for path, row in found.items() if path in expected}
+                exported = {
+                    path: row for path, row in exported.items() if path in expected
+                }
             rows = {path: row for path, row in expected.items() if path not in missing}
-            assert found == rows, kind
+            assert exported == rows, kind
         paths = {*PATHS, "/", "/target", "/private/target", "/behind", "/private/mine"}
         assert set(by_path(stock.result.items, other)) == {*paths, "/rendered/mine"} - {
             "/moved"

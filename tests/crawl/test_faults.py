@@ -39,7 +39,9 @@ def crawl(hosts: list[Host], name: str, **settings: Any) -> CrawlResult:
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "no folder", "no server"])
-def test_a_store_and_a_ledger(site: Site, fault: str, tmp_path: Path) -> None:
+def test_a_crawl_obeys_although_its_store_fails_and_needs_a_ledger_that_opens(
+    site: Site, fault: str, tmp_path: Path
+) -> None:
     """If the store fails, or cannot be opened, the crawl still obeys each robots.txt, which it
     fetches once, and warns once. Entries of an earlier crawl are read if possible. If the ledger
     can't be written at the start, the crawl does not start, and says why.
@@ -83,7 +85,9 @@ def has_rows(path: Path, table: str) -> bool:
         return False
 
 
-def test_files_that_are_damaged_meanwhile(site: Site, tmp_path: Path) -> None:
+def test_a_store_and_a_ledger_that_are_damaged_meanwhile_cost_a_warning_each(
+    site: Site, tmp_path: Path
+) -> None:
     """If the store and the ledger are damaged during a crawl, each of them causes a
     warning, and nothing forbidden is fetched.
     """

@@ -26,7 +26,9 @@ def pages(*hosts: Host) -> list[str]:
     return [host.url(path) for host in hosts for path in PAGES]
 
 
-def test_what_scrapy_does_for_pages(site: Site, mode: str) -> None:
+def test_the_fetch_of_robotstxt_is_apart_from_cookies_throttle_and_redirect_limits(
+    site: Site, mode: str
+) -> None:
     """The fetch of robots.txt sends no cookies of the session and adds none to it, and asks for no
     compression. AutoThrottle does not learn from it, and its redirects are followed whatever
     REDIRECT_MAX_TIMES says, with the cookies that they set. User information and upper case in a URL
@@ -94,7 +96,9 @@ def test_what_scrapy_does_for_pages(site: Site, mode: str) -> None:
 
 
 @pytest.mark.parametrize("attributes", [{}, {"download_timeout": 1}])
-def test_the_timeout_of_scrapy(site: Site, attributes: dict[str, float]) -> None:
+def test_download_timeout_limits_the_fetch_of_robotstxt(
+    site: Site, attributes: dict[str, float]
+) -> None:
     """DOWNLOAD_TIMEOUT, or ``download_timeout`` of the spider, limits the fetch. Redirects are
     followed and compressed files read also in a project without Scrapy's middlewares for these.
     """
@@ -121,7 +125,9 @@ def test_the_timeout_of_scrapy(site: Site, attributes: dict[str, float]) -> None
     assert result.stats["elapsed_time_seconds"] < 30
 
 
-def test_proxies(site: Site, mode: str) -> None:
+def test_robotstxt_is_fetched_through_the_proxy_of_its_requests(
+    site: Site, mode: str
+) -> None:
     """The robots.txt of a host behind a proxy is fetched through that proxy, with its credentials;
     that of the target of a redirect, too. A proxy that answers 407, or is dead, says nothing about a
     site: its robots.txt is fetched through the proxy of another request. Without one it is
@@ -184,7 +190,7 @@ def test_proxies(site: Site, mode: str) -> None:
 NAMES = ("everyone", "defaultbot", "spiderbot", "MJ12bot")
 
 
-def test_requests_by_several_names(site: Site, mode: str) -> None:
+def test_the_user_agent_of_a_request_chooses_the_group(site: Site, mode: str) -> None:
     """``spider.user_agent`` has priority over USER_AGENT, and the User-Agent header of a request
     over both; that of a browser follows the group of USER_AGENT. All requests share one robots.txt.
     """

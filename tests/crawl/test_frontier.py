@@ -38,7 +38,9 @@ def named(number: int) -> str:
     return f"127.0.1.{number + 1}"
 
 
-def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
+def test_with_another_queue_class_requests_wait_in_the_downloader(
+    site: Site, mode: str
+) -> None:
     """With another queue class, requests wait in the downloader for a Crawl-delay and for a
     robots.txt that is unreachable, and one warning recommends the scheduler of this package.
     """
@@ -71,7 +73,7 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
         ),
     ],
 )
-def test_an_addon_that_replaces_the_queue(
+def test_an_addon_that_replaces_the_scheduler_is_named_in_a_warning(
     site: Site, name: str, number: int, replaced: str
 ) -> None:
     """If an add-on with a greater number in ADDONS replaces the scheduler, one warning names it, what it
@@ -120,7 +122,7 @@ def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(site: Site) -> N
     assert all(gap >= 0.1 for gap in slow.gaps)
 
 
-def test_hosts_that_wait_take_no_place(site: Site, mode: str) -> None:
+def test_hosts_that_wait_hold_up_no_other_host(site: Site, mode: str) -> None:
     """Three hosts whose robots.txt hangs, and 30 origins that wait for the long delay of another port on
     their host do not hold up other hosts, whose pages take CONCURRENT_REQUESTS places at most.
     """
@@ -172,7 +174,9 @@ def most_at_once(hits: list[Hit]) -> int:
     )
 
 
-def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
+def test_a_closing_crawl_stores_no_failure_and_ends_soon(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """A crawl that is closed while robots.txt files wait for a turn, an answer (also after
     redirects) or a retry stores no failure for them, and ends soon, as do the many requests that
     wait for them.
@@ -243,7 +247,7 @@ async def main(_):
         del crawler
     await task.deferLater(reactor, 0.1)
     gc.collect()
-    print("alive:", sum(each() is not None for each in seen))
+    print("alive:", sum(crawler() is not None for crawler in seen))
 
 task.react(lambda reactor: defer.Deferred.fromCoroutine(main(reactor)))
 """

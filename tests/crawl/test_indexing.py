@@ -40,7 +40,9 @@ NOT_FOLLOWED = {"/from-nofollow", "/from-none", "/from-ours"}
 @pytest.mark.parametrize(
     "spider", ["PageSpider", "AsyncPageSpider", "ListPageSpider", "RulePageSpider"]
 )
-def test_exactly_what_is_allowed_arrives(site: Site, mode: str, spider: str) -> None:
+def test_items_and_links_pass_exactly_as_their_pages_allow(
+    site: Site, mode: str, spider: str
+) -> None:
     """Items and links pass as the rules of their pages allow, from callbacks
     that are generators, asynchronous generators or functions that return
     lists, and from a CrawlSpider. A link whose rel attribute has a keyword of REP_REL is not
@@ -72,7 +74,9 @@ def test_exactly_what_is_allowed_arrives(site: Site, mode: str, spider: str) -> 
     assert "['noindex', 'nofollow']" in result.log
 
 
-def test_a_login(site: Site, mode: str) -> None:
+def test_noindex_holds_up_no_login_form_and_no_awaited_page(
+    site: Site, mode: str
+) -> None:
     """A page that says noindex and nofollow, as pages with a login often do, holds up neither its form
     nor requests for other URLs than those of its links; nor is a page with noindex withheld from a
     callback that awaits it.
@@ -101,7 +105,9 @@ def test_a_login(site: Site, mode: str) -> None:
     assert "rep/noindex/media/noindex" not in result.stats
 
 
-def test_media(site: Site, mode: str, tmp_path: Path) -> None:
+def test_files_that_say_noindex_do_not_arrive(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """Files do not arrive if their own statements, or robots.txt, say noindex, or that they must not be
     used for a purpose of the crawl, nor images that say so for images alone. Images that the item of
     a page with noimageindex or noimageai names are not requested; the other files of the item are.

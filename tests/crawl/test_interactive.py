@@ -50,7 +50,9 @@ def test_scrapy_parse_says_what_a_crawl_drops(site: Site, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("command", ["fetch", "shell"])
-def test_a_site_that_answers_503(site: Site, command: str, tmp_path: Path) -> None:
+def test_fetch_and_shell_refuse_at_once_where_robotstxt_is_unreachable(
+    site: Site, command: str, tmp_path: Path
+) -> None:
     """``scrapy fetch`` and ``scrapy shell`` refuse a URL at once if robots.txt is
     unreachable, and say why.
     """

@@ -53,7 +53,9 @@ def check_one_warning(log: str, *words: str) -> None:
 
 
 @pytest.mark.slow
-def test_files_that_may_not_grow_for_a_while(site: Site, tmp_path: Path) -> None:
+def test_while_files_may_not_grow_requests_wait_in_memory(
+    site: Site, tmp_path: Path
+) -> None:
     """While the system refuses writes beyond a size, requests stay in memory, with one warning. No page
     is lost, or fetched again. ``tests/simulation`` has disks that are full, also when a process ends.
     """
@@ -81,7 +83,7 @@ def be_a_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [make_read_only, forbid, be_a_file])
-def test_a_disk_that_never_takes_anything(
+def test_without_a_jobdir_that_can_be_written_nothing_is_fetched(
     site: Site, mode: str, disk: Path, spoil: Callable[[Path], None]
 ) -> None:
     """If the JOBDIR cannot be made or written, the crawl says so in one sentence, and fetches
@@ -102,7 +104,9 @@ def test_a_disk_that_never_takes_anything(
 
 
 # tests/frontier/test_jobfile.py damages a file in every way.
-def test_a_file_that_is_cut(site: Site, tmp_path: Path) -> None:
+def test_a_crawl_on_a_cut_file_fetches_and_deletes_nothing(
+    site: Site, tmp_path: Path
+) -> None:
     """A crawl whose file was cut fetches nothing, names the file, and deletes nothing. When the
     file is whole again, the crawl goes on.
     """
@@ -126,7 +130,9 @@ def test_a_file_that_is_cut(site: Site, tmp_path: Path) -> None:
     assert set(host.pages) == paths
 
 
-def test_two_crawls_on_one_jobdir(site: Site, mode: str, tmp_path: Path) -> None:
+def test_a_second_process_on_a_jobdir_stops_and_disturbs_nothing(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """A second process on the same JOBDIR stops with a sentence, and disturbs nothing, even if
     the first one stands still.
     """
@@ -153,7 +159,7 @@ def test_two_crawls_on_one_jobdir(site: Site, mode: str, tmp_path: Path) -> None
     assert host.pages == sorted(paths)
 
 
-def test_several_crawls_at_once_on_a_new_jobdir(
+def test_of_several_crawls_at_once_on_a_new_jobdir_one_runs(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
     """Of crawls that begin in the same moment, one makes the file and fetches the pages. Each other
@@ -178,7 +184,7 @@ def test_several_crawls_at_once_on_a_new_jobdir(
     assert host.pages == sorted(paths)
 
 
-def test_a_jobdir_that_is_removed(site: Site, tmp_path: Path) -> None:
+def test_a_crawl_whose_jobdir_is_removed_ends(site: Site, tmp_path: Path) -> None:
     """If the JOBDIR is removed during a crawl, the crawl ends all the same."""
     host = site.add(RULES)
     urls, _ = numbered(host, 30)
@@ -187,7 +193,9 @@ def test_a_jobdir_that_is_removed(site: Site, tmp_path: Path) -> None:
     assert "finish_reason" in trial.start().result().stats
 
 
-def test_two_jobdirs_in_one_process(site: Site, mode: str, tmp_path: Path) -> None:
+def test_two_spiders_in_one_process_have_a_jobdir_each(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """Two spiders in one process each have a JOBDIR of their own, after a kill as well."""
     host = site.add(RULES)
     parts = [[f"/{crawl}/{n}" for n in range(20)] for crawl in "ab"]
@@ -212,7 +220,9 @@ def test_two_jobdirs_in_one_process(site: Site, mode: str, tmp_path: Path) -> No
     assert len(host.pages) <= 40 + 2 * 16
 
 
-def test_a_clock_that_is_wrong(site: Site, tmp_path: Path) -> None:
+def test_a_crawl_is_resumed_although_the_clock_was_set(
+    site: Site, tmp_path: Path
+) -> None:
     """The crawl is resumed from its file, although the clock of the machine was set."""
     host = site.add(RULES)
     urls, paths = numbered(host, 20)
@@ -252,7 +262,7 @@ def write_as_another_version(path: Path) -> None:
         (BY_PRIORITIES, "stopped"),
     ],
 )
-def test_a_jobdir_of_another_queue(
+def test_a_jobdir_of_scrapys_queue_stops_the_crawl_and_stays_as_it_is(
     site: Site, queue: str, end: str, tmp_path: Path
 ) -> None:
     """A crawl in a JOBDIR that Scrapy's own queue wrote stops with one sentence, fetches nothing,
@@ -283,7 +293,9 @@ def test_a_jobdir_of_another_queue(
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_a_jobdir_of_ours(site: Site, tmp_path: Path, is_killed: bool) -> None:
+def test_another_scheduler_does_not_start_on_a_jobdir_of_ours(
+    site: Site, tmp_path: Path, is_killed: bool
+) -> None:
     """In a JOBDIR that has a crawl of this package's scheduler, another scheduler does not start, so that
     it does not begin that crawl anew. A later run continues it.
     """
@@ -303,7 +315,9 @@ def test_a_jobdir_of_ours(site: Site, tmp_path: Path, is_killed: bool) -> None:
     assert set(host.pages) == paths
 
 
-def test_a_file_of_another_version(site: Site, tmp_path: Path) -> None:
+def test_a_file_of_another_version_stops_the_crawl_and_stays_as_it_is(
+    site: Site, tmp_path: Path
+) -> None:
     """A crawl whose file another version of this package wrote stops with one sentence, and changes
     nothing.
     """

@@ -113,7 +113,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_in_flight(site: Site, mode: str, name: str, tmp_path: Path) -> None:
+def test_what_was_in_flight_at_a_kill_is_sent_again_and_nothing_else(
+    site: Site, mode: str, name: str, tmp_path: Path
+) -> None:
     """Each kind of request that is in flight when the process is killed is sent again, and what
     was done before is not.
     """
@@ -150,7 +152,7 @@ def test_what_is_in_flight(site: Site, mode: str, name: str, tmp_path: Path) -> 
         ("fails", {"CLOSESPIDER_ERRORCOUNT": 1}, "closespider_errorcount"),
     ],
 )
-def test_a_callback_that_ends_the_crawl(  # noqa: PLR0917
+def test_after_a_callback_has_ended_the_crawl_the_next_run_goes_on(  # noqa: PLR0917
     site: Site,
     mode: str,
     path: str,
@@ -176,7 +178,7 @@ def test_a_callback_that_ends_the_crawl(  # noqa: PLR0917
     assert host.pages == sorted(f"/{page}" for page in (path, *paths))
 
 
-def test_a_callback_that_waits_when_the_crawl_ends(
+def test_a_page_whose_callback_waits_at_the_end_is_fetched_again(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
     """A page whose callback waits for a turn to download something when the crawl ends is fetched
@@ -216,7 +218,7 @@ STRANGE: list[dict[str, Any]] = [
 ]
 
 
-def test_strange_requests(site: Site, tmp_path: Path) -> None:
+def test_strange_requests_survive_a_kill(site: Site, tmp_path: Path) -> None:
     """Whatever a URL or a meta has in it, and however large its priority is, the request survives
     a kill, with all its parts.
     """
@@ -242,7 +244,9 @@ def test_strange_requests(site: Site, tmp_path: Path) -> None:
         assert response_of[url]["size"] == len(wanted[url].get("body", ""))
 
 
-def test_requests_that_cannot_be_pickled(site: Site, mode: str, tmp_path: Path) -> None:
+def test_requests_that_cannot_be_pickled_wait_in_memory(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """Requests that cannot be serialized wait in memory, as in Scrapy. They are lost with the
     process, and are not seen: they are fetched when they are found again.
     """
@@ -259,7 +263,7 @@ def test_requests_that_cannot_be_pickled(site: Site, mode: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("stop", ["CLOSESPIDER_TIMEOUT", "SIGINT", "SIGINT twice"])
-def test_stopped_while_hosts_wait(
+def test_requests_that_waited_for_robotstxt_at_the_end_are_judged_by_the_next_run(
     site: Site, mode: str, stop: str, tmp_path: Path
 ) -> None:
     """Requests that wait for a robots.txt when the crawl is closed, by itself or by Ctrl-C once or
@@ -298,7 +302,7 @@ def test_stopped_while_hosts_wait(
     assert refused == sorted(urls[-3:])
 
 
-def test_a_second_interrupt_while_a_page_is_in_flight(
+def test_a_page_in_flight_at_a_second_interrupt_is_fetched_again(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
     """The page is not done: the next run fetches it again."""
@@ -319,7 +323,9 @@ def test_a_second_interrupt_while_a_page_is_in_flight(
 
 @pytest.mark.slow
 @pytest.mark.unmeasured
-def test_killed_at_its_start(site: Site, tmp_path: Path) -> None:
+def test_a_crawl_that_is_killed_at_its_start_begins_with_all_start_requests(
+    site: Site, tmp_path: Path
+) -> None:
     """A crawl that is killed while it makes its files, or while the spider yields its start
     requests, begins with all of them the next time.
     """
@@ -338,7 +344,9 @@ def test_killed_at_its_start(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.unmeasured
-def test_done_while_it_closes(site: Site, tmp_path: Path) -> None:
+def test_a_page_that_is_done_while_the_spider_closes_is_not_fetched_again(
+    site: Site, tmp_path: Path
+) -> None:
     """A page that is done is not fetched again, if the process is killed while the spider waits
     for the last answer before it closes.
     """
@@ -362,7 +370,9 @@ def test_done_while_it_closes(site: Site, tmp_path: Path) -> None:
     assert host.pages == ["/0", "/1", "/1", "/2"]
 
 
-def test_items_of_pages_that_are_done(site: Site, mode: str, tmp_path: Path) -> None:
+def test_the_documented_pipeline_keeps_the_items_of_all_pages_over_kills(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """With the pipeline of the page about jobs, a crawl that is killed again and again has the items
     of all pages.
     """

@@ -97,7 +97,9 @@ def site_with_everything(site: Site) -> Host:
     return host
 
 
-def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
+def test_the_ledger_has_each_decision_and_one_for_each_fetched_page(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """Each decision is recorded with its evidence. Each fetched page has exactly one
     decision that allowed it, and other pages have none.
     """
@@ -215,7 +217,9 @@ def check_snapshots(path: Path, host: Host, same: Host, down: Host) -> None:
     assert (missing["sha256"], missing["copy_of"]) == (None, None)
 
 
-def test_what_was_denied_alone(site: Site, tmp_path: Path) -> None:
+def test_the_level_denied_leaves_out_what_was_allowed(
+    site: Site, tmp_path: Path
+) -> None:
     """By default, the ledger does not record the requests that a site allowed. It records
     each decision by the user once per host and kind.
     """
@@ -253,7 +257,9 @@ def test_what_was_denied_alone(site: Site, tmp_path: Path) -> None:
     assert len(rows(path, "SELECT * FROM snapshot")) == 1
 
 
-def test_nothing_is_obeyed(site: Site, tmp_path: Path) -> None:
+def test_the_ledger_says_that_robotstxt_was_not_obeyed(
+    site: Site, tmp_path: Path
+) -> None:
     """The ledger of a crawl with ROBOTSTXT_OBEY = False records that pages were fetched
     regardless of robots.txt, and so does the headline of its report.
     """
@@ -317,7 +323,9 @@ HEADLINES: dict[str, tuple[list[str], dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def test_headlines(site: Site, tmp_path: Path) -> None:
+def test_the_headline_agrees_with_the_access_log_in_every_mode(
+    site: Site, tmp_path: Path
+) -> None:
     """The headline of a report says in every mode what the server has sent and what was refused. One on
     all ledgers adds them up. ``test_network.py`` has the one without network.
     """
@@ -341,7 +349,9 @@ def test_headlines(site: Site, tmp_path: Path) -> None:
     )
 
 
-def test_media(site: Site, tmp_path: Path) -> None:
+def test_the_ledger_has_withheld_files_and_images_with_their_rule(
+    site: Site, tmp_path: Path
+) -> None:
     """The ledger records files that were withheld and images that were not requested, with the
     rule and the URL that it is from. The log says how many files a media pipeline did not get.
     """
@@ -371,7 +381,9 @@ def test_media(site: Site, tmp_path: Path) -> None:
     assert host.url("/b.gif") in line
 
 
-def test_from_the_store_and_in_an_outage(site: Site, tmp_path: Path) -> None:
+def test_the_ledger_has_robotstxt_from_the_store_and_stale_copies(
+    site: Site, tmp_path: Path
+) -> None:
     """The ledger records robots.txt files that came from the store, with the time of their
     fetch, and for an unreachable one the stale copy that was used.
     """
@@ -399,7 +411,9 @@ def test_from_the_store_and_in_an_outage(site: Site, tmp_path: Path) -> None:
     ]
 
 
-def test_a_status_of_many_digits(site: Site, tmp_path: Path) -> None:
+def test_a_robotstxt_with_no_http_status_is_unreachable(
+    site: Site, tmp_path: Path
+) -> None:
     """A robots.txt whose status is no HTTP status is unreachable, and costs the ledger nothing."""
     large, negative = site.add(Answer(status=10**30)), site.add(Answer(status=-1))
     path = tmp_path / "ledger.sqlite"
@@ -426,7 +440,7 @@ def test_a_status_of_many_digits(site: Site, tmp_path: Path) -> None:
     assert errors == {None, f"-1 {words}", f"1{19 * '0'} {words}"}
 
 
-def test_killed(site: Site, tmp_path: Path) -> None:
+def test_after_a_kill_the_ledger_is_intact(site: Site, tmp_path: Path) -> None:
     """After a kill with SIGKILL, the ledger is intact and has all decisions up to some moment, and
     how much was fetched until then.
     """
@@ -453,7 +467,9 @@ def test_killed(site: Site, tmp_path: Path) -> None:
     assert ended == [{"killed": 1}, {"killed": 0}]
 
 
-def test_a_full_disk(site: Site, tmp_path: Path) -> None:
+def test_after_a_full_disk_the_ledger_has_all_decisions(
+    site: Site, tmp_path: Path
+) -> None:
     """On a full disk, the crawl goes on, with one warning and a stat, and later writes all
     its decisions when there is room.
     """
@@ -488,7 +504,7 @@ def test_a_full_disk(site: Site, tmp_path: Path) -> None:
         assert rows(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
 
 
-def test_by_hand(site: Site, tmp_path: Path) -> None:
+def test_one_line_in_extensions_enables_the_ledger(site: Site, tmp_path: Path) -> None:
     """Without the add-on, the ledger is enabled by one line in EXTENSIONS. Whatever the name of the
     spider, it is in the folder of REP_LEDGER.
     """
@@ -505,7 +521,9 @@ def test_by_hand(site: Site, tmp_path: Path) -> None:
     assert len(decisions(path, host.url("/private/a"))) == 1
 
 
-def test_what_data_states(site: Site, mode: str, tmp_path: Path) -> None:
+def test_noindex_of_json_and_feeds_is_recorded_and_drops_nothing(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """Items and links pass from JSON, sitemaps, feeds and scripts that say noindex and nofollow, as
     with stock Scrapy, whose log shows the statements. The ledger notes them once for each
     origin, and with REP_NOINDEX = "annotate" the items say it. A usage preference of data has its
@@ -542,7 +560,7 @@ def test_what_data_states(site: Site, mode: str, tmp_path: Path) -> None:
     assert noted_once == [{"reason": "data"}]
 
 
-def test_what_was_withheld(site: Site) -> None:
+def test_the_log_counts_what_was_withheld_by_kind_and_reason(site: Site) -> None:
     """The log has a line for each kind and reason, with the count, the setting that changes it and
     one example URL: a warning for what was withheld of fetched pages. The first refused start
     request and the first dropped item have a line at once.
@@ -586,7 +604,9 @@ def test_what_was_withheld(site: Site) -> None:
     assert len(told) == len(at_once) + len(at_the_end)
 
 
-def test_a_report(site: Site, tmp_path: Path) -> None:
+def test_the_report_has_gaps_outages_and_refused_urls(
+    site: Site, tmp_path: Path
+) -> None:
     """The report of a crawl has the actual gap between requests, the hosts without a robots.txt,
     the unreachable host, and the refused and overridden URLs.
     """

@@ -321,7 +321,9 @@ def page_lies(site: Site) -> list[Lie]:
     return added
 
 
-def test_lies(site: Site, mode: str) -> None:
+def test_whatever_a_server_answers_the_crawl_goes_on_as_expected(
+    site: Site, mode: str
+) -> None:
     """From each host, whatever its answer for robots.txt, the expected pages are fetched; each refusal
     has a reason, and is counted and logged once. Broken pages make items or not, as
     expected. Memory and time are bounded.

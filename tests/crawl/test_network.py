@@ -35,7 +35,7 @@ SOON = {
 }
 
 
-def test_a_proxy_that_is_down(site: Site, mode: str) -> None:
+def test_a_dead_proxy_costs_no_page(site: Site, mode: str) -> None:
     """A dead proxy is no host's fault: no page is lost, and the log says that the network is gone and
     is back.
     """
@@ -60,7 +60,7 @@ def test_a_proxy_that_is_down(site: Site, mode: str) -> None:
 
 
 @pytest.mark.newest
-def test_a_machine_with_few_files(site: Site) -> None:
+def test_with_too_few_files_each_page_is_fetched_all_the_same(site: Site) -> None:
     """With too few files for a connection to each host, each page is fetched all the same, if servers
     close their connections.
     """
@@ -90,7 +90,9 @@ def names(count: int) -> list[str]:
 
 
 @pytest.mark.newest
-def test_hosts_that_answer_once_and_then_refuse(site: Site, tmp_path: Path) -> None:
+def test_the_crawl_ends_with_network_gone_if_all_hosts_begin_to_refuse(
+    site: Site, tmp_path: Path
+) -> None:
     """A ban by a network of many hosts looks like the end of one's own network: the crawl ends after
     REP_WAIT_TIMEOUT, one warning and the headline of the report say what is left, and the JOBDIR keeps it.
     """
@@ -136,7 +138,7 @@ def test_hosts_that_answer_once_and_then_refuse(site: Site, tmp_path: Path) -> N
 
 
 @pytest.mark.newest
-def test_hosts_that_refuse_from_the_start(site: Site) -> None:
+def test_hosts_that_refuse_from_the_start_are_judged_each_by_itself(site: Site) -> None:
     """Each is judged by itself, however many they are."""
     refusing = site.refusing()
     took = []
@@ -159,7 +161,7 @@ def test_hosts_that_refuse_from_the_start(site: Site) -> None:
 
 @pytest.mark.newest
 @pytest.mark.parametrize("job", ["", "job"])
-def test_no_resolver_at_the_start_and_in_the_middle(
+def test_without_a_resolver_for_a_while_each_page_is_fetched_all_the_same(
     site: Site, tmp_path: Path, job: str
 ) -> None:
     """Each page is fetched all the same."""
@@ -190,7 +192,7 @@ def test_no_resolver_at_the_start_and_in_the_middle(
 
 
 @pytest.mark.newest
-def test_many_hosts_that_refuse_beside_one_that_answers(site: Site) -> None:
+def test_many_refusing_hosts_beside_one_that_answers_are_no_outage(site: Site) -> None:
     """They are not taken for an outage again and again: the crawl ends soon, and the host that answers gets
     few requests for its robots.txt.
     """

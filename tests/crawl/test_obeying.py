@@ -21,7 +21,9 @@ BOTH_WAYS = pytest.mark.parametrize(
 
 
 @BOTH_WAYS
-def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> None:
+def test_errback_signal_stats_and_log_of_a_denial_say_why(
+    site: Site, enable: dict[str, object], mode: str
+) -> None:
     """The errback, the signal, the stats and the log of a denial have the rule, its line and the
     reason; that for an unreachable robots.txt has no line and no rule. URLs of schemes without a
     robots.txt are fetched as usual.
@@ -60,7 +62,7 @@ def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> 
 
 
 @pytest.mark.newest
-def test_a_header_that_names_no_crawler(site: Site) -> None:
+def test_a_browsers_user_agent_follows_the_group_of_user_agent(site: Site) -> None:
     """A request with the User-Agent of a browser follows the group of the crawler that USER_AGENT
     names, as in stock Scrapy.
     """
@@ -74,7 +76,7 @@ def test_a_header_that_names_no_crawler(site: Site) -> None:
     assert result.error(host.url("/private"))["agent"] == "mybot"
 
 
-def test_redirects(site: Site, mode: str) -> None:
+def test_a_redirect_to_a_forbidden_url_is_not_followed(site: Site, mode: str) -> None:
     """A redirect to a forbidden URL is not followed, on the same host or on another. A request with
     ``dont_obey_robotstxt`` is sent without a fetch of robots.txt, and so are its redirects within the
     same origin, but not those to another one.
@@ -111,7 +113,7 @@ def test_redirects(site: Site, mode: str) -> None:
 
 
 @BOTH_WAYS
-def test_robotstxt_obey_false_switches_all_off(
+def test_robotstxt_obey_false_switches_the_package_off(
     site: Site, enable: dict[str, object]
 ) -> None:
     """With ROBOTSTXT_OBEY = False, this package does nothing."""
@@ -123,7 +125,7 @@ def test_robotstxt_obey_false_switches_all_off(
 
 
 @pytest.mark.newest
-def test_overrides(site: Site) -> None:
+def test_overrides_obey_ignore_or_replace_the_robotstxt_of_a_host(site: Site) -> None:
     """REP_OVERRIDES obeys, ignores or replaces the robots.txt of a host. Each use is counted once,
     although its request waits, and each host is logged once.
     """

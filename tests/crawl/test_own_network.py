@@ -22,14 +22,16 @@ RESOLVER = f"{own_resolver.__name__}.PublicResolver"
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 
-def test_the_page_has_it() -> None:
+def test_security_has_the_class_that_this_crawl_uses() -> None:
     """SECURITY.md has the class that the crawl below uses."""
     page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     code = Path(own_resolver.__file__).read_text(encoding="utf-8")
     assert f"```python\n{code.partition(chr(10))[2].lstrip()}```" in page
 
 
-def test_a_resolver_that_refuses(site: Site) -> None:
+def test_with_the_resolver_nothing_is_fetched_from_a_private_address(
+    site: Site,
+) -> None:
     """With the resolver, nothing is fetched from a private address: no page, which counts for the
     targets of links and redirects as well, and no robots.txt.
     """

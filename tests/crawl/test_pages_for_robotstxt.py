@@ -33,7 +33,9 @@ STOCK = {"ROBOTSTXT_OBEY": True, "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser"}
 
 
 @pytest.mark.newest
-def test_a_challenge_page(site: Site, tmp_path: Path) -> None:
+def test_a_challenge_page_for_robotstxt_allows_everything_and_is_logged(
+    site: Site, tmp_path: Path
+) -> None:
     """A challenge page for robots.txt allows everything: the log says so of the first, and counts
     them at the end; so do the ledger and the report. Rules in a page are obeyed, and the log says
     that.
@@ -76,7 +78,9 @@ def test_a_challenge_page(site: Site, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("enable", [ADDON, STOCK], ids=["add-on", "parser alone"])
-def test_a_robotstxt_that_a_browser_shows(site: Site, enable: dict[str, Any]) -> None:
+def test_a_robotstxt_that_a_browser_shows_is_obeyed(
+    site: Site, enable: dict[str, Any]
+) -> None:
     """A robots.txt that a middleware has a browser fetch is obeyed, with the add-on and with this
     package's parser in Scrapy's own middleware.
     """

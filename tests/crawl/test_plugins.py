@@ -79,7 +79,7 @@ def random_agents(middleware: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_crawled_again(
+def test_beside_each_plugin_two_crawls_obey_robotstxt(
     site: Site, tmp_path: Path, module: str, settings: dict[str, Any], again: list[str]
 ) -> None:
     """A crawl obeys robots.txt beside the plugin, and so does the next one, which finds another
@@ -106,7 +106,7 @@ def test_crawled_again(
     assert "rep/browser/arrived" not in result.stats
 
 
-def test_rotating_proxies(site: Site) -> None:
+def test_rotating_proxies_fetch_robotstxt_and_nothing_forbidden(site: Site) -> None:
     """scrapy-rotating-proxies: robots.txt is fetched through one of the proxies, and
     forbidden pages through none.
     """
@@ -131,7 +131,7 @@ def test_rotating_proxies(site: Site) -> None:
 
 
 @pytest.mark.parametrize("order", [300, 600])
-def test_poet(site: Site, order: int) -> None:
+def test_requests_of_scrapy_poets_client_obey_robotstxt(site: Site, order: int) -> None:
     """scrapy-poet: additional requests of its client follow robots.txt as well, in
     either order of the add-ons.
     """
@@ -149,7 +149,9 @@ def test_poet(site: Site, order: int) -> None:
 
 
 @pytest.mark.parametrize("order", [300, 600])
-def test_zyte_api(site: Site, order: int) -> None:
+def test_zyte_api_fetches_robotstxt_and_nothing_forbidden(
+    site: Site, order: int
+) -> None:
     """scrapy-zyte-api: robots.txt is fetched through it too, no forbidden
     page is requested, and a response of another URL is judged by that, in
     either order of the add-ons.
@@ -194,7 +196,7 @@ def test_zyte_api(site: Site, order: int) -> None:
 
 
 @pytest.mark.newest
-def test_impersonate(site: Site) -> None:
+def test_failures_of_scrapy_impersonate_are_told_by_libcurls_codes(site: Site) -> None:
     """A host that does not exist, or refuses connections, is told by the codes of libcurl, and refused
     as soon as with Scrapy's own download handlers; a certificate that is wrong is told in words.
     """

@@ -58,7 +58,9 @@ def traffic(path: Path, host: Host) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_pace(site: Site, mode: str, tmp_path: Path) -> None:
+def test_a_delay_passes_between_all_requests_to_a_host(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """A delay of 0.2 s passes between all requests to a host: after robots.txt, through redirects,
     http and https, custom download slots, downloads of a callback, requests that a component drops,
     and after Scrapy deleted an idle slot. Hosts in one download slot keep a delay each. A host without
@@ -135,7 +137,7 @@ def test_pace(site: Site, mode: str, tmp_path: Path) -> None:
     assert most["n"] > 10
 
 
-def test_the_longer_delay_holds(site: Site) -> None:
+def test_the_longer_of_two_delays_holds(site: Site) -> None:
     """A delay of the project is kept if it is longer than the Crawl-delay, which holds beside the
     shorter delays of AutoThrottle, DOWNLOAD_DELAY and DOWNLOAD_SLOTS.
     """
@@ -162,7 +164,9 @@ def test_the_longer_delay_holds(site: Site) -> None:
     assert median(hosts[2].gaps) > 0.4
 
 
-def test_a_delay_that_is_too_long(site: Site, mode: str) -> None:
+def test_hosts_with_too_long_a_delay_are_refused_with_one_warning(
+    site: Site, mode: str
+) -> None:
     """The requests to a host that asks for a longer Crawl-delay than REP_SKIP_DELAY_OVER are
     refused, and one warning names the setting. A Visit-time does not hold up any request.
     """
@@ -186,7 +190,7 @@ def test_a_delay_that_is_too_long(site: Site, mode: str) -> None:
 @pytest.mark.parametrize(
     "settings", [{"REP_CRAWL_DELAY_OBEY": False}, {"REP_DIALECT": "google"}]
 )
-def test_switched_off(site: Site, settings: dict[str, object]) -> None:
+def test_a_crawl_delay_can_be_ignored(site: Site, settings: dict[str, object]) -> None:
     """With REP_CRAWL_DELAY_OBEY = False, or in Google's dialect, a Crawl-delay is ignored."""
     host = site.add(DELAY.format(3600))
     result = run_crawl(pages(host, 20), settings={**IMPATIENT, **settings})
@@ -195,7 +199,7 @@ def test_switched_off(site: Site, settings: dict[str, object]) -> None:
 
 
 @pytest.mark.newest
-def test_what_a_crawl_that_waits_says(site: Site) -> None:
+def test_the_log_says_how_long_a_delay_will_take(site: Site) -> None:
     """For a host with a Crawl-delay over 10 s and many waiting requests, the log says once how long
     they will take. While nothing can be sent, it says regularly how many requests wait for how
     many hosts. SIGINT ends the crawl.
@@ -221,7 +225,9 @@ def test_what_a_crawl_that_waits_says(site: Site) -> None:
     assert host.pages == []
 
 
-def test_responses_from_a_cache(site: Site, tmp_path: Path) -> None:
+def test_responses_from_a_cache_wait_for_nothing_and_are_no_traffic(
+    site: Site, tmp_path: Path
+) -> None:
     """Responses from Scrapy's HTTP cache do not wait for a Crawl-delay, a 429 from there says
     nothing about the host now, and the ledger does not count them as traffic with the host, nor
     robots.txt.

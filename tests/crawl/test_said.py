@@ -55,7 +55,7 @@ DRY = ("ask for a delay: 1", "would be refused: 1", "has judged", "A real run wo
 @pytest.mark.parametrize(
     ("settings", "kinds"), [({}, REAL), ({"REP_DRY_RUN": True}, DRY)]
 )
-def test_several_crawls_in_one_process(
+def test_each_line_of_the_summary_names_its_spider(
     site: Site, settings: dict[str, Any], kinds: tuple[str, ...]
 ) -> None:
     """Each line of the summary at the end names its spider."""
@@ -98,7 +98,7 @@ class PausingSpider(PlanSpider):
         ("/public", 200, ADDON, "finished"),
     ],
 )
-def test_a_crawl_whose_start_requests_are_refused(
+def test_a_crawl_without_a_page_ends_as_robots_denied(
     site: Site, mode: str, *, paths: str, status: int, enable: Any, reason: str
 ) -> None:
     """It ends as robots_denied, if it has fetched no page, and a warning says so at once."""
@@ -112,7 +112,7 @@ def test_a_crawl_whose_start_requests_are_refused(
 
 
 @pytest.mark.newest
-def test_a_reason_of_the_spider(site: Site) -> None:
+def test_the_reason_of_the_spider_goes_before_robots_denied(site: Site) -> None:
     """The reason with which a spider closes goes before that of this package."""
     host = site.add(FORBIDS)
     spider = f"{__name__}.OwnReasonSpider"
@@ -146,7 +146,7 @@ def test_a_reason_of_the_spider(site: Site) -> None:
         ),
     ],
 )
-def test_who_crawls(
+def test_one_line_at_the_start_says_who_crawls(
     site: Site, settings: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     """One line at the start says who crawls, and what of the protocol the settings leave."""
@@ -158,7 +158,7 @@ def test_who_crawls(
 
 
 @pytest.mark.newest
-def test_the_first_delay(site: Site) -> None:
+def test_one_line_names_the_first_host_that_slows_the_crawl_down(site: Site) -> None:
     """One line names the first host whose delay slows the crawl down, when it is learned."""
     rules = "User-agent: *\nCrawl-delay: {}\n"
     names = {f"{name}.test": ["127.0.0.1"] for name in ("quick", "slow", "slower")}
@@ -184,7 +184,9 @@ def test_the_first_delay(site: Site) -> None:
     ],
     ids=["without the add-on", "in a dry run", "off", "not obeying", "obeying"],
 )
-def test_a_pause_of_the_spider(site: Site, settings: dict[str, Any], why: str) -> None:
+def test_back_off_warns_where_it_pauses_nothing(
+    site: Site, settings: dict[str, Any], why: str
+) -> None:
     """Where ``back_off`` cannot pause a host, the first call warns of it, with the reason, and nothing
     in the log says that there is a pause.
     """
@@ -201,7 +203,7 @@ def test_a_pause_of_the_spider(site: Site, settings: dict[str, Any], why: str) -
 
 
 @pytest.mark.newest
-def test_what_held_up_the_crawl(site: Site) -> None:
+def test_the_log_names_hosts_whose_delays_held_up_the_crawl(site: Site) -> None:
     """At the end, the log names the hosts whose delays have held up the crawl for a second or more. What
     the crawl would have waited for anyway does not count: the project's own delay, and pauses; nor
     does a request that is refused.
@@ -255,7 +257,7 @@ CRAWLERS = "User-agent: GPTBot\nUser-agent: Scrapy\nDisallow: /\n\n"
         (f"{CRAWLERS}User-agent: Scrapy\nUser-agent: testbot\nDisallow: /\n", "testbot", False),
     ],
 )  # fmt: skip
-def test_a_group_for_scrapy(
+def test_a_refusal_by_a_group_for_scrapy_asks_for_a_name(
     site: Site, mode: str, *, rules: str, agent: str, is_nameless: bool, is_dry: bool
 ) -> None:
     """The first refusal by a group for Scrapy is a warning, also if it is of no start request. It says
@@ -277,7 +279,7 @@ def test_a_group_for_scrapy(
 
 
 @pytest.mark.newest
-def test_the_user_agent_line_of_a_refusal(site: Site) -> None:
+def test_a_refusal_names_the_user_agent_line_of_its_group(site: Site) -> None:
     """The line of a refusal names the user-agent line by which the group is the crawler's."""
     host = site.add(f"{CRAWLERS}User-agent: *\nCrawl-delay: 999\n")
     groups = {
@@ -299,7 +301,7 @@ def test_the_user_agent_line_of_a_refusal(site: Site) -> None:
 
 
 @pytest.mark.newest
-def test_robotstxt_behind_a_login(site: Site) -> None:
+def test_robotstxt_with_401_or_403_allows_everything_and_is_counted(site: Site) -> None:
     """A robots.txt that answers 401 or 403 allows everything: a line says so of the first one, and
     how many there were at the end.
     """

@@ -121,7 +121,9 @@ def resolved(seen: str) -> str:
     return "/" + "/".join(done) + mark + query
 
 
-def test_ways_around(site: Site, every_mode: str, tmp_path: Path) -> None:
+def test_no_spelling_of_a_path_leads_around_a_rule(
+    site: Site, every_mode: str, tmp_path: Path
+) -> None:
     """A path that leads to a forbidden page through dot segments or escapes is refused, and
     the denial and the ledger have the normalised URL. Ordinary paths are fetched. So it is with a
     proxy.
@@ -157,7 +159,9 @@ def test_ways_around(site: Site, every_mode: str, tmp_path: Path) -> None:
     assert result.stats["rep/denied/rule"] == len(messages)
 
 
-def test_odd_hosts(site: Site, mode: str) -> None:
+def test_robotstxt_is_requested_by_the_normalised_host_name(
+    site: Site, mode: str
+) -> None:
     """The robots.txt of a host with an unusual name is requested by its normalised name. A
     URL whose host can't be read is refused.
     """
@@ -187,7 +191,9 @@ def test_odd_hosts(site: Site, mode: str) -> None:
     not hasattr(Request, "_url_is_verbatim"), reason="This Scrapy encodes every URL"
 )
 @pytest.mark.parametrize("where", ["direct", "proxy"])
-def test_verbatim(site: Site, where: str, mode: str) -> None:
+def test_verbatim_urls_are_judged_as_the_server_reads_them(
+    site: Site, where: str, mode: str
+) -> None:
     """URLs with ``verbatim_url``, which Scrapy does not encode, are judged as the server
     reads them, and refused if they can't be read.
     """
@@ -226,7 +232,9 @@ def test_verbatim(site: Site, where: str, mode: str) -> None:
     assert reasons == {**dict.fromkeys(bad, "bad-url"), **dict.fromkeys(denied, "rule")}
 
 
-def test_what_is_no_request_for_robotstxt(site: Site, every_mode: str) -> None:
+def test_what_only_resembles_robotstxt_follows_the_rules(
+    site: Site, every_mode: str
+) -> None:
     """A URL that is not exactly /robots.txt follows the rules like any page, and no meta key of a
     request bypasses the rules.
     """
@@ -274,7 +282,9 @@ def requests_of(urls: list[str], **meta: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_random_urls(site: Site, mode: str) -> None:
+def test_of_random_urls_none_is_sent_that_its_request_line_forbids(
+    site: Site, mode: str
+) -> None:
     """For random URLs, the same in each run, the server gets no request that a simple reading of
     its request line forbids.
     """

@@ -62,7 +62,7 @@ def shown_by_spider(
     ],
     ids=["add-on", "by hand", "ledger"],
 )  # fmt: skip
-def test_the_last_line(  # noqa: PLR0917
+def test_an_invalid_setting_ends_the_process_and_the_last_line_names_it(  # noqa: PLR0917
     site: Site, mode: str, tmp_path: Path, enable: object, setting: str, last: str
 ) -> None:
     """An invalid setting, or a REP_LEDGER where no file can be created, ends the process before any
@@ -79,7 +79,9 @@ def test_the_last_line(  # noqa: PLR0917
     assert lines[-1].startswith(f"scrapy_rep.exceptions.{last}")
 
 
-def test_a_ledger_of_another_version(site: Site, tmp_path: Path) -> None:
+def test_a_ledger_of_another_version_stops_the_start(
+    site: Site, tmp_path: Path
+) -> None:
     """A crawl does not start on a ledger that another version wrote. The last line says what the file
     is and what to do, and nothing in it is touched.
     """
@@ -112,7 +114,9 @@ def test_a_ledger_of_another_version(site: Site, tmp_path: Path) -> None:
         ("REP_OVERRIDES=example.com", """in JSON, as in -s 'REP_OVERRIDES={"example.com": "ignore"}'."""),
     ],
 )  # fmt: skip
-def test_what_the_last_line_says(tmp_path: Path, setting: str, why: str) -> None:
+def test_a_path_that_cannot_be_used_stops_the_start(
+    tmp_path: Path, setting: str, why: str
+) -> None:
     """A path that cannot be used stops the crawl, and the last line names the setting, the value and
     the reason. No folder is made for it.
     """
@@ -131,7 +135,7 @@ def test_what_the_last_line_says(tmp_path: Path, setting: str, why: str) -> None
     "setting",
     ["REP_LEDGER=kept/ledger.sqlite", "REP_STORE=sqlite:///kept/robots.sqlite"],
 )
-def test_a_folder_that_is_made(tmp_path: Path, setting: str) -> None:
+def test_the_last_folder_of_a_path_is_made(tmp_path: Path, setting: str) -> None:
     """If only the last folder of a path is missing, the crawl makes it, and says so."""
     name, folder = setting.partition("=")[0], tmp_path / "kept"
     shown = "\n".join(shown_by_spider(tmp_path, "asyncio", setting))
@@ -142,7 +146,9 @@ def test_a_folder_that_is_made(tmp_path: Path, setting: str) -> None:
     )
 
 
-def test_the_addon_in_place_of_a_middleware(site: Site, tmp_path: Path) -> None:
+def test_the_addon_among_the_middlewares_stops_the_start(
+    site: Site, tmp_path: Path
+) -> None:
     """The add-on in DOWNLOADER_MIDDLEWARES stops the crawl, and the last line says where it belongs."""
     host = site.add()
     wrong = {"DOWNLOADER_MIDDLEWARES": {"scrapy_rep.Addon": 543}}
@@ -154,7 +160,7 @@ def test_the_addon_in_place_of_a_middleware(site: Site, tmp_path: Path) -> None:
     assert host.hits == []
 
 
-def test_names_that_are_no_settings(mode: str, tmp_path: Path) -> None:
+def test_an_unknown_rep_name_causes_one_warning(mode: str, tmp_path: Path) -> None:
     """Each unknown REP_ name causes one warning with the nearest known name, and the crawl goes
     on. An empty REP_LEDGER means that there is none, and one warning says that its level has no
     effect then.

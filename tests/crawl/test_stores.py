@@ -50,7 +50,9 @@ OWN_STORE = "tests.crawl.own_store.FolderStore"
 
 
 @pytest.mark.parametrize("store", ["of the JOBDIR", "of the project"])
-def test_run_again(site: Site, mode: str, store: str, tmp_path: Path) -> None:
+def test_a_second_run_fetches_no_robotstxt(
+    site: Site, mode: str, store: str, tmp_path: Path
+) -> None:
     """A second run with the same JOBDIR, or with a Store class of the project, fetches no
     robots.txt, and obeys the stored ones.
     """
@@ -68,13 +70,15 @@ def test_run_again(site: Site, mode: str, store: str, tmp_path: Path) -> None:
     assert "robotstxt/request_count" not in result.stats
 
 
-def test_the_example_in_the_documentation() -> None:
+def test_the_documented_store_class_is_the_tested_one() -> None:
     """The Store class of a project in the documentation is the one that is tested."""
     shown = (Path(__file__).parents[2] / "docs" / "stores.md").read_text()
     assert inspect.getsource(FolderStore) in shown
 
 
-def test_a_store_that_never_returns(site: Site, mode: str, tmp_path: Path) -> None:
+def test_a_store_that_never_returns_holds_nothing_up(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """A store that does not return neither holds the crawl up, nor the end of its process."""
     hosts = [site.add(RULES) for _ in range(3)]
     asked = urls(hosts, "page")
@@ -95,7 +99,9 @@ def test_a_store_that_never_returns(site: Site, mode: str, tmp_path: Path) -> No
 WORKERS, HOSTS = 4, 36
 
 
-def test_workers_that_share_a_store(site: Site, tmp_path: Path) -> None:
+def test_workers_that_share_a_store_fetch_each_robotstxt_once(
+    site: Site, tmp_path: Path
+) -> None:
     """Four workers fetch the robots.txt files that no other one has stored yet, and all obey them. The
     next crawl fetches none.
     """

@@ -38,7 +38,9 @@ class AlbumSpider(PlanSpider):
             yield Request(response.urljoin(f"/more/{number}"), self.note_response)
 
 
-def test_the_downloader_is_full_of_files(site: Site, tmp_path: Path, mode: str) -> None:
+def test_files_that_fill_the_downloader_do_not_wait_for_a_page(
+    site: Site, tmp_path: Path, mode: str
+) -> None:
     """All places of CONCURRENT_REQUESTS are taken by files that wait for the delay of their host, so that
     Scrapy asks for no page: the files do not wait for the turn of a page.
     """

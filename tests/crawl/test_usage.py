@@ -111,7 +111,9 @@ def rows(path: Path | str, query: str = USED) -> list[dict[str, Any]]:
 
 
 @pytest.mark.newest
-def test_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
+def test_a_crawl_keeps_the_items_that_its_purpose_allows(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """For each purpose, the crawl fetches all pages, keeps exactly the items that may be
     used for it, and records the evidence of each drop. The purposes of a request replace those of
     the crawl, and an invalid one refuses it.
@@ -165,7 +167,9 @@ def test_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     assert why in result.log
 
 
-def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
+def test_without_a_purpose_all_items_pass_and_nothing_more_is_sent(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
     """Without a purpose, all items pass, no additional request is sent, as for a purpose that is not
     about mining, and the usage preferences can be read.
     """
@@ -289,7 +293,7 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
     assert [hit.path for hit in site.log] == ["/page"] * 2
 
 
-def test_a_spider_that_closes(site: Site, mode: str) -> None:
+def test_a_closing_spider_does_not_wait_for_tdmrep(site: Site, mode: str) -> None:
     """A spider that closes does not wait for a tdmrep.json that never comes, nor for the
     robots.txt of a host to which it is redirected.
     """

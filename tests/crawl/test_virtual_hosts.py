@@ -61,7 +61,9 @@ def denied(result: CrawlResult) -> set[tuple[str, str]]:
     }
 
 
-def test_each_has_its_own(host: Host, mode: str, tmp_path: Path) -> None:
+def test_each_virtual_host_has_its_own_robotstxt(
+    host: Host, mode: str, tmp_path: Path
+) -> None:
     """The robots.txt and tdmrep.json of a virtual host are requested at the same address with the
     same header. They are kept apart: in a store, in the ledger and in the queue, also if another
     robots.txt is unreachable.
@@ -103,7 +105,9 @@ def test_each_has_its_own(host: Host, mode: str, tmp_path: Path) -> None:
     assert denied(again) == by_rules
 
 
-def test_redirects(site: Site, host: Host, mode: str) -> None:
+def test_redirects_ask_each_site_by_its_own_name(
+    site: Site, host: Host, mode: str
+) -> None:
     """A header that is set for all requests does not change which site this package asks: each
     robots.txt is that of its own site. A redirect to a path is followed at the virtual host; another
     address does not get its name. A header that names the host of the URL changes nothing.
@@ -123,7 +127,7 @@ def test_redirects(site: Site, host: Host, mode: str) -> None:
     assert [name for name, _ in served(other)] == ["address"]
 
 
-def test_settings_and_delays(site: Site) -> None:
+def test_overrides_go_by_virtual_host_and_delays_by_address(site: Site) -> None:
     """An override for the name applies to the virtual host; one for the address does not. The delay
     that a virtual host asks for applies to all requests to its address. A request whose header is no
     host, or is repeated, is refused.
@@ -154,7 +158,7 @@ def test_settings_and_delays(site: Site) -> None:
     assert min(after - before for before, after in pairwise(times)) >= 0.5
 
 
-def test_a_middleware_that_removes_the_header(host: Host) -> None:
+def test_what_is_sent_without_the_header_is_judged_again(host: Host) -> None:
     """What is sent is judged: by the robots.txt of the host that is asked then."""
     middleware = "tests.crawl.component_spiders.RemoveHost"
     result = run_crawl(

@@ -85,7 +85,7 @@ def crawl(urls: list[str], mode: str, **settings: object) -> CrawlResult:
     return run_crawl(urls, mode=mode, spider=spider, settings={**wanted, **settings})
 
 
-def test_what_servers_send(site: Site, mode: str) -> None:
+def test_text_from_servers_is_escaped_in_the_log(site: Site, mode: str) -> None:
     """Rules, headers, tags, dates and policies from servers are escaped in the log, and so are a
     Location header, and an answer that is not HTTP.
     """
@@ -119,7 +119,7 @@ def test_what_servers_send(site: Site, mode: str) -> None:
     assert any(shown in line for line in dropped), dropped
 
 
-def test_passwords_in_urls(site: Site, mode: str) -> None:
+def test_the_log_has_no_password_of_a_url(site: Site, mode: str) -> None:
     """No line of this package's loggers has the user name or password of a URL: whether a
     page, its robots.txt or its links are refused, and whatever a site redirects to.
     """

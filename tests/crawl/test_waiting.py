@@ -34,7 +34,7 @@ def all_urls(*hosts: Host) -> list[str]:
     return [host.url(path) for path in ALLOWED + FORBIDDEN for host in hosts]
 
 
-def test_requests_of_a_spider_that_has_closed(site: Site, mode: str) -> None:
+def test_requests_after_the_spider_has_closed_fail(site: Site, mode: str) -> None:
     """Requests that would have to wait after the spider has closed fail, and the crawl ends."""
     host, other = site.add(f"{RULES}Crawl-delay: 1\n"), site.add(RULES)
     late = [host.url("/late"), other.url("/late")]
@@ -49,7 +49,9 @@ def test_requests_of_a_spider_that_has_closed(site: Site, mode: str) -> None:
 # A robots.txt that is slow.
 
 
-def test_one_at_a_time(site: Site, every_mode: str) -> None:
+def test_with_one_request_at_once_robotstxt_comes_before_its_pages(
+    site: Site, every_mode: str
+) -> None:
     """With CONCURRENT_REQUESTS = 1, the robots.txt fetch does not wait for the request that waits
     for it. Requests of a host that waited are sent in the order of their priority. Each port and
     scheme of a host name has its own robots.txt, and each name of an address.
@@ -81,7 +83,9 @@ def test_one_at_a_time(site: Site, every_mode: str) -> None:
     assert [len(host.robots_hits) for host in hosts] == [2, 1, 1]
 
 
-def test_requests_are_what_they_were(site: Site, mode: str) -> None:
+def test_requests_that_waited_for_robotstxt_are_unchanged(
+    site: Site, mode: str
+) -> None:
     """Requests that waited for robots.txt reach callbacks as the spider made them. The duplicate
     filter knows them meanwhile, and ``dont_filter`` bypasses it; the targets of their redirects
     are filtered as duplicate or offsite. The crawl does not end while they wait.
@@ -109,7 +113,7 @@ def test_requests_are_what_they_were(site: Site, mode: str) -> None:
         assert not [key for key in response["meta"] if key.startswith("_rep")]
 
 
-def test_what_does_not_come_from_the_queue(
+def test_downloads_and_files_past_the_scheduler_wait_for_robotstxt(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
     """What a callback downloads itself, and the downloads of a media pipeline, wait for a slow
@@ -161,7 +165,7 @@ def test_what_does_not_come_from_the_queue(
 
 
 @pytest.mark.newest
-def test_giving_up(site: Site, mode: str) -> None:
+def test_after_rep_wait_timeout_requests_are_refused(site: Site, mode: str) -> None:
     """After REP_WAIT_TIMEOUT, errbacks get RobotsDenied. Before that, robots.txt is fetched once more,
     even if it is not due yet. At the beginning, the log says how many requests wait, how long, and
     when robots.txt is tried again; at the end, how many are given up. If connections are refused or

@@ -108,7 +108,9 @@ def deploy(project: Path, *arguments: str) -> str:
     )  # fmt: skip
 
 
-def test_an_egg_with_the_add_on(scrapyd: Scrapyd, tmp_path: Path) -> None:
+def test_a_deployed_egg_with_the_add_on_obeys_robotstxt(
+    scrapyd: Scrapyd, tmp_path: Path
+) -> None:
     """An egg that has the add-on, as the page packs it, is deployed; its job obeys robots.txt, and
     writes the ledger.
     """

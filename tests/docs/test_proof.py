@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 
 @pytest.mark.skipif(not shutil.which("sha256sum"), reason="needs sha256sum")
-def test_the_steps(tmp_path: Path) -> None:
+def test_the_steps_of_the_page_find_what_was_changed(tmp_path: Path) -> None:
     """The log has the digest of the file, with which sha256sum finds a change; why shows the rule,
     and Protego confirms each decision, but not a false one.
     """

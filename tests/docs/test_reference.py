@@ -37,7 +37,7 @@ def table(page: str, number: int = 0) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", sorted(settings.DEFAULTS))
-def test_setting(name: str) -> None:
+def test_each_setting_has_an_entry_with_an_example_and_a_reason(name: str) -> None:
     """Each setting has an entry with a valid example that is not the default, and with the reason
     of its default.
     """
@@ -51,7 +51,7 @@ def test_setting(name: str) -> None:
     assert why.endswith(".")
 
 
-def test_generated_pages() -> None:
+def test_the_generated_pages_are_up_to_date() -> None:
     """The page of settings, the codes of the linter and the known crawlers are those of the
     package; each group of settings is there once, behind a list of all settings.
     """
@@ -69,7 +69,7 @@ def test_generated_pages() -> None:
     assert listed == [setting.name for setting in settings.SETTINGS.values()]
 
 
-def test_tables() -> None:
+def test_the_tables_have_what_the_code_has() -> None:
     """The tables have exactly the stats, meta keys and flags, signals and exceptions of the
     code, and name only signals that exist.
     """
@@ -98,7 +98,7 @@ def test_tables() -> None:
     assert bases == {}
 
 
-def test_defences() -> None:
+def test_each_defence_names_tests_that_exist() -> None:
     """Each row of the table of defences in SECURITY.md names existing tests."""
     section = SECURITY.split("\n## What is defended\n")[1].split("\n### ")[0]
     rows = [row for row in section.splitlines() if row.startswith("| ")][1:]
@@ -122,7 +122,9 @@ def test_defences() -> None:
         ("a value is {} MiB long at most", reader._MAX_VALUE >> 20),
     ],
 )
-def test_bounds(sentence: str, value: int) -> None:
+def test_the_bounds_in_security_are_those_of_the_code(
+    sentence: str, value: int
+) -> None:
     """The limits in SECURITY.md are those of the code, in all dialects."""
     assert sentence.format(value) in " ".join(SECURITY.split())
     for dialect in DIALECTS.values():
@@ -137,7 +139,7 @@ DOCUMENTED_BY_SCRAPY = {
 """The functions and classes of ``base/compat.py`` that use no private name."""
 
 
-def test_private_names() -> None:
+def test_the_page_of_private_names_is_complete() -> None:
     """The page of Scrapy's private names has a paragraph for each function or class that uses one, with what
     it reads.
     """

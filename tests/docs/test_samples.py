@@ -51,14 +51,14 @@ OF_OTHERS = re.compile(
 SCRIPT = {"Content-Type": "text/javascript"}
 
 
-def test_languages() -> None:
+def test_each_sample_is_in_a_language_that_is_tested() -> None:
     """Every sample is in a language that a test covers."""
     directives = {sample.language for sample in samples() if sample.language[:1] == "{"}
     assert {sample.language for sample in samples()} <= TRIED | SHOWN | directives
 
 
 @pytest.mark.parametrize("sample", python("settings"), ids=str)
-def test_settings(sample: Sample) -> None:
+def test_settings_of_samples_exist_and_are_valid(sample: Sample) -> None:
     """Each setting in a sample exists, and has a valid value."""
     written: dict[str, Any] = {}
     exec(sample.code, written)
@@ -81,7 +81,7 @@ def test_settings(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("page", sorted({sample.page for sample in samples("pycon")}))
-def test_sessions(page: str) -> None:
+def test_sessions_print_what_is_shown(page: str) -> None:
     """Each line of an interactive session prints the shown output."""
     tried = doctest.testfile(str(ROOT / page), module_relative=False, encoding="utf-8")
     assert tried.attempted
@@ -89,7 +89,7 @@ def test_sessions(page: str) -> None:
 
 
 @pytest.mark.parametrize("sample", python("code"), ids=str)
-def test_code(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_samples_run(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece of code runs, if a response or a file for it exists."""
     for name in ("myproject", "myproject.stores"):
         monkeypatch.setitem(sys.modules, name, own_store)
@@ -140,7 +140,9 @@ def spiders() -> list[Sample]:
 
 
 @pytest.mark.parametrize("sample", spiders(), ids=str)
-def test_spiders(crawled: dict[str, Any], sample: Sample) -> None:
+def test_spiders_crawl_without_an_error(
+    crawled: dict[str, Any], sample: Sample
+) -> None:
     """Each spider crawls without an error. If it makes items, they are in its feed; if not, a
     request of it is refused.
     """
@@ -153,7 +155,7 @@ def test_spiders(crawled: dict[str, Any], sample: Sample) -> None:
     assert ended["items"] if "yield {" in sample.code else stats["robotstxt/forbidden"]
 
 
-def test_items(crawled: dict[str, Any]) -> None:
+def test_shown_items_are_those_of_the_spiders(crawled: dict[str, Any]) -> None:
     """The archive has pages that must not be indexed, with their bytes and their rules. The data
     set has pages that allow the purpose and pages that state nothing. A shown item is what the
     spider above it makes.
@@ -179,7 +181,9 @@ def test_items(crawled: dict[str, Any]) -> None:
             assert made[sample.page, name]["items"] == [shown], sample
 
 
-def test_log(crawled: dict[str, Any]) -> None:
+def test_shown_log_lines_are_in_the_logs_of_the_spiders(
+    crawled: dict[str, Any],
+) -> None:
     """Each line of a log is in the log of the spiders of the documentation, one of a handler of
     signals with them.
     """
@@ -192,7 +196,7 @@ def test_log(crawled: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_log_of_the_demo(tmp_path: Path) -> None:
+def test_shown_log_lines_of_the_demo_are_in_its_log(tmp_path: Path) -> None:
     """Each line is in the log of the example project, perhaps with another example."""
     project = shutil.copytree(PROJECT, tmp_path / "project")
     command = ["scrapy", "crawl", "demo", "-s", "LOG_LEVEL=INFO"]
@@ -210,7 +214,9 @@ def test_log_of_the_demo(tmp_path: Path) -> None:
 @pytest.mark.newest
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="There is no Chromium")
-def test_browsers(tmp_path: Path) -> None:
+def test_the_spider_of_the_page_on_browsers_sends_nothing_forbidden(
+    tmp_path: Path,
+) -> None:
     """The spider of the page on browsers follows links, and Chromium requests nothing that
     robots.txt forbids. The log has the lines of the page.
     """
@@ -257,7 +263,7 @@ def commands() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("where", "line"), list(commands()))
-def test_commands(where: str, line: str) -> None:
+def test_command_lines_are_valid(where: str, line: str) -> None:
     """Each command line is valid: its subcommand and options, module or extra exist."""
     setup = ConfigParser(interpolation=None)
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
@@ -292,7 +298,7 @@ def test_commands(where: str, line: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_names(page: Path) -> None:
+def test_named_settings_stats_and_names_exist(page: Path) -> None:
     """Each setting, stat and name of the package on a page exists."""
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"\bREP_[A-Z_]+\b(?!\*)", text):

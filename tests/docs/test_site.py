@@ -72,7 +72,9 @@ def messages(logmessages: ModuleType) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_site(site: Path, messages: list[Any]) -> None:
+def test_the_site_has_each_page_public_name_and_log_message(
+    site: Path, messages: list[Any]
+) -> None:
     """Each page is in the site; the API page has each public name and each field of a
     dialect; each log message has a row.
     """
@@ -92,7 +94,7 @@ def test_site(site: Path, messages: list[Any]) -> None:
         assert message.text in log
 
 
-def test_settings(site: Path) -> None:
+def test_each_setting_can_be_linked_to_and_is(site: Path) -> None:
     """Each setting is an object that other documentation can link to. Where a page names a setting,
     of this package or Scrapy's, it links to it.
     """
@@ -115,7 +117,9 @@ def browser() -> Iterator[Any]:
 @pytest.mark.slow
 @pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
 @in_browser
-def test_in_a_browser(site: Path, browser: Any) -> None:
+def test_the_site_is_readable_in_each_colour_scheme_and_width(
+    site: Path, browser: Any
+) -> None:
     """The site is light or dark as the system of the reader is, with enough contrast for
     all text. No page is wider than a phone, and on a wide screen, no table splits a name.
     """
@@ -142,7 +146,9 @@ def test_in_a_browser(site: Path, browser: Any) -> None:
 @pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
 @pytest.mark.parametrize("symptom", ["no items", "hangs", "refused"])
 @in_browser
-def test_search(site: Path, browser: Any, symptom: str) -> None:
+def test_a_search_for_a_symptom_finds_its_page_first(
+    site: Path, browser: Any, symptom: str
+) -> None:
     """Whoever searches for a symptom finds the page about what may be wrong first."""
     page = browser.new_page()
     page.set_default_timeout(PATIENCE)
@@ -161,7 +167,9 @@ def is_call_of_logger(node: ast.AST) -> bool:
     return False
 
 
-def test_log_messages(logmessages: ModuleType, messages: list[Any]) -> None:
+def test_each_logging_call_is_found(
+    logmessages: ModuleType, messages: list[Any]
+) -> None:
     """Each logging call is found, with its message, or as one that passes another's."""
     loggers = {message.logger for message in messages}
     is_logged = re.compile(

@@ -39,7 +39,7 @@ IN_TIME = [
 
 
 @pytest.mark.slow
-def test_tutorial(tmp_path: Path) -> None:
+def test_the_commands_of_the_tutorial_print_what_is_shown(tmp_path: Path) -> None:
     """Commands print what is shown, and nothing else; the site's log has the named requests."""
     (tmp_path / "site").mkdir()
     command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]
@@ -101,7 +101,7 @@ def timeless(printed: str) -> str:
 
 @pytest.mark.newest
 @pytest.mark.slow
-def test_example_project(project: Path) -> None:
+def test_the_commands_of_the_example_project_print_what_is_shown(project: Path) -> None:
     """One after the other, all commands of the README print what it shows. The crawl has no
     log on standard error.
     """
@@ -123,7 +123,7 @@ def test_example_project(project: Path) -> None:
 
 
 @pytest.mark.newest
-def test_the_demo_on_the_first_page() -> None:
+def test_the_demo_on_the_first_page_is_that_of_the_example_project() -> None:
     """Each line that README.md shows of the demo is in the output that the example project shows, in the
     same order.
     """
@@ -138,7 +138,9 @@ def test_the_demo_on_the_first_page() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not effort.is_long, reason="takes long: only with --long")
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
-def test_many_workers_of_the_example_project(project: Path) -> None:
+def test_the_command_for_several_workers_sends_what_a_single_one_does(
+    project: Path,
+) -> None:
     """The command for several workers sends the requests of a single worker, kills one of its
     workers when it is told to, and judges what they did.
     """
@@ -154,7 +156,7 @@ def test_many_workers_of_the_example_project(project: Path) -> None:
 
 
 @pytest.mark.newest
-def test_settings_of_the_example_project() -> None:
+def test_the_settings_of_the_example_project_show_all_defaults() -> None:
     """One line of settings.py enables this package, four more set options of the project, and
     comments show every setting with its default.
     """

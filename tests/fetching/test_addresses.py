@@ -35,14 +35,14 @@ pytestmark = pytest.mark.newest
         ("unix:///run/redis.sock?db=2", RedisStore, 128),
     ],
 )
-def test_kinds(uri: str, kind: type, mb: int) -> None:
+def test_the_scheme_selects_the_kind_of_store(uri: str, kind: type, mb: int) -> None:
     """The scheme selects the kind of store, and ``mb`` the memory; nothing is opened yet."""
     store, max_bytes = open_store(uri)
     assert type(store) is kind
     assert max_bytes == mb * 1_000_000
 
 
-def test_options_of_the_client() -> None:
+def test_the_client_of_redis_gets_the_other_options() -> None:
     """The client of Redis gets the other options of its address, before ``mb`` and after it."""
     for query in ("socket_timeout=7&mb=9", "mb=9&socket_timeout=7"):
         store, _ = open_store(f"redis://h/3?{query}")
@@ -78,7 +78,7 @@ def test_options_of_the_client() -> None:
         "unix://",
     ],
 )
-def test_bad_uris(uri: str) -> None:
+def test_an_invalid_address_is_refused_without_repeating_it(uri: str) -> None:
     """Any other address is refused with a sentence that lists the valid forms, and
     does not repeat possible secrets.
     """
@@ -113,11 +113,11 @@ def test_a_bad_setting_is_shown_without_its_password(uri: Any, shown: str) -> No
     assert message.endswith("or the import path of a Store.")
 
 
-def test_a_class_that_is_no_store() -> None:
+def test_a_class_that_is_no_store_is_refused() -> None:
     assert error_of("pathlib.Path").endswith("or the import path of a Store.")
 
 
-def test_a_store_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_of_a_store_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that needs a missing package raises SettingError, which names the package and
     hides the password.
     """
@@ -143,7 +143,9 @@ def test_a_relative_path_stays_where_it_was(
     assert (tmp_path / "kept" / "robots.db").is_file()
 
 
-def test_a_python_without_the_redis_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_redis_client_the_error_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The error says how to install the client, and has no secrets."""
     for name in ("redis", "redis.exceptions"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -155,7 +157,7 @@ def test_a_python_without_the_redis_client(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
-def test_a_python_without_sqlite() -> None:
+def test_a_store_in_memory_needs_no_sqlite() -> None:
     """A store in memory needs neither SQLite, which not every Python has, nor the Redis client, nor a
     reactor.
     """

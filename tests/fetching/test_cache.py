@@ -125,7 +125,7 @@ def entry(url: str, body: bytes, age: float = 0, **fields: Any) -> CacheEntry:
 
 
 @coroutine_test
-async def test_an_entry_in_memory() -> None:
+async def test_a_fresh_entry_in_memory_needs_no_fetch() -> None:
     """A fresh entry in memory needs no fetch."""
     cached = Cached()
     assert cached.cache.cached(ORIGIN) is None
@@ -137,7 +137,7 @@ async def test_an_entry_in_memory() -> None:
 
 
 @coroutine_test
-async def test_an_entry_that_is_too_new_to_be_stale() -> None:
+async def test_an_entry_that_is_newer_than_the_wrong_one_is_not_fetched_again() -> None:
     """An entry is fetched again if the caller has found it wrong, and not if it is newer."""
     cached = Cached()
     before = entry(ROBOTS_URL, ROBOTS, age=30)
@@ -149,7 +149,7 @@ async def test_an_entry_that_is_too_new_to_be_stale() -> None:
 
 
 @coroutine_test
-async def test_a_store_that_loses_everything() -> None:
+async def test_what_is_in_memory_does_not_need_the_store() -> None:
     """What a crawl has in memory does not need the store: a fresh file is used, and the last good
     copy of an unreachable one is kept."""
     store = SharedMemory()
@@ -167,7 +167,9 @@ async def test_a_store_that_loses_everything() -> None:
 
 
 @coroutine_test
-async def test_another_worker_was_faster(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_entry_that_another_worker_has_stored_is_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """An entry that another worker has stored is used in place of one that has expired, and not
     reported as fetched.
     """
@@ -234,7 +236,7 @@ async def test_an_outage_lasts_as_long_as_a_crawl_has_seen_it() -> None:
 
 
 @coroutine_test
-async def test_an_outage_that_several_workers_see() -> None:
+async def test_a_wrong_clock_of_a_worker_ends_no_outage() -> None:
     """A worker whose clock is wrong does not end an outage for itself, nor for another."""
     store = SharedMemory()
     workers = Cached(store), Cached(store)
@@ -252,7 +254,7 @@ async def test_an_outage_that_several_workers_see() -> None:
     ("hours", "state", "holds"), [(1, State.UNREACHABLE, 1), (13, State.STALE, 300)]
 )
 @coroutine_test
-async def test_when_an_unreachable_robotstxt_is_fetched_again(
+async def test_a_short_retry_after_decides_only_while_requests_wait(
     hours: int, state: State, holds: int
 ) -> None:
     """A short Retry-After decides while requests wait for robots.txt, but not while the last good
@@ -279,7 +281,7 @@ def mining(store: Store | None = None) -> Cached:
 
 
 @coroutine_test
-async def test_both_files_are_what_is_known() -> None:
+async def test_for_mining_an_origin_is_known_with_its_tdmrep_only() -> None:
     """With a purpose about mining, an origin is known with its tdmrep.json only, unless robots.txt
     forbids to fetch that. Both are one entry: robots.txt is not fetched again for it, and both
     expire together.
@@ -353,7 +355,7 @@ async def test_a_tdmrep_that_is_needed_twice_is_fetched_once() -> None:
 
 
 @coroutine_test
-async def test_a_robotstxt_that_comes_meanwhile() -> None:
+async def test_a_robotstxt_that_comes_during_the_fetch_of_tdmrep_counts() -> None:
     """A robots.txt that is fetched again while tdmrep.json is under way is the one that counts."""
     cached = mining()
     landing: Deferred[AccessResult] = Deferred()
@@ -400,7 +402,7 @@ async def test_only_what_a_server_said_is_stored(failure: AccessResult) -> None:
 
 
 @coroutine_test
-async def test_what_is_being_stored() -> None:
+async def test_an_entry_is_stored_when_all_of_it_is_known() -> None:
     """What is known is stored when all of it is, whatever is too long for a store."""
     is_written = threading.Event()
 

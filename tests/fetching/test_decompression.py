@@ -61,14 +61,14 @@ def check_cuts(encoding: str, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("encoding", MODULES)
-def test_one_encoding(encoding: str) -> None:
+def test_a_body_is_decoded_to_its_end_and_refused_without_it(encoding: str) -> None:
     """A body is decoded to its end. One without its end is refused, unless the download was stopped
     at the size limit.
     """
     check_cuts(encoding, compress(encoding, LONG))
 
 
-def test_deflate_without_its_header() -> None:
+def test_deflate_without_its_header_is_decoded() -> None:
     """Some servers send deflate without the header of zlib."""
     raw = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     check_cuts("Deflate", raw.compress(LONG) + raw.flush())
@@ -78,7 +78,9 @@ def test_deflate_without_its_header() -> None:
     ("encoding", "before", "after"),
     [("gzip", b"", bytes(99)), ("zstd", SKIPPED, SKIPPED)],
 )
-def test_several_members(encoding: str, before: bytes, after: bytes) -> None:
+def test_all_members_of_a_body_are_decoded(
+    encoding: str, before: bytes, after: bytes
+) -> None:
     """All members of a gzip file and all frames of Zstandard are decoded; zero bytes at the end of
     the one, and frames of the other that are no text, are skipped.
     """
@@ -89,7 +91,9 @@ def test_several_members(encoding: str, before: bytes, after: bytes) -> None:
 
 @pytest.mark.parametrize("flags", [(), ("download_stopped",)])
 @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
-def test_very_many_members(encoding: str, flags: tuple[str, ...]) -> None:
+def test_a_body_of_very_many_members_is_refused(
+    encoding: str, flags: tuple[str, ...]
+) -> None:
     """A body of more members than any tool makes is refused, since each takes time; also if the
     size limit has cut it. As many as tools make are decoded.
     """
@@ -99,7 +103,9 @@ def test_very_many_members(encoding: str, flags: tuple[str, ...]) -> None:
         decode(member * (LIMIT // len(member)), encoding, flags=flags)
 
 
-def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoding_without_its_library_is_unsupported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Without its library, an encoding is unsupported."""
     monkeypatch.setitem(sys.modules, "brotli", None)
     with pytest.raises(UndecodableBody, match="unsupported encoding: br"):
@@ -111,7 +117,9 @@ def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
     ["gzip, gzip", "deflate, gzip", "br, br", "utf-8, gzip", "lzma", "x" * 9_999],
 )
 @pytest.mark.parametrize("flags", [(), ("download_stopped",)])
-def test_other_encodings(header: str, flags: tuple[str, ...]) -> None:
+def test_several_or_unknown_encodings_are_unsupported(
+    header: str, flags: tuple[str, ...]
+) -> None:
     """Several encodings, in one header or two, or one that is unknown, are unsupported, also in a
     part of a body.
     """
@@ -122,7 +130,7 @@ def test_other_encodings(header: str, flags: tuple[str, ...]) -> None:
         assert len(str(error.value)) < 200
 
 
-def test_noise_at_the_limit() -> None:
+def test_what_is_no_compressed_data_is_refused_at_the_limit_too() -> None:
     """What is no compressed data is refused, also if the size limit has cut it."""
     noise = random.Random(9309).randbytes(LIMIT)
     for encoding in MODULES:
@@ -131,14 +139,14 @@ def test_noise_at_the_limit() -> None:
 
 
 @pytest.mark.parametrize("encoding", MODULES)
-def test_a_bomb(encoding: str) -> None:
+def test_no_more_of_a_bomb_is_decoded_than_is_read_of_a_file(encoding: str) -> None:
     """Of a decompression bomb, no more is decoded than is read of any file."""
     text = b"User-agent: *\n" + b"#" * 8_000_000
     assert decode(compress(encoding, text), encoding) == text[:LIMIT]
 
 
 @pytest.mark.parametrize("status", [301, 404, 503])
-def test_a_body_that_does_not_matter(status: int) -> None:
+def test_the_body_of_an_error_is_removed(status: int) -> None:
     """The body of a response without success is not decoded, but removed."""
     for encoding in ("gzip", "lzma", "gzip, gzip"):
         assert decode(gzip.compress(LONG)[:99], encoding, status=status) == b""
@@ -156,7 +164,9 @@ BODIES = {
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("named", ["gzip", "aws-chunked", "utf-8", "gzip, gzip"])
-def test_text_was_never_encoded(body: bytes, named: str) -> None:
+def test_text_is_not_decoded_whatever_content_encoding_says(
+    body: bytes, named: str
+) -> None:
     """A body that is text in any character encoding is not decoded, whatever Content-Encoding
     says.
     """
@@ -164,7 +174,9 @@ def test_text_was_never_encoded(body: bytes, named: str) -> None:
 
 
 @pytest.mark.parametrize("encodings", [(), ("identity",), ("Identity, ", "identity")])
-def test_no_encoding_is_named(encodings: tuple[str, ...]) -> None:
+def test_without_content_encoding_nothing_is_decoded(
+    encodings: tuple[str, ...],
+) -> None:
     """Without an encoding in the header, no body counts as encoded."""
     body = bytes(range(0x80, 0x100)) + TEXT.encode()
     assert decode(body, *encodings) == body

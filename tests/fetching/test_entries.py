@@ -86,12 +86,12 @@ FIELDS = sorted({*OF_ENTRY, "error", "failure", "headers", "redirects", "status"
 
 
 @given(entries())
-def test_round_trip(entry: CacheEntry) -> None:
+def test_an_entry_is_the_same_after_writing_and_reading(entry: CacheEntry) -> None:
     """An entry is the same after writing and reading."""
     assert loads(dumps(entry), AT) == entry
 
 
-def test_the_longest_entry() -> None:
+def test_an_entry_over_1_mib_is_not_written() -> None:
     """An entry is compressed. It is not written if it is longer than 1 MiB, compressed or not."""
     body = b"#" * 600_000
     written = dumps(entry(body))
@@ -119,7 +119,7 @@ NO_ENTRY = "^the data is damaged, or scrapy-rep has not written it: "
 
 @given(st.binary() | st.binary().map(zlib.compress) | json_values.map(packed))
 @example(zlib.compress(b'{"copy":' + b"[" * 100_000 + b"\n"))
-def test_what_is_no_entry(data: bytes) -> None:
+def test_bytes_that_are_no_entry_are_refused(data: bytes) -> None:
     """Bytes that are no entry are refused, compressed or not; also JSON of another shape, and JSON
     that is nested too deeply.
     """
@@ -135,14 +135,16 @@ def test_what_is_no_entry(data: bytes) -> None:
         (b"text", "error: Error -3 while decompressing data"),
     ],
 )
-def test_what_is_said_of_it(data: bytes, why: str) -> None:
+def test_the_error_says_what_is_wrong_with_an_entry(data: bytes, why: str) -> None:
     """The error says in words what may have happened, and what is wrong."""
     with pytest.raises(ValueError, match=f"{NO_ENTRY}.*{why}"):
         loads(data, AT)
 
 
 @given(entries(), st.data())
-def test_damage(entry: CacheEntry, data: st.DataObject) -> None:
+def test_a_damaged_entry_is_refused_or_the_same(
+    entry: CacheEntry, data: st.DataObject
+) -> None:
     """An entry that is cut off or has a changed byte is refused, or is the same; it is never
     read with a gap in its rules."""
     written = bytearray(dumps(entry))
@@ -155,7 +157,9 @@ def test_damage(entry: CacheEntry, data: st.DataObject) -> None:
 
 
 @given(st.sampled_from(FIELDS), json_values)
-def test_a_field_with_any_value(name: str, value: object) -> None:
+def test_a_field_with_any_value_raises_nothing_but_value_error(
+    name: str, value: object
+) -> None:
     """It raises nothing but ValueError. An entry that is read can be used, and written again."""
     check_data(with_fields(**{name: value}))
 
@@ -187,7 +191,9 @@ def test_a_field_with_any_value(name: str, value: object) -> None:
     ],
     ids=str,
 )
-def test_fields_that_can_not_be(changed: dict[str, object]) -> None:
+def test_a_field_out_of_its_bounds_invalidates_the_entry(
+    changed: dict[str, object],
+) -> None:
     """A field of the wrong type, or out of its bounds, invalidates the entry."""
     body = b"Allow: /\n"
     assert loads(with_fields(body), AT) == entry(body, expires=START + 60)
@@ -198,7 +204,7 @@ def test_fields_that_can_not_be(changed: dict[str, object]) -> None:
 # What is bounded.
 
 
-def test_a_bomb() -> None:
+def test_a_compressed_bomb_is_not_decompressed() -> None:
     """A hundred megabytes, compressed to a tenth of one, are not decompressed."""
     bomb = zlib.compressobj(9)
     data = b"".join(bomb.compress(bytes(1024 * 1024)) for _ in range(100))
@@ -212,7 +218,7 @@ def test_a_bomb() -> None:
         tracemalloc.stop()
 
 
-def test_more_than_an_entry_has() -> None:
+def test_only_the_first_redirects_and_headers_are_read() -> None:
     """Of more redirects and headers than a result has, only the first are read. No entry is fresh for
     more than 30 days, whatever it says.
     """

@@ -85,7 +85,7 @@ def circle() -> Exception:
         (circle(), "RuntimeError: other"),
     ],
 )  # fmt: skip
-def test_words(exception: Exception, words: str) -> None:
+def test_errors_are_told_in_words(exception: Exception, words: str) -> None:
     """Errors of Scrapy, Twisted and the system are in words; others by name and message, also those
     that are raised because of each other.
     """
@@ -206,7 +206,9 @@ def a_thicket() -> Exception:
     ],
     ids=lambda value: value.name if isinstance(value, Whose) else type(value).__name__,
 )  # fmt: skip
-def test_whose_failure_it_is(exception: Exception, kind: Whose) -> None:
+def test_the_causes_of_an_error_tell_whose_failure_it_is(
+    exception: Exception, kind: Whose
+) -> None:
     """An error of this machine is told by its number, wherever it is among the causes. Then the
     first cause that is known tells whether anything has answered.
     """

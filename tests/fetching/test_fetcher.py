@@ -44,7 +44,7 @@ async def fetch(
 
 
 @coroutine_test
-async def test_what_is_no_robotstxt_is_not_counted() -> None:
+async def test_scrapys_robotstxt_stats_do_not_count_other_files() -> None:
     """Scrapy's stats about robots.txt do not count another file, nor the errors of the
     requests that follow its redirect.
     """
@@ -63,7 +63,9 @@ async def test_what_is_no_robotstxt_is_not_counted() -> None:
 
 
 @coroutine_test
-async def test_an_error_in_a_check(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_in_a_check_is_one_of_the_crawler(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """It is one of this crawler, not of a component of the project. The file is asked for once."""
     crawler = fake_crawler({}, {URL: answer(URL)})
     fetcher = RobotsTxtFetcher(crawler, RepSettings(crawler.settings))
@@ -112,7 +114,9 @@ async def test_2_3_1_2_five_redirects_are_followed(hops: int) -> None:
     ],
 )
 @coroutine_test
-async def test_where_a_redirect_leads(location: str, asked: str | None) -> None:
+async def test_redirects_lead_without_userinfo_and_to_http_alone(
+    location: str, asked: str | None
+) -> None:
     """A redirect is followed without userinfo and fragment. One to nowhere, or to another scheme
     than http and https, ends the fetch.
     """
@@ -126,7 +130,7 @@ async def test_where_a_redirect_leads(location: str, asked: str | None) -> None:
 
 
 @coroutine_test
-async def test_headers_that_matter() -> None:
+async def test_only_headers_about_body_and_lifetime_are_kept() -> None:
     """Only headers about the body and its lifetime are kept."""
     fields = {"Cache_Control": "max-age=60", "Set_Cookie": "a=b", "Age": "5"}
     result, _ = await fetch({URL: answer(URL, **fields)})
@@ -134,7 +138,7 @@ async def test_headers_that_matter() -> None:
 
 
 @coroutine_test
-async def test_each_pause_is_kept() -> None:
+async def test_all_retry_after_fields_are_kept() -> None:
     """All Retry-After fields are kept, up to a number that no honest server reaches."""
     busy = answer(URL, b"", 503)
     busy.headers.setlist("Retry-After", [b"%d" % number for number in range(9)])
@@ -153,7 +157,7 @@ async def test_each_pause_is_kept() -> None:
     ids=["once", "twice", "an answer", "dropped"],
 )
 @coroutine_test
-async def test_no_answer_is_tried_again(
+async def test_a_request_without_a_response_is_sent_once_more(
     answers: list[Any], status: int | None, error: str, asked: int
 ) -> None:
     """Without a response, the request is sent once more. A 503 is a response; and a request that a
@@ -171,7 +175,9 @@ async def test_no_answer_is_tried_again(
     "why", ["another component", "the spider closes", "no one waits"]
 )
 @coroutine_test
-async def test_a_fetch_that_is_cancelled(error: BaseException, why: str) -> None:
+async def test_a_cancelled_fetch_is_unreachable_unless_nobody_waits(
+    error: BaseException, why: str
+) -> None:
     """If another component cancels a fetch, robots.txt counts as unreachable. If the spider is
     closing, or nobody waits for it any more, the cancellation is raised.
     """
@@ -194,7 +200,9 @@ async def test_a_fetch_that_is_cancelled(error: BaseException, why: str) -> None
 
 
 @coroutine_test
-async def test_an_error_of_the_crawler(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_of_the_crawler_makes_robotstxt_unreachable(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """After an error of this package in the fetch, robots.txt counts as unreachable, and the traceback
     is logged.
     """
@@ -233,7 +241,7 @@ async def test_each_attempt_uses_another_proxy() -> None:
 
 
 @coroutine_test
-async def test_the_request() -> None:
+async def test_the_request_switches_off_what_would_interfere() -> None:
     """The request switches off each component of Scrapy that would interfere, and takes
     the proxy and slot of the original request.
     """
@@ -270,7 +278,7 @@ async def test_the_request() -> None:
     assert "other" not in request.meta
 
 
-def test_the_slot_of_a_redirected_request() -> None:
+def test_robotstxt_does_not_wait_in_the_slot_of_another_host() -> None:
     """A robots.txt does not wait in the download slot of another host, in which Scrapy keeps a request
     that this has redirected.
     """
@@ -280,7 +288,9 @@ def test_the_slot_of_a_redirected_request() -> None:
 
 
 @pytest.mark.parametrize(("asked", "timeout"), [(None, 30), (600, 30), (5, 5)])
-def test_the_longest_timeout(asked: float | None, timeout: float) -> None:
+def test_an_attempt_takes_30_seconds_at_most(
+    asked: float | None, timeout: float
+) -> None:
     """However long DOWNLOAD_TIMEOUT is, an attempt takes 30 seconds at most."""
     template = Request(URL, meta={"download_timeout": asked})
     request = RobotsTxtRequest.of(URL, template, ["download_timeout"])
@@ -319,7 +329,7 @@ async def received(
 
 
 @coroutine_test
-async def test_cut_at_the_limit() -> None:
+async def test_the_download_stops_at_the_size_limit() -> None:
     """The download stops at the size limit; the signal handler is connected only meanwhile."""
     result, (before, after), crawler = await received(b"x" * 512_000, b"x")
     assert (result.status, before) == (200, None)

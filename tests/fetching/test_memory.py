@@ -49,7 +49,7 @@ def put(memory: Memory, number: int, body: bytes = b"", **fields: object) -> Non
     memory.put(read(key, entry(**fields), float(number)))
 
 
-def test_what_was_not_used_for_longest_goes() -> None:
+def test_the_least_recently_used_files_go_first() -> None:
     """The least recently used values are displaced first, as many as it takes; get and put count as
     use. A value over the limit stays until the next one. Replaced and removed ones do not count.
     """
@@ -84,7 +84,7 @@ COPY = AccessResult(url=origin(0).robotstxt_url, status=200, body=BODY)
     ],
     ids=["rules", "copy", "too long", "wrong clock"],
 )
-def test_a_file_that_was_not_used_for_long(
+def test_a_file_that_was_not_used_for_long_is_parsed_again(
     body: bytes, fields: dict[str, Any], is_kept: bool
 ) -> None:
     """Such a file is parsed again, and the same when it is used again, with the time since which it
@@ -147,7 +147,7 @@ PYTHONS_OWN = 16_384
     ],
     ids=["empty", "long", "ordinary", "longest"],
 )
-def test_bytes_are_true(
+def test_the_counted_bytes_are_those_that_python_takes(
     bodies: list[bytes], limit: int, count: int, kept: int | None
 ) -> None:
     """The memory that Python takes is less than the counted bytes, and what it keeps for itself

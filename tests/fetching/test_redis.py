@@ -52,7 +52,9 @@ def store(server: RedisServer) -> Iterator[RedisStore]:
         yield store
 
 
-def test_how_long_entries_stay(store: RedisStore, client: Redis) -> None:
+def test_the_server_removes_entries_by_its_own_clock(
+    store: RedisStore, client: Redis
+) -> None:
     """The server removes an entry when it is out of use, by the clock of the server."""
     assert 3570 < client.pttl(FILE) / 1000 <= 3600
 
@@ -60,7 +62,9 @@ def test_how_long_entries_stay(store: RedisStore, client: Redis) -> None:
 # Faults of the server.
 
 
-def test_stopped_and_started(server: RedisServer, store: RedisStore) -> None:
+def test_the_store_works_again_when_its_server_is_back(
+    server: RedisServer, store: RedisStore
+) -> None:
     """Without a server, each call raises StoreError. When the server is back, the store works
     again, though the entries are gone. A restart between two calls has no effect.
     """
@@ -80,7 +84,9 @@ def test_stopped_and_started(server: RedisServer, store: RedisStore) -> None:
     put(store)
 
 
-def test_no_answer(server: RedisServer, store: RedisStore) -> None:
+def test_a_call_without_an_answer_fails_after_the_time_out(
+    server: RedisServer, store: RedisStore
+) -> None:
     """If the server does not answer, a call fails after the configured time-out."""
     with server.suspended():
         start = time.monotonic()
@@ -90,7 +96,7 @@ def test_no_answer(server: RedisServer, store: RedisStore) -> None:
     assert store.get(ORIGIN) == DATA
 
 
-def test_no_memory(client: Redis, store: RedisStore) -> None:
+def test_a_full_server_can_still_be_read(client: Redis, store: RedisStore) -> None:
     """A server without free memory causes a StoreError, but what it has can be read."""
     client.config_set("maxmemory", 1)
     with pytest.raises(StoreError, match="maxmemory"):
@@ -101,7 +107,7 @@ def test_no_memory(client: Redis, store: RedisStore) -> None:
 # Its address, and keys of others.
 
 
-def test_an_address_with_a_password() -> None:
+def test_errors_have_the_address_without_its_password() -> None:
     """Host, port, database and password come from the address. Crawls with different databases or
     prefixes share nothing. Error messages have the address without the password.
     """
@@ -125,7 +131,9 @@ def test_an_address_with_a_password() -> None:
             assert prefixed.get(ORIGIN) is two.get(ORIGIN) is None
 
 
-def test_values_of_others(store: RedisStore, client: Redis) -> None:
+def test_values_of_other_programs_are_refused_until_they_are_replaced(
+    store: RedisStore, client: Redis
+) -> None:
     """No more of a value is read than an entry may have. A key of another Redis type causes a
     StoreError until it is replaced.
     """

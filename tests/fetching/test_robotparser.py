@@ -14,7 +14,7 @@ BODY = b"User-agent: mybot\nCrawl-delay: 2.5\nDisallow: /private/\n"
 @pytest.mark.parametrize(
     "agent", ["mybot", b"mybot", "mybot/1.0 (+https://example.com)", "MyBot"]
 )
-def test_agent_in_any_form(agent: str | bytes) -> None:
+def test_the_user_agent_may_be_a_token_or_a_header(agent: str | bytes) -> None:
     """The user agent may be a product token or a whole header, as text or bytes."""
     parser = RobotParser.from_crawler(None, BODY)
     assert not parser.allowed("http://example.com/private/", agent)
@@ -23,7 +23,7 @@ def test_agent_in_any_form(agent: str | bytes) -> None:
     assert parser.crawl_delay(agent) == 2.5
 
 
-def test_the_settings_choose_the_dialect() -> None:
+def test_rep_dialect_holds_under_scrapys_middleware() -> None:
     """REP_DIALECT also holds under Scrapy's own middleware."""
     body = b"User-agent: *\nDisallow: /\nAllow: /dir/index.html\nCrawl-delay: 1\n"
     url = "http://example.com/dir/"
@@ -34,7 +34,7 @@ def test_the_settings_choose_the_dialect() -> None:
     assert (parser.crawl_delay("mybot"), google.crawl_delay("mybot")) == (1, None)
 
 
-def test_it_judges_as_the_gate_does() -> None:
+def test_the_parser_judges_as_the_gate_does() -> None:
     """URLs are normalised under Scrapy's own middleware as under this package's, so that
     dot segments and escapes do not bypass a rule.
     """
@@ -48,7 +48,7 @@ def test_it_judges_as_the_gate_does() -> None:
         assert parser.allowed("http://example.com/a%26b", "mybot") is allowed
 
 
-def test_sitemaps() -> None:
+def test_the_parser_lists_absolute_sitemaps() -> None:
     """The parser lists the sitemaps: absolute ones, if the URL of robots.txt is known, and as written
     otherwise, so that none is lost. What is no URL of a sitemap is left out.
     """

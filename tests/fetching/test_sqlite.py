@@ -62,7 +62,7 @@ def check_works(store: SqliteStore) -> None:
 # Writes that fail.
 
 
-def test_a_process_that_is_killed(
+def test_a_killed_process_leaves_all_entries_that_it_has_put(
     path: Path, store: SqliteStore, tmp_path: Path
 ) -> None:
     """The files that a killed process leaves behind, of which one is a write-ahead log, have all
@@ -78,7 +78,9 @@ def test_a_process_that_is_killed(
         check_works(other)
 
 
-def test_no_space(path: Path, store: SqliteStore) -> None:
+def test_on_a_full_disk_entries_can_be_read_and_writing_resumes(
+    path: Path, store: SqliteStore
+) -> None:
     """When the disk is full, calls raise StoreError, entries can be read, and writing
     resumes when there is space.
     """
@@ -95,7 +97,7 @@ def test_no_space(path: Path, store: SqliteStore) -> None:
     assert sql(path, "PRAGMA integrity_check") == "ok"
 
 
-def test_a_file_that_stays_locked(path: Path) -> None:
+def test_a_locked_file_can_be_read_and_is_written_once_it_is_free(path: Path) -> None:
     """A process that cannot write in time gets a StoreError, can still read, and
     writes again once the lock is free.
     """
@@ -112,7 +114,7 @@ def test_a_file_that_stays_locked(path: Path) -> None:
 # The time of entries.
 
 
-def test_what_is_out_of_use_goes(path: Path) -> None:
+def test_entries_whose_time_is_over_are_removed(path: Path) -> None:
     """Entries whose time is over are removed, a bounded number at once."""
     with closing(SqliteStore(path)) as store:
         for number in range(1400):
@@ -130,7 +132,7 @@ def test_what_is_out_of_use_goes(path: Path) -> None:
 # The file.
 
 
-def test_it_is_kept(path: Path) -> None:
+def test_entries_are_kept_and_no_other_file_is_left(path: Path) -> None:
     """An empty file is used like a missing one. Entries are there when the file is opened again, and
     no other file is left. While it is open, readers do not wait for the writer.
     """
@@ -143,7 +145,7 @@ def test_it_is_kept(path: Path) -> None:
         assert store.get(ORIGIN) == DATA
 
 
-def test_no_folder(path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_a_store_error(path: Path) -> None:
     """A folder that cannot be made is a StoreError with its path, until it can be."""
     path.write_text("a file")
     with closing(SqliteStore(path / "robots.db")) as store:
@@ -154,7 +156,9 @@ def test_no_folder(path: Path) -> None:
         check_works(store)
 
 
-def test_removed_while_it_is_open(path: Path, store: SqliteStore) -> None:
+def test_a_file_that_is_removed_while_open_is_created_again(
+    path: Path, store: SqliteStore
+) -> None:
     """SQLite would go on writing to the deleted file. Instead the call fails, and the
     next one creates the file again.
     """
@@ -168,7 +172,7 @@ def test_removed_while_it_is_open(path: Path, store: SqliteStore) -> None:
         assert other.get(ORIGIN) == b"after"
 
 
-def test_names_that_are_no_text(store: SqliteStore) -> None:
+def test_an_origin_that_cannot_be_encoded_is_a_store_error(store: SqliteStore) -> None:
     """An origin that cannot be encoded is a StoreError."""
     with pytest.raises(StoreError, match="surrogates not allowed"):
         put(store, "http://\udc80")
@@ -176,7 +180,7 @@ def test_names_that_are_no_text(store: SqliteStore) -> None:
 
 @pytest.mark.parametrize("tenth", range(10))
 @pytest.mark.parametrize("damage", [b"\xa5" * 5000, None], ids=["changed", "cut"])
-def test_damaged(
+def test_a_damaged_file_raises_nothing_but_store_error(
     path: Path, store: SqliteStore, tenth: int, damage: bytes | None
 ) -> None:
     """A call on a damaged or truncated file raises nothing but StoreError. What is read is a whole
@@ -208,7 +212,7 @@ def test_damaged(
     ],
     ids=["as long as an entry", "too long", "NULL", "a number", "text"],
 )
-def test_a_row_of_any_kind(
+def test_a_row_of_another_kind_is_replaced_by_the_next_write(
     path: Path, store: SqliteStore, value: str, read: object
 ) -> None:
     """Data that are too long for an entry are not read. Data of any kind are replaced by the next
@@ -243,7 +247,7 @@ OURS = f"PRAGMA application_id = {SCHEMA.application_id}"
     ],
     ids=["another version", "another program", "no database"],
 )
-def test_a_file_of_others(
+def test_a_file_of_another_program_is_left_unchanged(
     path: Path, store: SqliteStore, statements: list[str], error: str
 ) -> None:
     """Each call raises StoreError with the reason, and leaves the file unchanged, until it is gone."""

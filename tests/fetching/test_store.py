@@ -80,7 +80,7 @@ def entry(age: float = 0, holds: float = 3600, body: bytes = b"x") -> CacheEntry
 
 
 @coroutine_test
-async def test_kept() -> None:
+async def test_a_put_entry_can_be_read() -> None:
     """A put entry can be read, by its origin."""
     worker, stored = Worker(), entry()
     await worker.put(stored)
@@ -92,7 +92,7 @@ async def test_kept() -> None:
 
 
 @coroutine_test
-async def test_no_longer_of_use() -> None:
+async def test_an_entry_is_of_use_for_30_days_after_it_has_expired() -> None:
     """An entry is of use for 30 days after it has expired."""
     worker = Worker()
     for days, is_kept in ((29.9, True), (30.1, False)):
@@ -101,7 +101,7 @@ async def test_no_longer_of_use() -> None:
 
 
 @coroutine_test
-async def test_an_entry_from_the_future() -> None:
+async def test_an_entry_from_the_future_is_of_no_use() -> None:
     """An entry that says that it was fetched later than now is of no use: it would count as the last
     good copy, and a host that stays unreachable as one that has just become so, each time.
     """
@@ -112,7 +112,7 @@ async def test_an_entry_from_the_future() -> None:
 
 
 @coroutine_test
-async def test_too_long() -> None:
+async def test_an_entry_that_is_too_long_is_not_stored() -> None:
     """An entry that is too long for a store is not stored."""
     worker = Worker()
     await worker.put(entry(body=b"x" * 2**20))
@@ -124,7 +124,7 @@ async def test_too_long() -> None:
     "data", [b"", b"User-agent: *", zlib.compress(b"{}"), "text", 7], ids=repr
 )
 @coroutine_test
-async def test_entries_that_can_not_be_read(
+async def test_unreadable_entries_count_as_missing(
     caplog: pytest.LogCaptureFixture, data: Any
 ) -> None:
     """An entry of another program, or a damaged one, counts as missing. One warning says what to
@@ -146,7 +146,7 @@ async def test_entries_that_can_not_be_read(
 
 
 @coroutine_test
-async def test_writes_that_begin_while_the_client_closes() -> None:
+async def test_writes_that_begin_while_the_client_closes_end_first() -> None:
     """What is being written is written before the store is closed, also if it begins meanwhile, and
     if it is more than the threads. After that, nothing is fetched any more.
     """
@@ -176,7 +176,7 @@ async def test_writes_that_begin_while_the_client_closes() -> None:
 
 
 @coroutine_test
-async def test_one_thread() -> None:
+async def test_each_method_of_a_store_is_called_on_the_same_thread() -> None:
     """Each method of a store is called on the same thread, which is not that of the event loop."""
     worker, threads = Worker(), []
     for name in ("get", "put", "close"):
@@ -202,7 +202,7 @@ async def test_one_thread() -> None:
 
 
 @coroutine_test
-async def test_a_store_that_fails(
+async def test_a_failing_store_is_skipped_for_a_while(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failing store causes one warning and a stat, is skipped for a while, and comes back."""
@@ -230,7 +230,7 @@ async def test_a_store_that_fails(
 
 
 @coroutine_test
-async def test_calls_that_wait_while_the_store_fails() -> None:
+async def test_what_waits_while_the_store_fails_does_not_call_it_again() -> None:
     """What is asked for while a call is under way is asked for in one call. If the store fails
     meanwhile, it is not called again.
     """
@@ -262,7 +262,7 @@ async def test_calls_that_wait_while_the_store_fails() -> None:
     ids=repr,
 )
 @coroutine_test
-async def test_what_a_store_should_not_do(
+async def test_other_errors_of_a_store_are_logged_with_their_traceback(
     caplog: pytest.LogCaptureFixture, fault: BaseException, has_traceback: bool
 ) -> None:
     """If a look-up raises, the file is fetched without it. What is no StoreError is logged with its
@@ -277,7 +277,9 @@ async def test_what_a_store_should_not_do(
 
 
 @coroutine_test
-async def test_a_call_that_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_is_not_called_again_until_it_returns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Until a call of the store returns, it is not called again."""
     monkeypatch.setattr(module, "_CALL_TIMEOUT", 0.1)
     monkeypatch.setattr(module, "_PAUSE_SECONDS", 0)
@@ -302,7 +304,7 @@ async def test_a_call_that_does_not_return(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("is_stuck", [False, True])
 @coroutine_test
-async def test_a_store_that_does_not_close(
+async def test_the_end_waits_a_bounded_time_for_a_store(
     monkeypatch: pytest.MonkeyPatch, is_stuck: bool
 ) -> None:
     """The end of the spider waits a bounded time for what is being written, and for the store to

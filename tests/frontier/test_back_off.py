@@ -39,14 +39,14 @@ def obeying_crawler(**settings: Any) -> Crawler:
 
 @pytest.mark.parametrize("value", NO_NUMBERS)
 @pytest.mark.parametrize("name", ["delay", "cap"])
-def test_what_is_no_number_of_seconds(name: str, value: Any) -> None:
+def test_a_delay_that_is_no_number_raises_value_error(name: str, value: Any) -> None:
     """A delay or cap of any type that is no number of seconds raises ValueError, which names it."""
     with pytest.raises(ValueError, match=f"^{name} must be a number of seconds"):
         back_off(obeying_crawler(), "shop.example", **{name: value})
 
 
 @pytest.mark.parametrize("value", [30, 30.0, Decimal(30), Fraction(60, 2)])
-def test_what_is_a_number_of_seconds(value: Any) -> None:
+def test_a_delay_may_be_any_real_number(value: Any) -> None:
     """A delay may be any real number, such as one that a spider has read with Decimal."""
     crawler = obeying_crawler()
     back_off(crawler, "shop.example", delay=value)
@@ -64,7 +64,7 @@ def test_what_is_a_number_of_seconds(value: Any) -> None:
         ("127.0.0.1", "127.0.0.1"), ("bücher.example", "xn--bcher-kva.example"),
     ],
 )  # fmt: skip
-def test_what_names_a_host(named: str, key: str) -> None:
+def test_a_host_may_be_a_url_a_name_or_an_address(named: str, key: str) -> None:
     """A host may be named as spiders have it: a URL, a name, an address, with a port or a dot."""
     crawler = obeying_crawler()
     back_off(crawler, named, delay=30)
@@ -72,7 +72,7 @@ def test_what_names_a_host(named: str, key: str) -> None:
     assert limiter.back_off is not None
 
 
-def test_the_longest_pause() -> None:
+def test_a_pause_counts_as_68_years_at_most() -> None:
     """A pause may be as long as a spider says, and counts as 68 years at most."""
     crawler = obeying_crawler()
     back_off(crawler, "shop.example", delay=10**400)
@@ -85,7 +85,7 @@ def test_the_longest_pause() -> None:
     "named",
     [None, "", "a b", "http://", "mailto://x", "[::1", b"shop.example", 5, [["a"]]],
 )
-def test_what_names_no_host(named: Any) -> None:
+def test_what_names_no_host_raises_value_error(named: Any) -> None:
     """What names no host raises ValueError, so that no pause is lost in silence."""
     with pytest.raises(ValueError, match="a host or a URL, not"):
         back_off(obeying_crawler(), named)
@@ -96,7 +96,7 @@ def test_what_names_no_host(named: Any) -> None:
     [({}, True), ({"REP_BACKOFF_MAX": 0}, False), ({"REP_DRY_RUN": True}, False)],
 )
 @pytest.mark.parametrize("count", [1, 2])
-def test_whether_back_off_is_on(
+def test_back_off_is_on_unless_switched_off(
     settings: dict[str, Any], is_paused: bool, count: int
 ) -> None:
     """Each host is paused, unless REP_BACKOFF_MAX is 0, or nothing is enforced."""

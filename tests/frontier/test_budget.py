@@ -40,7 +40,7 @@ def admitted(run: Run, *requests: Request) -> list[bool]:
     return [admits(run, request) for request in requests]
 
 
-def test_a_host_is_a_name() -> None:
+def test_all_ports_and_slots_of_a_host_share_its_budget() -> None:
     """Whatever its scheme, port or download slot; and however its name is written."""
     run = Run(REP_PAGES_PER_HOST=5)
     assert admitted(
@@ -63,7 +63,7 @@ def test_without_a_limit_nothing_is_counted() -> None:
     run.close()
 
 
-def test_overrides() -> None:
+def test_an_override_sets_another_limit() -> None:
     """Another limit for a host, none, and that of all hosts where an override does not say."""
     run = Run(
         REP_PAGES_PER_HOST=2,
@@ -107,7 +107,7 @@ def test_what_is_returned_is_not_counted_twice() -> None:
     run.close()
 
 
-def test_retries() -> None:
+def test_a_retry_of_a_counted_page_is_no_further_page() -> None:
     """One of a page that was counted is no further page; of another one, it is."""
     run = Run(REP_PAGES_PER_HOST=2)
     retries = [page(retry_times=number) for number in (1, 2)]
@@ -118,7 +118,7 @@ def test_retries() -> None:
     run.close()
 
 
-def test_redirects() -> None:
+def test_a_redirect_within_the_host_is_no_further_page() -> None:
     """A redirect within the host is no further page, also that of a retry; one to another host is."""
     run = Run(REP_PAGES_PER_HOST=2)
     first = f"{SITE}/0"
@@ -133,7 +133,7 @@ def test_redirects() -> None:
     run.close()
 
 
-def test_a_spider_that_copies_the_meta_of_a_redirected_page() -> None:
+def test_copied_meta_of_a_redirect_gives_no_free_page() -> None:
     """Its further requests look like redirects of that page, and count."""
     run = Run(REP_PAGES_PER_HOST=2)
     copied = {"redirect_urls": [f"{SITE}/0"], "redirect_times": 1}
@@ -142,7 +142,7 @@ def test_a_spider_that_copies_the_meta_of_a_redirected_page() -> None:
     run.close()
 
 
-def test_a_page_with_the_copied_meta_of_a_retry_that_is_returned() -> None:
+def test_a_returned_page_with_copied_meta_is_no_retry_of_itself() -> None:
     """It was not sent, so that it is no retry of itself."""
     run = Run(REP_PAGES_PER_HOST=1)
     run.push(page(retry_times=1))
@@ -155,7 +155,7 @@ def test_a_page_with_the_copied_meta_of_a_retry_that_is_returned() -> None:
     run.close()
 
 
-def test_a_redirect_that_is_returned(tmp_path: Path) -> None:
+def test_a_returned_redirect_belongs_to_its_page(tmp_path: Path) -> None:
     """It belongs to its page each time that it comes, also in the next run."""
     for settings in {}, {"JOBDIR": str(tmp_path)}:
         run = Run(REP_PAGES_PER_HOST=1, **settings)
@@ -191,21 +191,21 @@ def test_what_comes_past_the_scheduler_does_not_count() -> None:
     run.close()
 
 
-def test_another_scheduler() -> None:
+def test_with_another_scheduler_all_but_files_count() -> None:
     """All but files of pipelines count."""
     run = Run(REP_PAGES_PER_HOST=1)
     run.frontier.has_scheduler = False
     file = Request(f"{SITE}/file", callback=NO_CALLBACK)
     requests = [file, page(1), page(2), file]
-    found = []
+    passes = []
     for request in requests:
         entry = InFlight(run.frontier.queue_of(request))
-        found.append(run.frontier.admits_page(request, entry))
-    assert found == [True, True, False, True]
+        passes.append(run.frontier.admits_page(request, entry))
+    assert passes == [True, True, False, True]
     run.close()
 
 
-def test_other_schemes() -> None:
+def test_other_schemes_do_not_count() -> None:
     run = Run(REP_PAGES_PER_HOST=1)
     pages = [page(number, "ftp://a.example") for number in range(3)]
     assert admitted(run, *pages) == [True] * 3
@@ -236,7 +236,7 @@ def kill(run: Run) -> None:
     run.frontier.alarms.stop()
 
 
-def test_pages_over_kills(tmp_path: Path) -> None:
+def test_a_page_that_is_sent_again_after_a_kill_counts_once(tmp_path: Path) -> None:
     """What was sent before a kill, and is sent again, counts once. Further pages never pass."""
     settings = {"REP_PAGES_PER_HOST": 3, "JOBDIR": str(tmp_path)}
     run = Run(**settings)
@@ -246,8 +246,8 @@ def test_pages_over_kills(tmp_path: Path) -> None:
     for _ in range(3):
         run = Run(**settings)
         run.push(page("late"))
-        found = fetch(run, 1)
-        assert set(found) <= set(sent)
+        sent_again = fetch(run, 1)
+        assert set(sent_again) <= set(sent)
         kill(run)
     run = Run(**settings)
     run.push(page("last"))

@@ -30,7 +30,7 @@ SITE = "http://a.example"
 
 
 @coroutine_test
-async def test_a_network_that_is_gone_while_nothing_has_a_time(
+async def test_the_crawl_ends_without_network_although_no_alarm_is_due(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The crawl ends although no host is paused, and no robots.txt is fetched. What waits is counted."""
@@ -52,7 +52,7 @@ async def test_a_network_that_is_gone_while_nothing_has_a_time(
     run.close()
 
 
-def test_a_request_that_waits_before_the_downloader_has_it() -> None:
+def test_a_request_on_its_way_to_the_downloader_has_not_ended() -> None:
     """As a later Scrapy may have it. One that the downloader has forgotten has ended."""
     run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=2)
     run.push(*(Request(f"{SITE}/{number}") for number in range(3)))
@@ -126,7 +126,7 @@ async def test_a_robotstxt_that_is_cancelled_leaves_its_turn_to_the_next(
 
 
 @coroutine_test
-async def test_a_pause_in_the_moment_in_which_a_request_gets_its_room() -> None:
+async def test_a_request_that_gets_its_room_as_a_pause_begins_is_not_sent() -> None:
     """With asyncio, the request continues in the next turn of the loop. It must not be sent then."""
     run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=1)
     frontier, now = run.frontier, run.frontier.clock.monotonic()
@@ -175,7 +175,7 @@ async def test_the_time_in_which_a_redirected_robotstxt_waits_for_room_does_not_
     run.close()
 
 
-def test_the_slot_of_a_request_where_scrapy_does_not_tell() -> None:
+def test_the_slot_of_a_request_is_its_host_where_scrapy_does_not_tell() -> None:
     crawler: Any = SimpleNamespace(engine=SimpleNamespace(downloader=None))
     for url in ("http://a.example:81/1", "https://a.example./2"):
         assert download_slot(crawler, Request(url)) == "a.example"

@@ -219,7 +219,7 @@ def read(path: Path) -> list[bytes | None]:
         file.close()
 
 
-def test_damaged(tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused_or_has_all_requests(tmp_path: Path) -> None:
     """A file that is cut, or overwritten, anywhere is refused, or has the requests as they were."""
     path = make(tmp_path)
     whole, refused = path.read_bytes(), []
@@ -240,7 +240,9 @@ def test_damaged(tmp_path: Path) -> None:
         assert "Nothing was deleted" in message
 
 
-def test_requests_that_sqlite_does_not_find(tmp_path: Path) -> None:
+def test_a_file_with_a_broken_index_is_refused_or_has_all_requests(
+    tmp_path: Path,
+) -> None:
     """A file whose index has lost the last entry of a page is refused, or has all requests."""
     path = make(tmp_path)
     whole, refused = path.read_bytes(), 0
@@ -258,7 +260,7 @@ def test_requests_that_sqlite_does_not_find(tmp_path: Path) -> None:
     assert refused
 
 
-def test_pages_in_disorder(tmp_path: Path) -> None:
+def test_a_file_with_rows_in_disorder_is_refused(tmp_path: Path) -> None:
     """A file in a page of which two rows have changed places is refused: SQLite, which searches rows
     by their numbers, may not find either.
     """
@@ -282,7 +284,9 @@ def test_pages_in_disorder(tmp_path: Path) -> None:
             read(path)
 
 
-def test_another_file(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_refused_and_not_changed(
+    tmp_path: Path,
+) -> None:
     """A database of another program is refused, and not changed."""
     path = tmp_path / "requests.sqlite"
     with closing(sqlite3.connect(path)) as database:
@@ -304,7 +308,9 @@ def test_another_file(tmp_path: Path) -> None:
         "CREATE TRIGGER each AFTER INSERT ON seen BEGIN DELETE FROM requests; END",
     ],
 )
-def test_tables_that_were_changed(tmp_path: Path, change: str) -> None:
+def test_a_file_with_changed_tables_is_refused_and_keeps_its_requests(
+    tmp_path: Path, change: str
+) -> None:
     """A file whose tables another program has changed is refused, and keeps its requests."""
     path = make(tmp_path)
     with closing(sqlite3.connect(path)) as database:
@@ -323,7 +329,9 @@ def test_tables_that_were_changed(tmp_path: Path, change: str) -> None:
         (("a.example", -1e308, 60.0), []),
     ],
 )
-def test_pauses(tmp_path: Path, row: tuple[Any, ...], seconds: Any) -> None:
+def test_a_pause_lasts_no_longer_than_was_asked_for(
+    tmp_path: Path, row: tuple[Any, ...], seconds: Any
+) -> None:
     """A pause lasts no longer than was asked for, whatever the clock. Those that are over are
     forgotten.
     """
@@ -349,7 +357,9 @@ def test_pauses(tmp_path: Path, row: tuple[Any, ...], seconds: Any) -> None:
         ("a.example", 1060.0, b"long"),
     ],
 )
-def test_pauses_of_wrong_types(tmp_path: Path, row: tuple[Any, ...]) -> None:
+def test_a_pause_of_a_wrong_type_is_refused(
+    tmp_path: Path, row: tuple[Any, ...]
+) -> None:
     """A pause that is none cannot be written. A file that has one is damaged."""
     path = make(tmp_path)
     with closing(sqlite3.connect(path)) as database:
@@ -362,7 +372,7 @@ def test_pauses_of_wrong_types(tmp_path: Path, row: tuple[Any, ...]) -> None:
         JobFile(path)
 
 
-def test_closed_without_a_commit(tmp_path: Path) -> None:
+def test_what_was_not_committed_is_not_in_the_file(tmp_path: Path) -> None:
     """What was not committed is not in the file, also if it was executed."""
     path = tmp_path / "requests.sqlite"
     file = JobFile(path)
@@ -374,7 +384,7 @@ def test_closed_without_a_commit(tmp_path: Path) -> None:
     file.close()
 
 
-def test_space_is_given_back(tmp_path: Path) -> None:
+def test_a_file_whose_requests_are_done_is_small_again(tmp_path: Path) -> None:
     """A file whose requests are done is small again after it is closed."""
     path = make(tmp_path, 3000)
     before = path.stat().st_size
@@ -382,7 +392,7 @@ def test_space_is_given_back(tmp_path: Path) -> None:
     assert path.stat().st_size < before / 10
 
 
-def test_many_are_popped_between_two_commits(tmp_path: Path) -> None:
+def test_each_of_many_pops_costs_as_little_as_the_first(tmp_path: Path) -> None:
     """Each costs as little as the first: no step looks at those before it."""
     path, steps = make(tmp_path, 7_000), 0
 

@@ -102,7 +102,9 @@ async def test_a_request_stays_until_its_callback_has_ended(tmp_path: Path) -> N
 
 
 @coroutine_test
-async def test_a_crash_between_push_and_commit(tmp_path: Path) -> None:
+async def test_after_a_crash_what_was_not_committed_is_neither_queued_nor_seen(
+    tmp_path: Path,
+) -> None:
     """What is not written yet is neither in the queue nor seen: the callback that has made it, which is not
     done, makes it again.
     """
@@ -162,7 +164,7 @@ async def test_a_returned_request_that_a_component_has_changed_stays_in_the_file
 
 
 @coroutine_test
-async def test_a_returned_request_that_is_left(tmp_path: Path) -> None:
+async def test_a_returned_request_is_there_for_the_next_run(tmp_path: Path) -> None:
     """It was returned when the crawl ended: the next run has it."""
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1))
@@ -176,7 +178,7 @@ async def test_a_returned_request_that_is_left(tmp_path: Path) -> None:
 
 
 @coroutine_test
-async def test_requests_that_cannot_be_read(
+async def test_unreadable_requests_stay_and_are_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log names the first, and at the end their number. They stay, and the others are sent."""
@@ -212,7 +214,7 @@ async def test_pauses_go_on_in_the_next_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_empty", [False, True])
 @coroutine_test
-async def test_a_jobdir_of_scrapys_own_queue(
+async def test_a_jobdir_of_scrapys_own_queue_is_left_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_empty: bool
 ) -> None:
     """It is left alone, and one line says why the crawl stops."""
@@ -239,7 +241,7 @@ async def test_a_jobdir_of_scrapys_own_queue(
 
 
 @coroutine_test
-async def test_two_crawls_on_one_jobdir(
+async def test_a_second_crawl_on_a_jobdir_stops(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The second one stops, and the first one goes on."""

@@ -140,7 +140,7 @@ def test_a_delay_or_a_pause_is_that_of_its_host_alone() -> None:
     assert crawl.go_all() == ["a1"]
 
 
-def test_an_address_that_becomes_known_while_requests_are_in_flight() -> None:
+def test_requests_in_flight_count_at_an_address_that_becomes_known() -> None:
     """They count there, whether they are planned or sent, even if they are more than its places."""
     crawl = Crawl()
     a, b = crawl.queue("a"), crawl.queue("b")
@@ -167,7 +167,7 @@ def test_an_address_that_becomes_known_while_requests_are_in_flight() -> None:
     assert (address.planned, address.sent) == (0, 0)
 
 
-def test_a_host_that_moves_to_another_address() -> None:
+def test_a_host_that_moves_waits_at_its_new_address() -> None:
     """What waits for a place at the old one goes on; what is in flight counts at both. It may come back."""
     crawl = Crawl()
     a, b = on_one_address(crawl, "a", "b", places=1)
@@ -188,7 +188,7 @@ def test_a_host_that_moves_to_another_address() -> None:
     crawl.limits.set_address(a.host, "192.0.2.2", 2, crawl.now)
     for name in ("file", "b1", "a1"):
         crawl.end(name)
-    assert [(each.planned, each.sent) for each in (old, new)] == [(0, 0)] * 2
+    assert [(address.planned, address.sent) for address in (old, new)] == [(0, 0)] * 2
     assert crawl.go_all() == ["a2", "a3"]
 
 
@@ -260,7 +260,7 @@ def test_two_origins_of_a_host_have_one_delay() -> None:
     assert crawl.go_all() == ["a1", "a2"]
 
 
-def test_a_delay_that_comes_while_requests_are_in_flight() -> None:
+def test_a_new_delay_begins_after_the_requests_in_flight() -> None:
     """They count: the delay begins with the end of the last one."""
     crawl = Crawl()
     a = crawl.queue("a")
@@ -322,7 +322,7 @@ def test_a_request_that_was_withdrawn_begins_no_delay() -> None:
 # Pauses.
 
 
-def test_a_pause_and_its_ramp() -> None:
+def test_after_a_pause_one_request_more_with_each_success() -> None:
     """After the pause one request, then one more with each success, until all concurrency is back."""
     crawl = Crawl(concurrency=3)
     a = crawl.queue("a")
@@ -406,7 +406,7 @@ def test_failures_pause_as_a_503_does_and_can_be_forgotten() -> None:
     assert crawl.go_all() == ["b1"]
 
 
-def test_too_long_a_pause_refuses() -> None:
+def test_during_too_long_a_pause_requests_are_refused() -> None:
     """Until its end, requests are handed out to be refused, and need no room; then one asks again."""
     crawl = Crawl(wait_timeout=60, concurrency=1)
     a = crawl.queue("a")
@@ -441,7 +441,7 @@ def test_many_pauses_refuse_once_they_have_lasted_too_long() -> None:
     assert crawl.plan() == "A1"
 
 
-def test_a_pause_of_an_earlier_run() -> None:
+def test_a_pause_of_an_earlier_run_goes_on() -> None:
     crawl = Crawl(concurrency=2)
     a = crawl.queue("a")
     crawl.limits.resume_pause(a.host, crawl.now, until=-1)
@@ -562,7 +562,7 @@ def test_the_slot_with_the_fewest_in_flight_goes_first() -> None:
     assert crawl.go_all() == ["a3", "b3"]
 
 
-def test_of_several_the_one_that_has_waited_longest() -> None:
+def test_of_slots_with_as_many_in_flight_the_longest_waiting_goes_first() -> None:
     """Of slots with as many in flight, and of the queues of one slot."""
     crawl = Crawl()
     for host in "abc":
@@ -791,7 +791,7 @@ def test_what_waits_is_counted_with_who_is_next() -> None:
     assert (requests, hosts, first) == (6, 3, crawl.limiter("c"))
 
 
-def test_how_long_a_delay_has_held_up_the_crawl() -> None:
+def test_a_delay_holds_up_the_crawl_while_nothing_is_in_flight() -> None:
     """The time in which requests wait for it and none is in flight, without what a pause takes."""
     crawl = Crawl()
     a = crawl.queue("a")

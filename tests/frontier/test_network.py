@@ -32,7 +32,7 @@ def fail(
     ]
 
 
-def test_five_hosts_in_a_row() -> None:
+def test_after_five_failed_hosts_one_robotstxt_at_a_time_tries_the_network() -> None:
     """No page goes then, and one robots.txt at a time, after a second."""
     net = network()
     assert fail(net, "abcd", now=1) == [False] * 4
@@ -49,7 +49,7 @@ def test_five_hosts_in_a_row() -> None:
     assert fail(net, "f", now=2) == [False]
 
 
-def test_an_answer_that_was_on_its_way_when_the_first_host_failed() -> None:
+def test_an_answer_from_before_the_first_failure_ends_no_outage() -> None:
     """It does not say that the network works: else each such answer would cost the pages one of the three
     times that Scrapy tries them.
     """
@@ -69,7 +69,7 @@ def test_one_host_is_no_network() -> None:
     assert not net.is_gone
 
 
-def test_an_answer_in_between() -> None:
+def test_an_answer_in_between_begins_the_count_anew() -> None:
     net = network()
     assert not any(fail(net, "abcd"))
     assert net.answered(site("x"), 0, sent_at=0) is None
@@ -77,7 +77,7 @@ def test_an_answer_in_between() -> None:
     assert any(fail(net, "i"))
 
 
-def test_attempts_after_1_2_4_to_30_seconds() -> None:
+def test_the_network_is_tried_after_1_2_4_to_30_seconds() -> None:
     net = network()
     fail(net, "abcde")
     now, pauses = 0.0, []
@@ -98,7 +98,7 @@ def test_only_what_was_sent_since_is_an_attempt() -> None:
     assert not net.attempt_failed(site("a"), 9, sent_at=8)
 
 
-def test_the_first_answer_ends_it() -> None:
+def test_the_first_answer_ends_an_outage() -> None:
     net = network()
     fail(net, "abcde", now=5)
     net.attempt_failed(site("a"), 7, sent_at=6)
@@ -130,7 +130,7 @@ def test_a_false_alarm_doubles_the_number_of_hosts() -> None:
         assert not net.is_certain
 
 
-def test_a_host_that_had_failed_answers() -> None:
+def test_an_answer_of_a_failed_host_proves_an_outage() -> None:
     """So the network was gone, although none that had answered before has failed since."""
     net = network()
     net.answered(site("x"), 0, sent_at=0)
@@ -139,11 +139,11 @@ def test_a_host_that_had_failed_answers() -> None:
     assert net.is_certain
 
 
-def test_without_a_time_out_it_is_never_gone() -> None:
+def test_without_a_time_out_the_network_is_never_gone() -> None:
     assert not any(fail(network(wait_timeout=0), "abcdefghijklmnopqrstuvwxyz"))
 
 
-def test_it_is_over_after_the_time_out() -> None:
+def test_an_outage_is_final_after_the_time_out() -> None:
     net = network(wait_timeout=60)
     assert not net.is_over(1000)
     fail(net, "abcde", now=5)
@@ -152,7 +152,7 @@ def test_it_is_over_after_the_time_out() -> None:
     assert not net.is_over(1000)
 
 
-def test_the_time_out_begins_when_it_is_clear() -> None:
+def test_the_time_out_begins_when_the_outage_is_clear() -> None:
     """The first host has failed long before the others, and the crawl had nothing to send since."""
     net = network(wait_timeout=60)
     fail(net, "a", now=5)
@@ -161,7 +161,7 @@ def test_the_time_out_begins_when_it_is_clear() -> None:
     assert [net.is_over(159), net.is_over(160)] == [False, True]
 
 
-def test_no_host_has_ever_answered() -> None:
+def test_without_any_answer_each_host_is_judged_by_itself() -> None:
     """Hosts that have no server, as it seems, are judged each by itself; others are not."""
     assert not any(fail(network(), "abcdefgh", has_server=False))
     assert any(fail(network(), "abcdefgh", has_server=True))
@@ -170,14 +170,14 @@ def test_no_host_has_ever_answered() -> None:
     assert any(fail(net, "abcdefgh", has_server=False))
 
 
-def test_the_network_has_worked_in_an_earlier_run() -> None:
+def test_an_earlier_run_proves_that_the_network_has_worked() -> None:
     """Its JOBDIR or a copy of a robots.txt is left."""
     net = network()
     net.worked_before()
     assert any(fail(net, "abcdefgh", has_server=False))
 
 
-def test_who_is_asked_first() -> None:
+def test_hosts_that_answered_last_are_asked_first() -> None:
     """In turns the hosts that have answered last, and one that has failed."""
     net = network()
     for number in range(6):
@@ -198,7 +198,7 @@ def test_who_is_asked_first() -> None:
 # With what waits.
 
 
-def test_what_failures_held_back_goes_on_when_it_is_back() -> None:
+def test_when_the_network_is_back_pauses_for_failures_end() -> None:
     """Pauses that hosts have asked for, and outages from before, go on; the time counts for none."""
     crawl = Crawl(wait_timeout=60)
     queues = {host: crawl.queue(host, obeys=True) for host in "abcde"}

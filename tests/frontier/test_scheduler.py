@@ -40,7 +40,7 @@ class NoOdd(BaseDupeFilter):
 
 
 @coroutine_test
-async def test_what_scrapy_asks_for() -> None:
+async def test_the_scheduler_keeps_scrapys_contract() -> None:
     run = Run()
     scheduler = run.scheduler
     assert (len(scheduler), scheduler.has_pending_requests(), run.next()) == (
@@ -118,7 +118,7 @@ async def test_the_order_is_that_of_scrapys_scheduler(
 
 @pytest.mark.filterwarnings("ignore:Calling BaseDupeFilter.log")
 @coroutine_test
-async def test_the_duplicate_filter_of_a_project(tmp_path: Path) -> None:
+async def test_the_duplicate_filter_of_a_project_is_used(tmp_path: Path) -> None:
     """DUPEFILTER_CLASS is used, with a JOBDIR too."""
     for job in None, str(tmp_path):
         run = Run(DUPEFILTER_CLASS=NoOdd, JOBDIR=job)
@@ -132,7 +132,7 @@ async def test_the_duplicate_filter_of_a_project(tmp_path: Path) -> None:
 
 
 @coroutine_test
-async def test_a_request_that_is_returned() -> None:
+async def test_a_returned_request_is_the_next_one_of_its_host() -> None:
     """It is the next one of its host again, whatever the priorities; no new request, and no duplicate."""
     run = Run()
     run.push(page(1), page(2), page(3, priority=1))
@@ -152,7 +152,7 @@ async def test_a_request_that_is_returned() -> None:
 
 
 @coroutine_test
-async def test_one_object_twice() -> None:
+async def test_one_object_that_is_yielded_twice_is_sent_twice() -> None:
     """A spider may yield one object again while it is in flight: each is sent and counted by itself."""
     run = Run()
     request = page(1, dont_filter=True)
@@ -167,7 +167,7 @@ async def test_one_object_twice() -> None:
 
 
 @coroutine_test
-async def test_requests_whose_end_is_hidden() -> None:
+async def test_a_hidden_end_of_a_request_frees_its_place() -> None:
     """A component may end a request without the wire: its place is free once it has left the downloader."""
     run = Run()
     run.push(*map(page, range(20)))
@@ -180,7 +180,7 @@ async def test_requests_whose_end_is_hidden() -> None:
 
 
 @coroutine_test
-async def test_what_cannot_be_written(
+async def test_what_cannot_be_written_waits_in_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It waits in memory, and counts in a stat; with SCHEDULER_DEBUG, the log names the first one."""
@@ -201,7 +201,9 @@ async def test_what_cannot_be_written(
 
 
 @coroutine_test
-async def test_queue_classes_of_others(caplog: pytest.LogCaptureFixture) -> None:
+async def test_queue_classes_of_others_are_not_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """They are not used: one warning says so, and what would be."""
     run = Run(SCHEDULER_MEMORY_QUEUE="tests.frontier.test_scheduler.OwnQueue")
     (line,) = [line for line in caplog.messages if "is not used" in line]

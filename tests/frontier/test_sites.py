@@ -160,7 +160,7 @@ def test_fresh_rules_hold_for_one_request_after_they_have_become_stale() -> None
     assert crawl.fetches() == ["a"]
 
 
-def test_unreachable_then_back() -> None:
+def test_requests_of_an_unreachable_site_go_on_when_it_is_back() -> None:
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
     site = crawl.site("a")
@@ -184,7 +184,7 @@ def test_unreachable_then_back() -> None:
     assert crawl.go_all() == ["a1"]
 
 
-def test_unreachable_for_too_long() -> None:
+def test_requests_of_a_site_that_is_unreachable_for_too_long_are_refused() -> None:
     """It is asked once more at the end of the time; then requests are handed out to be refused, without
     room, and each new one has it fetched again when it may be.
     """
@@ -228,7 +228,7 @@ def test_a_host_that_asks_for_too_long_is_refused_at_once() -> None:
     assert crawl.plan() == "A1"
 
 
-def test_a_fetch_without_a_result() -> None:
+def test_a_fetch_without_a_result_is_repeated_if_anything_waits() -> None:
     """It is repeated after a pause if anything waits for it; else the next request has it fetched."""
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)

@@ -26,13 +26,13 @@ def seeds(name: str) -> list[Path]:
     "seed", [seed for name in TARGETS for seed in seeds(name)],
     ids=lambda seed: f"{seed.parent.name}-{seed.name}",
 )  # fmt: skip
-def test_inputs_that_are_kept(seed: Path) -> None:
+def test_kept_inputs_are_read_as_their_target_says(seed: Path) -> None:
     """Each input that once was wrong, or reaches rare code, is read as its target says."""
     TARGETS[seed.parent.name](seed.read_bytes())
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_inputs_like_them(name: str) -> None:
+def test_mixtures_of_seeds_are_read_as_their_target_says(name: str) -> None:
     """Any bytes are read as the target says: here a seed with another piece in it, or the pieces of
     all seeds in another order.
     """

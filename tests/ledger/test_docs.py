@@ -29,7 +29,7 @@ def ledger() -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def test_the_tables(ledger: sqlite3.Connection) -> None:
+def test_each_table_and_column_is_documented(ledger: sqlite3.Connection) -> None:
     """Each table has a section, and each column a row, in the same order."""
     names = ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     for (table,) in names.fetchall():
@@ -39,7 +39,7 @@ def test_the_tables(ledger: sqlite3.Connection) -> None:
         assert shown == [name for _, name, *_ in columns]
 
 
-def test_the_views(ledger: sqlite3.Connection) -> None:
+def test_each_view_and_column_is_documented(ledger: sqlite3.Connection) -> None:
     """Each view has a row, with its columns in the same order."""
     section = TEXT.split("\n## Views\n")[1].split("\n## ")[0]
     shown = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", section, re.MULTILINE)
@@ -51,7 +51,7 @@ def test_the_views(ledger: sqlite3.Connection) -> None:
     ]
 
 
-def test_the_figures() -> None:
+def test_the_figures_of_the_page_are_those_of_the_code() -> None:
     """The docs have the version, the id, the bounds, the reasons and the headers of the code."""
     assert f"of the tables, {VERSION} here" in TEXT
     assert f"`0x{APPLICATION_ID:x}`" in TEXT
@@ -61,7 +61,7 @@ def test_the_figures() -> None:
         assert f"`{name}`" in TEXT
 
 
-def test_the_queries(ledger: sqlite3.Connection) -> None:
+def test_each_query_of_the_page_runs(ledger: sqlite3.Connection) -> None:
     """Each query of the docs runs."""
     queries = re.findall(r'sqlite3 [^"]*"(.*?)"', TEXT, re.DOTALL)
     assert len(queries) == 3

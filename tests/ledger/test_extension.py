@@ -65,7 +65,7 @@ async def crawl(
 @pytest.mark.parametrize("level", ["denied", "all"])
 @pytest.mark.parametrize(("reason", "page"), [(OBEY, ""), (NOINDEX, "noindex")])
 @coroutine_test
-async def test_what_the_user_ignores(
+async def test_what_the_user_ignores_is_recorded_once_an_origin(
     tmp_path: Path, reason: str, page: str, level: str
 ) -> None:
     """What is ignored by ROBOTSTXT_OBEY or REP_NOINDEX makes a row for each origin or, at the
@@ -83,7 +83,7 @@ async def test_what_the_user_ignores(
 
 
 @coroutine_test
-async def test_records_without_room(
+async def test_lost_records_are_counted_and_warned_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Lost records are counted in the stats, and one warning names the ledger."""
@@ -94,7 +94,7 @@ async def test_records_without_room(
 
 
 @coroutine_test
-async def test_while_the_crawl_goes_on(
+async def test_a_decision_is_in_the_file_about_a_second_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A decision is in the file about a second later, while the crawl goes on."""
@@ -124,7 +124,7 @@ async def test_while_the_crawl_goes_on(
 
 
 @coroutine_test
-async def test_a_spider_that_never_opens(
+async def test_without_an_open_spider_no_ledger_is_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If a crawl ends before its spider is open, the extension does nothing."""
@@ -135,7 +135,9 @@ async def test_a_spider_that_never_opens(
 
 
 @coroutine_test
-async def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_memory_of_recorded_origins_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The memory of recorded origins is limited; beyond the limit, an origin can be recorded
     again.
     """

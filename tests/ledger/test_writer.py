@@ -75,7 +75,7 @@ def written(path: Path, *records: Any) -> LedgerWriter:
 # The file.
 
 
-def test_a_new_file(tmp_path: Path) -> None:
+def test_a_new_ledger_is_made_once_with_its_folder(tmp_path: Path) -> None:
     """A new file is made with its folder, and has the ids of a ledger. Of several processes that
     make it, the later ones find the tables. It is read by column name, and cannot be written.
     """
@@ -108,7 +108,9 @@ def test_a_new_file(tmp_path: Path) -> None:
         ("\ud800/ledger", "", "surrogates|such"),
     ],
 )
-def test_what_is_no_ledger(tmp_path: Path, name: str, pragma: str, why: str) -> None:
+def test_what_is_no_ledger_is_refused_and_stays_unchanged(
+    tmp_path: Path, name: str, pragma: str, why: str
+) -> None:
     """The message names the file that is no ledger, and the reason; the file stays unchanged. An
     impossible path raises LedgerError before the crawl starts.
     """
@@ -142,7 +144,7 @@ def test_what_is_no_ledger(tmp_path: Path, name: str, pragma: str, why: str) -> 
         (PermissionError(13, "Permission denied"), False),
     ],
 )
-def test_what_may_pass(
+def test_a_full_disk_or_a_lock_does_not_stop_the_start(
     path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, passes: bool
 ) -> None:
     """A full disk or a locked file does not stop the start of a crawl; a lasting error does."""
@@ -161,7 +163,7 @@ def test_what_may_pass(
 # The rows.
 
 
-def test_all_of_it(path: Path) -> None:
+def test_a_ledger_has_crawl_files_decisions_and_end(path: Path) -> None:
     """The crawl, its robots.txt files, its decisions and its end are written, nothing else. A
     ledger is continued: each crawl has rows of its own. A body is stored once.
     """
@@ -203,7 +205,7 @@ DOWN = AccessResult(
 )
 
 
-def test_a_robots_txt_that_could_not_be_had() -> None:
+def test_the_snapshot_of_an_unreachable_robots_txt_has_its_error() -> None:
     """The snapshot of an unreachable robots.txt has the error without passwords, and no body. If a
     cached copy is used, it has the body of the copy, and the time when that was fetched.
     """
@@ -220,14 +222,16 @@ def test_a_robots_txt_that_could_not_be_had() -> None:
     assert body == b"good"
 
 
-def test_a_body_that_nobody_reads_to_its_end() -> None:
+def test_a_body_beyond_the_size_limit_is_cut() -> None:
     """A body beyond the size limit is cut to the limit plus one byte, which shows the cut."""
     _, body = snapshot(b"#" * 2_000_000)
     assert len(body or b"") == RFC9309.size_limit + 1
 
 
 @pytest.mark.parametrize("is_each_alone", [False, True])
-def test_traffic(path: Path, is_each_alone: bool) -> None:
+def test_traffic_has_pages_by_hour_and_the_shortest_gaps(
+    path: Path, is_each_alone: bool
+) -> None:
     """Pages are counted by host and hour. Of the gaps of a host, those are kept that are shorter for
     its delay, or for the pause that it asked for, than those before them; so is the longest pause. They are
     added up in memory; the same is in the ledger if it was written after each event, while the crawl
@@ -286,7 +290,7 @@ def test_traffic(path: Path, is_each_alone: bool) -> None:
     assert (writer.recorded, writer.dropped) == (0, 0)
 
 
-def test_the_views(path: Path) -> None:
+def test_the_views_have_what_was_withheld_and_the_shortest_gaps(path: Path) -> None:
     """The views have what was withheld, with the robots.txt that decided; the pages of each day; and
     the shortest gaps, beside what was asked for.
     """
@@ -329,7 +333,7 @@ def test_the_views(path: Path) -> None:
 # The thread.
 
 
-def test_while_the_crawl_runs(path: Path) -> None:
+def test_a_reader_sees_the_last_flush_of_a_running_crawl(path: Path) -> None:
     """During a crawl, a reader sees the records of the last flush, and a crawl without an end."""
     writer = started(path)
     for number in (1, 2):
@@ -341,7 +345,7 @@ def test_while_the_crawl_runs(path: Path) -> None:
     writer.close(END)
 
 
-def test_two_writers(path: Path) -> None:
+def test_two_writers_on_one_file_do_not_disturb_each_other(path: Path) -> None:
     """Two writers on one file do not disturb each other; each writes its own rows. The last one to
     close leaves a single file.
     """
@@ -364,7 +368,7 @@ def test_two_writers(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_slow_disk(
+def test_records_beyond_the_buffer_of_a_slow_disk_are_counted(
     path: Path, blocker: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a slow disk, records beyond the buffer are counted, and the others are written."""
@@ -384,7 +388,7 @@ def test_a_slow_disk(
     assert rows(path, "SELECT count(*) FROM decision") == [(11,)]
 
 
-def test_an_end_that_takes_too_long(
+def test_the_crawl_waits_only_so_long_for_the_last_records(
     path: Path, blocker: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The crawl waits only so long for the last records; unwritten ones are counted. If the process
@@ -403,7 +407,7 @@ def test_an_end_that_takes_too_long(
     assert rows(path, so_far) == [(END[0], 2)]
 
 
-def test_what_comes_while_the_end_is_written(
+def test_rows_that_come_while_the_end_is_written_are_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that come after the last ones were taken, while the end is written and the file is closed,
@@ -439,7 +443,7 @@ def test_what_comes_while_the_end_is_written(
     assert (writer.recorded, writer.dropped) == (9, 1)
 
 
-def test_a_row_that_comes_while_a_thread_takes_rows(path: Path) -> None:
+def test_a_row_that_comes_while_a_thread_takes_rows_is_written_next(path: Path) -> None:
     """It is written with the next ones."""
     writer = started(path)
     flush(writer)
@@ -459,7 +463,7 @@ def test_a_row_that_comes_while_a_thread_takes_rows(path: Path) -> None:
     assert (writer.recorded, writer.dropped) == (2, 0)
 
 
-def test_a_file_that_fails_for_a_while(path: Path) -> None:
+def test_after_temporary_failures_no_row_is_missing_or_doubled(path: Path) -> None:
     """After temporary failures the writer retries, without duplicate or missing rows. If the file
     fails to the end, the unwritten records are counted.
     """
@@ -482,7 +486,7 @@ def test_a_file_that_fails_for_a_while(path: Path) -> None:
     assert rows(path, "SELECT count(*) FROM crawl") == [(1,)]
 
 
-def test_a_file_that_is_moved(path: Path) -> None:
+def test_a_writer_whose_file_was_moved_waits_until_it_is_back(path: Path) -> None:
     """If the file is moved away, no new one is made; the writer continues when it is back."""
     writer = started(path, decided(1))
     flush(writer)
@@ -498,7 +502,9 @@ def test_a_file_that_is_moved(path: Path) -> None:
     assert rows(path, "SELECT time FROM decision") == [(1.0,), (2.0,)]
 
 
-def test_a_system_without_threads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_threads_the_writer_tries_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where no thread can be started, nothing is raised, and the writer tries again."""
 
     def fail(thread: Thread) -> None:
@@ -516,7 +522,7 @@ def test_a_system_without_threads(path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (writer.recorded, writer.dropped) == (2, 0)
 
 
-def test_what_can_never_be_written(path: Path) -> None:
+def test_a_record_that_can_never_be_written_costs_no_other(path: Path) -> None:
     """A record that can never be written is counted, and costs no other record."""
     for value in (10**30, object(), "\ud800"):
         writer = started(path, *map(decided, range(100)))

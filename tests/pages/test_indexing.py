@@ -121,7 +121,7 @@ def page(
         ),
     ],
 )  # fmt: skip
-def test_what_a_spider_can_read(
+def test_a_spider_can_read_the_rules_of_every_response(
     response: Response, settings: dict[str, Any], flags: list[str]
 ) -> None:
     """``indexing_rules(response)`` has the rules of the header and the meta tags of every
@@ -135,7 +135,7 @@ def test_what_a_spider_can_read(
 
 
 @pytest.mark.parametrize("content_type", ["text/html", "application/pdf"])
-def test_where_a_response_is_passed_on(content_type: str) -> None:
+def test_copies_of_a_response_have_what_it_states(content_type: str) -> None:
     """What a response states is known of each copy of it, of the response to a request that a
     component has replaced, and of a response whose request it has exchanged; and of an earlier
     response after its request was sent again.
@@ -160,7 +160,7 @@ def test_where_a_response_is_passed_on(content_type: str) -> None:
 
 @pytest.mark.parametrize("read", [indexing_rules, usage_preferences])
 @pytest.mark.parametrize("request_", [None, Request(URL)])
-def test_what_a_response_that_was_not_read_states(
+def test_the_functions_say_that_a_response_was_not_read(
     read: Any, request_: Request | None
 ) -> None:
     """For a response that no crawl has read, the functions say so, and what to call instead."""
@@ -169,7 +169,7 @@ def test_what_a_response_that_was_not_read_states(
         read(response)
 
 
-def test_what_responses_state_is_forgotten() -> None:
+def test_what_a_response_states_is_forgotten_with_it() -> None:
     """What a response states is kept no longer than the response, its copies and its request."""
     crawl = Crawl()
     response = crawl.receive(page("noindex"))
@@ -185,7 +185,7 @@ def test_what_responses_state_is_forgotten() -> None:
     assert [read() for read in kept] == [None, None, None]
 
 
-def test_a_page_that_is_too_long() -> None:
+def test_pages_that_are_too_long_are_counted() -> None:
     """Pages that are too long to be read to their end are counted in the stats."""
     crawl = Crawl()
     for size in (MAX_PAGE, MAX_PAGE + 1):
@@ -193,7 +193,7 @@ def test_a_page_that_is_too_long() -> None:
     assert crawl.count("rep/page/too_long") == 1
 
 
-def test_the_requests_of_the_package_are_not_read() -> None:
+def test_a_robotstxt_is_not_read_as_a_page() -> None:
     """A robots.txt that the package fetches is not read as a page."""
     response = Crawl().reader.process_response(RobotsTxtRequest(URL), page("noindex"))
     assert response.flags == []
@@ -201,7 +201,9 @@ def test_the_requests_of_the_package_are_not_read() -> None:
 
 @pytest.mark.parametrize("settings", [{}, IGNORE, FOR_TRAINING])
 @pytest.mark.parametrize("tags", [(), ("index, follow, max-snippet: 20",)])
-def test_what_says_nothing(settings: dict[str, Any], tags: tuple[str, ...]) -> None:
+def test_responses_that_deny_nothing_share_one_value(
+    settings: dict[str, Any], tags: tuple[str, ...]
+) -> None:
     """All responses that deny nothing share one value for it, which lets everything pass at once."""
     crawl = Crawl(**settings)
     response = crawl.receive(page(*tags))
@@ -243,7 +245,7 @@ def test_what_says_nothing(settings: dict[str, Any], tags: tuple[str, ...]) -> N
         ("all", UNKNOWN_IS_NO, {}, "items: search"),
     ],
 )
-def test_what_a_crawl_drops(
+def test_items_images_and_links_are_dropped_as_page_and_settings_say(
     tag: str, settings: dict[str, Any], meta: dict[str, Any], dropped: str
 ) -> None:
     """What a page states, and the settings, decide whether an item passes, with its images, and
@@ -266,7 +268,7 @@ def test_what_a_crawl_drops(
 
 
 @pytest.mark.parametrize("status", [199, 200, 204, 299, 300, 304, 404, 503])
-def test_the_status_of_a_page(status: int) -> None:
+def test_only_a_page_with_a_2xx_status_has_rules_with_an_effect(status: int) -> None:
     """The indexing rules of a response have an effect only with a 2xx status. With any status, a
     spider can read them, and the ledger has those that deny something, with the reason that they
     have no effect. Usage preferences have theirs with any status.
@@ -310,7 +312,7 @@ def test_the_status_of_a_page(status: int) -> None:
         ("all", UNKNOWN_IS_NO, f"{ITEMS} used for search: nothing is stated"),
     ],
 )
-def test_what_scrapy_parse_says(
+def test_scrapy_parse_drops_nothing_and_warns(
     caplog: pytest.LogCaptureFixture, tag: str, settings: dict[str, Any], words: str
 ) -> None:
     """``scrapy parse`` drops nothing. It warns of what a crawl would drop, and says why."""
@@ -338,7 +340,7 @@ class Silent(LogFormatter):
     ],
 )
 @coroutine_test
-async def test_a_dropped_item(
+async def test_an_item_is_dropped_as_pipelines_drop_it(
     caplog: pytest.LogCaptureFixture,
     tag: str,
     settings: dict[str, Any],
@@ -379,7 +381,7 @@ async def test_a_dropped_item(
     ("tag", "why", "layer"),
     [("nofollow", "nofollow (header)", "header"), ("all", "rel=ugc", "rel")],
 )
-def test_a_dropped_link(
+def test_a_dropped_request_is_recorded_with_page_and_statement(
     caplog: pytest.LogCaptureFixture, tag: str, why: str, layer: str
 ) -> None:
     """The log and the record of a dropped request have the page, and the statement of the page or
@@ -396,7 +398,7 @@ def test_a_dropped_link(
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8"])
-def test_a_marked_link_of_a_page_in_utf_16(encoding: str) -> None:
+def test_a_marked_link_is_found_in_each_encoding(encoding: str) -> None:
     """The rel of a link is found in each encoding."""
     crawl = Crawl(REP_REL=["ugc"])
     body = LINK.decode().encode(encoding)
@@ -406,7 +408,7 @@ def test_a_marked_link_of_a_page_in_utf_16(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("rel", ["&#117;gc", "u&#x67;c", "ugc&#32;x", "UG&#67"])
-def test_a_rel_with_character_references(rel: str) -> None:
+def test_a_rel_may_have_character_references(rel: str) -> None:
     """The rel of a link may be written with character references, also as the only one of a page."""
     crawl = Crawl(REP_REL=["ugc"])
     response = crawl.receive(page(body=f'<a rel="{rel}" href="/other">'.encode()))
@@ -414,7 +416,7 @@ def test_a_rel_with_character_references(rel: str) -> None:
 
 
 @pytest.mark.parametrize("tag", ["nofollow", "all"])
-def test_requests_that_may_be_sent_nevertheless(tag: str) -> None:
+def test_exempt_requests_and_retries_follow_no_link(tag: str) -> None:
     """A request with ``dont_obey_nofollow`` passes; so does that of the page itself, or one for its
     URL, as a retry: it follows no link.
     """
@@ -427,7 +429,7 @@ def test_requests_that_may_be_sent_nevertheless(tag: str) -> None:
 
 
 @pytest.mark.parametrize("response", [page("nofollow", body=LINK), page(body=LINK)])
-def test_requests_that_follow_no_link(response: Response) -> None:
+def test_only_a_get_for_a_linked_url_follows_a_link(response: Response) -> None:
     """Only a GET follows a link, and only if the page has one to its URL."""
     crawl = Crawl(REP_REL=["ugc"])
     passing = [
@@ -443,7 +445,7 @@ def test_requests_that_follow_no_link(response: Response) -> None:
 
 
 @pytest.mark.newest
-def test_a_page_with_too_many_links() -> None:
+def test_with_too_many_links_each_get_counts_as_a_link() -> None:
     """If a page that says nofollow has too many links to read them, each GET counts as one of them."""
     crawl = Crawl()
     links = b"".join(b'<a href="/%d">' % number for number in range(30_000))
@@ -463,7 +465,7 @@ def test_links_are_read_for_requests_only() -> None:
 
 
 @coroutine_test
-async def test_rules_are_not_handed_on() -> None:
+async def test_copied_meta_hands_no_rules_on() -> None:
     """A spider that copies the meta of its response copies its own keys alone. So it is with
     asynchronous callbacks, whose items are dropped, too.
     """
@@ -484,13 +486,13 @@ async def test_rules_are_not_handed_on() -> None:
 
 
 @pytest.mark.parametrize("request_", [None, Request(URL)])
-def test_responses_that_were_not_read(request_: Request | None) -> None:
+def test_items_of_responses_that_were_not_read_pass(request_: Request | None) -> None:
     """Items and links of responses that did not pass through the downloader middleware pass."""
     made = [{"a": 1}, Request(OTHER)]
     assert Crawl().kept(HtmlResponse(URL, request=request_), *made) == made
 
 
-def test_nothing_to_do() -> None:
+def test_the_spider_middleware_is_disabled_if_all_rules_are_ignored() -> None:
     """If the settings ignore all rules, the spider middleware is disabled."""
     no_rules = {**IGNORE, "REP_NOFOLLOW": "ignore"}
     with pytest.raises(NotConfigured):
@@ -521,7 +523,7 @@ def test_nothing_to_do() -> None:
         (page("noindex", status=404), ANNOTATE, {}, {}),
     ],
 )  # fmt: skip
-def test_what_items_say(
+def test_annotated_items_say_what_their_page_restricts(
     response: Response,
     settings: dict[str, Any],
     meta: dict[str, Any],
@@ -553,7 +555,9 @@ def test_what_items_say(
         ("noimageai", {"usage_of_images": {"train-ai": False}}),
     ],
 )
-def test_for_what_items_may_not_be_used(tag: str, says: dict[str, Any]) -> None:
+def test_annotated_items_name_the_disallowed_purposes(
+    tag: str, says: dict[str, Any]
+) -> None:
     """With REP_USAGE = "annotate", an item has the purposes that its page disallows, or disallows for
     its images; one of a page that disallows none is left as it is.
     """
@@ -586,7 +590,9 @@ FIELD = [("robots", Any, None)]
         (pydantic_model, True),
     ],
 )
-def test_item_types(make: Any, is_annotated: bool) -> None:
+def test_every_item_type_with_the_field_gets_the_rules(
+    make: Any, is_annotated: bool
+) -> None:
     """Every item type that has the field gets the rules, unless its items cannot be changed. Items
     without the field pass unchanged.
     """
@@ -609,7 +615,7 @@ def test_item_types(make: Any, is_annotated: bool) -> None:
         ({}, FUTURE, False),
     ],
 )
-def test_items_without_the_field(
+def test_items_without_the_field_cause_one_warning(
     caplog: pytest.LogCaptureFixture, settings: dict[str, Any], tag: str, warns: bool
 ) -> None:
     """One warning names the class of the items that cannot say what they were to say, the field,
@@ -641,7 +647,9 @@ class Anything:
         ({"image_urls": [IMAGE]}, {}),
     ],
 )
-def test_items_without_images(item: Any, settings: dict[str, Any]) -> None:
+def test_an_item_without_images_is_left_as_it_is_on_a_noimageindex_page(
+    item: Any, settings: dict[str, Any]
+) -> None:
     """On a page with noimageindex, an item that names no image for an ImagesPipeline of the crawl
     is left as it is, whatever it is.
     """
@@ -680,7 +688,7 @@ NO_TRAINING = {"Content-Usage": "train-ai=n"}
         ({}, UNKNOWN_IS_NO, {}, "search"),
     ],
 )
-def test_files_for_pipelines(
+def test_a_pipeline_gets_no_file_that_says_noindex(
     fields: dict[str, str],
     settings: dict[str, Any],
     meta: dict[str, Any],
@@ -712,7 +720,7 @@ def test_files_for_pipelines(
 
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize(("tag", "settings"), [("noindex", {}), ("noai", FOR_TRAINING)])
-def test_pages_that_a_callback_awaits(
+def test_html_that_a_callback_awaits_is_no_file(
     tag: str, settings: dict[str, Any], moved: bool
 ) -> None:
     """HTML that a callback or a component downloads itself is no file; anything else is one."""

@@ -50,7 +50,9 @@ X = "http://example.com/x"
         ("<a rel=ugc>nofollow", {}),
     ],
 )  # fmt: skip
-def test_only_through_marked_links(body: str, expected: dict[str, str]) -> None:
+def test_urls_behind_marked_links_only_are_found(
+    body: str, expected: dict[str, str]
+) -> None:
     """The URLs of a page that are reached through marked links only."""
     links = Links.of(HtmlResponse(PAGE, body=body.encode()))
     assert links.only_marked(RELS) == expected
@@ -65,7 +67,7 @@ def test_only_through_marked_links(body: str, expected: dict[str, str]) -> None:
         ("HTTP://Example.com/x", X),
     ],
 )
-def test_what_a_spider_makes_of_a_link(href: str, url: str) -> None:
+def test_a_link_counts_in_each_form_that_scrapy_requests(href: str, url: str) -> None:
     """A link counts in each form in which Scrapy may request it."""
     body = f"<a href='{href}'>".encode("latin-1")
     links = Links.of(HtmlResponse(PAGE, body=body, encoding="latin-1"))
@@ -82,7 +84,7 @@ def test_what_a_spider_makes_of_a_link(href: str, url: str) -> None:
         b'<base href="/%s">' % (b"a/" * 1900) + b"<a href=../x>" * 10_000,
     ],
 )
-def test_too_many_links(body: bytes) -> None:
+def test_links_are_read_for_about_a_second(body: bytes) -> None:
     """The links of a page are read as far as they take about a second."""
     began = time.process_time()
     assert not Links.of(HtmlResponse(PAGE, body=body)).is_whole

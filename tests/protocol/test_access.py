@@ -225,7 +225,7 @@ def test_cache_directives_decide_how_long_robots_txt_is_fresh(
         assert not entry.is_fresh(NOW + seconds)
 
 
-def test_floor_and_ceiling_of_freshness() -> None:
+def test_freshness_is_between_five_minutes_and_a_day() -> None:
     """A robots.txt is fresh for five minutes at least; in RFC 9309's dialect for a day at most,
     in the others for a month. The operator may want less.
     """
@@ -328,7 +328,7 @@ def test_no_retry_after_raises(value: str, date: str, now: float) -> None:
     assert 1 <= retry_delay(headers, 1, 0.0, now) <= DAY
 
 
-def test_when_robots_txt_is_fetched_again() -> None:
+def test_the_wait_before_a_retry_doubles_up_to_an_hour() -> None:
     """Retry-After is respected up to a day. The shortest wait with it, a second, and the wait
     without it double with each attempt, up to an hour; jitter spreads the retries of hosts that
     failed together.

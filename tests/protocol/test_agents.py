@@ -58,7 +58,9 @@ MOZILLA = "Mozilla/5.0 (compatible;"
         ("Mozilla/5.0", None), ("", None), ("/", None), ("()", None), ("((((", None), ("ツ/1", None),
     ],
 )  # fmt: skip
-def test_token_of_a_header(user_agent: str, token: str | None) -> None:
+def test_a_crawlers_header_gives_its_product_token(
+    user_agent: str, token: str | None
+) -> None:
     """The header of a crawler gives its product token; one that a browser sends gives none."""
     assert product_tokens(user_agent) == ((token,) if token else ())
 

@@ -196,7 +196,7 @@ CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *USAGE]
 @pytest.mark.parametrize(
     "case", CASES, ids=[f"{i}-{case.code}" for i, case in enumerate(CASES)]
 )
-def test_findings(case: Case) -> None:
+def test_each_mistake_has_its_finding_and_the_corrected_file_none(case: Case) -> None:
     """A finding names its line and a remedy; the corrected file has no finding of any code."""
     findings = [f for f in lint(case.has, case.dialect) if f.code == case.code]
     assert case.line in [finding.line for finding in findings]
@@ -247,13 +247,13 @@ NEAR = [
 
 
 @pytest.mark.parametrize(("code", "body"), NEAR)
-def test_no_finding(code: str, body: str) -> None:
+def test_what_only_resembles_a_mistake_has_no_finding(code: str, body: str) -> None:
     """A line that only resembles a mistake has no finding of that mistake."""
     assert code not in {finding.code for finding in lint(body)}
 
 
 @pytest.mark.parametrize("code", KINDS)
-def test_examples(code: str) -> None:
+def test_each_code_has_an_example_with_its_finding(code: str) -> None:
     """The example of each code has this finding in one of the dialects, and explains it; each has
     a case here.
     """
@@ -309,14 +309,14 @@ def test_a_finding_has_a_printable_message() -> None:
     assert len(finding.message) < 300
 
 
-def test_one_finding_for_utf_16() -> None:
+def test_an_unread_byte_order_mark_is_one_finding() -> None:
     """A mark that the dialect does not read is one finding, and so is each line behind it."""
     body = b"\xff\xfe" + "User-agent: *\nDisallow: /a\n".encode("utf-16-le")
     findings = lint(body, GOOGLE)
     assert len({(finding.line, finding.code) for finding in findings}) == len(findings)
 
 
-def test_findings_are_not_too_many() -> None:
+def test_the_findings_of_a_code_are_limited_and_counted() -> None:
     """Findings are sorted by line. Past the limit of a code, one finding gives the number of the
     rest and their first line; usage records past a limit are not checked. A page is one finding.
     """
@@ -340,7 +340,7 @@ def test_findings_are_not_too_many() -> None:
 
 
 @pytest.mark.parametrize("piece", ["a*", "ab*", "?%2F*"])
-def test_rules_that_take_too_long_to_compare(piece: str) -> None:
+def test_a_rule_that_takes_too_long_to_compare_is_named(piece: str) -> None:
     """If the patterns are so many and so long that a rule is not compared with all of them, one
     finding names the first such rule; the others are compared.
     """
@@ -363,14 +363,16 @@ def test_rules_that_take_too_long_to_compare(piece: str) -> None:
         ("\ud800", {"absolute-url"}),
     ],
 )  # fmt: skip
-def test_a_file_whose_url_is_no_url(url: str | None, expected: set[str]) -> None:
+def test_an_invalid_url_of_the_file_does_not_stop_the_linter(
+    url: str | None, expected: set[str]
+) -> None:
     """An invalid or missing URL of the file does not stop the linter."""
     body = b"User-agent: *\nDisallow: http://b.example/x\nSitemap: /sitemap.xml\n"
     assert {finding.code for finding in linter.lint(body, url=url)} >= expected
 
 
 @pytest.mark.parametrize("host", ["wiki", "10.0.0.1"])
-def test_a_host_that_is_no_domain_name(host: str) -> None:
+def test_a_directory_may_have_the_name_of_an_odd_host(host: str) -> None:
     """A directory may have the name of such a host."""
     body = f"User-agent: *\nDisallow: /{host}/\n".encode()
     assert not linter.lint(body, url=f"http://{host}/robots.txt")
@@ -396,7 +398,7 @@ def check(body: bytes, dialect: Dialect) -> None:
 
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda d: d.name)
-def test_real_files(dialect: Dialect) -> None:
+def test_on_real_files_an_unused_rule_decides_nothing(dialect: Dialect) -> None:
     """On the files of real sites, a line outside of any group decides on no URL, and neither does a
     rule that never wins.
     """

@@ -44,7 +44,7 @@ from scrapy_rep.protocol.origins import origin_of, parse_origin, split_virtual_h
         (f"http://a.test:{'0' * 5000}/", "http://a.test:0"),
     ],
 )  # fmt: skip
-def test_origin(url: str, expected: str) -> None:
+def test_scheme_host_and_port_make_an_origin(url: str, expected: str) -> None:
     """Scheme, host and port make an origin; default ports, case and userinfo do not matter."""
     origin = origin_of(url)
     assert str(origin) == expected
@@ -70,7 +70,7 @@ def test_origin(url: str, expected: str) -> None:
         f"http://a.test:8{'0' * 5000}/",
     ],
 )  # fmt: skip
-def test_no_origin(url: str) -> None:
+def test_a_url_without_host_or_http_has_no_origin(url: str) -> None:
     """A URL without a valid host and port, or not of http or https, has no origin."""
     assert origin_of(url) is None
 
@@ -90,7 +90,9 @@ AT = origin_of("http://127.0.0.1:8080/")
         ("127.0.0.1:08080", ""),
     ],
 )
-def test_virtual_host(header: str, expected: str) -> None:
+def test_a_host_header_of_another_site_makes_another_origin(
+    header: str, expected: str
+) -> None:
     """A Host header that names another site than the URL makes another origin, which can be
     written and read.
     """
@@ -113,7 +115,7 @@ def test_virtual_host(header: str, expected: str) -> None:
         "b\xfccher.test", "[::1",
     ],
 )  # fmt: skip
-def test_no_virtual_host(header: str) -> None:
+def test_an_ambiguous_host_header_makes_no_origin(header: str) -> None:
     """A Host header that servers could read differently makes no origin."""
     assert AT is not None
     assert AT.at_virtual_host(header) is None

@@ -56,7 +56,7 @@ PATHS = st.lists(st.sampled_from(PIECES), max_size=10).map(
         ("/%5c%252e%00", []),
     ],
 )  # fmt: skip
-def test_forms(path: str, others: list[str]) -> None:
+def test_a_url_has_each_form_once(path: str, others: list[str]) -> None:
     """A URL has its form as written, as sent and as a server reads it, each once."""
     assert forms(HOST + path) == tuple(HOST + form for form in (path, *others))
 
@@ -182,7 +182,7 @@ def test_a_blanket_refusal_allows_robotstxt_alone() -> None:
         ("/./robots.txt", False),
     ],
 )  # fmt: skip
-def test_is_robotstxt(rest: str, exact: bool) -> None:
+def test_only_the_exact_path_is_that_of_robotstxt(rest: str, exact: bool) -> None:
     """Only the exact path /robots.txt is the URL of robots.txt."""
     assert is_robotstxt(HOST + rest) is exact
 
@@ -195,7 +195,7 @@ def test_is_robotstxt(rest: str, exact: bool) -> None:
         ("/a", "/a?q", False), ("/a", "/b", False),
     ],
 )  # fmt: skip
-def test_have_same_target(url: str, other: str, same: bool) -> None:
+def test_spellings_of_one_target_are_equal(url: str, other: str, same: bool) -> None:
     """Two spellings of one request target are equal; the fragment does not matter."""
     assert have_same_target(HOST + url, HOST + other) is same
     assert have_same_target(HOST + other, HOST + url) is same

@@ -28,7 +28,7 @@ from scrapy_rep.protocol.text import visible
         pytest.param("\\x1b", "\\x1b", id="a backslash stays"),
     ],
 )
-def test_visible(text: str, shown: str) -> None:
+def test_control_characters_become_escapes(text: str, shown: str) -> None:
     """Control characters and similar ones become escapes; other characters stay."""
     assert visible(text) == shown
 

@@ -57,7 +57,9 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
-def test_verdict(case: dict[str, Any]) -> None:
+def test_points_that_parsers_get_wrong_are_decided_as_the_case_says(
+    case: dict[str, Any],
+) -> None:
     """The answer is that of the case."""
     answers = answer(case)
     assert answers

@@ -38,7 +38,7 @@ def shown_lines(rep: Rep, robots: str, *options: str) -> list[int]:
     ]
 
 
-def test_the_user_agent_lines_of_the_group(rep: Rep) -> None:
+def test_the_excerpt_shows_the_user_agent_line_of_the_group(rep: Rep) -> None:
     """The excerpt shows by which user-agent line the group is the crawler's, wherever that is, and
     the other user-agent lines that share its rules.
     """
@@ -52,7 +52,7 @@ def test_the_user_agent_lines_of_the_group(rep: Rep) -> None:
     assert shown_lines(rep, delay) == [1, 8, 9, 10]
 
 
-def test_the_user_agent_lines_of_a_long_list(rep: Rep) -> None:
+def test_of_a_long_list_of_crawlers_the_matching_one_is_shown(rep: Rep) -> None:
     """Of a long list of crawlers, the one that matches is shown, and those nearest to the rule."""
     names = [f"bot-{letter}" for letter in "abcdefghijklmnopqrst"]
     lines = [f"User-agent: {name}\n" for name in ["mybot", *names]]
@@ -60,7 +60,7 @@ def test_the_user_agent_lines_of_a_long_list(rep: Rep) -> None:
     assert shown == [1, *range(13, 22), 28, 29, 30]
 
 
-def test_json(rep: Rep) -> None:
+def test_json_has_all_details_of_a_decision(rep: Rep) -> None:
     """JSON output has all details of a decision, also those that the text shows shortly: rates,
     and sitemaps.
     """
@@ -151,7 +151,7 @@ VERDICTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", VERDICTS)
-def test_verdict(rep: Rep, name: str) -> None:
+def test_the_verdict_is_that_of_a_crawl_with_these_options(rep: Rep, name: str) -> None:
     """The verdict is that of a crawl with these options and settings at this time. Since one of
     them names the crawler, nothing is said about its name.
     """
@@ -166,7 +166,7 @@ def test_verdict(rep: Rep, name: str) -> None:
     assert (ended.status, ended.err) == (0 if record["allowed"] else 1, "")
 
 
-def test_notes(rep: Rep) -> None:
+def test_without_a_name_the_rules_for_everyone_apply_with_a_note(rep: Rep) -> None:
     """If no setting names a crawler, the rules for everyone apply, and the output says so. With
     ROBOTSTXT_OBEY = False in the settings, the verdict is that of robots.txt, and a note says that
     a crawl fetches the URL all the same.
@@ -199,7 +199,7 @@ OURS = {"DOWNLOADER_MIDDLEWARES": {GATE: 595}}
         ({"REP_DIALECT": "google", "ADDONS": {"tests.crawl.component_spiders.QueueAddon": 1}}, "REP_DIALECT"),
     ],
 )  # fmt: skip
-def test_settings_without_the_addon(
+def test_settings_that_need_the_addon_are_named(
     rep: Rep, settings: dict[str, Any], ignored: str
 ) -> None:
     """Settings of this package that a crawl of the project ignores, because the add-on is missing,
@@ -213,7 +213,7 @@ def test_settings_without_the_addon(
     assert rep("check", TEA, *FILE, "-s", "REP_DIALECT=google", **NO_ADDON).err == ""
 
 
-def test_dialects(rep: Rep) -> None:
+def test_dialects_shows_the_decision_of_each(rep: Rep) -> None:
     """``--dialects`` shows the decisions of all dialects, also by a delay that one of them does
     not have, and whether they agree.
     """
@@ -232,7 +232,7 @@ def test_dialects(rep: Rep) -> None:
     }  # fmt: skip
 
 
-def test_several_urls(rep: Rep) -> None:
+def test_of_several_urls_the_worst_sets_the_exit_status(rep: Rep) -> None:
     """URLs are arguments, or lines of standard input, without blank ones. One that is denied makes
     the exit status 1, and one that is no URL makes it 2; the others are judged all the same.
     """
@@ -254,7 +254,7 @@ def test_several_urls(rep: Rep) -> None:
     assert rep("check", TEA, BASKET, *FILE).status == 1
 
 
-def test_long_list(rep: Rep) -> None:
+def test_a_long_list_is_judged_in_order_and_summed_up(rep: Rep) -> None:
     """For a list beyond the limits of concurrency and batch size, the output is in order. A line
     on standard error counts the allowed URLs, and those that the crawl may not use.
     """
@@ -298,7 +298,7 @@ Content-Signal: /tea ai-train=no
 """
 
 
-def test_usage(rep: Rep) -> None:
+def test_each_purpose_is_shown_with_its_statement(rep: Rep) -> None:
     """Each purpose is shown with its statement; requested purposes set the exit status."""
     Path("robots.txt").write_text(USAGE)
     ended = rep("check", TEA, *FILE)
@@ -334,7 +334,7 @@ Crawl-delay: 900
 """
 
 
-def test_known_crawlers(rep: Rep) -> None:
+def test_each_known_crawler_is_judged_by_its_own_group(rep: Rep) -> None:
     """Each known crawler is judged by its own group, as its operator says, and is shown with
     verdict, line and reason. The exit status is that of our own crawler.
     """
@@ -373,7 +373,9 @@ def test_known_crawlers(rep: Rep) -> None:
         ),
     ],
 )
-def test_live(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
+def test_each_live_robotstxt_is_fetched_once(
+    site: Site, tmp_path: Path, mode: tuple[str, ...]
+) -> None:
     """Each robots.txt is fetched once, with the User-Agent of the settings, in any mode of Scrapy;
     the result includes the outcome. One that is compressed without its end is unreachable.
     """
@@ -416,7 +418,7 @@ def test_live(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
     assert {hit.headers["User-Agent"] for hit in site.log} == {"mybot/2.0"}
 
 
-def test_nothing_answers(site: Site, tmp_path: Path) -> None:
+def test_without_an_answer_the_status_is_3(site: Site, tmp_path: Path) -> None:
     """What a crawl may fetch of a host that does not resolve, refuses connections or answers with an
     error of the server is unknown, with the exit status 3; in a list, a denied URL goes first.
     """
@@ -447,7 +449,7 @@ def test_nothing_answers(site: Site, tmp_path: Path) -> None:
     assert "denied" not in ended.out
 
 
-def test_live_for_people(site: Site, tmp_path: Path) -> None:
+def test_the_text_says_how_the_fetch_ended(site: Site, tmp_path: Path) -> None:
     """The text output says how the fetch of robots.txt ended, for each dialect if requested. A crawl
     that cannot start is reported as an error, not as a denial.
     """
@@ -471,7 +473,9 @@ def test_live_for_people(site: Site, tmp_path: Path) -> None:
     assert "Scrapy could not start with these settings" in ended.err
 
 
-def test_in_a_project(site: Site, tmp_path: Path) -> None:
+def test_a_project_lends_its_settings_and_nothing_is_written(
+    site: Site, tmp_path: Path
+) -> None:
     """In a project, requests use its settings, but no ledger, feed, job or log is written."""
     shop = site.add(ROBOTS.replace("otherbot", "demobot"))
     files = [tmp_path / name for name in ("ledger", "feed.json", "job", "store")]
@@ -488,7 +492,7 @@ def test_in_a_project(site: Site, tmp_path: Path) -> None:
     assert not any(path.exists() for path in files)
 
 
-def test_overrides_are_ours(site: Site, tmp_path: Path) -> None:
+def test_overrides_decide_for_our_crawler_alone(site: Site, tmp_path: Path) -> None:
     """REP_OVERRIDES decide for our crawler alone, and the reason and the end of the one that decides
     are shown. The others are judged by the robots.txt of the site, which is fetched for them.
     """
@@ -531,7 +535,7 @@ class Second(scrapy.Spider):
 """
 
 
-def test_spider(tmp_path: Path) -> None:
+def test_spider_takes_the_settings_of_the_spider(tmp_path: Path) -> None:
     """With --spider, agents, dialect and overrides are those of its settings. Options go first;
     an unknown spider is wrong usage.
     """

@@ -51,7 +51,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_costs_next_to_nothing() -> None:
+def test_the_start_of_scrapy_imports_one_module_of_the_command() -> None:
     """Loading the command, as every start of Scrapy does, imports only its module of the package, and
     adding the options of all subcommands imports no other.
     """
@@ -61,7 +61,7 @@ def test_costs_next_to_nothing() -> None:
         "from scrapy_rep.tools.command import RepCommand\n"
         "command = RepCommand()\n"
         "command.short_desc()\n"
-        "print(*sorted(each for each in sys.modules if each.startswith('scrapy_rep')))\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('scrapy_rep')))\n"
         "command.settings = Settings()\n"
         "loaded = set(sys.modules)\n"
         "command.add_options(argparse.ArgumentParser())\n"
@@ -71,7 +71,7 @@ def test_costs_next_to_nothing() -> None:
     assert loaded == ["scrapy_rep scrapy_rep.tools scrapy_rep.tools.command", ""]
 
 
-def test_outside_of_a_project() -> None:
+def test_the_command_works_without_a_project() -> None:
     """The command works without a project; the agent is then Scrapy's, as a note says."""
     done = run("-m", "scrapy", "rep", "check", BASKET, *FILE, "--brief")
     assert done.returncode == 1
@@ -82,7 +82,7 @@ def test_outside_of_a_project() -> None:
     )
 
 
-def test_help(rep: Rep) -> None:
+def test_the_help_names_every_subcommand(rep: Rep) -> None:
     """The help names every subcommand, and each has a help of its own."""
     shown = rep("-h").out
     for name in SUBCOMMANDS:
@@ -90,7 +90,7 @@ def test_help(rep: Rep) -> None:
         assert rep(name, "-h").status == 0
 
 
-def test_broken_pipe(site: Site) -> None:
+def test_a_pipe_that_closes_ends_the_run_silently(site: Site) -> None:
     """When the reader of the output closes the pipe, the run and its crawl end silently."""
     host = site.add("User-agent: *\nDisallow: /")
     urls = "".join(f"{host.url('/')}{number}\n" for number in range(50_000)).encode()
@@ -122,7 +122,9 @@ def test_broken_pipe(site: Site) -> None:
         ("diff", "no such file", "robots.txt"),
     ],
 )
-def test_nobody_reads(arguments: tuple[str, ...]) -> None:
+def test_a_pipe_that_was_closed_before_ends_the_run_silently(
+    arguments: tuple[str, ...],
+) -> None:
     """If the reader of the output has closed the pipe before, each command ends silently. So it does
     with its messages, if they go to the same pipe.
     """
@@ -156,7 +158,7 @@ def test_results_come_before_the_list_ends() -> None:
         assert process.stderr.read() == b""
 
 
-def test_ctrl_c_while_fetching(site: Site) -> None:
+def test_ctrl_c_ends_a_run_that_waits_for_a_server(site: Site) -> None:
     """Ctrl-C immediately ends a run that waits for a server."""
     asked = threading.Event()
     host = site.add(HANGS)
@@ -168,7 +170,9 @@ def test_ctrl_c_while_fetching(site: Site) -> None:
 
 
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}])
-def test_colours(environment: dict[str, str]) -> None:
+def test_a_terminal_gets_colours_unless_no_color_is_set(
+    environment: dict[str, str],
+) -> None:
     """A terminal gets colours unless NO_COLOR is set, but never a site's escape sequences."""
     with Path("robots.txt").open("a") as file:
         file.write("User-agent: redbot\nDisallow: /basket/ # \x1b[32mallowed\x1b[0m\n")
@@ -193,7 +197,9 @@ def test_colours(environment: dict[str, str]) -> None:
     assert (b"\x1b" in shown) is not bool(environment)
 
 
-def test_what_standard_output_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_characters_that_the_terminal_lacks_are_escaped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Characters that the terminal's encoding lacks are shown as escapes."""
     Path("robots.txt").write_text("User-agent: *\nDisallow: /ü日\n", encoding="utf-8")
     octets = io.BytesIO()
@@ -212,7 +218,7 @@ def test_what_standard_output_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> 
         ("report", "ledger", "-o", "-"),
     ],
 )
-def test_a_full_disk(asked: tuple[str, ...]) -> None:
+def test_results_that_cannot_be_written_are_no_verdict(asked: tuple[str, ...]) -> None:
     """If the results cannot be written, that is no verdict: the status says that something is wrong."""
     write_ledger("ledger", [(BASKET, "refused")])
     command = [sys.executable, "-m", "scrapy", "rep", *asked]
@@ -230,7 +236,7 @@ def test_a_full_disk(asked: tuple[str, ...]) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_closed_streams() -> None:
+def test_with_closed_streams_the_verdict_is_the_exit_status() -> None:
     """If a daemon has closed the standard streams, the verdict is still in the exit status."""
     command = '"$0" -m scrapy rep check "$1" --robots robots.txt -s USER_AGENT=mybot <&- >&- 2>&-'
     for url, status in ((BASKET, 1), (f"{BASKET}help", 0), ("-", 0)):

@@ -134,7 +134,7 @@ def check(rep: Rep, *commands: str, statuses: set[int]) -> str:
 
 
 @pytest.mark.parametrize("name", CRAFTED)
-def test_what_is_no_ledger(rep: Rep, name: str) -> None:
+def test_a_malicious_ledger_is_named_and_not_read(rep: Rep, name: str) -> None:
     """For views, generated columns, wrong types or endless JSON, the message names the file, and no
     report is written.
     """
@@ -144,7 +144,7 @@ def test_what_is_no_ledger(rep: Rep, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_does_no_harm(rep: Rep, name: str) -> None:
+def test_unusual_values_of_the_right_types_are_read(rep: Rep, name: str) -> None:
     """Unusual values of the right types are read, and triggers do not run."""
     change(HARMLESS[name])
     check(rep, "report", statuses={0})
@@ -160,7 +160,7 @@ def test_what_does_no_harm(rep: Rep, name: str) -> None:
     ],
     ids=["deep redirects", "a URL that is no UTF-8"],
 )
-def test_what_some_commands_read(
+def test_a_report_reads_what_a_diff_refuses(
     rep: Rep, script: str, of_report: set[int], of_diff: set[int]
 ) -> None:
     """A report shows the readable part of an invalid URL, of which a diff needs the whole. Redirects
@@ -171,7 +171,7 @@ def test_what_some_commands_read(
     check(rep, "diff", statuses=of_diff)
 
 
-def test_a_row_that_claims_more_memory_than_there_is() -> None:
+def test_a_row_that_claims_too_much_memory_names_the_file() -> None:
     """Also the MemoryError that SQLite raises for some damaged rows names the file."""
     with (
         pytest.raises(LedgerError, match=r"ledger.*more memory"),
@@ -183,14 +183,18 @@ def test_a_row_that_claims_more_memory_than_there_is() -> None:
 @pytest.mark.parametrize(
     "make", [Path.touch, os.mkfifo, lambda path: path.symlink_to("/dev/zero")]
 )
-def test_what_is_no_file_of_sqlite(rep: Rep, make: Callable[[Path], None]) -> None:
+def test_a_pipe_or_a_device_is_refused_without_waiting(
+    rep: Rep, make: Callable[[Path], None]
+) -> None:
     """An empty file, a pipe without a writer and a device are refused without waiting."""
     LEDGER.unlink()
     make(LEDGER)
     assert "ledger" in check(rep, "report", "why", statuses={2})
 
 
-def test_limits(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_values_and_too_slow_ledgers_are_refused(
+    rep: Rep, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A value that is larger than any ledger can have is not loaded into memory, and a ledger
     that takes more SQLite steps than its size justifies is abandoned.
     """

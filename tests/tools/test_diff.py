@@ -79,7 +79,7 @@ def files(rep: Rep) -> None:
 # Files.
 
 
-def test_rules_and_verdicts(rep: Rep) -> None:
+def test_changed_rules_are_shown_with_urls_whose_verdict_changes(rep: Rep) -> None:
     """Rules that were added or removed are shown by group, and URLs made from the patterns
     whose verdict changes. Comments, blank lines and the order of groups are no difference.
     """
@@ -112,7 +112,7 @@ def test_rules_and_verdicts(rep: Rep) -> None:
     assert rep.record("diff", "robots.txt", "same.txt")["changed"] is False
 
 
-def test_usage(rep: Rep) -> None:
+def test_urls_whose_permitted_purposes_change_are_shown(rep: Rep) -> None:
     """Usage records are compared like rules, and URLs are shown whose permitted purposes change."""
     ended = rep("diff", "old usage.txt", "new usage.txt")
     assert ended.status == 1
@@ -129,7 +129,9 @@ def test_usage(rep: Rep) -> None:
     assert (summary["usage"], summary["denied"]) == (2, 0)
 
 
-def test_many_agents(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agents_that_share_their_groups_are_shown_together(
+    rep: Rep, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Agents that share their groups are shown together; only the first few are named.
     Comparisons that would take too long are skipped, and the output says so.
     """
@@ -147,7 +149,7 @@ def test_many_agents(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "too many groups to compare" in ended.err
 
 
-def test_many_groups() -> None:
+def test_the_time_grows_with_the_size_of_the_files() -> None:
     """The time to compare two files grows with their size, however many groups they have."""
 
     def changes(count: int) -> list[dict[str, Any]] | None:
@@ -160,7 +162,7 @@ def test_many_groups() -> None:
 
 
 @pytest.mark.slow
-def test_many_agents_that_share_many_rules() -> None:
+def test_the_time_grows_with_the_size_for_many_agents_too() -> None:
     """The time to compare the rules of two files grows with their size, also if thousands of agents
     follow thousands of rules that change.
     """
@@ -192,7 +194,9 @@ def test_sample_paths_are_limited(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> 
     assert f"{202 - compared:,} sample paths are not compared" in ended.err
 
 
-def test_agents_with_few_groups_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparisons_of_large_and_small_groups_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Comparisons of one large group with many small ones are counted."""
     monkeypatch.setattr(diff, "_MAX_COMPARED", 100)
     agents = [f"User-agent: a{'b' * n}\n" for n in range(50)]
@@ -253,7 +257,7 @@ def test_changes_make_the_new_from_the_old(old: Groups, new: Groups) -> None:
         assert removed <= was
 
 
-def test_first_group_alone() -> None:
+def test_only_the_group_that_the_dialect_follows_is_compared() -> None:
     """If a dialect follows only the first group of an agent, only that group is compared."""
     old = b"User-agent: a\nDisallow: /1\n\nUser-agent: a\nDisallow: /2\n"
     new = old.replace(b"/2", b"/3")
@@ -262,7 +266,7 @@ def test_first_group_alone() -> None:
         assert len(rule_changes(*files) or ()) == number
 
 
-def test_sample_paths() -> None:
+def test_sample_paths_are_made_from_patterns() -> None:
     """Sample paths are made from patterns: the paths that they name, and paths below."""
     robots = RobotsTxt.parse(
         b"User-agent: *\nDisallow: /a*/b$\nAllow: c\nAllow: /a/b\n"
@@ -270,7 +274,7 @@ def test_sample_paths() -> None:
     assert list(sample_paths(robots)) == ["/a/b", "/a/bx", "/c", "/cx"]
 
 
-def test_what_is_for_the_agents_directly_above() -> None:
+def test_a_delay_changes_for_the_agents_directly_above_only() -> None:
     """A changed delay or Content-Signal is a change for the agents directly above it only; other
     changed records are for all agents of the group.
     """
@@ -358,7 +362,7 @@ COMPARED = {
 
 @pytest.mark.usefixtures("ledgers")
 @pytest.mark.parametrize("name", COMPARED)
-def test_what_is_compared(rep: Rep, name: str) -> None:
+def test_urls_and_rules_come_from_what_is_named(rep: Rep, name: str) -> None:
     """The URLs are those of a list or a ledger, and the rules those of the files, of the crawls or
     of the part of the crawls that is named. A dialect reads the rules of the other side.
     """
@@ -367,7 +371,7 @@ def test_what_is_compared(rep: Rep, name: str) -> None:
 
 
 @pytest.mark.usefixtures("ledgers")
-def test_two_times(rep: Rep) -> None:
+def test_rules_that_changed_between_two_times_are_shown(rep: Rep) -> None:
     """The rules that changed between two times are shown, with what becomes of the URLs."""
     ended = rep("diff", "times#1@1970-01-02", "times#1")
     assert ended.status == 2, "a crawl or a time"
@@ -380,7 +384,7 @@ def test_two_times(rep: Rep) -> None:
     assert ended.out.endswith(last)
 
 
-def test_a_list_with_what_is_no_url(rep: Rep) -> None:
+def test_a_line_that_is_no_url_makes_the_exit_status_2(rep: Rep) -> None:
     """A line of a list that is no URL makes the exit status 2; the others are compared."""
     Path("urls").write_text(TEXTS["urls"] + "nonsense\n")
     ended = rep("diff", "robots.txt", "new.txt", "--urls", "urls")
@@ -392,7 +396,7 @@ def test_a_list_with_what_is_no_url(rep: Rep) -> None:
 # Ledgers.
 
 
-def test_what_changed(rep: Rep) -> None:
+def test_urls_whose_verdict_changed_since_a_crawl_are_shown(rep: Rep) -> None:
     """A ledger is compared with a robots.txt: fetched URLs that are now denied, and refused ones
     that are now allowed are shown, each with the recorded and the new reason. So are URLs that were
     fetched because of an override, with the override. The purge list has exactly the fetched URLs
@@ -442,7 +446,7 @@ def test_what_changed(rep: Rep) -> None:
     assert counts.items() <= summary.items()
 
 
-def test_a_copy_of_a_ledger(rep: Rep) -> None:
+def test_a_crawl_in_a_copy_counts_once(rep: Rep) -> None:
     """A crawl that is in a ledger and in a copy of it counts once."""
     made = ledger((FORBIDDEN, "allowed"), (f"{FORBIDDEN}/1", "allowed"), path="full")
     made.close()
@@ -452,7 +456,7 @@ def test_a_copy_of_a_ledger(rep: Rep) -> None:
     assert counts.items() <= summary.items()
 
 
-def test_what_was_refused_for_a_delay(rep: Rep) -> None:
+def test_refusals_for_a_delay_are_judged_again(rep: Rep) -> None:
     """URLs that were refused for a delay are judged too: they are now allowed if the delay is
     gone. URLs that a crawl would now refuse for a delay are counted by host, and not purged.
     """
@@ -478,7 +482,7 @@ def test_what_was_refused_for_a_delay(rep: Rep) -> None:
     )
 
 
-def test_usage_of_what_was_fetched(rep: Rep) -> None:
+def test_fetched_urls_with_changed_purposes_are_shown(rep: Rep) -> None:
     """Fetched URLs are shown whose permitted purposes have changed since the crawl."""
     made = ledger()
     made.snapshot(ORIGIN, b"Content-Signal: /c/ ai-train=no", fetched=0)
@@ -493,7 +497,7 @@ def test_usage_of_what_was_fetched(rep: Rep) -> None:
     assert summary["usage"] == 2
 
 
-def test_crawls_that_recorded_refusals_alone(rep: Rep) -> None:
+def test_the_output_says_that_fetched_urls_were_not_recorded(rep: Rep) -> None:
     """If a crawl did not record the URLs that it fetched, the output says so, wherever the
     ledger gives the URLs.
     """
@@ -527,7 +531,7 @@ def test_crawls_that_recorded_refusals_alone(rep: Rep) -> None:
         ([], {"dialect": "of a project"}, True),
     ],
 )
-def test_as_whom(
+def test_agents_and_dialect_are_those_of_the_crawl(
     rep: Rep, options: list[str], crawl: dict[str, Any], denied: bool
 ) -> None:
     """The agents and the dialect are those of the crawl, unless options change them."""
@@ -539,7 +543,7 @@ def test_as_whom(
     assert rep("diff", path, "robots.txt", *options).status == denied
 
 
-def test_list_of_urls_for_a_ledger(rep: Rep) -> None:
+def test_a_list_is_judged_by_the_files_of_a_ledger(rep: Rep) -> None:
     """URLs of a list are judged by the robots.txt files of a ledger, as whom it crawled."""
     made = ledger((ALLOWED, "allowed"), agents=("otherbot",))
     made.snapshot(ORIGIN, ROBOTS.encode(), fetched=0)
@@ -561,7 +565,9 @@ def test_list_of_urls_for_a_ledger(rep: Rep) -> None:
 # Live servers.
 
 
-def test_two_servers(site: Site, tmp_path: Path) -> None:
+def test_two_urls_are_compared_without_those_of_other_hosts(
+    site: Site, tmp_path: Path
+) -> None:
     """Two URLs are compared; URLs of other hosts do not count. If one robots.txt is unreachable,
     the verdicts are unknown.
     """
@@ -583,7 +589,7 @@ def test_two_servers(site: Site, tmp_path: Path) -> None:
     )
 
 
-def test_a_crawl_and_now(site: Site, tmp_path: Path) -> None:
+def test_a_crawl_is_compared_with_the_present(site: Site, tmp_path: Path) -> None:
     """``diff LEDGER live`` compares a crawl with the present robots.txt files, each fetched once.
     A robots.txt that is unreachable now adds nothing to the purge list, and nothing at all if it
     was unreachable before. What the present REP_OVERRIDES allow is marked, no change, and not

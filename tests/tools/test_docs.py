@@ -19,7 +19,7 @@ RUNS = re.findall(
 
 
 @pytest.mark.parametrize(("command", "shown"), RUNS, ids=[run[0] for run in RUNS])
-def test_examples(rep: Rep, command: str, shown: str) -> None:
+def test_each_example_shows_the_real_output(rep: Rep, command: str, shown: str) -> None:
     """Each example shows the real output of its command."""
     for name, text in FILES.items():
         Path(name).write_text(text)
@@ -28,7 +28,7 @@ def test_examples(rep: Rep, command: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
-def test_each_subcommand(name: str) -> None:
+def test_each_subcommand_has_a_section(name: str) -> None:
     """Each subcommand has a section, which names its schema if it has one."""
     section = PAGE.split(f"\n## {name}: ")[1].split("\n## ")[0]
     assert f"scrapy rep {name} " in section
@@ -36,7 +36,7 @@ def test_each_subcommand(name: str) -> None:
         assert f"(schemas/{name}.json)" in section
 
 
-def test_schemas_are_of_subcommands() -> None:
+def test_each_schema_belongs_to_a_subcommand() -> None:
     """Each schema belongs to a subcommand, and the README links to the page."""
     assert {path.stem for path in SCHEMAS.glob("*.json")} <= set(SUBCOMMANDS)
     assert "(docs/commands.md)" in (ROOT / "README.md").read_text()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MANY = "User-agent: *\nDisallow: /a b\nDisalow: /x\nCrawl-delay: 2\n"
 
 
-def test_order(rep: Rep) -> None:
+def test_errors_come_before_warnings_after_a_summary(rep: Rep) -> None:
     """A summary comes first, then errors, then warnings, each with its line."""
     Path("robots.txt").write_text(MANY)
     ended = rep("lint", "robots.txt")
@@ -47,7 +47,7 @@ def test_order(rep: Rep) -> None:
         ("--dialect google --ignore white-space,misspelt-field", {"ignored-field"}, 1),
     ],
 )
-def test_choice_of_findings(
+def test_findings_can_be_left_out(
     rep: Rep, options: str, codes: set[str], status: int
 ) -> None:
     """--severity, --ignore and the dialect leave findings out, also for the exit status."""
@@ -60,7 +60,7 @@ def test_choice_of_findings(
     assert record["dialect"] == ("google" if "google" in options else "rfc9309")
 
 
-def test_a_text_that_is_no_robots_txt(rep: Rep) -> None:
+def test_a_text_without_a_record_is_an_error(rep: Rep) -> None:
     """A text without a single record is an error; one with nothing but comments is not."""
     Path("README.md").write_text("# Tea\n\nA shop for tea: see below.\n")
     ended = rep("lint", "README.md")
@@ -73,7 +73,7 @@ def test_a_text_that_is_no_robots_txt(rep: Rep) -> None:
     assert rep("lint", "robots.txt").status == 0
 
 
-def test_several_files(rep: Rep) -> None:
+def test_each_of_several_files_has_its_findings(rep: Rep) -> None:
     """There is an object or a text for each file, also if another one can't be read."""
     Path("bad.txt").write_text(MANY)
     first, second = rep.records("lint", "bad.txt", "robots.txt")
@@ -87,14 +87,14 @@ def test_several_files(rep: Rep) -> None:
     assert missing in rep("lint", "shop.example").err
 
 
-def test_a_very_long_file(rep: Rep) -> None:
+def test_the_length_of_a_very_long_file_is_a_minimum(rep: Rep) -> None:
     """Of a very long file, only a part is read, so its length is given as a minimum."""
     long = b"User-agent: *\n" + b"Disallow: /a\n" * 2_500_000
     message = ":39385: error [too-large] the file has at least 16,777,216 bytes"
     assert message in rep("lint", "-", stdin=long).out
 
 
-def test_explain(rep: Rep) -> None:
+def test_explain_shows_an_example_of_a_code(rep: Rep) -> None:
     """A code is explained by an example, without a file."""
     asked = ("lint", "--explain", "fragment")
     ended = rep(*asked, "--explain", "too-large")
@@ -106,7 +106,7 @@ def test_explain(rep: Rep) -> None:
     assert rep.record(*asked)["example"] == "User-agent: *\nDisallow: /#/a"
 
 
-def test_live(site: Site, tmp_path: Path) -> None:
+def test_a_url_of_a_host_means_its_robots_txt(site: Site, tmp_path: Path) -> None:
     """A URL of a host means its robots.txt. A missing file is clean; of an unreachable one nothing is
     known, so that the status is 3, unless another file has findings.
     """

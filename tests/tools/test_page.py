@@ -25,7 +25,7 @@ HTML = """<html><head>
 </head></html>"""
 
 
-def test_rules_with_evidence(rep: Rep) -> None:
+def test_each_rule_is_shown_with_its_statements(rep: Rep) -> None:
     """Each rule is shown with its statements; those for others do not count, and unknown rules
     are named.
     """
@@ -75,7 +75,7 @@ def test_rules_with_evidence(rep: Rep) -> None:
         ("data", {}, "noindex: index follow index_embedded", "kept, followed"),
     ],
 )  # fmt: skip
-def test_verdict(
+def test_the_exit_status_tells_whether_a_page_may_be_indexed(
     rep: Rep, tag: str, settings: dict[str, str], expected: str, in_a_crawl: str
 ) -> None:
     """The exit status tells whether the page may be indexed; changed rules have evidence. What a
@@ -99,7 +99,7 @@ def test_verdict(
     assert ("This is data" in ended.out) is (tag == "data")
 
 
-def test_usage(rep: Rep) -> None:
+def test_the_allowed_use_is_shown_with_its_statement(rep: Rep) -> None:
     """The use that headers and meta tags of a file allow is shown, with the statement that decides.
     Purposes that were neither requested nor stated are not shown.
     """
@@ -137,7 +137,9 @@ def test_usage(rep: Rep) -> None:
 # Live servers.
 
 
-def test_live(site: Site, tmp_path: Path) -> None:
+def test_an_allowed_page_is_fetched_and_its_rules_are_read(
+    site: Site, tmp_path: Path
+) -> None:
     """A page that robots.txt allows is fetched, with redirects, and its rules are read. What its
     robots.txt and its tdmrep.json state about its use counts as well.
     """
@@ -170,7 +172,9 @@ def test_live(site: Site, tmp_path: Path) -> None:
     assert len(shop.hits_on("/.well-known/tdmrep.json")) == 1, "only tdm needs it"
 
 
-def test_what_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
+def test_a_forbidden_page_is_fetched_with_force_alone(
+    site: Site, tmp_path: Path
+) -> None:
     """A forbidden page is not fetched, even after a redirect; --force fetches both."""
     shop, other = site.add(ROBOTS), site.add()
     other.answers["/"] = redirect(shop.url("/basket/1"))
@@ -224,7 +228,7 @@ BUSY = Answer(PAGE, status=503, headers={"X-Robots-Tag": "index"})
     ],
     ids=["a loop", "a foreign scheme", "no URL", "a broken answer", "an error"],
 )
-def test_what_the_server_cannot_send(
+def test_without_a_page_nothing_may_be_indexed(
     site: Site, tmp_path: Path, answer: Answer, shown: str, status: int
 ) -> None:
     """Without a page, nothing may be indexed, in any dialect, and the output says why. If the server
@@ -239,7 +243,9 @@ def test_what_the_server_cannot_send(
     assert "in a crawl" not in ended.out
 
 
-def test_a_robots_txt_that_is_unreachable(site: Site, tmp_path: Path) -> None:
+def test_with_an_unreachable_robots_txt_no_page_is_fetched(
+    site: Site, tmp_path: Path
+) -> None:
     """A page is not fetched while its robots.txt is unreachable, and nothing is known of it."""
     down = site.add(Answer(status=503))
     asked = ("page", down.url("/"), "--json", "-s", "RETRY_ENABLED=False")

@@ -39,7 +39,7 @@ def names() -> set[str]:
 # The page.
 
 
-def test_one_file_that_loads_nothing(rep: Rep) -> None:
+def test_a_report_is_one_file_that_loads_nothing(rep: Rep) -> None:
     """The only URLs in attributes lead within the page; only its own script and style run."""
     assert rep("report", hostile(Path("ledger"))).status == 0
     page = PAGE.read_text()
@@ -53,7 +53,7 @@ def test_one_file_that_loads_nothing(rep: Rep) -> None:
 
 
 @pytest.mark.parametrize("value", [True, "1", "true"])
-def test_a_dry_run(rep: Rep, value: object) -> None:
+def test_the_report_of_a_dry_run_says_so(rep: Rep, value: object) -> None:
     """The heading says that it is a dry run, and the tables show what would have been withheld."""
     ledger = Ledger(Path("ledger"))
     ledger.crawl("denied", settings={"REP_DRY_RUN": value})
@@ -71,7 +71,7 @@ def test_a_dry_run(rep: Rep, value: object) -> None:
     assert "would-" not in page
 
 
-def test_the_same_ledger_twice(rep: Rep, ledger: str) -> None:
+def test_a_ledger_that_is_given_twice_counts_once(rep: Rep, ledger: str) -> None:
     """A ledger given twice counts once, whatever paths lead to it, and so does a copy of it, even
     one that was made while the crawl ran. A dash writes the report to
     standard output, without other output.
@@ -90,7 +90,9 @@ def test_the_same_ledger_twice(rep: Rep, ledger: str) -> None:
     assert "107 pages (10.7 kB) from 10 hosts" in ended.out
 
 
-def test_without_jinja(rep: Rep, ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_jinja_a_sentence_says_what_to_install(
+    rep: Rep, ledger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without Jinja, a sentence says what to install. JSON does not need it."""
     monkeypatch.delitem(sys.modules, "scrapy_rep.tools.report.page", raising=False)
     monkeypatch.setitem(sys.modules, "jinja2", None)
@@ -103,7 +105,7 @@ def test_without_jinja(rep: Rep, ledger: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("maker", [eventful, hostile, measured, Ledger])
-def test_json(rep: Rep, maker: type[Ledger]) -> None:
+def test_the_json_of_any_ledger_fits_the_schema(rep: Rep, maker: type[Ledger]) -> None:
     """The JSON of any ledger fits the schema, in ASCII, with all rows of all tables. No page is
     written.
     """
@@ -216,7 +218,7 @@ def test_a_file_that_cannot_be_read() -> None:
         pass
 
 
-def test_output_is_no_regular_file(tmp_path: Path) -> None:
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     """A pipe, as a device, is not replaced by a file; a circle of links is wrong usage."""
     pipe, circle = tmp_path / "pipe", tmp_path / "circle"
     os.mkfifo(pipe)

@@ -52,7 +52,7 @@ def answer_of(rep: Rep, *arguments: str) -> dict[str, Any]:
     return rep.record("why", *arguments)
 
 
-def test_a_refused_url(rep: Rep) -> None:
+def test_a_refusal_is_shown_with_the_robots_txt_of_that_time(rep: Rep) -> None:
     """The decision is shown with the robots.txt of that time, and the lines around its rule."""
     written(FETCHED, on("/basket/1", **REFUSED), on("/other", number=11))
     ended = rep("why", f"{ORIGIN}/basket/1", "ledger")
@@ -94,7 +94,9 @@ def test_a_refused_url(rep: Rep) -> None:
         ("http://example.com:99999/x", "http://example.com:99999/x"),
     ],
 )
-def test_a_url_in_other_words(rep: Rep, asked: str, recorded: str) -> None:
+def test_a_url_is_found_however_it_is_written(
+    rep: Rep, asked: str, recorded: str
+) -> None:
     """A URL is found without its scheme, with a fragment, with or without a password."""
     others = ("http://example.com/a/", "http://example.com/A", "http://example.com/?a")
     secure = "https://example.com:8443/a"
@@ -112,7 +114,7 @@ def test_a_url_in_other_words(rep: Rep, asked: str, recorded: str) -> None:
     ]
 
 
-def test_what_is_not_found(rep: Rep) -> None:
+def test_of_an_unknown_url_nothing_is_known(rep: Rep) -> None:
     """Of a URL that no ledger has, nothing is known: the status is 3."""
     written(FETCHED, on("/1"), level="denied")
     ended = rep("why", f"{ORIGIN}/2", "ledger")
@@ -121,7 +123,7 @@ def test_what_is_not_found(rep: Rep) -> None:
     assert answer_of(rep, "a.example", "ledger")["found"] == 0
 
 
-def test_a_copy_of_a_ledger(rep: Rep) -> None:
+def test_a_crawl_in_a_copy_counts_once(rep: Rep) -> None:
     """A crawl that is in a ledger and in a copy of it counts once, with what it has in the latest
     copy.
     """
@@ -141,7 +143,7 @@ def test_a_copy_of_a_ledger(rep: Rep) -> None:
         assert record["crawls"][0]["ledger"] == paths["early" in paths[:1]]
 
 
-def test_a_backup_of_a_ledger_that_is_being_written(rep: Rep) -> None:
+def test_what_came_after_a_backup_counts(rep: Rep) -> None:
     """What a crawl has written since a backup of its ledger counts, although the backup is the larger
     file: SQLite keeps beside the ledger what was written last.
     """
@@ -163,7 +165,7 @@ def test_a_backup_of_a_ledger_that_is_being_written(rep: Rep) -> None:
     writer.close(END)
 
 
-def test_everything_of_a_url(rep: Rep) -> None:
+def test_all_decisions_on_a_url_are_shown_in_order(rep: Rep) -> None:
     """Statements of a page, requests of a browser, other forms, pauses: all are shown, in order,
     from several ledgers.
     """
@@ -201,13 +203,15 @@ def test_everything_of_a_url(rep: Rep) -> None:
 @pytest.mark.parametrize(
     ("verdict", "status"), [("allowed", 0), ("noted", 0), ("would-drop", 1)]
 )
-def test_status(rep: Rep, verdict: str, status: int) -> None:
+def test_the_exit_status_is_1_if_something_was_withheld(
+    rep: Rep, verdict: str, status: int
+) -> None:
     """The exit status is 1 if something was withheld, else 0."""
     written(FETCHED, on("/1", verdict=verdict))
     assert rep("why", f"{ORIGIN}/1", "ledger").status == status
 
 
-def test_what_was_decided_on_a_page(rep: Rep) -> None:
+def test_decisions_on_links_and_files_come_with_their_page(rep: Rep) -> None:
     """With the decisions on a URL are those on the links, items and files of the page at that
     URL, after them if --limit cuts.
     """
@@ -235,7 +239,7 @@ def test_what_was_decided_on_a_page(rep: Rep) -> None:
     assert "  subject: link, page: http://EXAMPLE.com/page\n" in out
 
 
-def test_a_host(rep: Rep) -> None:
+def test_like_decisions_on_a_host_are_one(rep: Rep) -> None:
     """Like decisions on a host are one, with a count; what --limit cuts is counted."""
     virtual = "http://10.0.0.1#Host:example.com"
     written(
@@ -283,7 +287,7 @@ def test_a_host(rep: Rep) -> None:
          "Z: unreachable (no answer: no route), redirected to http://c.example/\n"),
     ],
 )  # fmt: skip
-def test_without_a_file(
+def test_a_missing_robots_txt_is_shown_with_what_came_instead(
     rep: Rep, reason: str, fields: dict[str, Any], shown: str
 ) -> None:
     """A robots.txt that is missing or unreachable is shown with what came instead."""
@@ -292,7 +296,9 @@ def test_without_a_file(
 
 
 @pytest.mark.parametrize("asked", [f"{ORIGIN}/2", "other.example"])
-def test_what_the_level_of_a_ledger_leaves_out(rep: Rep, asked: str) -> None:
+def test_the_text_says_what_the_level_of_a_ledger_leaves_out(
+    rep: Rep, asked: str
+) -> None:
     """Of a URL or a host that a ledger with the level "denied" does not have, the text says what that
     means, and which setting records it.
     """
@@ -310,7 +316,7 @@ def test_what_the_level_of_a_ledger_leaves_out(rep: Rep, asked: str) -> None:
     assert rep("why", asked, "all").out == f"{asked}: 0 decisions\n"
 
 
-def test_hostile_text(rep: Rep) -> None:
+def test_control_characters_do_not_reach_the_terminal(rep: Rep) -> None:
     """Control characters of a site do not reach the terminal."""
     rules = b"User-agent: *\nDisallow: /\x1b[2J\xe2\x80\xae\n"
     statement = "Disallow: /\x1b[2J\u202e"

@@ -74,7 +74,9 @@ URL = "https://shop.example/tea"
         ("why shop.example robots.txt", "robots.txt: "),
     ],
 )  # fmt: skip
-def test_wrong_usage(rep: Rep, command: str, why: str) -> None:
+def test_wrong_usage_is_reported_before_any_output(
+    rep: Rep, command: str, why: str
+) -> None:
     """Wrong usage, and files that can't be read or written, are reported before any output, and
     no file is changed.
     """

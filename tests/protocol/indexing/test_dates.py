@@ -88,7 +88,7 @@ NO_DATES = [
 
 @pytest.mark.parametrize("text", NO_DATES)
 @pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
-def test_not_a_date(text: str) -> None:
+def test_what_is_no_date_is_a_finding(text: str) -> None:
     """An invalid, absurd or incomplete date is a finding; it raises and warns of nothing."""
     assert read_date(text) is None
     header = f"unavailable_after: {text}".encode("latin-1", "replace")
@@ -97,7 +97,7 @@ def test_not_a_date(text: str) -> None:
     assert "bad-date" in {finding.code for finding in rules.findings}
 
 
-def test_zones() -> None:
+def test_each_zone_of_the_table_has_its_offset() -> None:
     """Every zone of the table is understood, with its offset from UTC."""
     noon = datetime(2010, 6, 25, 15, tzinfo=timezone.utc)
     for name, offset in ZONES.items():
@@ -106,7 +106,7 @@ def test_zones() -> None:
 
 
 @pytest.mark.parametrize("letter", "ABCDEFGHIJKLMNOPQRSTUVWXY")
-def test_military_zones(letter: str) -> None:
+def test_of_the_military_zones_only_z_is_read(letter: str) -> None:
     """Only Z is a zone: RFC 822 defined the other letters with the wrong sign, so that no one
     knows which offset is meant. None of them is read as UTC, as AM or as PM.
     """

@@ -186,7 +186,9 @@ def test_any_page_has_the_tags_that_a_browser_sees(html: str) -> None:
         (f"<svg><![CDATA[ > {META} ]]></svg>", 1, 0),
     ],
 )
-def test_accepted_difference(html: str, here: int, there: int) -> None:
+def test_only_known_differences_from_html5lib_exist(
+    html: str, here: int, there: int
+) -> None:
     """Only these differences from the tree of html5lib are known."""
     assert (len(ours(html)), len(judged(html))) == (here, there)
 
@@ -212,7 +214,9 @@ def test_accepted_difference(html: str, here: int, there: int) -> None:
         (f"noindex &#{'1' * 5000};", ["noindex", f"&#{'1' * 5000};"]),
     ],
 )  # fmt: skip
-def test_content(content: str, texts: list[str]) -> None:
+def test_white_space_separates_statements_in_a_tag(
+    content: str, texts: list[str]
+) -> None:
     """In a meta tag, white space separates statements too, but not a name from its value."""
     rules = read(f'<meta name="robots" content="{content}">')
     assert [statement.text for statement in rules.statements if statement.text] == texts
@@ -226,13 +230,13 @@ def test_content(content: str, texts: list[str]) -> None:
         (f"<meta name=robots content='{' ' * MAX_TEXT}noindex'>", "too-long"),
     ],
 )  # fmt: skip
-def test_finding(html: str, code: str) -> None:
+def test_a_tag_that_is_not_read_as_meant_is_a_finding(html: str, code: str) -> None:
     """A tag that is not read as it was meant is a finding; up to there it counts."""
     assert codes(read(html)) == [code]
     assert read(html).index is (code != "unclosed-quote")
 
 
-def test_evidence() -> None:
+def test_a_statement_has_the_line_of_its_tag_and_its_agent() -> None:
     """A statement has the line of its tag, in every encoding, and the agent that it addresses."""
     html = (
         '<p>中</p>\r\n\r<link rel=license href="/l">\n'
@@ -247,7 +251,7 @@ def test_evidence() -> None:
         assert [statement.line for statement in rules.tags] == [3]
 
 
-def test_the_end_of_a_long_page() -> None:
+def test_the_first_4_mib_of_a_page_are_read() -> None:
     """The first 4 MiB of a page are read, however long its server makes it. A page with more has a
     finding, as a tag behind them has no effect.
     """
@@ -258,7 +262,7 @@ def test_the_end_of_a_long_page() -> None:
     assert longer.findings[0].position == 1
 
 
-def test_bounds() -> None:
+def test_statements_and_findings_of_a_page_are_bounded() -> None:
     """A page gives a bounded number of statements, findings and tags about use; one finding says
     that there were more.
     """
@@ -297,7 +301,7 @@ def test_bounds() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.unmeasured
-def test_hostile_page(unit: str) -> None:
+def test_very_many_incomplete_tags_take_linear_time(unit: str) -> None:
     """Very many incomplete tags take linear time."""
     for prefix in ("", "<meta name=robots ", "<meta name=robots content='"):
 
@@ -307,7 +311,7 @@ def test_hostile_page(unit: str) -> None:
         assert_linear(lambda page: IndexingRules.parse(html=page), page)
 
 
-def test_a_misspelt_name_of_the_tag() -> None:
+def test_a_tag_named_robot_has_no_effect() -> None:
     """``<meta name="robot">`` has no effect, and is a finding, unless that is the crawler's name."""
     html = b"<p>\n<META name=' Robot' content=noindex>"
     rules = IndexingRules.parse(html=html, agents="mybot")
@@ -324,7 +328,7 @@ def test_a_misspelt_name_of_the_tag() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "euc-kr", "utf-16"])
 @pytest.mark.unmeasured
-def test_text_that_is_not_ascii(encoding: str) -> None:
+def test_tags_beyond_ascii_take_linear_time(encoding: str) -> None:
     """Very many tags with characters above ASCII take linear time, with words in them or without,
     and the encoding of a page is found once.
     """
@@ -356,7 +360,9 @@ def test_text_that_is_not_ascii(encoding: str) -> None:
         (f" {META}", "utf-16-be", "utf-16"), (META, "utf-8", "utf-16"), (META, "utf-8", "utf-32le"),
     ],
 )  # fmt: skip
-def test_wide_encodings(page: str, codec: str, declared: str | None) -> None:
+def test_utf_16_and_utf_32_are_known_by_mark_character_or_header(
+    page: str, codec: str, declared: str | None
+) -> None:
     """UTF-16 and UTF-32 are known by a byte order mark, the first character or the header, if the
     page can be in what the header declares. Without a mark, UTF-16 is little-endian.
     """
@@ -379,7 +385,9 @@ def test_zero_bytes_are_no_encoding(before: bytes) -> None:
         ("gbk", "gb18030", "表示"), ("big5", "big5hkscs", "表示"), ("euc-kr", "cp949", "한국"),
     ],
 )  # fmt: skip
-def test_charset(charset: str, codec: str, word: str) -> None:
+def test_a_statement_is_decoded_with_the_declared_encoding(
+    charset: str, codec: str, word: str
+) -> None:
     """The text of a statement is decoded with the encoding that header or page declares."""
     tail = f'<p title="{word}">{word}</p><meta content="{word}, noindex" name=robots>'
     for head, encoding in ((f"<meta charset={charset}>", None), ("", charset)):
@@ -392,7 +400,7 @@ def test_charset(charset: str, codec: str, word: str) -> None:
     "charset",
     ["undefined", "idna", "punycode", "base64", "utf-7", "utf-16", "unicode_escape", "x"],
 )  # fmt: skip
-def test_no_charset(charset: str) -> None:
+def test_an_impossible_charset_is_ignored(charset: str) -> None:
     """A charset that pages cannot have is ignored."""
     page = f"<meta charset={charset}><meta name=robots content='noindex, \xe9'>"
     for declared in (None, charset, charset + "\0"):

@@ -84,7 +84,9 @@ RULES: list[tuple[str, dict[str, Any], Any]] = [
 
 @pytest.mark.parametrize("source", ["header", "meta"])
 @pytest.mark.parametrize(("text", "changes", "value"), RULES)
-def test_one_rule(text: str, changes: dict[str, Any], value: Any, source: str) -> None:
+def test_each_statement_has_its_effect_in_header_and_tag(
+    text: str, changes: dict[str, Any], value: Any, source: str
+) -> None:
     """In a header and in a meta tag, each statement has its effect and is the evidence. The table
     has every name of the vocabulary.
     """
@@ -114,7 +116,7 @@ def test_one_rule(text: str, changes: dict[str, Any], value: Any, source: str) -
          "something-new"),
     ],
 )  # fmt: skip
-def test_vocabulary(
+def test_an_unknown_name_has_no_effect_and_is_kept(
     dialect: Dialect, line: str, changes: dict[str, Any], unknown: str
 ) -> None:
     """A name that the dialect does not know has no effect, and is kept as evidence."""
@@ -172,7 +174,9 @@ def test_the_most_restrictive_statement_wins(
         (["robots: noindex"], [("robots", 1, "noindex")]),
     ],
 )  # fmt: skip
-def test_scope(lines: list[str], statements: list[tuple[str | None, int, str]]) -> None:
+def test_the_scope_of_an_agent_ends_at_the_next_one_or_with_the_line(
+    lines: list[str], statements: list[tuple[str | None, int, str]]
+) -> None:
     """An agent's scope in a header ends at the next agent or at the end of its line."""
     evidence = read(*lines, agents="MyBot").statements
     assert [
@@ -208,7 +212,7 @@ def test_noindex_is_not_lost(line: str) -> None:
         ["unavailable_after: 2010-06-25", "unavailable_after: 2020-06-25"],
     ],
 )
-def test_longest_date(texts: list[str]) -> None:
+def test_the_longest_run_that_parses_is_the_date(texts: list[str]) -> None:
     """The longest run of parts of a header that parses as a date is the date."""
     assert [statement.text for statement in read(", ".join(texts)).statements] == texts
 
@@ -233,7 +237,9 @@ def test_longest_date(texts: list[str]) -> None:
         ("noindex," + " " * MAX_TEXT, "too-long"),
     ],
 )
-def test_finding(line: str, code: str) -> None:
+def test_a_problem_of_a_statement_is_a_finding_with_its_position(
+    line: str, code: str
+) -> None:
     """A problem of a statement is a finding with the position of its field line. Statements to
     other agents give none.
     """
@@ -262,7 +268,9 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("text", "statements"), LISTS)
-def test_lists_without_commas(text: str, statements: list[str]) -> None:
+def test_only_rfc9309_reads_rules_without_commas(
+    text: str, statements: list[str]
+) -> None:
     """In RFC 9309, known rules are read whatever separates them, with a finding; Google, whose
     documentation has the comma alone, and the classic dialect read one unknown rule.
     """
@@ -281,7 +289,7 @@ def test_lists_without_commas(text: str, statements: list[str]) -> None:
     "text",
     ["noindex; nofolow", "see noindex", "mybot/noindex", "; / |", "max-snippet noindex", "https://a.example/noindex"],
 )  # fmt: skip
-def test_texts_that_are_no_list_of_rules(text: str) -> None:
+def test_a_text_with_anything_unknown_is_one_unknown_rule(text: str) -> None:
     """A text with anything but known rules in it stays one unknown rule."""
     rules = read(text)
     assert rules == read()
@@ -292,7 +300,7 @@ def test_texts_that_are_no_list_of_rules(text: str) -> None:
 @pytest.mark.parametrize(
     "part", ["noindex;", "noindex ", "max-snippet" + " " * 99, "a ", "a b,", "max-snippet:1;,", "unavailable_after: |"]
 )  # fmt: skip
-def test_long_lists_without_commas(part: str) -> None:
+def test_a_list_without_commas_takes_linear_time(part: str) -> None:
     """The time for a list is linear in its length, and its finding is short."""
     assert_linear(read, lambda size: part * (size // len(part)))
     for finding in read(part * 1000).findings:
@@ -307,7 +315,7 @@ def test_google_reads_the_comma_alone() -> None:
 # What spider code sees.
 
 
-def test_value_object() -> None:
+def test_rules_that_allow_the_same_are_equal() -> None:
     """Rules that allow the same are equal and hash alike, and can be pickled. The repr shows them."""
     rules = read("max-snippet:20", "none", "nocache")
     html = b"<meta name=robots content='nofollow noindex max-snippet:20 noarchive'>"
@@ -330,7 +338,7 @@ def test_what_pages_share_cannot_be_changed() -> None:
     assert copy(rules) == IndexingRules.parse()
 
 
-def test_to_dict() -> None:
+def test_the_dict_has_every_rule_and_no_evidence() -> None:
     """The dict has every rule as a JSON value, and no evidence."""
     values = read(
         "noai, unavailable_after: 2010-06-25T15:00:00Z, max-snippet: 9"
@@ -346,7 +354,7 @@ def test_to_dict() -> None:
     }
 
 
-def test_misuse() -> None:
+def test_a_wrong_argument_raises_and_content_never_does() -> None:
     """A wrong argument raises, while no content does. An empty product token is none."""
     with pytest.raises(TypeError):
         IndexingRules.parse(b"noindex")  # type: ignore[arg-type]
@@ -367,7 +375,9 @@ def test_misuse() -> None:
         ("noidnex", None),
     ],
 )
-def test_the_statement_that_decides(name: str, text: str | None) -> None:
+def test_because_returns_the_first_statement_that_denies(
+    name: str, text: str | None
+) -> None:
     """because() returns the first statement that denies the name, the earliest date for
     unavailable_after, and None if nothing denies the name.
     """
@@ -376,7 +386,7 @@ def test_the_statement_that_decides(name: str, text: str | None) -> None:
     assert (because and because.text) == text
 
 
-def test_evidence() -> None:
+def test_each_restriction_comes_with_the_statements_that_make_it() -> None:
     """Each rule that restricts something comes with the statements that would do so alone; a
     statement without a limit is no evidence.
     """
@@ -458,7 +468,9 @@ def check_headers(values: list[bytes], restriction: bytes, dialect: Dialect) -> 
 
 
 @given(STATEMENTS, PARTS, st.sampled_from([RFC9309, GOOGLE, CLASSIC]))
-def test_any_header(statements: list[str], more: str, dialect: Dialect) -> None:
+def test_a_restriction_never_loosens_anything(
+    statements: list[str], more: str, dialect: Dialect
+) -> None:
     """A restriction never loosens anything, others' statements have no effect, and the canonical
     header parses back to equal rules.
     """
@@ -493,7 +505,9 @@ def test_form_does_not_matter(data: st.DataObject, statements: list[str]) -> Non
     st.datetimes(datetime(1900, 1, 2), timezones=st.just(timezone.utc)),
     st.sampled_from([None, 0, 1, 10**9 - 1]),
 )
-def test_date_round_trip(date: datetime, limit: int | None) -> None:
+def test_dates_and_limits_survive_the_canonical_header(
+    date: datetime, limit: int | None
+) -> None:
     """Every date and limit that rules can have is kept in the header."""
     values = {"unavailable_after": date, "max-snippet": limit}
     stated = [

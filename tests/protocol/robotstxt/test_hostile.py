@@ -129,7 +129,9 @@ def test_the_steps_are_linear_in_the_lines(name: str, dialect: Dialect) -> None:
     "dialect", DIALECTS[: 3 if effort.is_long else 1], ids=attrgetter("name")
 )
 @pytest.mark.parametrize("name", LONG)
-def test_a_long_file(name: str, dialect: Dialect) -> None:
+def test_a_file_of_500_kib_is_decided_on_and_linted_in_time(
+    name: str, dialect: Dialect
+) -> None:
     """A file of 500 KiB, or of a quarter of that in a short run, is decided on and linted in time, for
     many crawlers, with a bounded number of findings.
     """

@@ -64,7 +64,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("page", SHOWN.values(), ids=SHOWN)
-def test_text_that_a_browser_shows(page: str) -> None:
+def test_text_in_a_browsers_page_is_a_robots_txt(page: str) -> None:
     """A robots.txt that comes through a browser is the text in the page, in each dialect, with the
     numbers of its lines; it is no HTML page.
     """
@@ -86,7 +86,7 @@ def test_text_that_a_browser_shows(page: str) -> None:
         assert lint(body, dialect) == lint(TEXT, dialect)
 
 
-def test_an_empty_file_in_a_browser() -> None:
+def test_an_empty_robots_txt_in_a_browser_is_an_empty_page() -> None:
     """An empty robots.txt is an empty page."""
     body = b"<html><head></head><body></body></html>\n"
     assert shown_text(body) == b""
@@ -109,7 +109,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("page", OTHERS.values(), ids=OTHERS)
-def test_other_pages(page: str) -> None:
+def test_any_other_page_is_read_line_by_line(page: str) -> None:
     """Any other page is a page, which is read line by line, as a robots.txt is."""
     body = page.encode()
     assert shown_text(body) is None
@@ -124,7 +124,7 @@ def test_a_robots_txt_is_no_page() -> None:
         assert shown_text(text.encode()) is None
 
 
-def test_references() -> None:
+def test_character_references_are_decoded_once() -> None:
     """References that a serializer writes are decoded once. Others, and numbers that are no
     character, change nothing else.
     """
@@ -135,7 +135,7 @@ def test_references() -> None:
     assert text.endswith(b"&" + b"#" * 9)
 
 
-def test_the_size_limit() -> None:
+def test_a_long_page_is_read_up_to_its_last_whole_line() -> None:
     """Of a long page, the part within the size limit is read, up to its last whole line."""
     line = "Disallow: /&amp;a\n"
     page = CHROMIUM_BEFORE + "User-agent: *\n" + line * 40_000 + "Disallow: /b" + END
@@ -159,7 +159,9 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 
 
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_pages(make: Callable[[int], str]) -> None:
+def test_a_page_takes_time_in_proportion_to_its_size(
+    make: Callable[[int], str],
+) -> None:
     """The time to read a page grows in proportion to its size."""
     assert_linear(
         lambda body: RobotsTxt.parse(body).groups,
@@ -195,7 +197,7 @@ def site() -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.newest
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
-def test_what_chromium_shows(site: str) -> None:
+def test_what_chromium_makes_of_a_robots_txt_is_read_as_its_text(site: str) -> None:
     """The page that Chromium makes of a robots.txt is read as its text."""
     assert CHROMIUM is not None
     command = [CHROMIUM, "--headless", *FLAGS, "--dump-dom", site]

@@ -76,7 +76,7 @@ def ask(
         (CLASSIC, "Allow:\nDisallow:\nDisallow: /", "/b", 3), (CLASSIC, "# text\nDisallow: /a", "/a", 3),
     ],
 )  # fmt: skip
-def test_the_rule_that_decides(
+def test_the_longest_pattern_in_one_encoding_decides(
     dialect: Dialect, rules: str, path: str, line: int
 ) -> None:
     """Pattern and URL are brought to one encoding, and the longest pattern decides."""
@@ -85,7 +85,7 @@ def test_the_rule_that_decides(
 
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
 @pytest.mark.parametrize("character", "[]{}|^<>\"'\\` \x01\x7f:@!(),;")
-def test_a_character_that_only_some_libraries_encode(
+def test_a_character_that_only_some_libraries_encode_matches_both_ways(
     character: str, dialect: Dialect
 ) -> None:
     """A character that only some URL libraries encode is the same raw and encoded; in RFC 9309's
@@ -116,7 +116,9 @@ def test_a_character_that_only_some_libraries_encode(
         ("https://example.com?a=https://c/d", "/?a=https://c/d"), ("", "/"),
     ],
 )  # fmt: skip
-def test_path_and_query_are_compared(dialect: Dialect, url: str, target: str) -> None:
+def test_path_and_query_are_compared_and_nothing_else(
+    dialect: Dialect, url: str, target: str
+) -> None:
     """Path, parameters and query of a URL are compared; scheme, host and fragment are not."""
     body = f"{ANY}Disallow: {target}$\nDisallow: {target}\nAllow: /"
     robots = RobotsTxt.parse(body.encode(), dialect)
@@ -159,7 +161,7 @@ def test_a_part_of_a_byte_order_mark_is_skipped(mark: bytes) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf_16_that_is_cut(encoding: str) -> None:
+def test_cut_utf_16_is_read_to_its_last_whole_line(encoding: str) -> None:
     """The last whole line of a truncated UTF-16 file is read as written."""
     line = "Disallow: /{:06}\n"
     text = "\ufeff" + ANY + "".join(line.format(n) for n in range(20_000))
@@ -200,7 +202,7 @@ def test_a_decision_reports_the_rule_as_written() -> None:
         ("/c", "none", (8, "*")), ("/d", "none", None), ("/c", "bot", None),
     ],
 )  # fmt: skip
-def test_the_user_agent_line_of_a_rule(
+def test_a_rule_knows_the_user_agent_line_of_its_group(
     path: str, agents: str, line: tuple[int, str] | None
 ) -> None:
     """The user-agent line by which the rule is the crawler's is that of its group, as written."""
@@ -239,7 +241,7 @@ def test_text_is_taken_as_utf_8() -> None:
         ("file:///etc/passwd", None), ("javascript:a()", None), ("data:text/xml,a", None),
     ],
 )  # fmt: skip
-def test_sitemaps(value: str, absolute: str | None) -> None:
+def test_sitemaps_are_absolute_http_urls(value: str, absolute: str | None) -> None:
     """Sitemaps are absolute http and https URLs; a relative one needs the URL of the file."""
     body = f"Sitemap: {value}".encode()
     robots = RobotsTxt.parse(body, url="https://example.com/robots.txt")
@@ -256,7 +258,9 @@ def test_sitemaps(value: str, absolute: str | None) -> None:
         ("1, 2", None), ("1_0", None), ("٥", None), ("1.2.3", None),
     ],
 )  # fmt: skip
-def test_crawl_delay(value: str, seconds: float | None) -> None:
+def test_a_crawl_delay_is_a_decimal_number_of_seconds(
+    value: str, seconds: float | None
+) -> None:
     """Only a decimal number of seconds is a crawl delay."""
     body = f"{ANY}Crawl-delay: {value}".encode()
     assert RobotsTxt.parse(body).crawl_delay("bot") == seconds
@@ -289,7 +293,9 @@ def test_a_delay_is_that_of_the_user_agent_lines_above_it(
         ("-1/5", None), ("1/5d", None), ("1/5 x", None), ("1/5 06-08", None),
     ],
 )  # fmt: skip
-def test_request_rate(value: str, rate: tuple | None) -> None:
+def test_a_request_rate_is_a_number_of_requests_in_a_period(
+    value: str, rate: tuple | None
+) -> None:
     """A request rate is a number of requests in a period; a time of day behind it is ignored."""
     robots = RobotsTxt.parse(f"{ANY}Request-rate: {value}".encode())
     assert robots.request_rate("bot") == rate

@@ -54,7 +54,7 @@ def outcome(preferences: UsagePreferences) -> list[int]:
 
 
 @given(PREFERENCES, PREFERENCES, PREFERENCES)
-def test_combination(
+def test_the_order_of_sources_changes_nothing_and_more_never_allows_more(
     a: UsagePreferences, b: UsagePreferences, c: UsagePreferences
 ) -> None:
     """The order and the grouping of sources change nothing. One more statement never allows a

@@ -62,7 +62,9 @@ from tests.protocol.usage.asking import header, robots_usage, stated
         ("train-ai=n" + ", a=1" * 20_000, "-"),
     ],
 )
-def test_content_usage(value: str, expected: str) -> None:
+def test_content_usage_means_the_same_in_header_and_record(
+    value: str, expected: str
+) -> None:
     """A preference means the same in a header field and in a robots.txt record."""
     assert stated(header(value)) == expected
     record = f"User-agent: *\nContent-Usage: {value}\n"
@@ -92,7 +94,9 @@ def test_content_usage(value: str, expected: str) -> None:
         ("", "-"),
     ],
 )
-def test_content_signal(value: str, expected: str) -> None:
+def test_content_signal_means_the_same_in_header_and_record(
+    value: str, expected: str
+) -> None:
     """A content signal means the same in a record and in a header field."""
     body = f"User-Agent: *\nContent-Signal: {value}\nAllow: /\n"
     assert stated(robots_usage(body)) == expected
@@ -126,7 +130,7 @@ TOKEN = "__usage_ai-training"
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("written", [TOKEN, TOKEN.title()])
-def test_groups_of_a_purpose(
+def test_the_group_of_a_purpose_states_whether_a_url_may_be_used(
     body: str, path: str, expected: str, text: str, written: str
 ) -> None:
     """A group for the token of a purpose states by its rules whether a URL may be used for it."""
@@ -171,7 +175,7 @@ LINKS = """
         ([("tdm-policy", " "), ("tdm-reservation", " "), ("Content-Usage", " ")], "", "", "-", None),
     ],
 )  # fmt: skip
-def test_pages(
+def test_fields_and_tags_for_everyone_and_for_the_crawler_count(
     fields: list[tuple[str, str]],
     html: str,
     licenses: str,
@@ -295,7 +299,9 @@ Content-Usage: search=y
          ("a", "c"), "/", "search=y"),
     ],
 )  # fmt: skip
-def test_groups(body: str | bytes, agent: str, path: str, expected: str) -> None:
+def test_records_of_the_crawlers_group_count_where_it_may_fetch(
+    body: str | bytes, agent: str, path: str, expected: str
+) -> None:
     """The records of the crawler's group state what its pages may be used for; those of a path
     that it may not fetch, nothing.
     """
@@ -344,7 +350,9 @@ def test_groups(body: str | bytes, agent: str, path: str, expected: str) -> None
         (["train-ai=n # please"], "/a", "train-ai=n"),
     ],
 )
-def test_paths(records: list[str], path: str, expected: str) -> None:
+def test_the_records_with_the_longest_matching_path_count(
+    records: list[str], path: str, expected: str
+) -> None:
     """Of the records with a path, those with the longest that matches count."""
     body = "User-agent: *\n" + "".join(
         f"Content-Usage: {record}\n" for record in records
@@ -392,7 +400,9 @@ OWN = "User-agent: ExampleBot\nAllow: /\nLicense: https://e.com/own\n\n"
         ("License: /license.xml\nLicense: none (public domain)", "mybot", ""),
     ],
 )  # fmt: skip
-def test_licenses(body: str, agent: str, licenses: str) -> None:
+def test_licences_are_those_of_the_group_and_state_no_preference(
+    body: str, agent: str, licenses: str
+) -> None:
     """The licences of the crawler's group, or those for all; they state no preference."""
     preferences = robots_usage(body, "/", agent)
     assert (" ".join(preferences.licenses), stated(preferences)) == (licenses, "-")
@@ -411,7 +421,7 @@ SITES = [
 @pytest.mark.parametrize(
     "block", [block for _, block in SITES], ids=[name for name, _ in SITES]
 )
-def test_a_real_site(block: str) -> None:
+def test_real_statements_are_read_as_noted(block: str) -> None:
     """The preferences of real sites, from ``real.txt`` beside this file, which says its format."""
     lines = block.splitlines()[1:]
     body = "\n".join(line for line in lines if not line.startswith("? "))
@@ -430,7 +440,7 @@ def test_a_real_site(block: str) -> None:
 # Evidence, and statements of several sources.
 
 
-def test_evidence_of_a_record() -> None:
+def test_the_deciding_statement_names_source_agent_and_line() -> None:
     """The statement that decides names its source, signal, agent and line, and has its text."""
     statement = robots_usage(EXAMPLE, "/ai-ok/x").because("train-ai")
     assert statement is not None
@@ -458,7 +468,7 @@ def test_the_level_of_use_is_recorded(level: str) -> None:
     assert evidence == [("search", value, text), ("train-ai", value, text)]
 
 
-def test_sources_are_combined() -> None:
+def test_a_statement_that_disallows_wins_whatever_its_source() -> None:
     """A statement that disallows wins, whatever its source (vocab-08, 5.1)."""
     robots = robots_usage(
         "User-agent: *\nContent-Usage: train-ai=y, search=y\nContent-Signal: ai-input=no"
@@ -495,7 +505,7 @@ def test_evidence_is_bounded_and_misses_nothing() -> None:
         assert stated(header(*["x=y"] * before, "train-ai=n")) == expected
 
 
-def test_a_target_too_long_to_compare() -> None:
+def test_on_a_url_too_long_to_compare_every_disallowing_record_counts() -> None:
     """On a URL too long to compare with all paths, every record that disallows a use counts,
     and none that allows one.
     """
@@ -519,7 +529,7 @@ def test_a_record_is_compared_once(dialect: Dialect) -> None:
     assert stated(robots_usage(robots + wildcards, url, dialect=dialect)) == "search=y"
 
 
-def test_value_object() -> None:
+def test_preferences_that_allow_the_same_are_equal() -> None:
     """Preferences that allow the same are equal and hash alike. The repr shows them. A list of
     fields that is none raises.
     """
@@ -540,7 +550,7 @@ def test_value_object() -> None:
 # docs/usage.md.
 
 
-def test_docs() -> None:
+def test_the_docs_explain_each_purpose_in_the_words_of_the_code() -> None:
     """The docs explain each purpose in the words of the code, list all that disallows and allows
     it, and give the date of each source.
     """

@@ -62,7 +62,7 @@ def test_the_first_matching_rule_decides(
     assert (stated(preferences), preferences.licenses) == (expected, licenses)
 
 
-def test_evidence() -> None:
+def test_a_statement_says_its_rule_value_and_number() -> None:
     """A statement says its rule, the value as written, and its number in the file."""
     statements = usage("/any/where?x", 1, of("/")).statements
     assert str(statements[0]) == "/: tdm-reservation 1 (tdmrep.json, rule 2)"
@@ -99,7 +99,9 @@ def test_evidence() -> None:
         (["/a#b"], "/a%23b", 1),
     ],
 )
-def test_locations(locations: list[str], path: str, number: int) -> None:
+def test_a_location_matches_as_a_pattern_of_robots_txt(
+    locations: list[str], path: str, number: int
+) -> None:
     """A location matches as the pattern of a rule of robots.txt; the first in the file counts."""
     statements = usage(path, *map(of, locations)).statements
     assert {statement.position for statement in statements} == (
@@ -123,7 +125,7 @@ def test_a_file_that_is_no_array_states_nothing(body: bytes, is_valid: bool) -> 
     assert (tdmrep.is_valid, bool(tdmrep.usage(f"{SITE}/"))) == (is_valid, False)
 
 
-def test_a_deeply_nested_value() -> None:
+def test_a_deeply_nested_value_reserves_nothing() -> None:
     """A reservation that is nested as deeply as JSON can be read, or deeper, reserves nothing, and
     raises nothing.
     """
@@ -175,7 +177,7 @@ def test_a_tag_overrides_a_header_which_overrides_the_file(
     }
 
 
-def test_tags_as_in_the_specification() -> None:
+def test_the_example_of_the_specification_is_read_as_it_says() -> None:
     """The example of the section "TDM Metadata in HTML Content". A tag that permits mining does not
     permit the training that AIPREF disallows.
     """

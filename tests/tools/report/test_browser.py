@@ -55,7 +55,9 @@ def opened(
 
 
 @in_browser
-def test_a_report(browser: Any, tmp_path: Path) -> None:
+def test_a_report_can_be_sorted_filtered_and_read_without_scripts(
+    browser: Any, tmp_path: Path
+) -> None:
     """The table of hosts can be sorted and filtered, a link opens the details that it leads into,
     nothing is wider than the screen, and an accessibility check finds no problem in any section.
     Without scripts, all is readable, and controls that need them are absent. Nothing is requested.
@@ -106,7 +108,9 @@ def test_a_report(browser: Any, tmp_path: Path) -> None:
 
 
 @in_browser
-def test_hostile(browser: Any, tmp_path: Path) -> None:
+def test_hostile_text_adds_no_element_and_runs_no_script(
+    browser: Any, tmp_path: Path
+) -> None:
     """Text of others adds no element, runs no script and links nowhere."""
     page, reported = opened(browser, tmp_path, ledgers.hostile(tmp_path / "ledger"))
     assert page.locator("script").count() == page.locator("style").count() == 1

@@ -78,7 +78,7 @@ def page(*paths: str, limits: ReportLimits = DEFAULT) -> str:
 # The answers, and the headline.
 
 
-def test_answers_of_a_crawl_that_was_measured(tmp_path: Path) -> None:
+def test_each_question_about_a_measured_crawl_has_its_answer(tmp_path: Path) -> None:
     """Each question has its answer in a sentence or two, also if the ledger has only refusals."""
     path = measured(tmp_path / "measured")
     fetched, refused, delays, pauses, crawlers = answered(path)
@@ -108,7 +108,9 @@ def test_answers_of_a_crawl_that_was_measured(tmp_path: Path) -> None:
     assert "1 more host asks for a delay that no request had to keep to" in delays
 
 
-def test_answers_of_other_crawls(tmp_path: Path, ledger: Ledger) -> None:
+def test_what_was_not_measured_is_not_called_kept(
+    tmp_path: Path, ledger: Ledger
+) -> None:
     """A delay that no request had to keep to is not "kept", nor is a pause that was not measured. A
     crawl that has fetched nothing says so.
     """
@@ -138,7 +140,7 @@ def test_answers_of_other_crawls(tmp_path: Path, ledger: Ledger) -> None:
     assert answered(ledger.close())[2] == f"1 host asks for a delay; {no_request}"
 
 
-def test_delays_and_pauses_that_were_not_kept(ledger: Ledger) -> None:
+def test_delays_and_pauses_that_were_not_kept_are_named(ledger: Ledger) -> None:
     """The exceptions are named, with what was asked for; 0.999 of a delay is not rounded to 1."""
     ledger.crawl("denied")
     for number, gap in enumerate((1.997, 0.0, 2.0, 1.9995, None)):
@@ -170,7 +172,7 @@ def test_delays_and_pauses_that_were_not_kept(ledger: Ledger) -> None:
     ]  # fmt: skip
 
 
-def test_what_the_headline_rests_on(tmp_path: Path) -> None:
+def test_the_notes_say_what_was_checked_again(tmp_path: Path) -> None:
     """The notes say which requests were checked again, and for which that is not possible."""
     path = eventful(tmp_path / "ledger")
     summary = report(path)
@@ -200,7 +202,7 @@ def test_what_the_headline_rests_on(tmp_path: Path) -> None:
     assert "The ledger of 1 crawl has only refusals" in " ".join(both["notes"])
 
 
-def test_pages_in_place_of_a_robotstxt(ledger: Ledger) -> None:
+def test_hosts_with_a_page_for_robotstxt_are_counted(ledger: Ledger) -> None:
     """Hosts whose robots.txt was an HTML page are counted, each once, and a note says so."""
     ledger.crawl()
     for origin in ("https://wall.example", "https://wall-2.example"):
@@ -329,7 +331,9 @@ HEADLINES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", HEADLINES)
-def test_headline(ledger: Ledger, name: str) -> None:
+def test_the_headline_says_what_was_fetched_and_refused(
+    ledger: Ledger, name: str
+) -> None:
     """The headline is a sentence that says what was fetched and what was refused, and, where the ledger
     shows it, whether anything was forbidden.
     """
@@ -354,7 +358,9 @@ def test_headline(ledger: Ledger, name: str) -> None:
 
 
 @pytest.mark.parametrize("number", [2, 12])
-def test_several_ledgers(tmp_path: Path, number: int) -> None:
+def test_the_numbers_of_several_ledgers_are_added_up(
+    tmp_path: Path, number: int
+) -> None:
     """A report reads any number of ledgers, also more than SQLite attaches. Numbers of several
     are added up, by host and by line.
     """
@@ -379,7 +385,7 @@ def test_several_ledgers(tmp_path: Path, number: int) -> None:
     assert "<mark>Disallow: /own/</mark>" in text
 
 
-def test_while_a_crawl_writes(ledger: Ledger) -> None:
+def test_a_report_reads_one_committed_state(ledger: Ledger) -> None:
     """The report reads one committed state, while the crawl continues to write."""
     ledger.connection.execute("PRAGMA journal_mode = WAL")
     ledger.crawl(ended=None)
@@ -482,7 +488,9 @@ TABLES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_of_two_crawls(tmp_path: Path, name: str) -> None:
+def test_each_table_counts_the_decisions_of_all_crawls(
+    tmp_path: Path, name: str
+) -> None:
     """Each table counts the decisions of all crawls, the greatest number first."""
     view, columns, expected = TABLES[name]
     table = rows(
@@ -513,7 +521,7 @@ def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
         ), name
 
 
-def test_versions_of_a_robots_txt(tmp_path: Path) -> None:
+def test_versions_of_a_robots_txt_are_listed_latest_first(tmp_path: Path) -> None:
     """Versions of a robots.txt are listed, latest first, with the decisions of their lines. An older
     copy that was followed has the date of its own fetch, not of the failed one.
     """
@@ -550,7 +558,7 @@ def test_versions_of_a_robots_txt(tmp_path: Path) -> None:
         assert message in html
 
 
-def test_order_of_files(ledger: Ledger) -> None:
+def test_the_file_whose_lines_decided_most_comes_first(ledger: Ledger) -> None:
     """The robots.txt whose lines decided most comes first, however many lines these are."""
     for origin, lines in ((ORIGIN, (2, 3)), (OTHER, (2, 2, 2))):
         ledger.snapshot(origin, PRESS)
@@ -576,7 +584,9 @@ BEGINNING = [*range(1, 41)]
     ],
     ids=["short", "empty", "long", "many deciding lines"],
 )  # fmt: skip
-def test_excerpt(text: str, times: dict[int, int], numbers: list[int]) -> None:
+def test_a_long_file_is_cut_to_its_deciding_lines(
+    text: str, times: dict[int, int], numbers: list[int]
+) -> None:
     """A long file shows its beginning and the deciding lines; omitted lines are counted."""
 
     marks: Any = [{"line": line, "times": number} for line, number in times.items()]
@@ -589,7 +599,7 @@ def test_excerpt(text: str, times: dict[int, int], numbers: list[int]) -> None:
     assert marked == {line: times[line] for line in times if line in numbers}
 
 
-def test_fetched_by_host_and_day(ledger: Ledger) -> None:
+def test_pages_and_bytes_are_added_up_by_host_and_day(ledger: Ledger) -> None:
     """Pages and bytes of several hours and crawls are added up by day; most pages come first."""
     for number in range(2):
         ledger.crawl("denied")
@@ -610,7 +620,9 @@ def test_fetched_by_host_and_day(ledger: Ledger) -> None:
     assert rows("host", "origin pages", path) == [(ORIGIN, 9), (OTHER, 100)]
 
 
-def test_timeline(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_timeline_has_a_bounded_number_of_bars(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     """The bars have what was fetched and refused, and how many requests of all crawls waited. However
     long the crawls took, there are only so many bars.
     """
@@ -633,7 +645,7 @@ def test_timeline(ledger: Ledger, tmp_path: Path) -> None:
     assert sum(fetched for _, fetched in bars) == 12
 
 
-def test_ai_crawlers(ledger: Ledger) -> None:
+def test_each_named_ai_crawler_has_what_is_forbidden_to_it(ledger: Ledger) -> None:
     """Each AI crawler that a robots.txt names has what is forbidden to it, and the line."""
     ledger.snapshot(ORIGIN, b"User-agent: GPTBot\nDisallow:\n")
     ledger.snapshot(ORIGIN, NEWS, fetched=START + 60)
@@ -663,7 +675,7 @@ def test_ai_crawlers(ledger: Ledger) -> None:
     assert rows("ai_crawlers_in_all", "hosts closing", path) == [(6, 2)]
 
 
-def test_delay(ledger: Ledger) -> None:
+def test_the_delay_shown_is_the_slower_of_delay_and_rate(ledger: Ledger) -> None:
     """The delay is the slower of Crawl-delay and Request-rate for the crawler's own
     group, even if only its User-Agent is known; none if the dialect ignores them.
     """
@@ -701,6 +713,8 @@ def test_delay(ledger: Ledger) -> None:
         (", ".join(map(answers.octets, (9999, 512_000))), "9,999 bytes, 512 kB"),
     ],
 )  # fmt: skip
-def test_shown(written: str, expected: str) -> None:
+def test_values_are_shown_short_and_without_passwords(
+    written: str, expected: str
+) -> None:
     """Values are short and readable, without control characters and passwords."""
     assert written == expected

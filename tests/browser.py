@@ -27,9 +27,9 @@ FLAGS = [
 
 # Each line says what the accessibility check found, and where.
 _AXE = """async (options) => {
-    const found = await axe.run({ resultTypes: ["violations"], ...options });
-    return found.violations.map((one) =>
-        one.id + " " + one.nodes.map((node) => node.html.slice(0, 200)).join(" | "));
+    const result = await axe.run({ resultTypes: ["violations"], ...options });
+    return result.violations.map((violation) => violation.id + " " +
+        violation.nodes.map((node) => node.html.slice(0, 200)).join(" | "));
 }"""
 
 # The tests run inside an event loop, and this client of the browser refuses to run in

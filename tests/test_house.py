@@ -8,6 +8,7 @@ import runpy
 import subprocess
 import sys
 from configparser import ConfigParser
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -29,6 +30,15 @@ def name_of(path: Path) -> str:
 
 
 MODULES = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+
+
+@cache
+def imports_in(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """The import statements of the module at *path*, anywhere in it."""
+    nodes = ast.walk(ast.parse(MODULES[path]))
+    return [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+
+
 NAMES = {name_of(path) for path in MODULES}
 SETUP = ConfigParser(interpolation=None)
 SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
@@ -42,11 +52,11 @@ def test_no_module_imports_names_from_the_package_itself() -> None:
     """Modules of the package do not import names from ``scrapy_rep``
     itself, which imports them.
     """
-    for path, text in MODULES.items():
-        for node in ast.walk(ast.parse(text)):
+    for path in MODULES:
+        for node in imports_in(path):
             if isinstance(node, ast.Import):
                 assert all(alias.name != "scrapy_rep" for alias in node.names), path
-            if isinstance(node, ast.ImportFrom) and node.module == "scrapy_rep":
+            elif node.module == "scrapy_rep":
                 for alias in node.names:
                     path_of_name = PACKAGE / alias.name
                     is_module = (
@@ -59,7 +69,7 @@ def test_no_module_imports_names_from_the_package_itself() -> None:
 def imports_of(path: Path) -> set[str]:
     """The modules of the package that a module imports, anywhere in it and for types alone too."""
     imported = set()
-    for node in ast.walk(ast.parse(MODULES[path])):
+    for node in imports_in(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             imported.update(name if name in NAMES else node.module for name in names)

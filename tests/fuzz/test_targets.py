@@ -48,4 +48,4 @@ def test_mixtures_of_seeds_are_read_as_their_target_says(name: str) -> None:
         pieces,
     )
     run = given(changed | pieces)(TARGETS[name])
-    settings(max_examples=1000 if is_long else 20)(run)()
+    settings(max_examples=1000 if is_long else 10)(run)()

@@ -1,7 +1,7 @@
 """robots.txt files of real sites, if available.
 
 ``SCRAPY_REP_CORPUS`` names a folder or a ``.tar.gz`` that holds them as
-``robots/HOST.txt``. The tests use every tenth file, or all with ``--long``.
+``robots/HOST.txt``. The tests use every twentieth file, or all with ``--long``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def read_corpus() -> list[tuple[str, bytes]]:
     """Return the files by name; skip the test if there are none."""
     if not os.environ.get(VARIABLE):
         pytest.skip(f"{VARIABLE} names no folder or .tar.gz of robots.txt files")
-    path, step = Path(os.environ[VARIABLE]), 1 if effort.is_long else 10
+    path, step = Path(os.environ[VARIABLE]), 1 if effort.is_long else 20
     if path.is_dir():
         files = sorted(path.glob("**/robots/*.txt"))
         return [(file.stem, file.read_bytes()) for file in files[::step]]

@@ -6,6 +6,8 @@ import sys
 from time import process_time
 from typing import TYPE_CHECKING, TypeVar
 
+from tests import effort
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 TIMES = 8  # A quadratic task takes TIMES * TIMES as long for an input TIMES as large.
 SLACK = 0.015  # seconds
+SIZE = (64 if effort.is_long else 32) * 1_024  # octets
 
 
 def steps(task: Callable[[], object]) -> int:
@@ -35,7 +38,7 @@ def steps(task: Callable[[], object]) -> int:
 
 
 def assert_linear(
-    do: Callable[[T], object], make: Callable[[int], T], size: int = 64 * 1_024
+    do: Callable[[T], object], make: Callable[[int], T], size: int = SIZE
 ) -> None:
     """Assert that the time of *do* grows in proportion to the size of its input.
 

@@ -221,25 +221,23 @@ def test_characters_that_the_terminal_lacks_are_escaped(
 def test_results_that_cannot_be_written_are_no_verdict(asked: tuple[str, ...]) -> None:
     """If the results cannot be written, that is no verdict: the status says that something is wrong."""
     write_ledger("ledger", [(BASKET, "refused")])
-    command = [sys.executable, "-m", "scrapy", "rep", *asked]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [*command, "-s", "USER_AGENT=mybot"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=plain_environment(),
-            check=False,
-        )
-    assert done.returncode == 2
-    assert "the results could not be written: No space left on device" in done.stderr
-    assert "Traceback" not in done.stderr
+    command = ["scrapy", "rep", *asked, "-s", "USER_AGENT=mybot"]
+    with (
+        Path("/dev/full").open("w") as full,
+        forks.Popen(
+            command, stdout=full, stderr=subprocess.PIPE, env=plain_environment()
+        ) as process,
+    ):
+        errors = process.communicate()[1].decode()
+    assert process.returncode == 2
+    assert "the results could not be written: No space left on device" in errors
+    assert "Traceback" not in errors
 
 
 def test_with_closed_streams_the_verdict_is_the_exit_status() -> None:
     """If a daemon has closed the standard streams, the verdict is still in the exit status."""
     command = '"$0" -m scrapy rep check "$1" --robots robots.txt -s USER_AGENT=mybot <&- >&- 2>&-'
-    for url, status in ((BASKET, 1), (f"{BASKET}help", 0), ("-", 0)):
+    for url, status in ((BASKET, 1), ("-", 0)):
         done = subprocess.run(
             ["sh", "-c", command, sys.executable, url],
             env=plain_environment(),

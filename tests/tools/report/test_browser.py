@@ -33,6 +33,16 @@ pytestmark = [
 ]
 
 
+KEEP_THREE_ROWS_OF_A_KIND = """() => {
+    const counts = {};
+    document.querySelectorAll("tbody tr, li").forEach((row) => {
+        const kind = [row.closest("section")?.id, row.tagName, row.className].join(" ");
+        counts[kind] = (counts[kind] || 0) + 1;
+        if (counts[kind] > 3) row.remove();
+    });
+}"""
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     yield from started()
@@ -67,7 +77,7 @@ def test_a_report_can_be_sorted_filtered_and_read_without_scripts(
     page.evaluate("location.hash = '#r1'")
     page.locator("#r1").wait_for(state="visible")
     page.evaluate(
-        "document.querySelectorAll('details').forEach((one) => one.open = true)"
+        "document.querySelectorAll('details').forEach((details) => details.open = true)"
     )
     hosts = page.locator("#host-table tbody tr:visible th")
     button = page.get_by_role("button", name="Host")
@@ -91,11 +101,13 @@ def test_a_report_can_be_sorted_filtered_and_read_without_scripts(
         assert hosts.count() == number
     page.get_by_label("robots.txt", exact=True).select_option("unreachable")
     count.to_have_text("2 of 18 hosts")
-    load_axe(page)
-    for width in (390, 820, 1400):
+    for width in (820, 1400, 390):
         page.set_viewport_size({"width": width, "height": 800})
-        assert problems(page, {}) == []
         assert page.evaluate("document.documentElement.scrollWidth") == width
+    # A check takes seconds, most of them for colours; the narrowest screen has the smallest targets.
+    page.evaluate(KEEP_THREE_ROWS_OF_A_KIND)
+    load_axe(page)
+    assert problems(page, {}) == []
     page.emulate_media(color_scheme="dark")
     assert problems(page, IN_COLOURS) == []
     assert [line[:5] for line in reported] == ["file:"]

@@ -56,7 +56,7 @@ def test_hosts_on_one_address_share_four_places_and_leave_none_empty(
     """
     servers = [site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3, 4)]
     names, urls = {}, []
-    for number in range(300):
+    for number in range(150):
         server = servers[number % 3]
         names[f"h{number}.test"] = [server.name]
         count = 4 if number < 30 else 1
@@ -67,7 +67,7 @@ def test_hosts_on_one_address_share_four_places_and_leave_none_empty(
 
     def is_full(host: Host) -> bool:
         hits = page_hits(host)
-        return sum(hit.answered is None for hit in hits) >= 4 or len(hits) == 130
+        return sum(hit.answered is None for hit in hits) >= 4 or len(hits) == 80
 
     site.limit = lambda hit: (
         None
@@ -84,7 +84,7 @@ def test_hosts_on_one_address_share_four_places_and_leave_none_empty(
     assert len(result.responses) == len(urls)
     for server in servers:
         hits = page_hits(server)
-        assert len(hits) == 130
+        assert len(hits) == 80
         assert most_at_once(hits) == 4
         assert all(hit.answered and hit.answered - hit.time < 50 for hit in hits)
 

@@ -147,7 +147,7 @@ def test_a_dry_run_sends_what_stock_scrapy_sends_and_records_what_a_real_run_doe
     """A dry run sends the same requests and makes the same items as the crawl without this
     package, and its ledger has all that the ledger of a real run has.
     """
-    hosts = large_site(site, *((200, 100) if effort.is_long else (8, 25)))
+    hosts = large_site(site, *((200, 100) if effort.is_long else (8, 16)))
     starts = [host.url(f"/p/{page}") for host in hosts[:3] for page in (0, 3)]
     names = {host.name: ["127.0.0.1"] for host in hosts}
     settings: dict[str, Any] = {

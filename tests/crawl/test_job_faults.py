@@ -111,7 +111,7 @@ def test_a_crawl_on_a_cut_file_fetches_and_deletes_nothing(
     file is whole again, the crawl goes on.
     """
     host = site.add(RULES)
-    urls, paths = numbered(host, 200)
+    urls, paths = numbered(host, 60)
     trial = Trial(site, tmp_path, urls)
     trial.start(CLOSESPIDER_PAGECOUNT=5).result()
     path = trial.job / "rep.queue" / "requests.sqlite"

@@ -297,14 +297,14 @@ def test_of_random_urls_none_is_sent_that_its_request_line_forbids(
     anywhere = [
         f"{some(STARTS, 1, 1)}{some(USERS, 1, 1)}{some(HOST_PIECES[:8], 0, 2)}"
         f"{some(HOST_PIECES, 1, 2)}{some(PORTS, 1, 1)}{some(PIECES, 0, 8)}"
-        for _ in range(200)
+        for _ in range(100)
     ]
-    here = [host.url("/" + some(PIECES, 0, 8)) for _ in range(200)]
+    here = [host.url("/" + some(PIECES, 0, 8)) for _ in range(100)]
     requests = [*requests_of(anywhere, proxy=proxy.origin), *requests_of(here)]
     result = run_crawl(requests, mode=mode, settings={"REP_DIALECT": dialect})
     assert forbidden(proxy, dialect) == []
     assert forbidden(host, dialect) == []
-    assert len(proxy.hits) > 100
-    assert len(host.hits) > 150
-    assert result.stats["rep/denied/rule"] > 30
-    assert result.stats["rep/denied/bad-url"] > 50
+    assert len(proxy.hits) > 50
+    assert len(host.hits) > 75
+    assert result.stats["rep/denied/rule"] > 15
+    assert result.stats["rep/denied/bad-url"] > 25

@@ -28,7 +28,7 @@ def simulate(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProce
 
 
 def test_seeds_tell_the_same_stories_each_time():
-    seeds = ("6", "7", "202611261834")  # Of each kind: with a JOBDIR, plain, workers.
+    seeds = ("6", "1", "2")  # Of each kind: with a JOBDIR, plain, workers.
     stories = {simulate(*seeds, hash_seed=hash_seed).stdout for hash_seed in ("1", "2")}
     assert len(stories) == 1
     assert stories.pop().count("the crawl ended") == len(seeds)
@@ -64,5 +64,5 @@ def test_some_worlds_limit_addresses_and_pages():
 
 
 def test_todays_crawls_keep_to_what_the_hosts_ask_for():
-    crawls = simulate("--long") if effort.is_long else simulate("--seconds", "5")
+    crawls = simulate("--long") if effort.is_long else simulate("--seconds", "3")
     assert crawls.returncode == 0, crawls.stdout + crawls.stderr[-2000:]

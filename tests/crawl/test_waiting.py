@@ -6,12 +6,13 @@ no other host.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.crawl.answers import Answer, redirect, robots
-from tests.crawl.crawl import run_crawl
+from tests.crawl.crawl import RETRIED_SOON, run_crawl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -198,3 +199,55 @@ def test_after_rep_wait_timeout_requests_are_refused(site: Site, mode: str) -> N
     ):
         assert len(result.lines("WARNING", robotstxt, why, "are refused")) == 1
     assert "Failure" not in result.log
+
+
+@pytest.mark.parametrize("way", ["files of a pipeline", "pages of another scheduler"])
+def test_an_unreachable_host_is_asked_again_for_what_comes_past_the_scheduler(
+    site: Site, mode: str, way: str, tmp_path: Path
+) -> None:
+    """A host whose requests are refused, since its robots.txt was unreachable for too long, has it
+    fetched again when it is time and another request comes, be that for a file of a pipeline, or from
+    Scrapy's scheduler. That request is refused still; the next ones are judged by the answer.
+    """
+    host, back = site.add(RULES), site.add([DOWN, robots(RULES)], name="127.0.0.2")
+    start, late, last = (host.url(path) for path in ("/start", "/late", "/last"))
+
+    def is_time(fetches: int, seconds: float) -> bool:
+        hits = [hit.answered for hit in back.robots_hits if hit.answered is not None]
+        return len(hits) == fetches and hits[-1] < time.monotonic() - seconds
+
+    # robots.txt is tried again a second later at most, and read soon after it was sent.
+    host.answers["/late"] = Answer(after=lambda: is_time(1, 1.1))
+    host.answers["/last"] = Answer(after=lambda: is_time(2, 0.3))
+    wanted = {
+        start: [back.url("/public/1")],
+        late: [back.url("/public/2")],
+        last: [back.url("/public/3"), back.url("/private/3")],
+    }
+    settings: dict[str, Any] = {**WAITING, "REP_WAIT_TIMEOUT": 0}
+    how: dict[str, Any] = {}
+    if way == "files of a pipeline":
+        how["files"] = wanted
+        settings["ITEM_PIPELINES"] = {"scrapy.pipelines.files.FilesPipeline": 1}
+        settings["FILES_STORE"] = str(tmp_path)
+    else:
+        how["follow"] = {
+            page: [{"url": url} for url in urls] for page, urls in wanted.items()
+        }
+        settings["SCHEDULER"] = "scrapy.core.scheduler.Scheduler"
+    result = run_crawl(
+        [start, late, last],
+        mode=mode,
+        spider=f"{SPIDERS}.EveryWaySpider",
+        settings=settings,
+        constants=RETRIED_SOON,
+        **how,
+    )
+    assert result.stats["finish_reason"] == "finished"
+    assert [hit.path for hit in back.hits] == ["/robots.txt"] * 2 + ["/public/3"]
+    # It was the late request that had it fetched.
+    (answered,) = (hit.answered for hit in host.hits_on("/last"))
+    assert answered is not None
+    assert back.robots_hits[1].time < answered
+    assert result.stats["rep/denied/unreachable"] == 2
+    assert result.stats["rep/denied/rule"] == 1

@@ -17,8 +17,9 @@ import pytest
 
 from tests import effort
 from tests.crawl import own_pipeline
-from tests.crawl.answers import HANGS, Answer
+from tests.crawl.answers import HANGS, Answer, busy
 from tests.crawl.crawl import RETRIED_SOON, ROOT, run_crawl, start_crawl
+from tests.crawl.pauses import EARLY, was_busy
 from tests.crawl.server import PAGE
 from tests.crawl.trials import HTML, RULES, Trial, interrupt_twice, kill
 
@@ -29,13 +30,14 @@ pytestmark = pytest.mark.newest
 
 KILLS = 30 if effort.is_long else 3
 SPIDERS = "tests.crawl.surviving_spiders."
+COMPONENTS = "tests.crawl.component_spiders."
 MIDDLEWARES = {
     f"{SPIDERS}{name}": 600 for name in ("DropSome", "AnswerSome", "ReplaceSome")
 }
 
 
-def links(*paths: str) -> Answer:
-    body = "".join(f'<a href="/{path}">' for path in paths)
+def links(*paths: str, root: str = "/") -> Answer:
+    body = "".join(f'<a href="{root}{path}">' for path in paths)
     return Answer(body.encode(), headers=HTML)
 
 
@@ -260,6 +262,49 @@ def test_requests_that_cannot_be_pickled_wait_in_memory(
     assert result.stats["scheduler/unserializable"] == 10
     assert result.stats["scheduler/enqueued/memory"] == 10
     assert result.log.count("Unable to serialize request") == 1
+
+
+def test_a_request_that_cannot_be_pickled_returns_to_the_scheduler_for_a_pause(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
+    """Requests that wait in memory, and come to the wire when their host has just asked for a pause,
+    wait for its end in the scheduler again, and are sent then, each once.
+    """
+    host, other = site.add(RULES, name="127.0.0.2"), site.add(RULES)
+    host.answers["/busy"] = busy(429, "1")
+    urls = [
+        host.url("/busy"),
+        host.url("/held/1"),
+        other.url("/go"),
+        host.url("/held/3"),
+    ]
+    other.answers["/start"] = links(*urls, root="")
+    other.answers["/go"] = Answer(after=lambda: was_busy(host))
+    trial = Trial(
+        site,
+        tmp_path,
+        [other.url("/start")],
+        mode=mode,
+        spider="UnpicklableSpider",
+        settings={
+            "CONCURRENT_REQUESTS": 8,
+            "DOWNLOADER_MIDDLEWARES": {
+                f"{COMPONENTS}HoldBack": 500,
+                f"{COMPONENTS}CountPasses": 600,
+            },
+            "REP_BACKOFF_MAX": 60,
+            "REP_WAIT_TIMEOUT": 60,
+        },
+    )
+    result = trial.finish()
+    assert result.stats["scheduler/enqueued/memory"] == 2
+    # Those that have returned pass the middlewares once more.
+    assert result.stats["passes"] == 5 + 2
+    assert host.pages == ["/busy", "/held/1", "/held/3"]
+    (answered,) = (hit.answered for hit in host.hits_on("/busy"))
+    assert answered is not None
+    held = [hit.time for hit in host.hits if hit.path.startswith("/held")]
+    assert min(held) > answered + 1 - EARLY
 
 
 @pytest.mark.parametrize("stop", ["CLOSESPIDER_TIMEOUT", "SIGINT", "SIGINT twice"])

@@ -423,7 +423,9 @@ async def test_a_request_with_invalid_purposes_fails_alone(
 async def test_a_cancelled_request_in_a_dry_run_is_no_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is not sent, and no error; others that wait for the same robots.txt are judged by it."""
+    """A cancelled request in a dry run is not sent, and is no error; others that wait for the same
+    robots.txt are judged by it.
+    """
     fetched: Deferred[Response] = Deferred()
     settings: dict[str, Any] = {"REP_DRY_RUN": True, "USER_AGENT": "mybot"}
     crawler = fake_crawler(settings, {ROBOTS_URL: lambda: fetched})

@@ -174,7 +174,9 @@ def test_no_host_gets_one_page_more_than_its_budget(
 def test_ledger_report_and_log_name_the_budget_and_its_setting(
     site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The reason, with the setting that changes it; what robots.txt forbids is no page."""
+    """Ledger, report and log say why a page was refused, with the setting that changes it; what
+    robots.txt forbids is no page.
+    """
     host, ledger = site.add(RULES), tmp_path / "ledger"
     urls = [host.url("/private/1"), *pages(host, 3)]
     result = run_crawl(
@@ -204,7 +206,7 @@ def test_ledger_report_and_log_name_the_budget_and_its_setting(
 def test_a_middleware_that_fetches_by_itself_gets_no_page_more(
     site: Site, mode: str, order: int
 ) -> None:
-    """It gets no page more."""
+    """A page that a middleware fetches by itself counts for the budget of its host."""
     host = site.add(RULES)
     driver = "tests.crawl.driver_middlewares.Driver"
     requests = [
@@ -247,7 +249,7 @@ def test_a_page_that_a_service_fetches_counts_for_its_site(
 def test_pages_from_the_cache_give_their_places_back(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """They give their places back."""
+    """A page that the cache of Scrapy answers does not count."""
     host = site.add(RULES)
     settings = {
         "CONCURRENT_REQUESTS": 1,
@@ -267,7 +269,7 @@ def test_pages_from_the_cache_give_their_places_back(
 def test_pages_that_come_back_for_a_pause_count_once(
     site: Site, mode: str, jobdir: bool, tmp_path: Path
 ) -> None:
-    """Pages that come back to the scheduler for it count once."""
+    """A page that the wire returns to the scheduler for a pause counts once."""
     host = site.add(RULES)
 
     def limit(hit: Hit) -> Answer | None:
@@ -294,7 +296,7 @@ def test_pages_that_come_back_for_a_pause_count_once(
 
 @pytest.mark.newest
 def test_a_dry_run_counts_no_pages(site: Site) -> None:
-    """It counts no pages."""
+    """A dry run counts no pages, and refuses none."""
     host = site.add(RULES)
     result = run_crawl(
         pages(host, 4), settings={"REP_PAGES_PER_HOST": 2, "REP_DRY_RUN": True}

@@ -142,7 +142,9 @@ def test_rep_request_meta_keys_gives_a_middleware_its_key(
 
 @pytest.mark.newest
 def test_a_middleware_sees_robotstxt_as_it_is_sent_and_answered(site: Site) -> None:
-    """It sees the request for robots.txt as it is sent, and the response as the server has sent it."""
+    """A middleware that solves challenges sees the request for robots.txt as it is sent, and the
+    response as the server has sent it.
+    """
     host = site.add(RULES)
     host.limit = lambda hit: (
         None if "X-Solved" in hit.headers else Answer(b"a challenge", 403)
@@ -268,7 +270,9 @@ def test_a_cancelled_download_holds_up_none_that_follows_it(
 def test_a_request_that_a_middleware_returns_is_downloaded_when_it_comes_again(
     site: Site, mode: str
 ) -> None:
-    """It is downloaded when it comes again, whether it comes from the scheduler or past that."""
+    """A request that a middleware returns, the same object, is downloaded when it comes again,
+    whether it comes from the scheduler or past that.
+    """
     host = site.add(DELAY.format(0.2))
     start, file = host.url("/start"), host.url("/file")
     result = run_crawl(

@@ -41,8 +41,8 @@ def gaps(hits: list[Hit]) -> list[float]:
 def test_a_driver_gets_no_forbidden_url_and_keeps_delays_and_pauses(
     site: Site, mode: str, order: int, tmp_path: Path
 ) -> None:
-    """It gets no forbidden URL; delays and pauses are kept; its pages are in ledger and report. Other
-    requests to the host wait for the same turns.
+    """A middleware that drives a browser gets no forbidden URL; delays and pauses are kept; its
+    pages are in ledger and report. Other requests to the host wait for the same turns.
     """
     slow = site.add(f"{RULES}Crawl-delay: 0.3\n")
     busy_host = site.add(RULES, name="127.0.1.1")

@@ -275,8 +275,8 @@ def test_a_dry_run_counts_pages_refusals_and_dropped_items(  # noqa: PLR0917
     pages: str,
     counts: tuple[int, int],
 ) -> None:
-    """The pages that are fetched, and the requests that would be refused, and the items that would
-    be dropped.
+    """The stats and the log of a dry run count the pages that are fetched, the requests that would
+    be refused, and the items that would be dropped.
     """
     host = site.add(robots(rules))
     host.answers["/"] = NOINDEX
@@ -318,8 +318,8 @@ def test_a_dry_run_says_what_a_real_run_would_newly_allow(
 def test_requests_wait_for_a_silent_robotstxt_together_and_are_sent(
     site: Site, mode: str
 ) -> None:
-    """Requests wait for it until its time-out, together, and are sent. They count as what would be
-    refused.
+    """Requests for whose robots.txt no answer comes wait until its time-out, together, and are
+    sent. They count as what would be refused.
     """
     host = site.add(HANGS)
     urls = [host.url(f"/{number}") for number in range(4)]

@@ -46,6 +46,13 @@ def lines_of(log: str, level: str) -> list[str]:
     return [line for line in log.splitlines() if line.startswith(f"{level} ")]
 
 
+def only_error(log: str) -> str:
+    """Return the only line of *log* about an error; it has no traceback."""
+    (line,) = lines_of(log, "ERROR")
+    assert "Traceback" not in log, log
+    return line
+
+
 def check_one_warning(log: str, *words: str) -> None:
     (warning,) = [line for line in lines_of(log, "WARNING") if "[scrapy_rep" in line]
     assert all(word in warning for word in words), warning
@@ -98,9 +105,8 @@ def test_without_a_jobdir_that_can_be_written_nothing_is_fetched(
     result = run_crawl(urls, mode=mode, settings=settings, spider=POWERLESS)
     assert result.stats["finish_reason"] == "jobdir_unusable"
     assert host.hits == []
-    (line,) = lines_of(result.log, "ERROR")
+    line = only_error(result.log)
     assert f"The crawl stops: {job} cannot be used" in line
-    assert "Traceback" not in result.log
 
 
 # tests/frontier/test_jobfile.py damages a file in every way.
@@ -120,9 +126,8 @@ def test_a_crawl_on_a_cut_file_fetches_and_deletes_nothing(
     before = host.pages
     result = trial.start().result()
     assert result.stats["finish_reason"] != "finished"
-    (line,) = lines_of(result.log, "ERROR")
+    line = only_error(result.log)
     assert f"{path} cannot be used" in line
-    assert "Traceback" not in result.log
     assert host.pages == before
     assert path.stat().st_size >= len(whole) // 2
     path.write_bytes(whole)
@@ -150,10 +155,9 @@ def test_a_second_process_on_a_jobdir_stops_and_disturbs_nothing(
         crawl.process.send_signal(signal.SIGCONT)
         others.append(True)
     assert other.stats["finish_reason"] != "finished"
-    (line,) = lines_of(other.log, "ERROR")
+    line = only_error(other.log)
     assert "Another crawl" in line
     assert str(trial.job) in line
-    assert "Traceback" not in other.log
     assert crawl.result().stats["finish_reason"] == "finished"
     trial.finish()
     assert host.pages == sorted(paths)
@@ -176,9 +180,8 @@ def test_of_several_crawls_at_once_on_a_new_jobdir_one_runs(
     for running in stopped:
         result = running.result()
         assert result.stats["finish_reason"] == "jobdir_unusable"
-        (line,) = lines_of(result.log, "ERROR")
+        line = only_error(result.log)
         assert "Another crawl is using the queue" in line
-        assert "Traceback" not in result.log
     (first,) = set(crawls) - set(stopped)
     assert first.result().stats["finish_reason"] == "finished"
     assert host.pages == sorted(paths)
@@ -282,9 +285,8 @@ def test_a_jobdir_of_scrapys_queue_stops_the_crawl_and_stays_as_it_is(
     before, fetched = contents(trial.job), list(host.pages)
     stopped = trial.start().result()
     assert stopped.stats["finish_reason"] == "jobdir_unusable"
-    (line,) = lines_of(stopped.log, "ERROR")
+    line = only_error(stopped.log)
     assert f"The JOBDIR {trial.job} has the crawl of another scheduler" in line
-    assert "Traceback" not in stopped.log
     assert host.pages == fetched
     assert contents(trial.job) == before
     if end == "stopped":
@@ -328,7 +330,7 @@ def test_a_file_of_another_version_stops_the_crawl_and_stays_as_it_is(
     write_as_another_version(trial.job / "rep.queue" / "requests.sqlite")
     before, fetched = contents(trial.job), list(host.pages)
     stopped = trial.start().result()
-    (line,) = lines_of(stopped.log, "ERROR")
+    line = only_error(stopped.log)
     assert "another version of scrapy-rep wrote it" in line
     assert host.pages == fetched
     assert contents(trial.job) == before

@@ -350,7 +350,7 @@ def test_requests_that_waited_for_robotstxt_at_the_end_are_judged_by_the_next_ru
 def test_a_page_in_flight_at_a_second_interrupt_is_fetched_again(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """The page is not done: the next run fetches it again."""
+    """A page that is in flight at the second Ctrl-C is not done: the next run fetches it again."""
     host = site.add(RULES)
     urls = pages(host, 5)
     host.answers["/0"] = HANGS

@@ -139,7 +139,7 @@ def test_the_crawl_ends_with_network_gone_if_all_hosts_begin_to_refuse(
 
 @pytest.mark.newest
 def test_hosts_that_refuse_from_the_start_are_judged_each_by_itself(site: Site) -> None:
-    """Each is judged by itself, however many they are."""
+    """Hosts that refuse connections from the start are judged each by itself, however many they are."""
     refusing = site.refusing()
     took = []
     for count in 4, 6:
@@ -164,7 +164,7 @@ def test_hosts_that_refuse_from_the_start_are_judged_each_by_itself(site: Site) 
 def test_without_a_resolver_for_a_while_each_page_is_fetched_all_the_same(
     site: Site, tmp_path: Path, job: str
 ) -> None:
-    """Each page is fetched all the same."""
+    """Each page is fetched although the resolver fails at the start and in the middle of the crawl."""
     host = site.add(robots("User-agent: *\nDisallow: /private\n", headers=CLOSE))
     host.answers |= {f"/{page}": Answer(b"A page", headers=CLOSE) for page in range(2)}
     count = 60
@@ -193,8 +193,9 @@ def test_without_a_resolver_for_a_while_each_page_is_fetched_all_the_same(
 
 @pytest.mark.newest
 def test_many_refusing_hosts_beside_one_that_answers_are_no_outage(site: Site) -> None:
-    """They are not taken for an outage again and again: the crawl ends soon, and the host that answers gets
-    few requests for its robots.txt.
+    """Many hosts that refuse connections, beside one that answers, are not taken for an outage
+    again and again: the crawl ends soon, and the host that answers gets few requests for its
+    robots.txt.
     """
     live = site.add("User-agent: *\nCrawl-delay: 1\n")
     refusing = site.refusing()

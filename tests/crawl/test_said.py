@@ -101,7 +101,9 @@ class PausingSpider(PlanSpider):
 def test_a_crawl_without_a_page_ends_as_robots_denied(
     site: Site, mode: str, *, paths: str, status: int, enable: Any, reason: str
 ) -> None:
-    """It ends as robots_denied, if it has fetched no page, and a warning says so at once."""
+    """A crawl that has fetched no page, because its start requests were refused, ends as
+    robots_denied, and a warning says so at once.
+    """
     host = site.add(robots(FORBIDS, status=status))
     urls = map(host.url, paths.split())
     settings = {"REP_WAIT_TIMEOUT": 0}

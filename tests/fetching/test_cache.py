@@ -347,7 +347,7 @@ async def test_a_tdmrep_beside_an_unreachable_robotstxt_is_not_stored() -> None:
 
 @coroutine_test
 async def test_a_tdmrep_that_is_needed_twice_is_fetched_once() -> None:
-    """Those who wait for an origin share one fetch of each file."""
+    """All that wait for an origin share one fetch of its robots.txt, and one of its tdmrep.json."""
     cached = mining()
     results = await asyncio.gather(cached.learn(), cached.learn())
     assert results[0] == results[1]

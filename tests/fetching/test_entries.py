@@ -160,7 +160,9 @@ def test_a_damaged_entry_is_refused_or_the_same(
 def test_a_field_with_any_value_raises_nothing_but_value_error(
     name: str, value: object
 ) -> None:
-    """It raises nothing but ValueError. An entry that is read can be used, and written again."""
+    """Whatever the value of a field, reading the entry raises nothing but ValueError. An entry that
+    is read can be used, and written again.
+    """
     check_data(with_fields(**{name: value}))
 
 

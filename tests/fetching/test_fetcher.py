@@ -66,7 +66,9 @@ async def test_scrapys_robotstxt_stats_do_not_count_other_files() -> None:
 async def test_an_error_in_a_check_is_one_of_the_crawler(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is one of this crawler, not of a component of the project. The file is asked for once."""
+    """An error in a check of the fetched file is one of this crawler, not of a component of the
+    project. The file is asked for once.
+    """
     crawler = fake_crawler({}, {URL: answer(URL)})
     fetcher = RobotsTxtFetcher(crawler, RepSettings(crawler.settings))
     checked = []
@@ -160,7 +162,7 @@ async def test_all_retry_after_fields_are_kept() -> None:
 async def test_a_request_without_a_response_is_sent_once_more(
     answers: list[Any], status: int | None, error: str, asked: int
 ) -> None:
-    """Without a response, the request is sent once more. A 503 is a response; and a request that a
+    """A request without a response is sent once more. A 503 is a response; and a request that a
     middleware drops gets none.
     """
     result, engine = await fetch({URL: [*answers]})

@@ -88,8 +88,9 @@ COPY = AccessResult(url=origin(0).robotstxt_url, status=200, body=BODY)
 def test_a_file_that_was_not_used_for_long_is_parsed_again(
     body: bytes, fields: dict[str, Any], is_kept: bool
 ) -> None:
-    """Such a file is parsed again, and the same when it is used again, with the time since which it
-    is known. It is forgotten if it is too long, or has a time that no entry of a store may have.
+    """A file that was not used for long is parsed again, and the same when it is used again, with
+    the time since which it is known. It is forgotten if it is too long, or has a time that no entry
+    of a store may have.
     """
     memory = Memory(100_000, read)
     put(memory, 0, body, **fields)

@@ -159,8 +159,8 @@ def test_a_folder_that_cannot_be_made_is_a_store_error(path: Path) -> None:
 def test_a_file_that_is_removed_while_open_is_created_again(
     path: Path, store: SqliteStore
 ) -> None:
-    """SQLite would go on writing to the deleted file. Instead the call fails, and the
-    next one creates the file again.
+    """SQLite would go on writing to a file that was deleted while it is open. Instead the call
+    fails, and the next one creates the file again.
     """
     put(store)
     path.unlink()

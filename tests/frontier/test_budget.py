@@ -41,7 +41,9 @@ def admitted(run: Run, *requests: Request) -> list[bool]:
 
 
 def test_all_ports_and_slots_of_a_host_share_its_budget() -> None:
-    """Whatever its scheme, port or download slot; and however its name is written."""
+    """The pages of a host name count together, whatever their scheme, port or download slot, and
+    however the name is written.
+    """
     run = Run(REP_PAGES_PER_HOST=5)
     assert admitted(
         run,
@@ -64,7 +66,9 @@ def test_without_a_limit_nothing_is_counted() -> None:
 
 
 def test_an_override_sets_another_limit() -> None:
-    """Another limit for a host, none, and that of all hosts where an override does not say."""
+    """An override sets another limit for its host, or none; where it does not say, the limit of all
+    hosts holds.
+    """
     run = Run(
         REP_PAGES_PER_HOST=2,
         REP_OVERRIDES={
@@ -108,7 +112,7 @@ def test_what_is_returned_is_not_counted_twice() -> None:
 
 
 def test_a_retry_of_a_counted_page_is_no_further_page() -> None:
-    """One of a page that was counted is no further page; of another one, it is."""
+    """A retry of a page that was counted is no further page; one of another page is."""
     run = Run(REP_PAGES_PER_HOST=2)
     retries = [page(retry_times=number) for number in (1, 2)]
     assert admitted(run, page(), *retries) == [True] * 3
@@ -134,7 +138,9 @@ def test_a_redirect_within_the_host_is_no_further_page() -> None:
 
 
 def test_copied_meta_of_a_redirect_gives_no_free_page() -> None:
-    """Its further requests look like redirects of that page, and count."""
+    """If a spider copies the meta of a redirected page, its further requests look like redirects of
+    that page, and count.
+    """
     run = Run(REP_PAGES_PER_HOST=2)
     copied = {"redirect_urls": [f"{SITE}/0"], "redirect_times": 1}
     pages = [page(number, **copied) for number in range(1, 5)]
@@ -143,7 +149,9 @@ def test_copied_meta_of_a_redirect_gives_no_free_page() -> None:
 
 
 def test_a_returned_page_with_copied_meta_is_no_retry_of_itself() -> None:
-    """It was not sent, so that it is no retry of itself."""
+    """A page with the copied meta of a retry, which returns to the scheduler, was not sent, so that
+    it is no retry of itself.
+    """
     run = Run(REP_PAGES_PER_HOST=1)
     run.push(page(retry_times=1))
     request = run.next()
@@ -156,7 +164,9 @@ def test_a_returned_page_with_copied_meta_is_no_retry_of_itself() -> None:
 
 
 def test_a_returned_redirect_belongs_to_its_page(tmp_path: Path) -> None:
-    """It belongs to its page each time that it comes, also in the next run."""
+    """A redirect that returns to the scheduler belongs to its page each time that it comes, also in
+    the next run.
+    """
     for settings in {}, {"JOBDIR": str(tmp_path)}:
         run = Run(REP_PAGES_PER_HOST=1, **settings)
         assert admits(run, page())
@@ -181,7 +191,7 @@ def test_a_returned_redirect_belongs_to_its_page(tmp_path: Path) -> None:
 
 
 def test_what_comes_past_the_scheduler_does_not_count() -> None:
-    """Files of pipelines, and what a callback downloads itself."""
+    """Files of pipelines, and what a callback downloads itself, do not count."""
     run = Run(REP_PAGES_PER_HOST=1)
     for request in (page(), Request(f"{SITE}/file", callback=NO_CALLBACK)):
         entry = InFlight(run.frontier.queue_of(request))

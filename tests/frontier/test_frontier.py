@@ -33,7 +33,9 @@ SITE = "http://a.example"
 async def test_the_crawl_ends_without_network_although_no_alarm_is_due(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The crawl ends although no host is paused, and no robots.txt is fetched. What waits is counted."""
+    """The crawl ends although no host is paused, and no robots.txt is fetched. What waits is
+    counted.
+    """
     run = Run(REP_BACKOFF_MAX=0, REP_WAIT_TIMEOUT=10)
     frontier, clock = run.frontier, FakeClock()
     frontier.clock = frontier.alarms.clock = clock
@@ -53,7 +55,9 @@ async def test_the_crawl_ends_without_network_although_no_alarm_is_due(
 
 
 def test_a_request_on_its_way_to_the_downloader_has_not_ended() -> None:
-    """As a later Scrapy may have it. One that the downloader has forgotten has ended."""
+    """In a later Scrapy, a request may wait before the downloader has it: it has not ended. One
+    that the downloader has forgotten has.
+    """
     run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=2)
     run.push(*(Request(f"{SITE}/{number}") for number in range(3)))
     waiting = run.scheduler.next_request()
@@ -69,7 +73,9 @@ def test_a_request_on_its_way_to_the_downloader_has_not_ended() -> None:
 def test_a_request_that_cannot_be_written_may_return_to_the_scheduler(
     tmp_path: Path,
 ) -> None:
-    """It waits in memory, in a queue of its own: no component has changed it."""
+    """A request that cannot be written waits in memory, in a queue of its own: no component has
+    changed it.
+    """
     run = Run(JOBDIR=str(tmp_path))
     request = Request(SITE, callback=lambda _: None)
     run.push(request)
@@ -98,7 +104,9 @@ async def cancelled(waiting: Deferred[None]) -> None:
 async def test_a_robotstxt_that_is_cancelled_leaves_its_turn_to_the_next(
     has_room: bool,
 ) -> None:
-    """In a line, or in the moment in which its turn comes."""
+    """A robots.txt may be cancelled while it waits in a line, or in the moment in which its turn
+    comes.
+    """
     run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=1)
     frontier = run.frontier
     limits, now = frontier.limits, frontier.clock.monotonic()

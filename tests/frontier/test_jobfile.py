@@ -393,7 +393,9 @@ def test_a_file_whose_requests_are_done_is_small_again(tmp_path: Path) -> None:
 
 
 def test_each_of_many_pops_costs_as_little_as_the_first(tmp_path: Path) -> None:
-    """Each costs as little as the first: no step looks at those before it."""
+    """Of many requests that are popped between two commits, each costs as little as the first: no
+    step looks at those before it.
+    """
     path, steps = make(tmp_path, 7_000), 0
 
     def count() -> None:

@@ -58,7 +58,9 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @coroutine_test
 async def test_the_next_run_has_what_was_left(tmp_path: Path) -> None:
-    """By host and in order, with priorities, headers and meta; and it knows what was seen."""
+    """The next run has the requests that were left, by host and in order, with priorities, headers
+    and meta; and it knows what was seen.
+    """
     run = Run(JOBDIR=str(tmp_path))
     run.push(
         page(1, priority=1, headers={"X": "1"}, meta={"key": ["value"]}),
@@ -165,7 +167,7 @@ async def test_a_returned_request_that_a_component_has_changed_stays_in_the_file
 
 @coroutine_test
 async def test_a_returned_request_is_there_for_the_next_run(tmp_path: Path) -> None:
-    """It was returned when the crawl ended: the next run has it."""
+    """A request that was returned when the crawl ended is there for the next run."""
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1))
     request = run.next()
@@ -181,7 +183,9 @@ async def test_a_returned_request_is_there_for_the_next_run(tmp_path: Path) -> N
 async def test_unreadable_requests_stay_and_are_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log names the first, and at the end their number. They stay, and the others are sent."""
+    """The log names the first request that cannot be read, and at the end their number. They stay,
+    and the others are sent.
+    """
     run = Run(JOBDIR=str(tmp_path))
     run.push(*map(page, range(4)))
     run.close()
@@ -217,7 +221,9 @@ async def test_pauses_go_on_in_the_next_run(tmp_path: Path) -> None:
 async def test_a_jobdir_of_scrapys_own_queue_is_left_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_empty: bool
 ) -> None:
-    """It is left alone, and one line says why the crawl stops."""
+    """A JOBDIR in which Scrapy's own queue has left requests is not changed, and one line says why
+    the crawl stops.
+    """
     crawler = get_crawler(Spider, {"JOBDIR": str(tmp_path)})
     crawler.spider = Spider.from_crawler(crawler, "fake")
     crawler.engine = Engine()
@@ -244,7 +250,7 @@ async def test_a_jobdir_of_scrapys_own_queue_is_left_alone(
 async def test_a_second_crawl_on_a_jobdir_stops(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The second one stops, and the first one goes on."""
+    """A second crawl on a JOBDIR stops, and the first one goes on."""
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1))
     write(run)

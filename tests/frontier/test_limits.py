@@ -64,7 +64,9 @@ def test_planned_then_sent_then_ended() -> None:
 
 
 def test_what_was_planned_may_end_without_being_sent() -> None:
-    """Another component drops it, or answers it: no delay begins, and the next one has its room."""
+    """Another component may drop or answer what was planned: no delay begins, and the next request
+    has its room.
+    """
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
     crawl.delay("a", 10)
@@ -98,7 +100,7 @@ def on_one_address(crawl: Crawl, *hosts: str, places: int = 2) -> list[Queue]:
 
 
 def test_hosts_on_one_address_share_its_places() -> None:
-    """They take turns; what is planned, and a robots.txt, has a place too."""
+    """Hosts on one address take turns; what is planned, and a robots.txt, has a place too."""
     crawl = Crawl()
     a, b = on_one_address(crawl, "a", "b")
     other = crawl.queue("other")
@@ -141,7 +143,9 @@ def test_a_delay_or_a_pause_is_that_of_its_host_alone() -> None:
 
 
 def test_requests_in_flight_count_at_an_address_that_becomes_known() -> None:
-    """They count there, whether they are planned or sent, even if they are more than its places."""
+    """Requests in flight count at an address that becomes known, whether they are planned or sent,
+    even if they are more than its places.
+    """
     crawl = Crawl()
     a, b = crawl.queue("a"), crawl.queue("b")
     crawl.push(a, "a1", "a2", "a3", "a4")
@@ -217,7 +221,7 @@ def test_addresses_that_no_host_has_are_forgotten() -> None:
 
 
 def test_a_delay_is_from_the_end_to_the_start() -> None:
-    """It begins again with the end of each request, and with the robots.txt that asks for it."""
+    """A delay begins again with the end of each request, and with the robots.txt that asks for it."""
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.delay("a", 5)
@@ -244,7 +248,9 @@ def test_a_delay_is_from_the_end_to_the_start() -> None:
 
 
 def test_two_origins_of_a_host_have_one_delay() -> None:
-    """The longest counts. That of one origin goes when its robots.txt asks for none any more."""
+    """The longest delay of the origins of a host counts. That of one origin goes when its
+    robots.txt asks for none any more.
+    """
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.delay("a", 5)
@@ -261,7 +267,7 @@ def test_two_origins_of_a_host_have_one_delay() -> None:
 
 
 def test_a_new_delay_begins_after_the_requests_in_flight() -> None:
-    """They count: the delay begins with the end of the last one."""
+    """A delay that comes while requests are in flight begins with the end of the last one."""
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.push(a, "a1", "a2", "a3")
@@ -306,7 +312,7 @@ def test_exempt_requests_keep_no_delay_but_pauses() -> None:
 
 
 def test_a_request_that_was_withdrawn_begins_no_delay() -> None:
-    """It waited in its download slot, and has not come to the network."""
+    """A request that was withdrawn has waited in its download slot, and has not come to the network."""
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.delay("a", 5)
@@ -387,7 +393,9 @@ def test_a_pause_is_never_shortened_nor_under_the_delay() -> None:
 
 
 def test_failures_pause_as_a_503_does_and_can_be_forgotten() -> None:
-    """They were those of the network of the crawler: only what the host has asked for goes on."""
+    """Failures that were those of the network of the crawler are forgotten: only what the host has
+    asked for goes on.
+    """
     crawl = Crawl()
     a, b = crawl.queue("a"), crawl.queue("b")
     crawl.push(a, "a1")
@@ -407,7 +415,9 @@ def test_failures_pause_as_a_503_does_and_can_be_forgotten() -> None:
 
 
 def test_during_too_long_a_pause_requests_are_refused() -> None:
-    """Until its end, requests are handed out to be refused, and need no room; then one asks again."""
+    """Until the end of too long a pause, requests are handed out to be refused, and need no room;
+    then one asks again.
+    """
     crawl = Crawl(wait_timeout=60, concurrency=1)
     a = crawl.queue("a")
     crawl.push(a, "a1", "a2", "a3", "a4")
@@ -476,7 +486,9 @@ def test_queues_and_waiters_take_turns() -> None:
 
 
 def test_the_next_waiter_goes_where_the_turn_of_a_queue_finds_none() -> None:
-    """It was the turn of a queue that has to wait elsewhere by now: the room is for who waits next."""
+    """Where it was the turn of a queue that has to wait elsewhere by now, the room is for who waits
+    next.
+    """
     crawl = Crawl(concurrency=1)
     a, c = crawl.queue("a", slot="s"), crawl.queue("c", slot="s")
     crawl.wait("f1", c)
@@ -512,7 +524,7 @@ def test_a_parked_queue_that_waits_elsewhere_blocks_no_other() -> None:
 
 
 def test_a_ready_queue_whose_turn_passes_gives_it_on() -> None:
-    """Its host is paused between its turn and the next call of the scheduler."""
+    """The host of a queue may be paused between its turn and the next call of the scheduler."""
     crawl = Crawl(concurrency=1)
     a, b = crawl.queue("a", slot="s"), crawl.queue("b", slot="s")
     c = crawl.queue("c", slot="s")
@@ -563,7 +575,9 @@ def test_the_slot_with_the_fewest_in_flight_goes_first() -> None:
 
 
 def test_of_slots_with_as_many_in_flight_the_longest_waiting_goes_first() -> None:
-    """Of slots with as many in flight, and of the queues of one slot."""
+    """Of slots with as many in flight, and of the queues of one slot, the one that has waited
+    longest goes first.
+    """
     crawl = Crawl()
     for host in "abc":
         crawl.push(crawl.queue(host), f"{host}1", f"{host}2")
@@ -663,7 +677,7 @@ def test_a_success_does_not_end_a_hold_for_another_worker() -> None:
 
 
 def test_sweep_forgets_a_pause_of_a_host_without_a_queue() -> None:
-    """A spider, or an earlier run, has asked for it."""
+    """A spider, or an earlier run, may have asked for the pause of a host without a queue."""
     crawl = Crawl()
     crawl.pause("a", 7)
     crawl.at(606)
@@ -687,7 +701,7 @@ def test_sweep_keeps_a_slot_while_any_queue_needs_it() -> None:
 
 
 def test_sweep_keeps_a_site_for_whose_rules_a_request_waits() -> None:
-    """Although each of its queues could be forgotten, were it not the last one."""
+    """A site stays although each of its queues could be forgotten, were it not the last one."""
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
     crawl.queue("a", slot="s", obeys=True)
@@ -699,7 +713,7 @@ def test_sweep_keeps_a_site_for_whose_rules_a_request_waits() -> None:
 
 
 def test_sweep_keeps_the_delay_of_requests_on_their_way_to_the_wire() -> None:
-    """Another component may hold them for as long as it likes."""
+    """Another component may hold a request on its way to the wire for as long as it likes."""
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.delay("a", 5)
@@ -714,7 +728,7 @@ def test_sweep_keeps_the_delay_of_requests_on_their_way_to_the_wire() -> None:
 
 
 def test_the_turn_of_a_queue_ends_if_the_scheduler_is_not_asked() -> None:
-    """The downloader may be full of the requests that wait here."""
+    """The downloader may be full of the requests that wait at the wire."""
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
     crawl.delay("a", 5)
@@ -737,7 +751,7 @@ def test_the_turn_of_a_queue_ends_if_the_scheduler_is_not_asked() -> None:
 
 
 def test_the_next_turn_begins_when_a_request_has_ended() -> None:
-    """That one turn was not used takes none from another queue."""
+    """A turn that was not used takes none from another queue."""
     crawl = Crawl(concurrency=1)
     a, b, c = (crawl.queue(host, slot="s") for host in "abc")
     crawl.push(c, "c1")
@@ -777,7 +791,7 @@ def test_what_is_planned_gives_way_if_it_does_not_come_to_the_wire() -> None:
 
 
 def test_what_waits_is_counted_with_who_is_next() -> None:
-    """Each request once, for a robots.txt, a delay or a pause."""
+    """Each request that waits for a robots.txt, a delay or a pause is counted once."""
     crawl = Crawl()
     assert crawl.limits.waiting() == (0, 0, None)
     crawl.push(crawl.queue("a", obeys=True), "a1", "a2")
@@ -792,7 +806,9 @@ def test_what_waits_is_counted_with_who_is_next() -> None:
 
 
 def test_a_delay_holds_up_the_crawl_while_nothing_is_in_flight() -> None:
-    """The time in which requests wait for it and none is in flight, without what a pause takes."""
+    """A delay has held up the crawl for the time in which requests wait for it and none is in
+    flight, without what a pause takes.
+    """
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.delay("a", 5)

@@ -33,7 +33,9 @@ def fail(
 
 
 def test_after_five_failed_hosts_one_robotstxt_at_a_time_tries_the_network() -> None:
-    """No page goes then, and one robots.txt at a time, after a second."""
+    """After five hosts in a row that fail, no page goes, and one robots.txt at a time, after a
+    second.
+    """
     net = network()
     assert fail(net, "abcd", now=1) == [False] * 4
     assert repr(net) == "<Network: works; 4 hosts have failed in a row>"
@@ -50,8 +52,8 @@ def test_after_five_failed_hosts_one_robotstxt_at_a_time_tries_the_network() -> 
 
 
 def test_an_answer_from_before_the_first_failure_ends_no_outage() -> None:
-    """It does not say that the network works: else each such answer would cost the pages one of the three
-    times that Scrapy tries them.
+    """An answer that was on its way when the first host failed does not say that the network works:
+    else each such answer would cost the pages one of the three times that Scrapy tries them.
     """
     net = network()
     fail(net, "abcd", now=5)
@@ -131,7 +133,9 @@ def test_a_false_alarm_doubles_the_number_of_hosts() -> None:
 
 
 def test_an_answer_of_a_failed_host_proves_an_outage() -> None:
-    """So the network was gone, although none that had answered before has failed since."""
+    """If a host that had failed answers, the network was gone, although none that had answered
+    before has failed since.
+    """
     net = network()
     net.answered(site("x"), 0, sent_at=0)
     fail(net, "abcde", now=1)
@@ -171,14 +175,16 @@ def test_without_any_answer_each_host_is_judged_by_itself() -> None:
 
 
 def test_an_earlier_run_proves_that_the_network_has_worked() -> None:
-    """Its JOBDIR or a copy of a robots.txt is left."""
+    """The JOBDIR of an earlier run, or a copy of a robots.txt that it has left, says that the
+    network has worked.
+    """
     net = network()
     net.worked_before()
     assert any(fail(net, "abcdefgh", has_server=False))
 
 
 def test_hosts_that_answered_last_are_asked_first() -> None:
-    """In turns the hosts that have answered last, and one that has failed."""
+    """The hosts that have answered last, and one that has failed, are asked in turns."""
     net = network()
     for number in range(6):
         net.answered(site(f"x{number}"), number, sent_at=number)

@@ -81,7 +81,9 @@ async def test_a_request_that_comes_back_counts_once(
 async def test_the_order_is_that_of_scrapys_scheduler(
     usual: str, start: str | None
 ) -> None:
-    """Of one host: by priority, then by the class of the queue and its start variant."""
+    """The requests of a host are sent by priority, then by the class of the queue and its start
+    variant.
+    """
     settings: dict[str, Any] = {
         "SCHEDULER_MEMORY_QUEUE": f"{QUEUES}.{usual}MemoryQueue",
         "SCHEDULER_START_MEMORY_QUEUE": start and f"{QUEUES}.{start}MemoryQueue",
@@ -133,7 +135,9 @@ async def test_the_duplicate_filter_of_a_project_is_used(tmp_path: Path) -> None
 
 @coroutine_test
 async def test_a_returned_request_is_the_next_one_of_its_host() -> None:
-    """It is the next one of its host again, whatever the priorities; no new request, and no duplicate."""
+    """A returned request is the next one of its host again, whatever the priorities; no new
+    request, and no duplicate.
+    """
     run = Run()
     run.push(page(1), page(2), page(3, priority=1))
     request = run.next()
@@ -183,7 +187,9 @@ async def test_a_hidden_end_of_a_request_frees_its_place() -> None:
 async def test_what_cannot_be_written_waits_in_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It waits in memory, and counts in a stat; with SCHEDULER_DEBUG, the log names the first one."""
+    """A request that cannot be written waits in memory, and counts in a stat; with SCHEDULER_DEBUG,
+    the log names the first one.
+    """
     for is_logged in False, True:
         caplog.clear()
         run = Run(JOBDIR=str(tmp_path / str(is_logged)), SCHEDULER_DEBUG=is_logged)
@@ -204,7 +210,7 @@ async def test_what_cannot_be_written_waits_in_memory(
 async def test_queue_classes_of_others_are_not_used(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """They are not used: one warning says so, and what would be."""
+    """Of queue classes of others, one warning says that they are not used, and what would be."""
     run = Run(SCHEDULER_MEMORY_QUEUE="tests.frontier.test_scheduler.OwnQueue")
     (line,) = [line for line in caplog.messages if "is not used" in line]
     assert "tests.frontier.test_scheduler.OwnQueue" in line

@@ -64,7 +64,9 @@ def test_requests_wait_for_one_fetch() -> None:
 
 
 def test_what_waits_in_the_downloader_is_fetched_for_first() -> None:
-    """It takes a place there. What waits in queues only is fetched for when more is needed."""
+    """A request that waits in the downloader takes a place there, so its robots.txt is fetched
+    first. What waits in queues only is fetched for when more is needed.
+    """
     crawl = Crawl()
     crawl.push(crawl.queue("a", obeys=True), "a1")
     b = crawl.queue("b", obeys=True)
@@ -87,7 +89,7 @@ def test_nothing_is_fetched_for_what_has_gone() -> None:
 
 
 def test_rules_hold_for_the_next_request_however_long_it_waits() -> None:
-    """A site with a long delay and short-lived rules would never get a page else."""
+    """Otherwise a site with a long delay and short-lived rules would never get a page."""
     crawl = Crawl()
     a = known_queue(crawl, expires=1)
     crawl.delay("a", 5)
@@ -103,7 +105,9 @@ def test_rules_hold_for_the_next_request_however_long_it_waits() -> None:
 
 
 def test_stale_rules_hold_for_one_of_the_requests_that_wait_at_the_wire() -> None:
-    """Else all of them would go by one robots.txt, the last one a delay later for each of the others."""
+    """Otherwise all that wait at the wire would go by one robots.txt, the last one a delay later
+    for each of the others.
+    """
     crawl = Crawl()
     a = known_queue(crawl, expires=1)
     crawl.delay("a", 5)
@@ -132,8 +136,8 @@ def test_stale_rules_hold_for_no_other_request_once_one_was_sent() -> None:
 
 
 def test_a_request_that_waits_at_the_wire_keeps_what_holds_for_it() -> None:
-    """Else two requests, of which one is planned while the other one waits, could take that from each other
-    without an end.
+    """Otherwise two requests, of which one is planned while the other one waits, could take that
+    from each other without an end.
     """
     crawl = Crawl()
     a = known_queue(crawl, expires=1)
@@ -185,8 +189,8 @@ def test_requests_of_an_unreachable_site_go_on_when_it_is_back() -> None:
 
 
 def test_requests_of_a_site_that_is_unreachable_for_too_long_are_refused() -> None:
-    """It is asked once more at the end of the time; then requests are handed out to be refused, without
-    room, and each new one has it fetched again when it may be.
+    """The site is asked once more at the end of the time; then requests are handed out to be
+    refused, without room, and each new one has robots.txt fetched again when that may be.
     """
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a", obeys=True)
@@ -229,7 +233,9 @@ def test_a_host_that_asks_for_too_long_is_refused_at_once() -> None:
 
 
 def test_a_fetch_without_a_result_is_repeated_if_anything_waits() -> None:
-    """It is repeated after a pause if anything waits for it; else the next request has it fetched."""
+    """A fetch without a result is repeated after a pause if anything waits for it; else the next
+    request has robots.txt fetched.
+    """
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
     site = crawl.site("a")

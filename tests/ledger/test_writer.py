@@ -444,7 +444,7 @@ def test_rows_that_come_while_the_end_is_written_are_written(
 
 
 def test_a_row_that_comes_while_a_thread_takes_rows_is_written_next(path: Path) -> None:
-    """It is written with the next ones."""
+    """A row that comes while a thread takes rows is written with the next ones."""
     writer = started(path)
     flush(writer)
     coming = Thread(target=put, args=(writer, decided(2)))

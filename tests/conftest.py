@@ -49,6 +49,15 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     effort.is_long = config.getoption("--long")
+    is_first = not hasattr(config, "workerinput")
+    measures = config.getoption("cov_source", None)
+    if is_first and config.getoption("numprocesses", None) and not measures:
+        # The processes of pytest-xdist share a server. If coverage is measured, each has its own, which
+        # finds in its environment how to measure: so nothing is imported before that is there.
+        from tests import forks  # noqa: PLC0415
+
+        if forks.CAN_FORK:
+            os.environ[forks.VARIABLE] = forks.start()
     # No deadlines, as a machine may be slow. Each short run has the same examples, so that a failure is due
     # to the change that is tested; long runs have new examples.
     settings.register_profile(

@@ -1,12 +1,13 @@
 """Runs ``python -m MODULE`` in processes that need not import Scrapy.
 
 To import Scrapy and this package takes longer than most test crawls: without this, crawls
-take five times as much processor time. So each pytest process has a server, which is this
-module as a script. It imports what crawls need, and forks a process for each :class:`Popen`.
+take five times as much processor time. So there is a server, which is this module as a script. It
+imports what crawls need, and forks a process for each :class:`Popen`. The processes of a test run share
+one server.
 
-The server forks by way of a process that ends at once, so that the new one is an orphan. The
-pytest process has asked the kernel to be the parent of its orphans, so that it can wait for them
-as for any child. This needs Linux: elsewhere, each ``Popen`` starts Python anew.
+A ``Popen`` has a connection of its own to the server. The server forks a process that forks the new
+one, waits for its end, and sends the status through the connection: a pytest process can wait for its own
+children only. This needs Linux: elsewhere, each ``Popen`` starts Python anew.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from functools import cache
 from pathlib import Path
@@ -52,11 +53,13 @@ MODULES = (
 
 PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
+LISTENER = 3
+"""The file of a server at which it listens."""
+
+VARIABLE = "TESTS_FORK_SERVER"
+"""The environment variable with the address of the server of a test run."""
 
 CAN_FORK = sys.platform == "linux"
-
-_one_at_a_time = threading.Lock()
 
 
 class Popen(subprocess.Popen[Any]):
@@ -79,15 +82,34 @@ class Popen(subprocess.Popen[Any]):
             arguments["env"] or os.environ,
         )
         job = json.dumps([args, str(folder), dict(environment)])
-        with _one_at_a_time:
-            server = _server()
-            ours = [n if file == -1 else file for n, file in enumerate(files)]
-            socket.send_fds(server, [b"+"], ours)
-            server.sendall(f"{job}\n".encode())
-            self.pid = int.from_bytes(server.recv(4), "big")
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(f"\0{_address()}")
+        ours = [n if file == -1 else file for n, file in enumerate(files)]
+        socket.send_fds(self._connection, [b"+"], ours)
+        self._connection.sendall(f"{job}\n".encode())
+        self.pid = int.from_bytes(self._connection.recv(4), "big")
         assert self.pid, "The server has ended"
         self._child_created = True
         self._close_pipe_fds(*(arguments[name] for name in PIPES))
+
+    def poll(self) -> int | None:
+        if not CAN_FORK:
+            return super().poll()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not CAN_FORK:
+            return super().wait(timeout)
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            status = self._connection.recv(4)
+            self._connection.close()
+            assert status, "The server has ended"
+            self.returncode = os.waitstatus_to_exitcode(int.from_bytes(status, "big"))
+        return self.returncode
 
 
 def run(
@@ -107,41 +129,61 @@ def run(
 
 
 @cache
-def _server() -> socket.socket:
-    ours, its = socket.socketpair()
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+def _address() -> str:
+    """Return the address of the server of this test run, or of one for this process."""
+    return os.environ.get(VARIABLE) or start()
+
+
+def start() -> str:
+    """Start a server that ends with this process, and return its address. It loads Scrapy when it is asked
+    for the first process.
+    """
+    address = f"tests.forks.{os.getpid()}"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"\0{address}")
+    listener.listen()
+    listener.set_inheritable(True)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    # It ends when its standard input does.
+    # It ends when its standard input does: when this process ends, which keeps the other side of the pipe.
+    its_input, _ = os.pipe()
     os.posix_spawn(
         sys.executable,
-        [sys.executable, "-m", "tests.forks"],
+        [sys.executable, "-m", "tests.forks", str(LISTENER)],
         {**OUR_ENVIRONMENT, "PYTHONPATH": path},
-        file_actions=[(os.POSIX_SPAWN_DUP2, its.fileno(), 0)],
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, its_input, 0),
+            (os.POSIX_SPAWN_DUP2, listener.fileno(), LISTENER),
+        ],
         setsid=True,
     )
-    its.close()
-    return ours
+    os.close(its_input)
+    listener.close()
+    return address
 
 
-def serve(client: socket.socket) -> None:
-    """Fork a process for each job that *client* sends, until it ends."""
-    load()
-    coverage = prepare_coverage()
-    # The garbage collector does not touch frozen objects, so processes need no copies of them.
-    gc.collect()
-    gc.freeze()
-    jobs = client.makefile()
-    while files := socket.recv_fds(client, 1, 3)[1]:
-        args, folder, environment = json.loads(jobs.readline())
-        if (between := os.fork()) == 0:
-            between = os.getpid()
-            if os.fork():
-                os._exit(0)
-            while os.getppid() == between:
-                time.sleep(0.0002)
-            # The process does not outlive the tests.
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            client.sendall(os.getpid().to_bytes(4, "big"))
+def serve(listener: socket.socket) -> None:
+    """Fork a process for each connection to *listener*, until the standard input ends."""
+    server, is_loaded, coverage = os.getpid(), False, None
+    while 0 not in select.select([0, listener], [], [])[0]:
+        client, _ = listener.accept()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass  # Those that have ended.
+        if not is_loaded:
+            is_loaded = True
+            load()
+            coverage = prepare_coverage()
+            # The garbage collector does not touch frozen objects, so processes need no copies of them.
+            gc.collect()
+            gc.freeze()
+        files = socket.recv_fds(client, 1, 3)[1]
+        with client.makefile() as jobs:
+            args, folder, environment = json.loads(jobs.readline())
+        if os.fork() == 0:
+            listener.close()
+            die_with(server)
+            wait_for_child(client, files)
+            client.close()
             its = {
                 i for i in environment.items() if i[0].startswith("COVERAGE_PROCESS")
             }
@@ -149,9 +191,33 @@ def serve(client: socket.socket) -> None:
                 coverage._auto_save = True
                 coverage.start()
             become(args, folder, environment, files)
-        os.waitpid(between, 0)
+        client.close()
         for file in files:
             os.close(file)
+
+
+def wait_for_child(client: socket.socket, files: list[int]) -> None:
+    """Fork a process, and return there. Wait for its end here, send its number and then its status to *client*,
+    and end.
+    """
+    waiting = os.getpid()
+    child = os.fork()
+    if child == 0:
+        die_with(waiting)
+        return
+    for file in (0, *files):
+        os.close(file)
+    with contextlib.suppress(OSError):  # The client may have ended.
+        client.sendall(child.to_bytes(4, "big"))
+        client.sendall(os.waitpid(child, 0)[1].to_bytes(4, "big"))
+    os._exit(0)
+
+
+def die_with(parent: int) -> None:
+    """Let this process end with *parent*: it does not outlive the tests."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def load() -> None:
@@ -237,4 +303,4 @@ def become(
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=0))
+    serve(socket.socket(fileno=int(sys.argv[1])))

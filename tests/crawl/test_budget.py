@@ -47,6 +47,7 @@ def most_at_once(hits: Iterable[Hit]) -> int:
     return most
 
 
+@pytest.mark.newest
 @pytest.mark.slow
 def test_hosts_on_one_address_share_four_places_and_leave_none_empty(
     site: Site, mode: str
@@ -265,6 +266,7 @@ def test_pages_from_the_cache_give_their_places_back(
     assert len(fetched(host)) == 6
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("jobdir", [False, True])
 def test_pages_that_come_back_for_a_pause_count_once(
     site: Site, mode: str, jobdir: bool, tmp_path: Path

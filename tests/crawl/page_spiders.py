@@ -36,7 +36,7 @@ class PageSpider(PlanSpider):
                 )
 
 
-class LiedToSpider(PlanSpider):
+class BrokenAnswersSpider(PlanSpider):
     """Makes an item of each page, whatever its size."""
 
     def note_response(self, response: Response) -> Iterator[dict[str, Any]]:

@@ -10,8 +10,8 @@ import pytest
 from scrapy import signals
 
 from tests.crawl.answers import Answer, Then, busy, redirect, robots
+from tests.crawl.broken_answers import stages
 from tests.crawl.crawl import run_crawl
-from tests.crawl.lies import stages
 from tests.crawl.test_ledger import rows
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crawl.answers import HANGS, Answer, Then, redirect, robots
+from tests.crawl.broken_answers import stages
 from tests.crawl.crawl import run_crawl
-from tests.crawl.lies import stages
 
 if TYPE_CHECKING:
     from tests.crawl.server import Host, Site

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crawl.answers import Answer, Then, redirect
-from tests.crawl.lies import stages
+from tests.crawl.broken_answers import stages
 from tests.crawl.server import PAGE
 from tests.tools.rep import ROBOTS, Rep, scrapy_rep
 

@@ -16,8 +16,7 @@ import pytest
 
 from tests import effort
 from tests.crawl.answers import Answer, Then, redirect, robots
-from tests.crawl.crawl import start_crawl
-from tests.crawl.lies import (
+from tests.crawl.broken_answers import (
     CHUNKED,
     EARLY_HINTS,
     PERMITS,
@@ -31,6 +30,7 @@ from tests.crawl.lies import (
     stages,
     whole,
 )
+from tests.crawl.crawl import start_crawl
 from tests.crawl.server import Host
 
 if TYPE_CHECKING:
@@ -91,12 +91,12 @@ NOWHERE = {
 }
 
 
-class Lie(NamedTuple):
+class BrokenAnswer(NamedTuple):
     """What answers, and the expected result. A status in its name is in the warning about it."""
 
     name: str
     where: Host | str
-    """A host that lies about its robots.txt, or the URL of a page."""
+    """A host whose robots.txt it is, or the URL of a page."""
 
     expected: str
 
@@ -218,14 +218,14 @@ def answers() -> dict[str, dict[str, Answer | Sequence[Answer]]]:
     return by_result
 
 
-def lies(site: Site) -> list[Lie]:
+def broken_robotstxts(site: Site) -> list[BrokenAnswer]:
     """Add hosts with all these answers, redirects, broken handshakes and names to *site*."""
-    added: list[Lie] = []
+    added: list[BrokenAnswer] = []
 
     def add(name: str, host: Host, expected: str, **others: Answer | str) -> None:
         for path, answer in others.items():
             host.answers[f"/{path}"] = answer
-        added.append(Lie(name, host, expected))
+        added.append(BrokenAnswer(name, host, expected))
 
     for expected, named in answers().items():
         for name, answer in named.items():
@@ -256,9 +256,9 @@ def lies(site: Site) -> list[Lie]:
         host = site.add()
         host.chain(hops, Answer(RULES))
         add(f"{hops} redirects", host, expected)
-    gone, broken = Answer(FORBIDS, status=404), Answer(PERMITS, status=500)
+    gone, answer = Answer(FORBIDS, status=404), Answer(PERMITS, status=500)
     add("a redirect to one that is gone", site.add(redirect("/a", 308)), NONE, a=gone)
-    add("a redirect to a 500", site.add(redirect("/a", 307)), UNREACHABLE, a=broken)
+    add("a redirect to a 500", site.add(redirect("/a", 307)), UNREACHABLE, a=answer)
     away = redirect(site.refusing().robotstxt)
     add("a redirect to a host that refuses", site.add(away), UNREACHABLE)
     itself = site.add(redirect("/robots.txt", 301))
@@ -278,7 +278,7 @@ def lies(site: Site) -> list[Lie]:
     return added
 
 
-def page_lies(site: Site) -> list[Lie]:
+def broken_pages(site: Site) -> list[BrokenAnswer]:
     """Add a host with broken pages to *site*."""
     host = site.add(robots(PERMITS.decode()))
 
@@ -317,7 +317,7 @@ def page_lies(site: Site) -> list[Lie]:
     for expected, named in pages.items():
         for name, answer in named.items():
             host.answers[path := f"/{len(added)}"] = answer
-            added.append(Lie(name, host.url(path), expected))
+            added.append(BrokenAnswer(name, host.url(path), expected))
     return added
 
 
@@ -331,32 +331,32 @@ def test_whatever_a_server_answers_the_crawl_goes_on_as_expected(
     Answers that never end fail with any time-out, so theirs is short. The others get a long
     one.
     """
-    hosts, pages = lies(site), page_lies(site)
-    lasting = [lie for lie in hosts if lie.lasts]
-    ending = [lie for lie in hosts if not lie.lasts]
+    hosts, pages = broken_robotstxts(site), broken_pages(site)
+    lasting = [answer for answer in hosts if answer.lasts]
+    ending = [answer for answer in hosts if not answer.lasts]
     crawls = []
-    for patience, told in ((120, [*pages, *ending]), (1, lasting)):
+    for patience, answers in ((120, [*pages, *ending]), (1, lasting)):
         requests: list[object] = []
-        for lie in told:
-            if isinstance(lie.where, Host):
-                requests += map(lie.where.url, BOTH)
+        for answer in answers:
+            if isinstance(answer.where, Host):
+                requests += map(answer.where.url, BOTH)
             else:
-                seconds = 1 if lie.lasts else 600
+                seconds = 1 if answer.lasts else 600
                 meta = {"download_timeout": seconds}
-                requests.append({"url": lie.where, "meta": meta})
+                requests.append({"url": answer.where, "meta": meta})
         crawl = start_crawl(
             requests,
             mode=mode,
-            spider="tests.crawl.page_spiders.LiedToSpider",
+            spider="tests.crawl.page_spiders.BrokenAnswersSpider",
             settings={"DNS_TIMEOUT": 3, "DOWNLOAD_TIMEOUT": patience},
             allowed_domains=["127.0.0.1", *LOOKUPS, "nosuchhost.invalid"],
             names=LOOKUPS,
         )
-        crawls.append((told, crawl))
-    for told, crawl in crawls:
+        crawls.append((answers, crawl))
+    for answers, crawl in crawls:
         result = crawl.result(600)
-        of_hosts = [lie for lie in told if isinstance(lie.where, Host)]
-        of_pages = [lie for lie in told if isinstance(lie.where, str)]
+        of_hosts = [answer for answer in answers if isinstance(answer.where, Host)]
+        of_pages = [answer for answer in answers if isinstance(answer.where, str)]
         check_hosts(of_hosts, result, mode, others=bool(of_pages))
         check_pages(of_pages, result, mode)
         has_a_page = "response_received_count" in result.stats
@@ -376,23 +376,27 @@ def test_whatever_a_server_answers_the_crawl_goes_on_as_expected(
 
 
 def check_hosts(
-    told: list[Lie], result: CrawlResult, mode: str, *, others: int
+    answers: list[BrokenAnswer], result: CrawlResult, mode: str, *, others: int
 ) -> None:
     """Check the access logs for the pages that were fetched, and stats, errors and log for those
     that were not: one warning for each host that is unreachable or redirects too often, one line
     for each other host without a robots.txt, and one for each refused page.
     """
-    fetched = {lie.name: [p for p in lie.where.pages if p in BOTH] for lie in told}
-    assert fetched == {lie.name: lie.pages(mode) for lie in told}
-    counted = Counter(COUNTED.get(lie.result(mode), "unavailable") for lie in told)
+    fetched = {
+        answer.name: [p for p in answer.where.pages if p in BOTH] for answer in answers
+    }
+    assert fetched == {answer.name: answer.pages(mode) for answer in answers}
+    counted = Counter(
+        COUNTED.get(answer.result(mode), "unavailable") for answer in answers
+    )
     counted["successful"] += others
     for access, number in counted.items():
         assert result.stats.get(f"rep/robotstxt/{access}", 0) == number, access
     denied = {
-        lie.where.url(path): "rule" if lie.pages(mode) else "unreachable"
-        for lie in told
+        answer.where.url(path): "rule" if answer.pages(mode) else "unreachable"
+        for answer in answers
         for path in BOTH
-        if path not in lie.pages(mode)
+        if path not in answer.pages(mode)
     }
     errors = [error for error in result.errors if error["error"] == "RobotsDenied"]
     assert {error["url"]: error["reason"] for error in errors} == denied
@@ -402,36 +406,36 @@ def check_hosts(
     logged, refusals = result.lines("WARNING"), result.lines("DEBUG", "Refused by")
     none = ": no robots.txt (", "): everything is allowed"
     missing = result.lines("DEBUG", *none) + result.lines("INFO", *none)
-    for lie in told:
+    for answer in answers:
         about = re.compile(
-            rf"\] {re.escape(lie.where.robotstxt)}( is |: no robots.txt)"
+            rf"\] {re.escape(answer.where.robotstxt)}( is |: no robots.txt)"
         )
         warnings = [line for line in logged if about.search(line)]
-        expected = lie.result(mode)
-        assert len(warnings) == (expected in {UNREACHABLE, MANY_REDIRECTS}), lie.name
-        if warnings and (status := re.search(r"\b\d{3}\b", lie.name)):
+        expected = answer.result(mode)
+        assert len(warnings) == (expected in {UNREACHABLE, MANY_REDIRECTS}), answer.name
+        if warnings and (status := re.search(r"\b\d{3}\b", answer.name)):
             assert status[0] in warnings[0]
-        if lie.name == "6 redirects":
-            assert lie.where.url("/hop-1") in warnings[0]
-            assert lie.where.url("/hop-5") in warnings[0]
+        if answer.name == "6 redirects":
+            assert answer.where.url("/hop-1") in warnings[0]
+            assert answer.where.url("/hop-5") in warnings[0]
         count = sum(bool(about.search(line)) for line in missing)
-        assert count == (expected == NONE), lie.name
+        assert count == (expected == NONE), answer.name
         for path in BOTH:
-            refused = [line for line in refusals if lie.where.url(path) in line]
-            assert len(refused) == (path not in lie.pages(mode)), lie.name
-            assert all(lie.where.robotstxt in line for line in refused)
+            refused = [line for line in refusals if answer.where.url(path) in line]
+            assert len(refused) == (path not in answer.pages(mode)), answer.name
+            assert all(answer.where.robotstxt in line for line in refused)
             if refused and expected == READ:
-                assert "(disallow: /private" in refused[0], lie.name
+                assert "(disallow: /private" in refused[0], answer.name
 
 
-def check_pages(told: list[Lie], result: CrawlResult, mode: str) -> None:
+def check_pages(answers: list[BrokenAnswer], result: CrawlResult, mode: str) -> None:
     made = {item["url"] for item in result.items}
     failed = {error["url"] for error in result.errors}
     became = {
-        lie.name: ITEM if lie.where in made else FAILED if lie.where in failed else DROPPED
-        for lie in told
+        answer.name: ITEM if answer.where in made else FAILED if answer.where in failed else DROPPED
+        for answer in answers
     }  # fmt: skip
-    assert became == {lie.name: lie.result(mode) for lie in told}
+    assert became == {answer.name: answer.result(mode) for answer in answers}
     dropped = Counter(became.values())[DROPPED]
     assert result.stats.get("rep/noindex/dropped/noindex", 0) == dropped
     assert result.log.count("Dropped: ") == dropped

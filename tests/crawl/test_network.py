@@ -116,11 +116,11 @@ def test_the_crawl_ends_with_network_gone_if_all_hosts_begin_to_refuse(
     assert result.stats["elapsed_time_seconds"] < timeout + 10
     (line,) = result.lines("WARNING", "gone for longer than REP_WAIT_TIMEOUT")
     assert "with the same JOBDIR, the next run sends them" in line
-    left = result.stats["rep/network/not_sent"]
-    assert f" {left} requests to " in line
+    not_sent = result.stats["rep/network/not_sent"]
+    assert f" {not_sent} requests to " in line
     assert headline(str(tmp_path / "ledger")) == (
         "No page was fetched, no request was refused, and "
-        f"{left} requests were left when the network was gone"
+        f"{not_sent} requests were left when the network was gone"
     )
     again = run_crawl(
         [],

@@ -235,9 +235,9 @@ DRY, IGNORING = (
 DENIED = {"level": "denied"}
 
 
-def gone(left: int) -> dict[str, Any]:
-    """Return the columns of a crawl that ended without network, with so many requests *left*."""
-    counts = json.dumps({"rep/network/not_sent": left})
+def gone(not_sent: int) -> dict[str, Any]:
+    """Return the columns of a crawl that ended without network, with so many requests *not sent*."""
+    counts = json.dumps({"rep/network/not_sent": not_sent})
     return {"finish_reason": "network_gone", "counts": counts}
 
 

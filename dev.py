@@ -92,7 +92,6 @@ def test(arguments: list[str]) -> int:
         [newest, "-m", "mypy"],
         # Collects the tests only to compile all modules, so that the many test processes below need not.
         [newest, *collect],
-        [oldest, *collect, "-m", "not newest"],
         [newest, "-m", "ruff", "check"],
         [newest, "-m", "ruff", "format", "--check"],
         [str(Path(newest).with_name("lint-imports"))],

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -48,8 +50,9 @@ def in_browser(test: Callable[..., None]) -> Callable[..., None]:
 
 
 def started() -> Iterator[Any]:
-    """Yield a browser that is started, and end it. For a fixture."""
-    from playwright import sync_api  # noqa: PLC0415
+    """Yield a browser that is started, and end it. For a fixture. The test is skipped without its packages."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    pytest.importorskip("axe_playwright_python")
 
     def start() -> tuple[Any, Any]:
         sync_api.expect.set_options(timeout=PATIENCE)
@@ -63,6 +66,13 @@ def started() -> Iterator[Any]:
     yield browser
     THREAD.submit(browser.close).result()
     THREAD.submit(client.stop).result()
+
+
+def expect(locator: Any) -> Any:
+    """Return Playwright's assertions about *locator*."""
+    from playwright import sync_api  # noqa: PLC0415
+
+    return sync_api.expect(locator)
 
 
 def load_axe(page: Any) -> None:

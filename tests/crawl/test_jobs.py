@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from tests import effort
-from tests.crawl import own_pipeline
 from tests.crawl.answers import HANGS, Answer, busy
 from tests.crawl.crawl import RETRIED_SOON, ROOT, run_crawl, start_crawl
 from tests.crawl.pauses import EARLY, was_busy
@@ -422,7 +421,7 @@ def test_the_documented_pipeline_keeps_the_items_of_all_pages_over_kills(
     of all pages.
     """
     page = (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
-    code = Path(own_pipeline.__file__).read_text(encoding="utf-8")
+    code = Path(__file__).with_name("own_pipeline.py").read_text(encoding="utf-8")
     assert f"```python\n{code.partition(chr(10))[2].lstrip()}```" in page
     host = site.add(RULES)
     paths = [f"/{number}" for number in range(40)]
@@ -433,7 +432,7 @@ def test_the_documented_pipeline_keeps_the_items_of_all_pages_over_kills(
         "settings": {
             "CONCURRENT_REQUESTS": 2,
             "ITEMS_DATABASE": str(items),
-            "ITEM_PIPELINES": {f"{own_pipeline.__name__}.DatabasePipeline": 300},
+            "ITEM_PIPELINES": {"tests.crawl.own_pipeline.DatabasePipeline": 300},
             "JOBDIR": str(tmp_path / "job"),
         },
         "journal": str(tmp_path / "journal"),

@@ -109,8 +109,6 @@ def test_each_setting_can_be_linked_to_and_is(site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    pytest.importorskip("playwright.sync_api")
-    pytest.importorskip("axe_playwright_python")
     yield from started()
 
 

@@ -11,6 +11,7 @@ from tests.browser import (
     CHROMIUM,
     IN_COLOURS,
     PATIENCE,
+    expect,
     in_browser,
     load_axe,
     problems,
@@ -22,9 +23,6 @@ from tests.tools.report import ledgers
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-sync_api = pytest.importorskip("playwright.sync_api")
-pytest.importorskip("axe_playwright_python")
 
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="there is no chromium"),
@@ -88,7 +86,7 @@ def test_a_report_can_be_sorted_filtered_and_read_without_scripts(
     assert hosts.all_inner_texts() == ascending[::-1]
     head = page.locator("#host-table [aria-sort]")
     assert head.get_attribute("aria-sort") == "descending"
-    count = sync_api.expect(page.locator("#filter-count"))
+    count = expect(page.locator("#filter-count"))
     text = page.get_by_label("Filter by host or rule")
     for typed, number in (
         ("SHOP", 1),
@@ -131,7 +129,7 @@ def test_hostile_text_adds_no_element_and_runs_no_script(
     assert set(links) == {"file:"}
     page.get_by_role("button", name="Host").click()
     page.get_by_label("Filter by host or rule").fill("__proto__")
-    sync_api.expect(page.locator("#filter-count")).to_have_text("1 of 6 hosts")
+    expect(page.locator("#filter-count")).to_have_text("1 of 6 hosts")
     text = page.locator("body").inner_text()
     for words in (ledgers.MARKUP[:25], "\\x1b", "\\u202e"):
         assert words in text

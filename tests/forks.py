@@ -23,10 +23,12 @@ import os
 import pkgutil
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import warnings
 from functools import cache
@@ -83,7 +85,7 @@ class Popen(subprocess.Popen[Any]):
         )
         job = json.dumps([args, str(folder), dict(environment)])
         self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(f"\0{_address()}")
+        self._connection.connect(_address())
         ours = [n if file == -1 else file for n, file in enumerate(files)]
         socket.send_fds(self._connection, [b"+"], ours)
         self._connection.sendall(f"{job}\n".encode())
@@ -138,9 +140,10 @@ def start() -> str:
     """Start a server that ends with this process, and return its address. It loads Scrapy when it is asked
     for the first process.
     """
-    address = f"tests.forks.{os.getpid()}"
+    folder = tempfile.mkdtemp()  # No other user of the machine may enter it.
+    address = str(Path(folder) / "server")
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(f"\0{address}")
+    listener.bind(address)
     listener.listen()
     listener.set_inheritable(True)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -303,4 +306,6 @@ def become(
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    with socket.socket(fileno=int(sys.argv[1])) as listener:
+        serve(listener)
+        shutil.rmtree(Path(listener.getsockname()).parent)

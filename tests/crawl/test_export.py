@@ -147,17 +147,20 @@ class TestExport:
     """What a project exports, compared with one crawl of stock Scrapy."""
 
     @pytest.fixture(scope="class")
-    def site(self) -> Iterator[Site]:
+    @classmethod
+    def site(cls) -> Iterator[Site]:
         with Site() as site:
             yield site
 
     @pytest.fixture(scope="class")
-    def service(self, site: Site) -> Host:
+    @classmethod
+    def service(cls, site: Site) -> Host:
         return site.add(name="127.0.0.9")
 
     @pytest.fixture(scope="class")
+    @classmethod
     def stock(
-        self, site: Site, service: Host, tmp_path_factory: pytest.TempPathFactory
+        cls, site: Site, service: Host, tmp_path_factory: pytest.TempPathFactory
     ) -> Stock:
         host, folder = host_of(site), tmp_path_factory.mktemp("crawl") / "stock"
         settings = {"SERVICE_URL": service.origin}

@@ -181,7 +181,10 @@ def serve(listener: socket.socket) -> None:
             gc.freeze()
         files = socket.recv_fds(client, 1, 3)[1]
         with client.makefile() as jobs:
-            args, folder, environment = json.loads(jobs.readline())
+            job = jobs.readline()
+        if not job.endswith("\n"):
+            continue  # The client has ended.
+        args, folder, environment = json.loads(job)
         if os.fork() == 0:
             listener.close()
             die_with(server)

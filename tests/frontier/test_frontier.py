@@ -135,7 +135,9 @@ async def test_a_robotstxt_that_is_cancelled_leaves_its_turn_to_the_next(
 
 @coroutine_test
 async def test_a_request_that_gets_its_room_as_a_pause_begins_is_not_sent() -> None:
-    """With asyncio, the request continues in the next turn of the loop. It must not be sent then."""
+    """With asyncio, a request that gets its room continues in the next turn of the loop. It must not be sent if its
+    host is paused by then.
+    """
     run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=1)
     frontier, now = run.frontier, run.frontier.clock.monotonic()
     requests = [Request(f"{SITE}/{name}") for name in "ab"]
@@ -157,7 +159,9 @@ async def test_a_request_that_gets_its_room_as_a_pause_begins_is_not_sent() -> N
 async def test_the_time_in_which_a_redirected_robotstxt_waits_for_room_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It waits for the delay of another host, longer than requests wait for a robots.txt that never comes."""
+    """A robots.txt that is redirected may wait for the delay of another host, longer than requests wait for one that
+    never comes.
+    """
     run = Run(REP_WAIT_TIMEOUT=10)
     frontier, clock = run.frontier, FakeClock()
     frontier.clock = frontier.alarms.clock = clock

@@ -147,7 +147,9 @@ async def test_a_request_that_is_returned_is_no_new_row(tmp_path: Path) -> None:
 async def test_a_returned_request_that_a_component_has_changed_stays_in_the_file(
     tmp_path: Path,
 ) -> None:
-    """It goes into another queue of this run. A kill loses neither it nor later requests of that queue."""
+    """A returned request that was changed goes into another queue of this run. A kill loses neither that request nor
+    later ones of that queue.
+    """
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1))
     request = run.next()

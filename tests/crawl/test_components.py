@@ -476,5 +476,5 @@ def test_a_response_of_a_service_is_judged_by_where_it_ended(site: Site) -> None
     result = run_crawl(urls, **through(service, "ExemptService"))
     assert result.fetched() == sorted([host.url("/fine"), exempted.url("/private")])
     assert [error["reason"] for error in result.errors] == ["rule", "rule"]
-    assert sum("arrived" in error["message"] for error in result.errors) == 1
+    assert sum("was reached" in error["message"] for error in result.errors) == 1
     assert result.stats["rep/browser/arrived"] == 1

@@ -588,7 +588,7 @@ def test_the_log_counts_what_was_withheld_by_kind_and_reason(site: Site) -> None
         "INFO: Hosts that ask for a delay: 1: Crawl-delay or: REP_CRAWL_DELAY_OBEY": "/robots.txt",
         "INFO: Pauses that hosts asked for: 1: 429 or 503;: DOWNLOAD_DELAY": "/busy",
         "WARNING: Links not followed: 3: must not be followed;: REP_NOFOLLOW": "/from-",
-        "WARNING: Links not followed: 1: the rel of the link: REP_REL": "/ugc",
+        "WARNING: Links not followed: 1: links with this rel: REP_REL": "/ugc",
         "WARNING: Items dropped: 2: must not be in an index;: REP_NOINDEX": "/noindex/",
         "WARNING: Items dropped: 1: no longer be in an index;: REP_NOINDEX": "/old",
         "WARNING: Items dropped: 1: used for train-ai;: REP_PURPOSES": "/ai",

@@ -30,7 +30,7 @@ KIB_500 = 512_000
 # Far more than any file takes on an idle machine, far less than a quadratic one would: an eighth of
 # the file would take it a sixty-fourth of the time.
 LONG_FILE, SECONDS, SECONDS_TO_LINT = (
-    (KIB_500, 5.0, 15.0) if effort.is_long else (KIB_500 // 8, 0.5, 1.5)
+    (KIB_500, 5.0, 15.0) if effort.is_long else (KIB_500 // 8, 1.0, 3.0)
 )
 ANY = b"User-agent: *\n"
 

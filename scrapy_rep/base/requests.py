@@ -12,8 +12,6 @@ from scrapy_rep.base import meta
 from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin, origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -114,31 +112,33 @@ def is_exempt(request: Request) -> bool:
 
 
 class RequestDicts:
-    """Turns requests into dictionaries, as ``Request.to_dict`` does, in an eighth of the time.
+    """Turns requests into dictionaries, as ``Request.to_dict`` does, in less than an eighth of the time.
 
     To find the names of the callback and the errback, Scrapy compares them with all attributes of
-    the spider, for each request. This class first compares them with the methods that earlier
-    requests have used.
+    the spider, for each request. This class remembers the names that Scrapy has found.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._names: dict[str, None] = {}
+        self._names: dict[Any, str] = {}
+        """The names of methods of the spider, by their functions."""
 
     def to_dict(self, request: Request) -> dict[str, Any]:
         """Return the same as :meth:`Request.to_dict`. Raises ValueError if the callback or the errback is
         not a method of the spider.
         """
+        methods = request.callback, request.errback
+        functions = [getattr(method, "__func__", None) for method in methods]
+        # Scrapy takes a name as it is.
+        request.callback, request.errback = map(self._names.get, functions, methods)  # type: ignore[assignment]
         try:
-            return request.to_dict(spider=self)  # type: ignore[arg-type]  # Scrapy uses only its methods.
-        except ValueError:
             fields = request.to_dict(spider=self._crawler.spider)
-        names = (fields.get("callback"), fields.get("errback"))
-        self._names.update(dict.fromkeys(name for name in names if name))
+        finally:
+            request.callback, request.errback = methods
+        names = fields.get("callback"), fields.get("errback")
+        self._names.update(
+            (function, name)
+            for function, name in zip(functions, names, strict=True)
+            if function and name
+        )
         return fields
-
-    def __dir__(self) -> Iterable[str]:
-        return self._names
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._crawler.spider, name)

@@ -128,6 +128,8 @@ class OfScrapyRedis:
 
     def begin(self) -> None: ...
 
+    def end(self, request: Request) -> None: ...
+
     def flush(self) -> None: ...
 
     def fill(self, made: Iterator[Request]) -> None:
@@ -147,10 +149,9 @@ class OfScrapyRep:
 
     def __init__(self, url: str, serializer: Any = None) -> None:
         self.crawler = _crawler(url, serializer)
-        frontier_of(self.crawler, SkippingClock())
+        self.frontier = frontier_of(self.crawler, SkippingClock())
         self.scheduler = SharedScheduler.from_crawler(self.crawler)
         self.scheduler._thread = Direct()
-        self.scheduler._connect(self.crawler.spider)
         self._call()
 
     def _call(self) -> None:
@@ -164,12 +165,13 @@ class OfScrapyRep:
         return data
 
     def begin(self) -> None:
-        """Renew the lease."""
+        """Renew the lease. As before the spider has begun, no requests are taken until one is popped."""
+        self.scheduler._has_begun = False
         self._call()
 
     def push(self, request: Request) -> None:
         self.scheduler.enqueue_request(request)
-        if len(self.scheduler._unsent) >= _AT_ONCE:
+        if len(self.scheduler._exchange.unsent) >= _AT_ONCE:
             self._call()
 
     def pop(self) -> Request | None:
@@ -179,9 +181,13 @@ class OfScrapyRep:
             request = self.scheduler.next_request()
         return request
 
+    def end(self, request: Request) -> None:
+        """End *request*, as the wire does."""
+        self.frontier.end(request, self.frontier.in_flight[request])
+
     def flush(self) -> None:
         """Tell the server which requests have ended, and take no more requests."""
-        while self.scheduler._unsent:
+        while self.scheduler._exchange.unsent:
             self._call()
         self._call()
 
@@ -245,6 +251,7 @@ class Side:
         request = self._flying.popleft()
         self._active.remove(request)
         self._in_progress.remove(request)
+        self.queue.end(request)
 
 
 def main() -> None:

@@ -83,8 +83,8 @@ class WireMiddleware:
             why = frontier.why_no_page(request, entry)
             raise self._refused(request, why, BUDGET)
         is_judged = gate is None or gate.is_judged(request, entry)
-        needs_turn = frontier.turns and frontier.turns.is_needed(request, entry)
-        if is_judged and not needs_turn and frontier.may_send(request, entry):
+        needs_permit = frontier.permits and frontier.permits.is_needed(request, entry)
+        if is_judged and not needs_permit and frontier.may_send(request, entry):
             if gate is not None and entry.report is not None:
                 gate.report(entry)
             return None
@@ -99,21 +99,23 @@ class WireMiddleware:
         *,
         is_judged: bool,
     ) -> Request | Response | None:
-        """Wait until *request* is judged as it is now, has its turn among all workers, and has room in its limiters.
+        """Wait until *request* is judged as it is now, has its permit among all workers, and has room in its limiters.
         Return None when it may be sent, the request if it is to wait in the scheduler instead, or the cached
         response if it has become one for a robots.txt that the crawl has. Raises SpiderClosing, or RobotsDenied,
         also if its host asks for too long a pause (BackingOff if the request is for robots.txt).
         """
-        frontier, turns = self._frontier, self._frontier.turns
+        frontier, permits = self._frontier, self._frontier.permits
         while True:
             if gate is not None and not is_judged:
                 judged = await gate.judge_again(request, entry)
                 if judged is not None:
                     return judged
             if (
-                turns is not None
-                and turns.is_needed(request, entry)
-                and not await turns.take(request, entry, may_return=entry.may_return)
+                permits is not None
+                and permits.is_needed(request, entry)
+                and not await permits.acquire(
+                    request, entry, may_return=entry.may_return
+                )
             ):
                 return frontier.return_to_scheduler(request, entry)
             is_sent = frontier.may_send(request, entry)
@@ -125,14 +127,16 @@ class WireMiddleware:
                 except BackingOff as error:
                     raise self._refused(request, str(error), BACK_OFF) from None
             is_judged = gate is None or frontier.may_use_rules(entry)
-            if is_sent and is_judged:
+            has_permit = permits is None or not permits.is_needed(request, entry)
+            if is_sent and is_judged and has_permit:
                 if gate is not None:
                     gate.report(entry)
                 return None
-            # The rules are stale by now, or the host has a pause. Others need the room and the turn meanwhile.
+            # The rules are stale by now, the host has a pause, or the permit is lost. Others need the room and the
+            # permit meanwhile.
             frontier.unsend(entry)
-            if turns is not None:
-                turns.give_up(entry)
+            if permits is not None:
+                permits.release(entry)
 
     def _refused(self, request: Request, why: str, decision: Decision) -> Exception:
         """Return the error with which *request* is refused by *decision*. *why* is for its message."""

@@ -1,12 +1,12 @@
-"""Exchanges data between a worker and the Redis server. In each call, the worker reports what it has done,
-and the server returns new work. The calls run on a thread of their own, so that a slow server does not block
-the event loop.
+"""The calls of the Redis server. In each call, a worker tells what it has done, and gets new work. The calls run on
+a thread of their own, so that a slow server does not block the event loop.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections import defaultdict
 from contextlib import suppress
 from functools import cache, partial
 from importlib.resources import files
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# How many seconds the thread waits for a connection, and for an answer.
+# The most seconds for which the thread waits for a connection, and for an answer.
 _TIMEOUT = 3.0
 
 # The length of the number at the start of each stored request.
@@ -41,43 +41,53 @@ _NUMBER = 14
 # The most new requests of one call: a longer one would keep the server from others.
 MAX_PUSHES = 1_000
 
+_Reports = dict[str, list[Any]]
+
+# The order of a call in which a worker has nothing to tell, and wants nothing. ``shared.lua`` describes it.
+_NOTHING: dict[str, Any] = {
+    **dict.fromkeys(
+        ("done", "back", "unreadable", "pages", "released", "paused", "left"), ()
+    ),
+    **dict.fromkeys(("permits", "more", "readable"), ()),
+    **dict.fromkeys(("room", "batch"), 0),
+    "concurrency": 1,
+    "last_aside": "0",
+    "retires": False,
+    "clears": False,
+}
+
 
 class Push(NamedTuple):
     """A new request for the server."""
 
-    queue: str
+    host: str
     score: int
-    """The lowest one is next."""
+    """The request with the lowest score is sent first."""
 
     is_last_first: bool
-    """Whether it is next of those with this score that are there already."""
+    """Whether this request is sent before those with the same score that are on the server already."""
 
     fingerprint: str
-    """Empty if it is no duplicate in any case."""
+    """Empty if the request is no duplicate in any case."""
 
     data: bytes
     request: Any = None
-    """For the owner."""
-
-    @property
-    def words(self) -> list[Any]:
-        """What the script gets."""
-        return [self.queue, self.score, int(self.is_last_first), *self[3:5]]
+    """The object, for the worker itself."""
 
 
 class Taken(NamedTuple):
     """A request that a worker has from the server."""
 
-    queue: str
+    host: str
     score: float
     number: str
     data: bytes
 
 
 class Delivery(NamedTuple):
-    """The requests of a queue that a worker gets."""
+    """The requests of a host that a worker gets."""
 
-    queue: str
+    host: str
     on_server: int
     """How many are on the server still."""
 
@@ -85,57 +95,57 @@ class Delivery(NamedTuple):
 
 
 class LeasedHost(NamedTuple):
-    """A host that this worker owns now. It has the state of the back-off that the previous owner left behind
-    (see ``BackOff``), and the number of pages of the host that are done.
-    """
+    """A host that this worker owns from now on, with the back-off that its last owner has left: see ``BackOff``."""
 
     host: str
     own_pause: float
     concurrency: int
     lasted: float
-    pages: int
 
 
-class Turn(NamedTuple):
-    """The answer to the wish to send a request."""
+class PermitAnswer(NamedTuple):
+    """The answer of the server to a worker that asks for a permit."""
 
     token: str
     wait: float
-    """The seconds after which to ask again; 0 if it may be sent."""
+    """The seconds after which to ask again; 0 if the permit is granted."""
 
     paused: float
     """For how many seconds the host has asked for a pause."""
 
 
 class Answer(NamedTuple):
-    """The answer of the server."""
+    """The answer of the server to a call. ``shared.lua`` describes it."""
 
     seen: Sequence[int]
     """The indexes of the new requests that are not kept, since their fingerprints are known."""
 
     remaining: int
-    """The requests that are not done, but those that the worker has tried, and could not read."""
-
-    has_lost: bool
-    """Whether others have what the worker had: it was silent for longer than its lease."""
-
-    returned: int
-    """How many requests have come back from a dead worker."""
-
-    turns: Sequence[Turn]
-    deliveries: Sequence[Delivery]
-    hosts: Sequence[LeasedHost]
-    pauses: Sequence[tuple[str, float]]
-    """The pauses that hosts of this worker have asked others for, in seconds from now on."""
-
-    unread: Sequence[tuple[bytes, str]]
-    """Requests that other workers could not read, and their places."""
+    """The requests that are not done, except those that this worker has tried, and could not read."""
 
     set_aside: int
     """How many requests no worker could read so far."""
 
+    has_lost: bool
+    """Whether other workers have what this one had: it was silent for longer than its lease."""
+
+    returned: int
+    """How many requests have come back from a dead worker."""
+
     strange: int
     """In the first answer: how many requests a queue of scrapy-redis itself has."""
+
+    permits: Sequence[PermitAnswer]
+    deliveries: Sequence[Delivery]
+    hosts: Sequence[LeasedHost]
+    pauses: dict[str, float]
+    """The pauses that hosts of this worker have asked others for, in seconds from now on."""
+
+    pages: dict[str, int]
+    """How many pages all workers together have done, of hosts of which this worker does some."""
+
+    unread: Sequence[tuple[bytes, str]]
+    """The leases of requests that other workers could not read, and their places."""
 
 
 class QueueLost(Exception):
@@ -143,62 +153,105 @@ class QueueLost(Exception):
 
 
 class Exchange:
-    """The calls of one worker: numbers them, so that none is executed twice, and none too late."""
+    """The calls of one worker, one after the other. It collects what the worker has to tell, and tells that until the
+    server has answered. Each call has a number, so that the server executes none twice, and none too late.
+    """
 
-    def __init__(
-        self, client: Any, key: str, seen_key: str, lease: float, worker: str = ""
-    ) -> None:
+    def __init__(self, client: Any, key: str, seen_key: str, lease: float) -> None:
         self._client = client
-        self._key = key
         self._keys = [f"{{{key}}}", seen_key, key]
         self._lease = lease
-        self._worker = worker or uuid.uuid4().hex
+        self.reports: _Reports = defaultdict(list)
+        """What the next call tells, by the names that the script has for it."""
+
+        self.unsent: list[Push] = []
+        """The new requests that are not on the server yet, the oldest first."""
+
+        self._told: _Reports | None = None
+        """What the current call tells, until the server has answered."""
+
+        self._sending = 0
+        """How many new requests the current call has."""
+
+        self.is_uncertain = False
+        """Whether the server may have executed the last call, which was not answered."""
+
+        self._forget_calls()
+
+    def _forget_calls(self) -> None:
+        self._worker = uuid.uuid4().hex
         self._mark = ""
         self._call = self._last_answer = 0
-        self.is_uncertain = False
-        """Whether the server may have executed the last call. Then the next one has the same reports."""
 
-    def run(self, order: dict[str, Any], pushes: Sequence[Push]) -> Answer:
-        """Give the server an order, as the script describes it, with new requests, and return the answer.
+    @property
+    def is_repeating(self) -> bool:
+        """Whether the next call tells the same as the last one, which was not answered."""
+        return self._told is not None
 
-        Raises RedisError or OSError if the server fails, and QueueLost.
+    def next_call(self, **wants: Any) -> Callable[[], Answer]:
+        """Return the next call, as a function for another thread. The call tells what was collected, asks for what
+        the worker *wants*, and returns the answer. It raises RedisError or OSError if the server fails, and
+        QueueLost.
         """
+        if self._told is None:
+            self._told, self.reports = self.reports, defaultdict(list)
+            self._sending = min(len(self.unsent), MAX_PUSHES)
         self._call += 1
-        whole = {
+        pushes = self.unsent[: self._sending]
+        order = {
             **_NOTHING,
+            **self._told,
+            **wants,
             "mark": self._mark,
             "call": self._call,
             "last_answer": self._last_answer,
             "lease": self._lease,
-            **order,
+            "new": [push[:4] for push in pushes],
         }
-        words = [word for push in pushes for word in push.words]
-        try:
-            mark, *rest = self._run([self._worker, json.dumps(whole), *words])
-        except Exception as error:
-            # A server without memory has executed nothing. After any other error, it may have executed the call.
-            self.is_uncertain |= not is_full(error)
-            raise
-        self._last_answer, self.is_uncertain = self._call, False
-        if not rest:
-            self._mark, self._call, self._last_answer = "", 0, 0
-            self._worker = uuid.uuid4().hex
+        args = [self._worker, json.dumps(order), *(push.data for push in pushes)]
+        return partial(self._run, [len(self._keys), *self._keys, *args])
+
+    def _run(self, args: list[Any]) -> Answer:
+        mark, *parts = self._eval(args)
+        if not parts:
             raise QueueLost
         self._mark = mark.decode()
-        return _answer(rest)
+        return _answer(*parts)
 
-    def _run(self, args: list[Any]) -> list[Any]:
-        words = [len(self._keys), *self._keys, *args]
+    def _eval(self, args: list[Any]) -> list[Any]:
         try:
             if self._call > 1:
-                return list(self._client.evalsha(_digest(), *words))
+                return list(self._client.evalsha(_digest(), *args))
         except NoScriptError:
             pass
         # One round trip, and the server knows the script from then on.
-        return list(self._client.eval(_source(), *words))
+        return list(self._client.eval(_source(), *args))
+
+    def answered(self) -> list[Push]:
+        """Note that the last call was answered. Return the new requests that it had."""
+        pushes = self.unsent[: self._sending]
+        del self.unsent[: self._sending]
+        self._last_answer, self._told, self.is_uncertain = self._call, None, False
+        return pushes
+
+    def failed(self, error: Exception) -> bool:
+        """Note that the last call has failed with *error*. The next one tells the same, with two exceptions. A server
+        without memory has executed nothing: return True if the next call can be made at once, without the new
+        requests, to tell what frees memory. If the queue is lost, nothing is told of it.
+        """
+        if isinstance(error, QueueLost):
+            self._told, self.is_uncertain = None, False
+            self._forget_calls()
+        elif not is_full(error):
+            # After an error of our own, what the answer has brought may be lost here.
+            self.is_uncertain = True
+        elif not self.is_uncertain and self._sending:
+            self._sending = 0
+            return True
+        return False
 
     def clear(self) -> None:
-        """Delete the queue, and the fingerprints. Workers that use it lose it. Raises RedisError or OSError."""
+        """Delete the queue and its fingerprints. Workers that use it lose it. Raises RedisError or OSError."""
         prefix, *others = self._keys
         # Without this key, the others are those of an earlier queue, which no worker uses.
         self._client.unlink(f"{prefix}:state")
@@ -207,7 +260,7 @@ class Exchange:
         self.sweep()
 
     def sweep(self) -> None:
-        """Delete what is left of earlier queues with this key."""
+        """Delete the keys of earlier queues of this name."""
         prefix = self._keys[0]
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in prefix)
         keys = list(self._client.scan_iter(f"{escaped}:*", count=1_000))
@@ -223,63 +276,33 @@ class Exchange:
         self._client.close()
 
 
-_NOTHING: dict[str, Any] = {
-    **dict.fromkeys(
-        ("done", "back", "unreadable", "pages", "ended", "paused", "left"), ()
-    ),
-    **dict.fromkeys(("turns", "more", "readable"), ()),
-    "room": 0,
-    "concurrency": 1,
-    "batch": 0,
-    "last_aside": "0",
-    "retires": False,
-    "clears": False,
-}
-
-
-def _answer(parts: Sequence[Any]) -> Answer:
-    seen, remaining, has_lost, returned, turns, *parts = parts
-    deliveries, hosts, pauses, unread, *numbers = parts
-    return Answer(
-        seen,
-        remaining,
-        bool(has_lost),
-        returned,
-        [Turn(token.decode(), *map(float, times)) for token, *times in turns],
-        [_delivery(*entry) for entry in deliveries],
-        [
-            LeasedHost(
-                _text(host), float(own_pause), int(concurrency), float(lasted), int(pages)
-            )
-            for host, own_pause, concurrency, lasted, pages in hosts
-        ],
-        [(_text(host), float(seconds)) for host, seconds in pauses],
-        [(item, place.decode()) for item, place in zip(*[iter(unread)] * 2, strict=True)],
-        *numbers,
-    )  # fmt: skip
-
-
-def _delivery(queue: bytes, on_server: int, items: Sequence[bytes]) -> Delivery:
-    name = _text(queue)
-    pairs = zip(items[::2], items[1::2], strict=True)
-    taken = [
-        Taken(name, float(score), item[:_NUMBER].decode(), item[_NUMBER:])
-        for item, score in pairs
+def _answer(parts: bytes, delivered: list[bytes], unread: list[bytes]) -> Answer:
+    fields, items = json.loads(parts), iter(delivered)
+    fields["deliveries"] = [
+        Delivery(
+            host, on_server, [_taken(host, score, next(items)) for score in scores]
+        )
+        for host, on_server, scores in fields["deliveries"]
     ]
-    return Delivery(name, on_server, taken)
+    fields["permits"] = [PermitAnswer(*permit) for permit in fields["permits"]]
+    fields["hosts"] = [LeasedHost(*host) for host in fields["hosts"]]
+    fields["pauses"], fields["pages"] = dict(fields["pauses"]), dict(fields["pages"])
+    leases = zip(unread[::2], unread[1::2], strict=True)
+    return Answer(**fields, unread=[(lease, place.decode()) for lease, place in leases])
 
 
-def data_in(lease: bytes) -> bytes:
-    """Return the data of a request that was set aside."""
-    return lease.split(b"\n", 2)[2][_NUMBER:]
+def _taken(host: str, score: str, item: bytes) -> Taken:
+    return Taken(host, float(score), item[:_NUMBER].decode(), item[_NUMBER:])
 
 
-def _text(name: bytes) -> str:
-    return name.decode(errors="replace")
+def parts_of(lease: bytes) -> tuple[str, bytes]:
+    """Return the host and the data of a request that was set aside, from its lease on the server."""
+    host, _, item = lease.split(b"\n", 2)
+    return host.decode(errors="replace"), item[_NUMBER:]
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether the server has refused a call since it has no memory left. It has done nothing then."""
+    """Whether *error* says that the server has no memory left. Then it has executed nothing of the call."""
     # Redis 6 has its code in the middle of the error of a script, redis-py in no text.
     return isinstance(error, RedisError) and "maxmemory" in str(error)
 
@@ -297,8 +320,8 @@ def _digest() -> str:
 
 
 def connect(settings: BaseSettings) -> Any:
-    """Return a client by the settings of scrapy-redis, which fails soon, and tries nothing twice: a call that was
-    repeated may have been executed already.
+    """Return a client by the settings of scrapy-redis. It fails soon, and repeats no call: the server may have
+    executed that already.
     """
     own_settings, params = BaseSettings(settings), settings.getdict("REDIS_PARAMS")
     params |= {
@@ -317,7 +340,7 @@ def connect(settings: BaseSettings) -> Any:
 
 
 class ServerThread:
-    """Runs functions that ask the server, one after the other, on one thread."""
+    """A thread that calls the server. It is no thread of a pool, which other components may occupy for long."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Deferred[Any]] | None] = (

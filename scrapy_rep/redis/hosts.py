@@ -2,125 +2,113 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heappush
 from math import inf
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from scrapy_rep.crawl.frontier.scheduler import MemoryRequests
 
+if TYPE_CHECKING:
     from scrapy import Request
 
-    from scrapy_rep.crawl.frontier.frontier import QueueKey
+    from scrapy_rep.base.clock import Clock
     from scrapy_rep.crawl.frontier.limits import Queue
     from scrapy_rep.redis.exchange import Taken
 
-# The most requests of a queue that are taken ahead of need.
-MAX_BATCH = 200
-
-# A host whose robots.txt is not known after these seconds is not counted on.
+# The seconds after which the requests of a host whose robots.txt is still not known do not count as usable.
 _UNKNOWN_AFTER = 2.0
 
 
-class OwnedRequests:
-    """The requests of a queue that this worker has taken from the server, in their order there."""
+class Lease:
+    """The hosts that a worker owns, and until when."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self.seconds = seconds
+        self._renewed_at = -inf, -inf
+        """When the lease was last renewed, on the monotonic clock and on the system clock."""
+
+        self.hosts: dict[str, OwnedHost] = {}
+        self.lost: set[Request] = set()
+        """The requests in progress that other workers have by now: the lease had ended, or Redis has older data."""
+
+    def renew(self, began: tuple[float, float]) -> None:
+        """Note that a call of the server, which *began* at this time on both clocks, has renewed the lease."""
+        self._renewed_at = began
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the lease has not ended. After its end, other workers may take its hosts and requests. Of two
+        clocks, the one counts by which more time has passed: the monotonic clock may stop while the machine
+        sleeps, and the system clock may be set back.
+        """
+        monotonic, time = self._renewed_at
+        passed = max(self._clock.monotonic() - monotonic, self._clock.time() - time)
+        return passed < self.seconds
+
+    def owns(self, slot: str) -> bool:
+        """Whether this worker alone sends requests to the download slot *slot*."""
+        return name_of(slot) in self.hosts and self.is_valid
+
+
+class OwnedRequests(MemoryRequests):
+    """The requests of a queue that this worker has taken from the server, in the order that they had there."""
+
+    __slots__ = ()
 
     medium = "redis"
 
-    def __init__(self, queue: Queue, note_popped: Callable[[Request], None]) -> None:
-        self._queue = queue
-        self._note_popped = note_popped
-        self._heap: list[tuple[float, str, Request]] = []
-        self.popped = 0
-        """How many were popped since more was wanted."""
-
-    @property
-    def count(self) -> int:
-        """The number of requests."""
-        return len(self._heap)
-
-    @property
-    def waits_for_rules(self) -> bool:
-        """Whether the robots.txt is being fetched, or unreachable."""
-        site = self._queue.site
-        return site is not None and bool(site.fetch_stage or site.outage)
-
-    def put(self, request: Request, taken: Taken, *, is_first: bool = False) -> None:
+    def put(self, request: Request, taken: Taken) -> None:
         """Add *request*, which was taken from the server."""
-        score = -inf if is_first else taken.score
-        heappush(self._heap, (score, taken.number, request))
+        self.count += 1
+        heappush(self._heap, (taken.score, int(taken.number, 16), request))
 
-    def pop(self) -> Request | None:
-        """Remove and return the next request; None if there is none any more."""
-        if not self._heap:
-            return None
-        request = heappop(self._heap)[-1]
-        self.popped += 1
-        self._note_popped(request)
-        return request
-
-    def peek(self) -> Request | None:
-        """Return the next request; None if there is none."""
-        return self._heap[0][-1] if self._heap else None
+    def pop(self) -> Request | None:  # type: ignore[override]
+        """Remove and return the next request; None if all were given back, of which the limits are not told."""
+        return super().pop() if self.count else None
 
     def take_all(self) -> list[Request]:
         """Remove all requests, and return them."""
         requests = [request for *_, request in self._heap]
         self._heap.clear()
+        self.count = 0
         return requests
 
 
 class OwnedHost:
-    """A host whose requests this worker alone sends."""
+    """A host whose requests this worker alone sends. Its name is that of a download slot."""
 
     def __init__(self, key: str, now: float) -> None:
         self.key = key
         self.since = self.needed_at = now
-        """Since when it is owned, and when it last had requests."""
+        """Since when this worker owns the host, and when the host last had requests."""
 
-        self.queues: dict[str, OwnedRequests] = {}
-        """Its requests that are here, by the queue on the server."""
+        self.queues: set[Queue] = set()
+        """The queues in which its requests wait here: one for each origin."""
 
-        self.on_server: dict[str, int] = {}
-        """How many requests of each queue are on the server still."""
+        self.on_server = 0
+        """How many of its requests are on the server still."""
 
     @property
     def count(self) -> int:
-        """How many requests it has, as far as that is known."""
-        here = sum(requests.count for requests in self.queues.values())
-        return here + sum(self.on_server.values())
+        """How many of its requests wait here."""
+        return sum(queue.count for queue in self.queues)
 
-    def wanted(self, batch: int) -> Iterator[tuple[str, int]]:
-        """Return of which queues how many requests are wanted: a *batch*, and twice as many as were popped since."""
-        for name, on_server in self.on_server.items():
-            requests = self.queues.get(name)
-            popped, here = (requests.popped, requests.count) if requests else (0, 0)
-            most = min(batch + 2 * popped, MAX_BATCH)
-            if on_server and here <= most / 2:
-                yield name, most - here
-            if requests is not None:
-                requests.popped = 0
-
-    def is_usable(self, now: float) -> bool:
-        """Whether requests of this host can be sent soon. They cannot if all its queues still wait for
-        robots.txt two seconds after this worker has got the host.
+    def count_usable(self, now: float) -> int:
+        """Return how many of the requests that wait here could be sent soon: not those that still wait for robots.txt
+        two seconds after this worker has got the host.
         """
         if now - self.since < _UNKNOWN_AFTER:
-            return True
-        return not all(requests.waits_for_rules for requests in self.queues.values())
+            return self.count
+        return sum(queue.count for queue in self.queues if not _waits_for_rules(queue))
 
 
-def unit_of(slot: str) -> str:
-    """Return the name on the server of the download slot *slot*: nearly always a host."""
+def _waits_for_rules(queue: Queue) -> bool:
+    """Whether the robots.txt of *queue* is being fetched, or unreachable."""
+    site = queue.site
+    return site is not None and bool(site.fetch_stage or site.outage)
+
+
+def name_of(slot: str) -> str:
+    """Return the name on the server of the download slot *slot*, without line breaks, which end a name there."""
     return " ".join(slot.split())
-
-
-def name_of(key: QueueKey) -> str:
-    """Return the name on the server of the queue with *key*."""
-    kind = "service" if key.is_service else "" if key.is_of_http else "other"
-    return f"{unit_of(key.slot)}\t{key.origin or ''}\t{kind}"
-
-
-def host_of(queue: str) -> str:
-    """Return the host, or the download slot, of a queue on the server."""
-    return queue.partition("\t")[0]

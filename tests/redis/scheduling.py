@@ -50,7 +50,6 @@ class Scheduling:
         self.wire = WireMiddleware.from_crawler(self.crawler)
         self.wire.__dict__["_gate"] = None  # The engine has no middlewares.
         self.scheduler._thread = Direct()  # type: ignore[assignment]
-        self.scheduler._connect(self.crawler.spider)
         self.call()
         assert self.scheduler.next_request() is None
 

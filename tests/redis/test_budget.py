@@ -63,6 +63,30 @@ def test_a_worker_that_dies(shared: Shared) -> None:
     two.close()
 
 
+def test_several_download_slots(shared: Shared) -> None:
+    """Each slot of a host has its own worker. With each of its pages, a worker learns how many all have done."""
+    workers = [Scheduling(shared, **BUDGET) for _ in range(2)]
+    for slot, worker in enumerate(workers):
+        for number in range(3):
+            request = Request(f"{SITE}/{slot}/{number}", meta={"download_slot": slot})
+            worker.scheduler.enqueue_request(request)
+        worker.call()
+        worker.call()
+    one, two = workers
+    for _ in range(2):
+        request, is_sent = send(one)
+        assert is_sent
+        answer(one, request)
+    one.call()
+    request, is_sent = send(two)
+    assert is_sent
+    answer(two, request)
+    two.call()
+    assert not send(two)[1]
+    one.close()
+    two.close()
+
+
 def test_a_page_that_was_not_sent(shared: Shared) -> None:
     """It gives its place back: another component has dropped it."""
     worker = Scheduling(shared, **BUDGET)

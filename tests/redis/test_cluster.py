@@ -24,7 +24,6 @@ pytestmark = [
     pytest.mark.newest,
     pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH"),
 ]
-QUEUE = "a\thttp://a\t"
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
 """A host belongs to one worker, which gets its requests in their order, and gives it back with what it knows of it.
-The others ask for turns.
+The others ask for permits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tests.redis.workers import Shared
 
 pytestmark = pytest.mark.newest
-QUEUE = "a\thttp://a\t"
 
 
 def test_a_host_has_one_owner(shared: Shared) -> None:
@@ -24,10 +23,10 @@ def test_a_host_has_one_owner(shared: Shared) -> None:
     one, two = shared.worker(), shared.worker()
     one.push(*"12345")
     assert one.take() == ["1", "2", "3"]
-    assert one.left == {QUEUE: 2}
+    assert one.left == {"a": 2}
     assert two.take() == []
-    assert two.more(QUEUE) == []
-    assert one.more(QUEUE) == ["4", "5"]
+    assert two.more("a") == []
+    assert one.more("a") == ["4", "5"]
     one.done(*"12345")
     one.call()
     assert shared.count == 0
@@ -61,7 +60,7 @@ def test_requests_for_a_host_of_another(shared: Shared) -> None:
     two.push("7")
     two.call()
     assert one.take(0) == []
-    assert one.more(QUEUE) == ["5", "6", "7"]
+    assert one.more("a") == ["5", "6", "7"]
 
 
 def test_how_many_hosts(shared: Shared) -> None:
@@ -95,7 +94,7 @@ def test_duplicates(shared: Shared) -> None:
 
 
 def test_what_a_worker_gives_back(shared: Shared) -> None:
-    """The next owner gets the requests that were not sent, first; not before the next turn; and the back-off."""
+    """The next owner gets the requests that were not sent, first; not before its delay has passed; and the back-off."""
     one, two = shared.worker(), shared.worker()
     one.push(*"12345")
     one.take()
@@ -106,7 +105,7 @@ def test_what_a_worker_gives_back(shared: Shared) -> None:
     shared.advance(21)
     assert two.take() == ["2", "3", "4"]
     [host] = two.last.hosts
-    assert host == ("a", 4.0, 2, 51.0, 0)
+    assert host == ("a", 4.0, 2, 51.0)
     assert shared.count == 4
 
 
@@ -167,7 +166,7 @@ def test_a_worker_that_ends(shared: Shared) -> None:
     assert not [key for key in shared.names() if one.exchange._worker in key]
 
 
-# Turns.
+# Permits.
 
 
 def test_a_delay_holds_for_all(shared: Shared) -> None:
@@ -196,7 +195,7 @@ def test_a_delay_that_a_worker_does_not_know(shared: Shared) -> None:
 
 
 def test_who_was_refused_is_next(shared: Shared) -> None:
-    """An owner that asks again and again does not keep the others from their turns, nor they it."""
+    """An owner that asks again and again does not keep the others from their permits, nor they it."""
     owner, other = shared.worker(), shared.worker()
     owner.ask("1", delay=5.0)
     other.ask("2", delay=5.0)
@@ -214,7 +213,7 @@ def test_who_was_refused_is_next(shared: Shared) -> None:
 
 
 def test_who_was_refused_and_does_not_come_again(shared: Shared) -> None:
-    """A turn is reserved for a few seconds only."""
+    """A permit is reserved for a few seconds only."""
     owner, other = shared.worker(), shared.worker()
     owner.ask("1", delay=5.0)
     other.ask("2", delay=5.0)
@@ -224,7 +223,7 @@ def test_who_was_refused_and_does_not_come_again(shared: Shared) -> None:
     assert owner.ask("3", delay=5.0).wait == 0
 
 
-def test_a_turn_of_a_dead_worker(shared: Shared) -> None:
+def test_a_permit_of_a_dead_worker(shared: Shared) -> None:
     """It ends with the lease, and the delay begins: the request may have been sent just before."""
     one, two = shared.worker(), shared.worker()
     one.ask("1", delay=5.0)
@@ -235,7 +234,7 @@ def test_a_turn_of_a_dead_worker(shared: Shared) -> None:
 
 
 def test_a_request_that_was_not_sent(shared: Shared) -> None:
-    """Its turn begins no delay."""
+    """Its permit begins no delay."""
     worker = shared.worker()
     worker.ask("1", delay=5.0)
     worker.end("1", was_sent=False)
@@ -249,11 +248,16 @@ def test_a_pause_reaches_all(shared: Shared) -> None:
     owner.take()
     other.reports["paused"].append(("a", 30.0))
     other.call()
-    assert owner.call().pauses == [("a", pytest.approx(30))]
-    assert owner.call().pauses == []
+    assert owner.call().pauses == {"a": pytest.approx(30)}
+    assert owner.call().pauses == {}
     assert third.ask("1", limit=0).paused == pytest.approx(30)
-    shared.advance(31)
+    shared.advance(34)
     assert third.ask("2", limit=0).wait == 0
+    # It is the one request after the pause.
+    assert owner.ask("3", limit=1).wait > 0
+    third.end("2")
+    third.call()
+    assert owner.ask("4", limit=1).wait == 0
 
 
 def test_a_back_off(shared: Shared) -> None:
@@ -275,6 +279,27 @@ def test_a_back_off_that_a_worker_does_not_know(shared: Shared) -> None:
     assert two.ask("3", limit=0).wait == 0
 
 
+def test_a_worker_that_has_not_heard_of_a_pause(shared: Shared) -> None:
+    """For a while, it sends one request at a time, and others count that; as the next owner, too."""
+    one, two, three = (shared.worker() for _ in range(3))
+    one.reports["paused"].append(("a", 5.0))
+    one.call()
+    shared.advance(6)
+    assert two.ask("1", limit=0).wait == 0
+    assert one.ask("2", limit=1).wait > 0
+    assert three.ask("3", limit=0).wait > 0
+    two.end("1")
+    shared.advance(40)
+    two.call()
+    assert two.ask("4", limit=0).wait == 0
+    assert three.ask("5", limit=0).wait == 0
+    two.push("1")
+    answer = two.call(room=1)
+    assert answer is not None
+    [leased] = answer.hosts
+    assert (leased.host, leased.concurrency, leased.lasted) == ("a", 1, 0)
+
+
 def test_what_is_known_of_hosts_is_forgotten(shared: Shared) -> None:
     """The key of a host without requests expires; that of one with requests does not."""
     worker = shared.worker()
@@ -292,7 +317,7 @@ def test_what_is_known_of_hosts_is_forgotten(shared: Shared) -> None:
     worker.done("1")
     worker.leave("a")
     worker.call()
-    assert "queue:a\thttp://a\t" not in shared.names()
+    assert "queue:a" not in shared.names()
 
 
 def shared_key(shared: Shared, name: str) -> str:

@@ -12,7 +12,7 @@ pytest.importorskip("scrapy_redis")
 
 from redis.exceptions import ResponseError
 
-from scrapy_rep.redis.exchange import QueueLost, data_in, is_full
+from scrapy_rep.redis.exchange import QueueLost, is_full, parts_of
 from tests.redis.workers import KEY, SEEN
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tests.redis.workers import Shared
 
 pytestmark = pytest.mark.newest
-QUEUE = "a\thttp://a\t"
 
 
 @pytest.mark.parametrize("fails", ["before", "after"])
@@ -34,7 +33,7 @@ def test_answer_that_does_not_come(shared: Shared, fails: str) -> None:
     worker.push("4", fingerprint="")
     worker.client.fails = fails
     for _ in range(3):
-        assert worker.call(room=9, more=[(QUEUE, 9)]) is None
+        assert worker.call(room=9, more=[("a", 9)]) is None
     assert [taken.data for taken in worker.taken.values()] == [b"2", b"3"]
     worker.client.fails = ""
     assert worker.take(0) == ["4"]
@@ -45,12 +44,12 @@ def test_answer_that_does_not_come(shared: Shared, fails: str) -> None:
 
 
 def test_hosts_of_an_answer_that_does_not_come(shared: Shared) -> None:
-    """Hosts, requests and turns that a worker does not know of are free again."""
+    """Hosts, requests and permits that a worker does not know of are free again."""
     one, two = shared.worker(), shared.worker()
     one.push("1")
     one.call()
     one.client.fails = "after"
-    one.call(room=9, turns=[("1", "b", 1, 5.0)])
+    one.call(room=9, permits=[("1", "b", 1, 5.0)])
     one.client.fails = ""
     one.call()
     assert two.take() == ["1"]
@@ -86,7 +85,7 @@ def test_restart_with_older_data(shared: Shared) -> None:
     before = {key: shared.client.dump(key) for key in shared.client.keys(f"{{{KEY}}}*")}
     one.done("1")
     one.push("3")
-    assert one.more(QUEUE) == ["2", "3"]
+    assert one.more("a") == ["2", "3"]
     shared.client.delete(*shared.client.keys(f"{{{KEY}}}*"))
     for key, value in before.items():
         shared.client.restore(key, 0, value)
@@ -168,7 +167,7 @@ def test_queue_that_is_lost(shared: Shared) -> None:
     with pytest.raises(QueueLost):
         one.call(room=9)
     assert shared.count == 1
-    assert one.take() == ["2"]
+    assert one.take() == ["2", "3"]
 
 
 def test_clear(shared: Shared) -> None:
@@ -216,9 +215,8 @@ def test_server_without_memory(shared: Shared) -> None:
             one.call()
         assert is_full(refused.value)
         assert not one.exchange.is_uncertain
-        done, pushes = one._told
-        one.reports = done
-        assert one.more(QUEUE) == ["4"]
+        pushes, one.exchange.unsent = one.exchange.unsent, []
+        assert one.more("a") == ["4"]
         assert one.ask("1", delay=5.0).wait == 0
         one.leave("a")
         one.call()
@@ -228,7 +226,7 @@ def test_server_without_memory(shared: Shared) -> None:
         shared.client.config_set("maxmemory", 0)
     assert shared.client.get("now") == clock
     assert shared.count == 3
-    one.unsent = pushes
+    one.exchange.unsent = pushes
     one.call()
     assert shared.count == 4
 
@@ -260,7 +258,7 @@ def test_requests_that_a_worker_cannot_read(shared: Shared) -> None:
     one.reports["unreadable"] = list(one.numbers("1"))
     answer = one.call()
     [(lease, place)] = answer.unread
-    assert data_in(lease) == b"1"
+    assert parts_of(lease) == ("a", b"1")
     assert answer.remaining == 2
     assert one.call(last_aside=place).remaining == 1
     assert one.call(last_aside=place).unread == []

@@ -37,7 +37,7 @@ class Machine(RuleBasedStateMachine):
         self.accepted: set[str] = set()
         self.done: set[str] = set()
         self.sent: dict[str, tuple[Worker, float | None]] = {}
-        """Of each host, who has sent the last request with a turn, and when it ended."""
+        """Of each host, who has sent the last request with a permit, and when it ended."""
 
     def teardown(self) -> None:
         self.drain()
@@ -59,7 +59,7 @@ class Machine(RuleBasedStateMachine):
     @rule(index=WORKERS, room=st.integers(0, 5))
     def call(self, index: int, room: int) -> None:
         worker = self.workers[index]
-        more = [(queue, 2) for queue, left in worker.left.items() if left]
+        more = [(host, 2) for host, left in worker.left.items() if left]
         worker.call(room=room, more=more)
 
     @rule(index=WORKERS, data=st.data())
@@ -83,10 +83,10 @@ class Machine(RuleBasedStateMachine):
         if worker.client.fails or worker.held:
             return
         self.number += 1
-        answer = worker.call(turns=[(f"{index} {self.number}", host, 1, DELAY)])
-        if answer is None or answer.has_lost or answer.turns[0].wait:
+        answer = worker.call(permits=[(f"{index} {self.number}", host, 1, DELAY)])
+        if answer is None or answer.has_lost or answer.permits[0].wait:
             return
-        worker.held.add(answer.turns[0].token)
+        worker.held.add(answer.permits[0].token)
         if host in self.sent:
             _, ended = self.sent[host]
             assert ended is not None
@@ -125,11 +125,7 @@ class Machine(RuleBasedStateMachine):
     def kill(self, index: int) -> None:
         worker = self.workers[index]
         # What the server did not have dies with it; the request that has made it does not count as done.
-        _, pushes = worker._told
-        lost = {push.data.decode() for push in worker.unsent}
-        if worker.exchange.is_uncertain:
-            lost |= {push.data.decode() for push in pushes}
-        self.accepted -= lost
+        self.accepted -= {push.data.decode() for push in worker.exchange.unsent}
         self.ended(worker)
         self.workers[index] = self.shared.worker()
 
@@ -164,7 +160,7 @@ class Machine(RuleBasedStateMachine):
         self.shared.advance(LEASE + 1)
         last, names = self.shared.worker(), set()
         for _ in range(400):
-            more = [(queue, 9) for queue, left in last.left.items() if left]
+            more = [(host, 9) for host, left in last.left.items() if left]
             names |= {*last.take(100, more=more)}
             last.done(*names)
             self.shared.advance(1)

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from scrapy_rep.redis.exchange import Answer, Push, Taken, Turn
+    from scrapy_rep.redis.exchange import Answer, PermitAnswer, Taken
 
 KEY = "spider:requests"
 SEEN = "spider:dupefilter"
 LEASE = 60.0
 
-_REPORTS = ("done", "back", "unreadable", "pages", "ended", "paused", "left")
 _SOURCE = exchange._source()
 
 
@@ -121,10 +120,11 @@ class Worker:
         self.ending: dict[str, str] = {}
         """The numbers of the requests that are done, and their names."""
 
-        self.unsent: list[Push] = []
-        self.reports: dict[str, list[Any]] = {name: [] for name in _REPORTS}
-        self._told: tuple[dict[str, list[Any]], list[Push]] = ({}, [])
         self.last: Answer
+
+    @property
+    def reports(self) -> dict[str, list[Any]]:
+        return self.exchange.reports
 
     @property
     def is_alive(self) -> bool:
@@ -136,24 +136,26 @@ class Worker:
         order: dict[str, Any] = {"batch": 3, "concurrency": 2, **wants}
         if self.exchange.is_uncertain:
             order["has"] = [*self.owned, *self.taken, *self.held]
-        else:
-            self._told = self.reports, self.unsent
-            self.reports, self.unsent = {name: [] for name in _REPORTS}, []
-        reports, pushes = self._told
-        now = self.shared.now
+        now, run = self.shared.now, self.exchange.next_call(**order)
+        told = self.exchange._told or {}
         try:
-            answer = self.exchange.run({**reports, **order}, pushes)
-        except Disconnected:
-            return None
+            answer = run()
+        except Exception as error:
+            self.exchange.failed(error)
+            if isinstance(error, Disconnected):
+                return None
+            raise
+        self.exchange.answered()
         self.renewed_at = now
         self.last = answer
         if answer.has_lost:
             self.forget()
         else:
-            self.shared.certain |= {self.ending[number] for number in reports["done"]}
+            done = told.get("done", ())
+            self.shared.certain |= {self.ending[number] for number in done}
         self.owned.update(host.host for host in answer.hosts)
         for delivery in answer.deliveries:
-            self.left[delivery.queue] = delivery.on_server
+            self.left[delivery.host] = delivery.on_server
             self.taken |= {taken.number: taken for taken in delivery.requests}
         return answer
 
@@ -162,20 +164,20 @@ class Worker:
         self.taken.clear()
         self.left.clear()
         self.held.clear()
-        self.reports = {name: [] for name in _REPORTS}
+        self.exchange.reports.clear()
 
     def push(self, *names: str, host: str = "a", **how: Any) -> None:
         """Push a request with each name as its data, and as its fingerprint unless *how* has another one."""
         for name in names:
             fields = {
-                "queue": f"{host}\thttp://{host}\t",
+                "host": host,
                 "score": 0,
                 "is_last_first": False,
                 "fingerprint": name,
                 "data": name.encode(),
                 **how,
             }
-            self.unsent.append(exchange.Push(**fields))
+            self.exchange.unsent.append(exchange.Push(**fields))
 
     def take(self, room: int = 100, **wants: Any) -> list[str]:
         """Take free hosts, for *room* requests. Return the names of what has come."""
@@ -187,8 +189,8 @@ class Worker:
             if number not in before
         ]
 
-    def more(self, queue: str, count: int = 3) -> list[str]:
-        return self.take(0, more=[(queue, count)])
+    def more(self, host: str, count: int = 3) -> list[str]:
+        return self.take(0, more=[(host, count)])
 
     def numbers(self, *names: str) -> Iterator[str]:
         """Yield the number of each request that it has with one of *names*."""
@@ -213,24 +215,24 @@ class Worker:
         self.owned.discard(host)
         self.reports["left"].append((host, next_in, *back_off))
         for number, taken in list(self.taken.items()):
-            if taken.queue.startswith(f"{host}\t"):
+            if taken.host == host:
                 del self.taken[number]
                 self.reports["back"].append(number)
 
     def ask(
         self, token: str, host: str = "a", limit: int = 1, delay: float = 0.0
-    ) -> Turn:
-        """Ask for the turn of a request."""
-        answer = self.call(turns=[(token, host, limit, delay)])
+    ) -> PermitAnswer:
+        """Ask for the permit of a request."""
+        answer = self.call(permits=[(token, host, limit, delay)])
         assert answer is not None
-        [turn] = answer.turns
-        if not turn.wait:
+        [permit] = answer.permits
+        if not permit.wait:
             self.held.add(token)
-        return turn
+        return permit
 
     def end(self, token: str, ago: float = 0.0, *, was_sent: bool = True) -> None:
         self.held.discard(token)
-        self.reports["ended"].append((token, ago, was_sent))
+        self.reports["released"].append((token, ago, was_sent))
 
     def retire(self, *, clears: bool = False) -> Answer | None:
         answer = self.call(retires=True, clears=clears)

@@ -102,21 +102,22 @@ class QueueKey(NamedTuple):
     """Whether the scheme is http or https."""
 
 
-class Turns(Protocol):
-    """Requests to a host that several processes send to: they agree on whose turn it is."""
+class Permits(Protocol):
+    """Permits to send requests to a host that several workers send to, which keep its delay together."""
 
     def is_needed(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request*, which is at the wire, needs its turn."""
+        """Whether *request*, which is at the wire, needs a permit that it does not have."""
 
-    async def take(
+    async def acquire(
         self, request: Request, entry: InFlight, *, may_return: bool
     ) -> bool:
-        """Wait for the turn of *request*. Return False if it is to return to the scheduler, and to come again
-        later, if it *may return*. The turn ends when *request* is in flight no more. Raises SpiderClosing.
+        """Wait for the permit of *request*, which holds until *request* is in flight no more. Return False if
+        *request* is to return to the scheduler, and to come again later; only if it *may return*. Raises
+        SpiderClosing.
         """
 
-    def give_up(self, entry: InFlight) -> None:
-        """End the turn of *entry*, whose request is not sent yet."""
+    def release(self, entry: InFlight) -> None:
+        """Release the permit of *entry*, whose request is not sent after all."""
 
 
 class Withdrawn(Exception):
@@ -156,8 +157,8 @@ class Frontier:
         self.budget = self._budget()
         """Limits the pages of each host; None if no setting does."""
 
-        self.turns: Turns | None = None
-        """Asked before a request is sent; None if this process is the only one."""
+        self.permits: Permits | None = None
+        """What a request needs before it is sent to a host of several workers; None if there is one process."""
 
         self._returned: set[Request] = set()
         """The requests that the gate or the wire has returned, until the scheduler has taken them back."""

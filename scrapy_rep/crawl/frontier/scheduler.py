@@ -240,20 +240,24 @@ class Scheduler(BaseScheduler):
         try:
             queue.requests.push(request)
         except ValueError as error:
-            if self._logs_unwritable:
-                self._logs_unwritable = False
-                self._logger.warning(
-                    "Unable to serialize request: %(request)s - reason: %(error)s. It waits in memory, and "
-                    "is lost if the crawl ends before it is sent. This is logged once "
-                    "(SCHEDULER_DEBUG); the stat scheduler/unserializable counts such requests",
-                    request=request,
-                    error=error,
-                )
-            self._stats.inc_value("scheduler/unserializable")
+            self._note_unwritable(request, error)
             return False
         if fingerprint is not None:
             job.add_seen(fingerprint)
         return True
+
+    def _note_unwritable(self, request: Request, error: Exception) -> None:
+        """Count *request*, which cannot be written because of *error*, and log the first such request."""
+        if self._logs_unwritable:
+            self._logs_unwritable = False
+            self._logger.warning(
+                "Unable to serialize request: %(request)s - reason: %(error)s. It waits in memory, and "
+                "is lost if the crawl ends before it is sent. This is logged once "
+                "(SCHEDULER_DEBUG); the stat scheduler/unserializable counts such requests",
+                request=request,
+                error=error,
+            )
+        self._stats.inc_value("scheduler/unserializable")
 
     def _unwritable(self, queue: Queue) -> Queue:
         """Return the queue in memory for those requests of *queue* that cannot be written to the ``JOBDIR``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,7 +52,7 @@ async def test_a_request_of_others_is_not_sent(shared: Shared) -> None:
     other.leave("a.example")
     other.call()
     worker.call()
-    assert worker.scheduler._is_owned(worker.frontier.queue_of(request).slot)
+    assert worker.scheduler._lease.owns("a.example")
 
     at_wire: Any = worker.wire.process_request(request)
     assert await at_wire is request
@@ -92,9 +93,9 @@ class Gate:
 
 
 @coroutine_test
-async def test_a_turn_is_given_up_for_robotstxt(shared: Shared) -> None:
-    """The rules of a request, which does not come from the scheduler, become stale while it waits for its turn. Its
-    robots.txt needs that turn first: all workers together may have one request in flight to this host.
+async def test_a_permit_is_released_for_robotstxt(shared: Shared) -> None:
+    """The rules of a request, which does not come from the scheduler, become stale while it waits for its permit. Its
+    robots.txt needs that permit first: all workers together may have one request in flight to this host.
     """
     worker = Scheduling(shared)
     frontier, request = worker.frontier, Request(URL)
@@ -119,7 +120,7 @@ async def test_a_turn_is_given_up_for_robotstxt(shared: Shared) -> None:
 async def test_rules_that_become_stale_while_a_request_of_the_scheduler_waits(
     shared: Shared,
 ) -> None:
-    """It returns to the scheduler, and its turn begins no delay."""
+    """It returns to the scheduler, and its permit begins no delay."""
     worker = Scheduling(shared)
     worker.scheduler.enqueue_request(Request(URL))
     worker.call()
@@ -137,7 +138,55 @@ async def test_rules_that_become_stale_while_a_request_of_the_scheduler_waits(
     worker.call()
     assert await maybe_deferred_to_future(sending) is request
     worker.call()
-    assert not worker.scheduler._turns.held
+    assert not worker.scheduler._permits.held
+    worker.close()
+
+
+@coroutine_test
+@pytest.mark.parametrize("fault", ["older data", "lease", "pause"])
+async def test_a_permit_that_is_lost_while_its_request_waits(
+    shared: Shared, fault: str
+) -> None:
+    """The request has the permit, and waits for the delay of its host, when the server is restarted with older data,
+    the lease of the worker ends, or the host asks for a pause. Another worker may have sent a request since, or be
+    about to send one: this one needs its permit again.
+    """
+    worker = Scheduling(shared)
+    frontier, request = worker.frontier, Request(URL)
+    host, now = frontier.queue_of(request).host, frontier.clock.monotonic()
+    frontier.look_at_slot(host)
+    frontier.limits.hold(host, now + 0.2, now)
+    worker.engine.downloader.active.add(request)
+    client = shared.client
+    before = {key: client.dump(key) for key in client.scan_iter()}
+
+    sending = deferred_from_coro(worker.wire.process_request(request))
+    await tick()
+    worker.call()
+    await tick()
+    assert worker.scheduler._permits.held
+    if fault == "lease":
+        shared.advance(LEASE + 1)
+        worker.scheduler._lease.renew((-inf, -inf))
+    elif fault == "pause":
+        frontier.limits.resume_pause(host, now, until=now + 0.2)
+    else:
+        client.flushall()
+        for key, value in before.items():
+            client.restore(key, 0, value)
+        worker.call()
+    for _ in range(15):
+        await tick()
+    assert frontier.clock.monotonic() > now + 0.2
+    assert not sending.called
+    for _ in range(3):
+        worker.call()
+        await tick()
+    assert sending.called
+    assert frontier.in_flight[request].is_sent
+    assert [permit.request for permit in worker.scheduler._permits.held.values()] == [
+        request
+    ]
     worker.close()
 
 

@@ -26,5 +26,5 @@ def shared(server: RedisServer) -> Iterator[Shared]:
     pytest.importorskip("scrapy_redis")
     from tests.redis.workers import Shared  # noqa: PLC0415  needs scrapy-redis
 
-    with Shared(server.client()) as found:
-        yield found
+    with Shared(server.client()) as queue:
+        yield queue

@@ -41,26 +41,26 @@ def answer(worker: Scheduling, request: Request) -> None:
 
 def test_a_worker_that_dies(shared: Shared) -> None:
     """What it had done counts for the next owner; what it had in flight is sent again, and counts then."""
-    one = Scheduling(shared, **BUDGET)
+    worker = Scheduling(shared, **BUDGET)
     for number in range(6):
-        one.scheduler.enqueue_request(Request(f"{SITE}/{number}"))
-    one.call()
-    first, is_sent = send(one)
+        worker.scheduler.enqueue_request(Request(f"{SITE}/{number}"))
+    worker.call()
+    first, is_sent = send(worker)
     assert is_sent
-    answer(one, first)
-    one.call()
-    second, is_sent = send(one)
+    answer(worker, first)
+    worker.call()
+    second, is_sent = send(worker)
     assert is_sent
-    one.frontier.alarms.stop()
+    worker.frontier.alarms.stop()
 
     shared.advance(61)
-    two = Scheduling(shared, **BUDGET)
-    two.call()
-    sent = [send(two) for _ in range(4)]
+    other = Scheduling(shared, **BUDGET)
+    other.call()
+    sent = [send(other) for _ in range(4)]
     assert [is_sent for _, is_sent in sent] == [True, True, False, False]
     assert sent[0][0].url == second.url
-    one.close()
-    two.close()
+    worker.close()
+    other.close()
 
 
 def test_several_download_slots(shared: Shared) -> None:
@@ -72,19 +72,19 @@ def test_several_download_slots(shared: Shared) -> None:
             worker.scheduler.enqueue_request(request)
         worker.call()
         worker.call()
-    one, two = workers
+    first, second = workers
     for _ in range(2):
-        request, is_sent = send(one)
+        request, is_sent = send(first)
         assert is_sent
-        answer(one, request)
-    one.call()
-    request, is_sent = send(two)
+        answer(first, request)
+    first.call()
+    request, is_sent = send(second)
     assert is_sent
-    answer(two, request)
-    two.call()
-    assert not send(two)[1]
-    one.close()
-    two.close()
+    answer(second, request)
+    second.call()
+    assert not send(second)[1]
+    first.close()
+    second.close()
 
 
 def test_a_page_that_was_not_sent(shared: Shared) -> None:

@@ -58,27 +58,27 @@ async def test_clocks_that_differ(
     """The clock of one worker is fast by an hour, and that of the next owner of its host slow: the pause of the host
     lasts as long as the host has asked for, and the back-off goes on.
     """
-    one, two = Scheduling(shared), Scheduling(shared)
-    for worker, ahead in ((one, 3600.0), (two, -3600.0)):
+    first, second = Scheduling(shared), Scheduling(shared)
+    for worker, ahead in ((first, 3600.0), (second, -3600.0)):
         clock = worker.scheduler._clock
         monkeypatch.setattr(clock, "time", lambda ahead=ahead: time.time() + ahead)
         worker.call()
-    one.scheduler.enqueue_request(Request(URL.format(1)))
-    one.call()
-    one.frontier.pause("a.example", 40.0, None, "asks for a pause")
-    one.call()
+    first.scheduler.enqueue_request(Request(URL.format(1)))
+    first.call()
+    first.frontier.pause("a.example", 40.0, None, "asks for a pause")
+    first.call()
     shared.advance(39)
-    two.call()
-    assert two.next() is None
+    second.call()
+    assert second.next() is None
     shared.advance(2)
-    two.call()
-    assert two.next() is not None
-    back_off = two.frontier.limits.limiters["a.example"].back_off
+    second.call()
+    assert second.next() is not None
+    back_off = second.frontier.limits.limiters["a.example"].back_off
     assert back_off is not None
-    since = two.frontier.clock.monotonic() - back_off.since
+    since = second.frontier.clock.monotonic() - back_off.since
     assert since == pytest.approx(41, abs=2)
-    one.close()
-    two.close()
+    first.close()
+    second.close()
 
 
 @coroutine_test

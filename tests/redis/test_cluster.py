@@ -45,24 +45,24 @@ def _port() -> int:
 def test_a_crawl_on_one_node(node: Redis) -> None:
     """All that workers do is allowed there, and all keys are in one slot."""
     shared = Shared(node)
-    one, two = shared.worker(), shared.worker()
-    for worker in (one, two):
+    first, second = shared.worker(), shared.worker()
+    for worker in (first, second):
         worker.exchange = Exchange(worker.client, KEY, f"{{{KEY}}}:dupefilter", LEASE)
-    one.push(*"12345")
-    assert one.take() == ["1", "2", "3"]
-    assert one.ask("1", delay=1.0).wait == 0
-    two.push("6", "1")
-    two.reports["paused"].append(("a", 30.0))
-    assert two.call().seen == [1]
-    one.done("1")
-    one.reports["unreadable"] = list(one.numbers("2"))
-    assert one.call().pauses
+    first.push(*"12345")
+    assert first.take() == ["1", "2", "3"]
+    assert first.ask("1", delay=1.0).wait == 0
+    second.push("6", "1")
+    second.reports["paused"].append(("a", 30.0))
+    assert second.call().seen == [1]
+    first.done("1")
+    first.reports["unreadable"] = list(first.numbers("2"))
+    assert first.call().pauses
     keys = {*node.keys()} - {b"now"}
     assert len({node.execute_command("CLUSTER KEYSLOT", key) for key in keys}) == 1
-    one.leave("a")
-    one.retire()
-    two.retire(clears=True)
-    two.exchange.clear()
+    first.leave("a")
+    first.retire()
+    second.retire(clears=True)
+    second.exchange.clear()
     assert node.keys() == [b"now"]
 
 

@@ -20,15 +20,15 @@ pytestmark = pytest.mark.newest
 
 def test_a_host_has_one_owner(shared: Shared) -> None:
     """A worker that takes a host gets a batch of its requests, and more when it wants more; others get none."""
-    one, two = shared.worker(), shared.worker()
-    one.push(*"12345")
-    assert one.take() == ["1", "2", "3"]
-    assert one.left == {"a": 2}
-    assert two.take() == []
-    assert two.more("a") == []
-    assert one.more("a") == ["4", "5"]
-    one.done(*"12345")
-    one.call()
+    worker, other = shared.worker(), shared.worker()
+    worker.push(*"12345")
+    assert worker.take() == ["1", "2", "3"]
+    assert worker.on_server == {"a": 2}
+    assert other.take() == []
+    assert other.more("a") == []
+    assert worker.more("a") == ["4", "5"]
+    worker.done(*"12345")
+    worker.call()
     assert shared.count == 0
 
 
@@ -51,96 +51,96 @@ def test_requests_for_a_host_of_another(shared: Shared) -> None:
     """What a worker pushes for a host of another one comes to that, once its queue was empty; until then, the owner
     knows that there is more.
     """
-    one, two = shared.worker(), shared.worker()
-    one.push("1")
-    assert one.take() == ["1"]
-    two.push(*"23456")
-    two.call()
-    assert one.take(0) == ["2", "3", "4"]
-    two.push("7")
-    two.call()
-    assert one.take(0) == []
-    assert one.more("a") == ["5", "6", "7"]
+    worker, other = shared.worker(), shared.worker()
+    worker.push("1")
+    assert worker.take() == ["1"]
+    other.push(*"23456")
+    other.call()
+    assert worker.take(0) == ["2", "3", "4"]
+    other.push("7")
+    other.call()
+    assert worker.take(0) == []
+    assert worker.more("a") == ["5", "6", "7"]
 
 
 def test_how_many_hosts(shared: Shared) -> None:
     """A worker gets hosts for as many requests as it has room for, but no more than its share. A host with many requests
     counts for as many as may be in flight.
     """
-    one, two = shared.worker(), shared.worker()
+    worker, other = shared.worker(), shared.worker()
     for host in "abcd":
-        one.push(*(f"{host}{number}" for number in range(9)), host=host)
+        worker.push(*(f"{host}{number}" for number in range(9)), host=host)
         shared.advance(1)
-        one.call()
-    one.take(3)
-    assert one.owned == {"a", "b"}
-    one.take(0)
-    two.take(9)
-    assert two.owned == {"c"}
-    two.take(9)
-    assert two.owned == {"c", "d"}
+        worker.call()
+    worker.take(3)
+    assert worker.owned == {"a", "b"}
+    worker.take(0)
+    other.take(9)
+    assert other.owned == {"c"}
+    other.take(9)
+    assert other.owned == {"c", "d"}
 
 
 def test_duplicates(shared: Shared) -> None:
     """A fingerprint that any worker has pushed is known, and its request is not kept."""
-    one, two = shared.worker(), shared.worker()
-    one.push("1", "2", "1")
-    assert one.call().seen == [2]
-    two.push("2", "3")
-    two.push("2", fingerprint="")
-    assert two.call().seen == [0]
+    worker, other = shared.worker(), shared.worker()
+    worker.push("1", "2", "1")
+    assert worker.call().seen == [2]
+    other.push("2", "3")
+    other.push("2", fingerprint="")
+    assert other.call().seen == [0]
     assert shared.count == 4
     assert shared.client.scard(SEEN) == 3
 
 
 def test_what_a_worker_gives_back(shared: Shared) -> None:
     """The next owner gets the requests that were not sent, first; not before its delay has passed; and the back-off."""
-    one, two = shared.worker(), shared.worker()
-    one.push(*"12345")
-    one.take()
-    one.done("1")
-    one.leave("a", next_in=20, back_off=(4.0, 2, 30.0))
-    one.call()
-    assert two.take() == []
+    worker, other = shared.worker(), shared.worker()
+    worker.push(*"12345")
+    worker.take()
+    worker.done("1")
+    worker.leave("a", next_in=20, back_off=(4.0, 2, 30.0))
+    worker.call()
+    assert other.take() == []
     shared.advance(21)
-    assert two.take() == ["2", "3", "4"]
-    [host] = two.last.hosts
+    assert other.take() == ["2", "3", "4"]
+    [host] = other.last.hosts
     assert host == ("a", 4.0, 2, 51.0)
     assert shared.count == 4
 
 
 def test_a_dead_worker(shared: Shared) -> None:
     """When its lease has ended, its hosts are free, and what it had taken comes first. It counts once."""
-    one, two = shared.worker(), shared.worker()
-    one.push(*"12345")
-    one.take()
+    worker, other = shared.worker(), shared.worker()
+    worker.push(*"12345")
+    worker.take()
     shared.advance(LEASE - 1)
-    assert two.take() == []
+    assert other.take() == []
     shared.advance(2)
-    two.push("6", score=-9)
-    assert two.take(batch=9) == [*"12365", "4"] or two.last.returned == 3
+    other.push("6", score=-9)
+    assert other.take(batch=9) == [*"12365", "4"] or other.last.returned == 3
     assert [
         taken.data
-        for taken in sorted(two.taken.values(), key=lambda taken: taken.score)
+        for taken in sorted(other.taken.values(), key=lambda taken: taken.score)
     ][:3] == [b"1", b"2", b"3"]
     assert shared.count == 6
 
 
 def test_a_worker_that_was_suspended(shared: Shared) -> None:
     """It learns that others have what it had. What it tells of that changes nothing; its new requests are kept."""
-    one, two = shared.worker(), shared.worker()
-    one.push(*"123")
-    one.take()
+    worker, other = shared.worker(), shared.worker()
+    worker.push(*"123")
+    worker.take()
     shared.advance(LEASE + 1)
-    assert sorted(two.take()) == [*"123"]
-    one.done(*"123")
-    one.push("4", host="b")
-    assert one.call(room=9).has_lost
-    assert not one.owned | one.taken.keys()
+    assert sorted(other.take()) == [*"123"]
+    worker.done(*"123")
+    worker.push("4", host="b")
+    assert worker.call(room=9).has_lost
+    assert not worker.owned | worker.taken.keys()
     assert shared.count == 4
-    assert one.take() == ["4"]
-    two.done(*"123")
-    two.call()
+    assert worker.take() == ["4"]
+    other.done(*"123")
+    other.call()
     assert shared.count == 1
 
 
@@ -158,12 +158,12 @@ def test_a_worker_that_nobody_has_missed(shared: Shared) -> None:
 
 def test_a_worker_that_ends(shared: Shared) -> None:
     """It gives all back."""
-    one, two = shared.worker(), shared.worker()
-    one.push(*"123")
-    one.take()
-    one.retire()
-    assert two.take() == [*"123"]
-    assert not [key for key in shared.names() if one.exchange._worker in key]
+    worker, other = shared.worker(), shared.worker()
+    worker.push(*"123")
+    worker.take()
+    worker.retire()
+    assert other.take() == [*"123"]
+    assert not [key for key in shared.names() if worker.exchange._worker in key]
 
 
 # Permits.
@@ -225,12 +225,12 @@ def test_who_was_refused_and_does_not_come_again(shared: Shared) -> None:
 
 def test_a_permit_of_a_dead_worker(shared: Shared) -> None:
     """It ends with the lease, and the delay begins: the request may have been sent just before."""
-    one, two = shared.worker(), shared.worker()
-    one.ask("1", delay=5.0)
+    worker, other = shared.worker(), shared.worker()
+    worker.ask("1", delay=5.0)
     shared.advance(LEASE + 1)
-    assert two.ask("2", delay=5.0).wait == 5
+    assert other.ask("2", delay=5.0).wait == 5
     shared.advance(5)
-    assert two.ask("3", delay=5.0).wait == 0
+    assert other.ask("3", delay=5.0).wait == 0
 
 
 def test_a_request_that_was_not_sent(shared: Shared) -> None:
@@ -262,39 +262,39 @@ def test_a_pause_reaches_all(shared: Shared) -> None:
 
 def test_a_back_off(shared: Shared) -> None:
     """While a host has asked for pauses, all together have as many in flight as who asks would have."""
-    one, two = shared.worker(), shared.worker()
-    assert one.ask("1", limit=1).wait == 0
-    assert two.ask("2", limit=1).wait > 0
+    worker, other = shared.worker(), shared.worker()
+    assert worker.ask("1", limit=1).wait == 0
+    assert other.ask("2", limit=1).wait > 0
     shared.advance(5)
-    assert two.ask("3", limit=2).wait == 0
+    assert other.ask("3", limit=2).wait == 0
 
 
 def test_a_back_off_that_a_worker_does_not_know(shared: Shared) -> None:
     """It sends nothing beside what others have in flight in their back-off."""
-    one, two = shared.worker(), shared.worker()
-    assert one.ask("1", limit=1).wait == 0
-    assert two.ask("2", limit=0).wait > 0
-    one.end("1")
-    one.call()
-    assert two.ask("3", limit=0).wait == 0
+    worker, other = shared.worker(), shared.worker()
+    assert worker.ask("1", limit=1).wait == 0
+    assert other.ask("2", limit=0).wait > 0
+    worker.end("1")
+    worker.call()
+    assert other.ask("3", limit=0).wait == 0
 
 
 def test_a_worker_that_has_not_heard_of_a_pause(shared: Shared) -> None:
     """For a while, it sends one request at a time, and others count that; as the next owner, too."""
-    one, two, three = (shared.worker() for _ in range(3))
-    one.reports["paused"].append(("a", 5.0))
-    one.call()
+    worker, other, three = (shared.worker() for _ in range(3))
+    worker.reports["paused"].append(("a", 5.0))
+    worker.call()
     shared.advance(6)
-    assert two.ask("1", limit=0).wait == 0
-    assert one.ask("2", limit=1).wait > 0
+    assert other.ask("1", limit=0).wait == 0
+    assert worker.ask("2", limit=1).wait > 0
     assert three.ask("3", limit=0).wait > 0
-    two.end("1")
+    other.end("1")
     shared.advance(40)
-    two.call()
-    assert two.ask("4", limit=0).wait == 0
+    other.call()
+    assert other.ask("4", limit=0).wait == 0
     assert three.ask("5", limit=0).wait == 0
-    two.push("1")
-    answer = two.call(room=1)
+    other.push("1")
+    answer = other.call(room=1)
     assert answer is not None
     [leased] = answer.hosts
     assert (leased.host, leased.concurrency, leased.lasted) == ("a", 1, 0)

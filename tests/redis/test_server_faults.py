@@ -45,16 +45,16 @@ def test_answer_that_does_not_come(shared: Shared, fails: str) -> None:
 
 def test_hosts_of_an_answer_that_does_not_come(shared: Shared) -> None:
     """Hosts, requests and permits that a worker does not know of are free again."""
-    one, two = shared.worker(), shared.worker()
-    one.push("1")
-    one.call()
-    one.client.fails = "after"
-    one.call(room=9, permits=[("1", "b", 1, 5.0)])
-    one.client.fails = ""
-    one.call()
-    assert two.take() == ["1"]
+    worker, other = shared.worker(), shared.worker()
+    worker.push("1")
+    worker.call()
+    worker.client.fails = "after"
+    worker.call(room=9, permits=[("1", "b", 1, 5.0)])
+    worker.client.fails = ""
+    worker.call()
+    assert other.take() == ["1"]
     shared.advance(5)
-    assert two.ask("2", host="b", delay=5.0).wait == 0
+    assert other.ask("2", host="b", delay=5.0).wait == 0
 
 
 def test_call_that_comes_late(shared: Shared) -> None:
@@ -79,46 +79,46 @@ def test_restart_with_older_data(shared: Shared) -> None:
     """If the server is as it was some time ago, what a worker has taken since returns to the queue, and what it tells of
     its old requests does not free new ones.
     """
-    one = shared.worker()
-    one.push("1", "2")
-    one.take(batch=1)
+    worker = shared.worker()
+    worker.push("1", "2")
+    worker.take(batch=1)
     before = {key: shared.client.dump(key) for key in shared.client.keys(f"{{{KEY}}}*")}
-    one.done("1")
-    one.push("3")
-    assert one.more("a") == ["2", "3"]
+    worker.done("1")
+    worker.push("3")
+    assert worker.more("a") == ["2", "3"]
     shared.client.delete(*shared.client.keys(f"{{{KEY}}}*"))
     for key, value in before.items():
         shared.client.restore(key, 0, value)
     shared.advance(0.001)
-    two = shared.worker()
-    two.push("5", "6", host="b")
-    assert two.take() == ["5", "6"]
-    assert not {*two.taken} & {*one.taken}
-    one.done("2", "3")
-    assert one.call().has_lost
+    other = shared.worker()
+    other.push("5", "6", host="b")
+    assert other.take() == ["5", "6"]
+    assert not {*other.taken} & {*worker.taken}
+    worker.done("2", "3")
+    assert worker.call().has_lost
     assert shared.count == 4
-    assert one.take() == ["1", "2"]
+    assert worker.take() == ["1", "2"]
 
 
 @pytest.mark.parametrize("seconds", [-3600.0, 3600.0])
 def test_clock_that_is_set(shared: Shared, seconds: float) -> None:
     """The clock of the server is set back or forward: nothing is lost, and new requests come after older ones."""
-    one, two = shared.worker(), shared.worker()
-    one.push("1", "2", "3", host="b")
-    one.push("4")
-    one.take()
-    two.call()
+    first, second = shared.worker(), shared.worker()
+    first.push("1", "2", "3", host="b")
+    first.push("4")
+    first.take()
+    second.call()
     shared.advance(seconds)
-    one.done("1")
-    one.push("5", "6", host="b")
-    two.push("7", host="c")
-    two.call(room=9)
-    one.call(room=9)
-    one.take()
-    two.take()
+    first.done("1")
+    first.push("5", "6", host="b")
+    second.push("7", host="c")
+    second.call(room=9)
+    first.call(room=9)
+    first.take()
+    second.take()
     # Whoever comes first after a leap takes the other one for dead.
     assert shared.count == 6 + (seconds > 0)
-    for worker in (one, two):
+    for worker in (first, second):
         worker.retire()
     shared.advance(3601)
     last = shared.worker()
@@ -157,17 +157,17 @@ def test_sweep_beside_a_new_queue(shared: Shared) -> None:
 
 def test_queue_that_is_lost(shared: Shared) -> None:
     """A worker that knew the queue notices before anything changes, and joins another one only then."""
-    one, two = shared.worker(), shared.worker()
-    one.push("1")
-    one.call()
+    worker, other = shared.worker(), shared.worker()
+    worker.push("1")
+    worker.call()
     shared.client.delete(f"{{{KEY}}}:state")
-    two.push("2")
-    two.call()
-    one.push("3")
+    other.push("2")
+    other.call()
+    worker.push("3")
     with pytest.raises(QueueLost):
-        one.call(room=9)
+        worker.call(room=9)
     assert shared.count == 1
-    assert one.take() == ["2", "3"]
+    assert worker.take() == ["2", "3"]
 
 
 def test_clear(shared: Shared) -> None:
@@ -186,15 +186,15 @@ def test_clear(shared: Shared) -> None:
 
 def test_the_last_worker_clears(shared: Shared) -> None:
     """With SCHEDULER_PERSIST = False, a worker that ends clears the queue, unless that is empty and others use it."""
-    one, two, three = (shared.worker() for _ in range(3))
-    one.push("1")
-    for worker in (one, two, three):
+    first, second, three = (shared.worker() for _ in range(3))
+    first.push("1")
+    for worker in (first, second, three):
         worker.take()
-    one.done("1")
-    one.retire(clears=True)
-    two.push("1", "2")
-    assert two.call().seen == [0]
-    two.retire(clears=True)
+    first.done("1")
+    first.retire(clears=True)
+    second.push("1", "2")
+    assert second.call().seen == [0]
+    second.retire(clears=True)
     with pytest.raises(QueueLost):
         three.call()
     assert not shared.client.exists(SEEN)
@@ -202,32 +202,32 @@ def test_the_last_worker_clears(shared: Shared) -> None:
 
 def test_server_without_memory(shared: Shared) -> None:
     """It refuses calls with new requests as a whole. All others, which free memory or keep delays, still work."""
-    one, two = shared.worker(), shared.worker()
-    one.push(*"1234")
-    one.take()
+    worker, other = shared.worker(), shared.worker()
+    worker.push(*"1234")
+    worker.take()
     clock = shared.client.get("now")
     shared.client.config_set("maxmemory-policy", "noeviction")
     shared.client.config_set("maxmemory", 1)
     try:
-        one.push("5")
-        one.done("1")
+        worker.push("5")
+        worker.done("1")
         with pytest.raises(ResponseError) as refused:
-            one.call()
+            worker.call()
         assert is_full(refused.value)
-        assert not one.exchange.is_uncertain
-        pushes, one.exchange.unsent = one.exchange.unsent, []
-        assert one.more("a") == ["4"]
-        assert one.ask("1", delay=5.0).wait == 0
-        one.leave("a")
-        one.call()
-        assert two.take() == ["2", "3", "4"]
-        two.retire()
+        assert not worker.exchange.is_uncertain
+        pushes, worker.exchange.unsent = worker.exchange.unsent, []
+        assert worker.more("a") == ["4"]
+        assert worker.ask("1", delay=5.0).wait == 0
+        worker.leave("a")
+        worker.call()
+        assert other.take() == ["2", "3", "4"]
+        other.retire()
     finally:
         shared.client.config_set("maxmemory", 0)
     assert shared.client.get("now") == clock
     assert shared.count == 3
-    one.exchange.unsent = pushes
-    one.call()
+    worker.exchange.unsent = pushes
+    worker.call()
     assert shared.count == 4
 
 
@@ -252,24 +252,24 @@ def test_requests_that_a_worker_cannot_read(shared: Shared) -> None:
     """Each other worker tries it, and the first that can has it, although the host is that of another one. For those
     that have tried it, it does not count.
     """
-    one, two, three = (shared.worker() for _ in range(3))
-    one.push("1", "2")
-    one.take()
-    one.reports["unreadable"] = list(one.numbers("1"))
-    answer = one.call()
+    first, second, three = (shared.worker() for _ in range(3))
+    first.push("1", "2")
+    first.take()
+    first.reports["unreadable"] = list(first.numbers("1"))
+    answer = first.call()
     [(lease, place)] = answer.unread
     assert parts_of(lease) == ("a", b"1")
     assert answer.remaining == 2
-    assert one.call(last_aside=place).remaining == 1
-    assert one.call(last_aside=place).unread == []
-    [(_, seen)] = two.call().unread
+    assert first.call(last_aside=place).remaining == 1
+    assert first.call(last_aside=place).unread == []
+    [(_, seen)] = second.call().unread
     assert seen == place
-    assert two.take(0, readable=[place], last_aside=place) == ["1"]
+    assert second.take(0, readable=[place], last_aside=place) == ["1"]
     assert three.take(0, readable=[place], last_aside=place) == []
     assert three.call(last_aside=place).set_aside == 0
-    two.done("1")
-    one.done("2")
-    for worker in (one, two):
+    second.done("1")
+    first.done("2")
+    for worker in (first, second):
         worker.call(last_aside=place)
     assert shared.count == 0
 

@@ -62,9 +62,9 @@ def test_which_scheduler(
     """The add-on sets this package's scheduler, and the store in Redis. What the project sets has priority."""
     settings = {"SCHEDULER": "scrapy_redis.scheduler.Scheduler", **project}
     addons = {"ADDONS": {"scrapy_rep.Addon": 500}}
-    found = get_crawler(Spider, addons | settings).settings
-    assert load_object(found["SCHEDULER"]) is scheduler
-    assert found["REP_STORE"] == store
+    queue = get_crawler(Spider, addons | settings).settings
+    assert load_object(queue["SCHEDULER"]) is scheduler
+    assert queue["REP_STORE"] == store
 
 
 def test_in_a_setting_for_another_class() -> None:

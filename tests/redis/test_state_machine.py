@@ -59,7 +59,7 @@ class Machine(RuleBasedStateMachine):
     @rule(index=WORKERS, room=st.integers(0, 5))
     def call(self, index: int, room: int) -> None:
         worker = self.workers[index]
-        more = [(host, 2) for host, left in worker.left.items() if left]
+        more = [(host, 2) for host, count in worker.on_server.items() if count]
         worker.call(room=room, more=more)
 
     @rule(index=WORKERS, data=st.data())
@@ -160,7 +160,7 @@ class Machine(RuleBasedStateMachine):
         self.shared.advance(LEASE + 1)
         last, names = self.shared.worker(), set()
         for _ in range(400):
-            more = [(host, 9) for host, left in last.left.items() if left]
+            more = [(host, 9) for host, count in last.on_server.items() if count]
             names |= {*last.take(100, more=more)}
             last.done(*names)
             self.shared.advance(1)

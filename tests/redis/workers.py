@@ -115,7 +115,7 @@ class Worker:
         self.renewed_at = float("-inf")
         self.owned: set[str] = set()
         self.taken: dict[str, Taken] = {}
-        self.left: dict[str, int] = {}
+        self.on_server: dict[str, int] = {}
         self.held: set[str] = set()
         self.ending: dict[str, str] = {}
         """The numbers of the requests that are done, and their names."""
@@ -155,14 +155,14 @@ class Worker:
             self.shared.certain |= {self.ending[number] for number in done}
         self.owned.update(host.host for host in answer.hosts)
         for delivery in answer.deliveries:
-            self.left[delivery.host] = delivery.on_server
+            self.on_server[delivery.host] = delivery.on_server
             self.taken |= {taken.number: taken for taken in delivery.requests}
         return answer
 
     def forget(self) -> None:
         self.owned.clear()
         self.taken.clear()
-        self.left.clear()
+        self.on_server.clear()
         self.held.clear()
         self.exchange.reports.clear()
 

@@ -68,6 +68,8 @@ class Outcome:
     exception: str = ""
     reason: str = ""
     process: int = 0
+    slot: str = ""
+    """The host whose download slot a component of the project has kept for it, in place of that of its own host."""
 
 
 @dataclass
@@ -199,9 +201,14 @@ def ask(
 
 def note(story: Story, request: scrapy.Request, **outcome: Any) -> None:
     """Note what became of a request."""
-    asked, process = request.meta["asked"], PROCESS.get().number
+    meta, process = request.meta, PROCESS.get().number
+    # The slot of a redirected request is Scrapy's choice.
+    is_replaced = "replaced" in meta and "redirect_urls" not in meta
+    slot = meta.get("download_slot", "") if is_replaced else ""
     story.outcomes.append(
-        Outcome(_now(), asked, request.url, process=process, **outcome)
+        Outcome(
+            _now(), meta["asked"], request.url, process=process, slot=slot, **outcome
+        )
     )
 
 

@@ -302,12 +302,7 @@ def _refusals(story: Story) -> Iterator[Violation]:
         parts = urlsplit(outcome.sent_to)
         history = HostHistory(story, parts.netloc)
         texts = history.texts(until=outcome.at)
-        # A worker does not know what a host has answered others.
-        longest = max(
-            history.longest_pause(until=outcome.at),
-            history.longest_pause(until=outcome.at, process=outcome.process),
-        )
-        is_paused = longest >= settings["REP_WAIT_TIMEOUT"]
+        is_paused = _is_paused_for_long(history, outcome)
         match outcome.reason:
             case "rule":
                 is_caused = any(not text.allows(parts.path) for text in texts)
@@ -332,12 +327,25 @@ def _refusals(story: Story) -> Iterator[Violation]:
             case "budget":
                 is_caused = _is_used_up(story, parts.netloc)
             case "back-off" | "":
-                is_caused = is_paused
+                # Whatever is in the download slot of a host waits for the pauses of that host.
+                in_slot_of = HostHistory(story, outcome.slot)
+                is_caused = is_paused or _is_paused_for_long(in_slot_of, outcome)
             case _:
                 is_caused = False
         if not is_caused:
             text = f"refused without a cause: {outcome.sent_to} -> {outcome.exception} {outcome.reason}"
             yield Violation(outcome.at, parts.netloc, text)
+
+
+def _is_paused_for_long(history: HostHistory, outcome: Outcome) -> bool:
+    """Whether a host has kept requests waiting for too long when this *outcome* came. A worker does not know what the
+    host has answered others.
+    """
+    longest = max(
+        history.longest_pause(until=outcome.at),
+        history.longest_pause(until=outcome.at, process=outcome.process),
+    )
+    return longest >= history.settings["REP_WAIT_TIMEOUT"]
 
 
 def _is_used_up(story: Story, host: str) -> bool:

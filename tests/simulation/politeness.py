@@ -82,8 +82,8 @@ class HostHistory:
     def __init__(self, story: Story, host: str) -> None:
         self.host = host
         self.log = [sent for sent in story.world.log if sent.host == host]
-        self._settings = story.world.settings
-        overrides = self._settings.get("REP_OVERRIDES", {})
+        self.settings = story.world.settings
+        overrides = self.settings.get("REP_OVERRIDES", {})
         override = overrides.get(host, overrides.get("*", "obey"))
         is_obeyed = override == "obey" or isinstance(override, dict)
         self.override = None if is_obeyed else override
@@ -110,7 +110,7 @@ class HostHistory:
     def _lifetime(self, answer: Answer) -> float:
         stated = answer.headers.get("Cache-Control", "max-age=inf")
         seconds = max(float(stated.removeprefix("max-age=")), _SHORTEST_LIFETIME)
-        return min(seconds, float(self._settings["REP_MAX_AGE"]))
+        return min(seconds, float(self.settings["REP_MAX_AGE"]))
 
     def has_failed(self, *, until: float, waits: bool) -> bool:
         """Whether the robots.txt could not be fetched, and for long enough if a request *waits* for it."""
@@ -122,7 +122,7 @@ class HostHistory:
             return False
         if any(sent.is_disguised for sent in tries):
             return True  # For the crawl, a component has failed: requests do not wait for that.
-        wait = float(self._settings["REP_WAIT_TIMEOUT"])
+        wait = float(self.settings["REP_WAIT_TIMEOUT"])
         first = tries[0].ended or 0.0
         # A host that seems to have no server is asked once more, and then refused until it answers.
         early = [s for s in tries if (s.ended or 0.0) < first + _ASKED_ONCE_MORE + 5.0]
@@ -138,7 +138,7 @@ class HostHistory:
         """Return the longest time in which the host answered with 429 or 503 only, or not at all, pauses
         included. If *process* is given, only answers to that process count.
         """
-        longest, begins = 0.0, None
+        longest, begins, last = 0.0, None, -inf
         # No pause is shorter than the delay of the host.
         least = max((text.delay for text in self.texts(until=until)), default=0.0)
         log = [s for s in self.log if s.ended is not None and s.ended <= until]
@@ -146,10 +146,10 @@ class HostHistory:
         for sent in sorted(log, key=lambda sent: sent.ended or 0.0):
             ended = sent.ended or 0.0
             if sent.answer.status in {0, 429, 503}:
-                begins = ended if begins is None else begins
-                pause = max(_asked(sent) or self._settings["REP_BACKOFF_MAX"], least)
+                begins, last = ended if begins is None else begins, ended
+                pause = max(_asked(sent) or self.settings["REP_BACKOFF_MAX"], least)
                 longest = max(longest, ended + pause - begins)
-            else:
+            elif sent.at >= last:  # Else it was on its way when the host failed.
                 begins = None
         return longest
 

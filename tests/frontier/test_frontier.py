@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 from scrapy import Request
@@ -13,7 +14,9 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.base.compat import download_slot
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.frontier.frontier import QueueKey
 from scrapy_rep.crawl.frontier.limits import InFlight, Waiter
+from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.origins import Origin
 from tests.clock import FakeClock
 from tests.fakes import coroutine_test
@@ -51,6 +54,35 @@ async def test_the_crawl_ends_without_network_although_no_alarm_is_due(
     assert frontier.closes_for == "network_gone"
     assert "3 requests to 1 hosts were not sent" in caplog.text
     assert run.crawler.stats.get_value("rep/network/not_sent") == 3
+    run.close()
+
+
+@coroutine_test
+async def test_without_a_network_nothing_that_waits_for_rules_is_given_up() -> None:
+    """Not even just before the crawl ends, as it waits for longer than the network is gone."""
+    run = Run(REP_WAIT_TIMEOUT=200)
+    frontier, clock, rules = run.frontier, FakeClock(), mock.MagicMock(fetches={})
+    frontier.clock = frontier.alarms.clock = clock
+    frontier.rules = rules
+    origin = Origin("http", "a.example", 80)
+    queue = frontier.add_queue(QueueKey("a.example", origin))
+    rules.cache.override.return_value = None
+    site, entry = frontier.limits.site(origin), InFlight(queue)
+    waiting = deferred_from_coro(frontier.until_known(Request(SITE), entry, site))
+    await tick()
+    clock.advance(1)
+    for host in "bcdef":
+        frontier.limits.network.failed(
+            host, Origin("http", host, 80), clock.monotonic(), has_server=True
+        )
+    clock.advance(199.5)
+    assert not waiting.called
+    assert frontier.closes_for == ""
+    clock.advance(1)
+    assert frontier.closes_for == "network_gone"
+    frontier._close()
+    with pytest.raises(SpiderClosing):
+        await maybe_deferred_to_future(waiting)
     run.close()
 
 

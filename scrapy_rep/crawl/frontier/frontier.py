@@ -882,7 +882,7 @@ class Frontier:
             return
         self._end_unseen()
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
-        # The time in which a request for robots.txt waits for its own room does not count.
+        # The time in which a request for robots.txt waits for its own room, or for the network, does not count.
         waits_for_room = {
             request.fetch.asked_url
             for waiter, (request, _) in self._waiting.items()
@@ -891,7 +891,8 @@ class Frontier:
         for waiter, (request, since) in list(self._waiting.items()):
             if waiter.site is None:
                 continue
-            if waiter.site.origin.robotstxt_url in waits_for_room:
+            is_waiting = waiter.site.origin.robotstxt_url in waits_for_room
+            if is_waiting or self.limits.network.is_gone:
                 self._waiting[waiter] = request, now
             elif now - since > patience:
                 self.limits.leave(waiter, now)

@@ -548,6 +548,9 @@ def _addresses(story: Story) -> Iterator[Violation]:
     in_flight: dict[tuple[int, str], set[int]] = defaultdict(set)
     last_in_flight: dict[tuple[int, str], float] = {}
     """The hosts whose address a process knows, and when a request to each was last in flight."""
+    known_at: dict[tuple[int, str], float] = {}
+    # A request may wait in its download slot for so long after the wire has let it go.
+    in_slot = float(world.settings["DOWNLOAD_DELAY"])
     for at, begins, sent in sorted(events, key=lambda event: event[:2]) if most else ():
         key = sent.process, sent.host
         is_alone = not in_flight[key]
@@ -557,20 +560,24 @@ def _addresses(story: Story) -> Iterator[Violation]:
             and at > last_in_flight.get(key, at) + _FORGOTTEN - _SLACK
         ):
             last_in_flight.pop(key, None)
+            known_at.pop(key, None)
         (in_flight[key].add if begins else in_flight[key].discard)(sent.number)
         is_told = sent.answer.status > 0 and sent.ended is not None
         is_told = is_told and not sent.is_driven and (sent.is_robots or not hides)
         if key in last_in_flight or (not begins and is_told):
             last_in_flight[key] = at
+            known_at.setdefault(key, at)
         address = world.addresses[sent.host]
-        at_once = sum(
-            len(in_flight[other])
-            for other in last_in_flight
+        known = [
+            other
+            for other, since in known_at.items()
             if other[0] == sent.process and world.addresses[other[1]] == address
-        )
+            if since <= at - in_slot
+        ]
+        at_once = sum(len(in_flight[other]) for other in known)
         # Beside requests past the scheduler, the wire does not know of a page that a driver fetches.
         is_excused = world.driver is not None and (sent.is_past_queue or sent.is_robots)
-        if begins and key in last_in_flight and at_once > most + is_excused:
+        if begins and key in known and at_once > most + is_excused:
             yield Violation(at, sent.host, f"too many requests to {address}: {sent}")
 
 

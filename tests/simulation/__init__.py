@@ -14,8 +14,8 @@ docstring has the rules, what became of each request.
 A world is of one of three kinds: ``plain`` (one process), ``job`` (a JOBDIR) and ``workers`` (a queue on a Redis
 server, fakeredis, which several processes share). Apart from what hosts answer, processes are killed, stopped
 or stand still, clocks, disk, server or network fail, hosts that answered refuse all connections from a moment
-on, and the project has middlewares that fetch pages by themselves, hold requests back, or replace requests and
-responses.
+on, and the project has middlewares that fetch pages by themselves, hold requests back, change them after they were
+judged, or replace requests and responses.
 
 Nothing here knows a name inside of the frontier: it gets settings, and is judged by what a user or a
 server sees. So the same seeds run with any frontier. One in a checkout runs from that checkout, one

@@ -1,5 +1,5 @@
 """Components of a project, which stand between the scheduler and the network: downloader middlewares
-that fetch pages by themselves, hold requests back, or replace requests and responses.
+that fetch pages by themselves, hold requests back, change requests, or replace requests and responses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from urllib.parse import urlsplit
 from scrapy.exceptions import IgnoreRequest
 
 from tests.simulation.crawl import STORY, ask, note, note_error, response_to, send
-from tests.simulation.world import LEAF, is_robotstxt, number_in, path_of
+from tests.simulation.world import (
+    CHANGED,
+    LEAF,
+    OTHER_AGENT,
+    is_robotstxt,
+    number_in,
+    path_of,
+)
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -125,3 +132,18 @@ class Replacement(_Component):
         parts = urlsplit(request.url)
         url = self.world.hosts[parts.netloc].redirected(number_in(parts.path))
         return self._again(request).replace(url=url)
+
+
+class Change(_Component):
+    """Changes the URL or the User-Agent of some requests, which the gate has judged before."""
+
+    def process_request(self, request: Request) -> None:
+        change, parts = self.world.change, urlsplit(request.url)
+        assert change is not None
+        if not change.takes(parts.path):
+            return
+        if change.kind == "url":
+            path = path_of(CHANGED + number_in(parts.path))
+            request._set_url(f"http://{parts.netloc}{path}")
+        else:
+            request.headers["User-Agent"] = f"{OTHER_AGENT}/1.0"

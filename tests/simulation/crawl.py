@@ -68,6 +68,9 @@ class Outcome:
     exception: str = ""
     reason: str = ""
     process: int = 0
+    agent: str = ""
+    """The product token of the request."""
+
     slot: str = ""
     """The host whose download slot a component of the project has kept for it, in place of that of its own host."""
 
@@ -163,10 +166,17 @@ class Handler:
         pass
 
 
+def agent_of(request: scrapy.Request) -> str:
+    """Return the product token of a request, which may not have a User-Agent yet."""
+    field = request.headers.get("User-Agent") or b"mybot/1.0"
+    return field.decode().partition("/")[0]
+
+
 def send(story: Story, request: scrapy.Request, *, is_driven: bool = False) -> Sent:
     """Send a request to the world. The caller waits until the answer is there, and notes when that is."""
     parts, process = urlsplit(request.url), PROCESS.get().number
-    sent = story.world.send(parts.netloc, parts.path, _now(), process)
+    agent = agent_of(request)
+    sent = story.world.send(parts.netloc, parts.path, _now(), process, agent)
     sent.is_driven, sent.held_at = is_driven, story.held_at.pop(request, None)
     return sent
 
@@ -207,7 +217,13 @@ def note(story: Story, request: scrapy.Request, **outcome: Any) -> None:
     slot = meta.get("download_slot", "") if is_replaced else ""
     story.outcomes.append(
         Outcome(
-            _now(), meta["asked"], request.url, process=process, slot=slot, **outcome
+            _now(),
+            meta["asked"],
+            request.url,
+            process=process,
+            slot=slot,
+            agent=agent_of(request),
+            **outcome,
         )
     )
 
@@ -329,7 +345,8 @@ def begin(story: Story, process: Process, folder: str, **settings: Any) -> Runni
 def _components(world: World) -> dict[str, int]:
     """The middlewares of the project, with their orders."""
     drawn = {
-        "Driver": world.driver, "Hold": world.hold, "Replacement": world.replacement
+        "Driver": world.driver, "Hold": world.hold, "Replacement": world.replacement,
+        "Change": world.change,
     }  # fmt: skip
     return {
         f"tests.simulation.components.{name}": component.order

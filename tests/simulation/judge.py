@@ -43,7 +43,7 @@ from tests.simulation.politeness import (
     impoliteness,
     lease_may_end,
 )
-from tests.simulation.world import LEAF, number_in
+from tests.simulation.world import CHANGED, LEAF, OTHER_AGENT, number_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -305,13 +305,19 @@ def _refusals(story: Story) -> Iterator[Violation]:
         is_paused = _is_paused_for_long(history, outcome)
         match outcome.reason:
             case "rule":
-                is_caused = any(not text.allows(parts.path) for text in texts)
+                is_caused = any(
+                    not text.allows(parts.path, outcome.agent) for text in texts
+                )
             case "crawl-delay":
                 most = settings["REP_SKIP_DELAY_OVER"]
                 is_caused = any(text.delay > most for text in texts)
             case "unreachable":
-                # What a callback or a pipeline downloads itself does not wait.
+                # What a callback or a pipeline downloads itself does not wait, nor does what a component has changed.
                 waits = story.world.kind == "plain" and number_in(outcome.url) < LEAF
+                is_changed = (
+                    number_in(parts.path) >= CHANGED or outcome.agent == OTHER_AGENT
+                )
+                waits = waits and not is_changed
                 is_caused = history.has_failed(until=outcome.at, waits=waits)
                 # In a pause that is too long to wait for, no robots.txt is fetched.
                 is_caused |= is_paused

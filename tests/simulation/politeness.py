@@ -71,8 +71,11 @@ class Text(NamedTuple):
         stated = [line for line in lines if line.startswith("Crawl-delay: ")]
         return float(stated[0].split()[1]) if stated else 0.0
 
-    def allows(self, path: str) -> bool:
-        lines = self.body.splitlines()
+    def allows(self, path: str, agent: str) -> bool:
+        """Whether the group of *agent*, or the one for all, allows a page."""
+        groups = [group.splitlines() for group in self.body.split("User-agent: ")[1:]]
+        by_agent = {group[0]: group for group in groups}
+        lines = by_agent.get(agent, by_agent.get("*", []))
         return not any(f"Disallow: {path[:n]}" in lines for n in range(1, len(path)))
 
 
@@ -206,7 +209,9 @@ def _rules(
         last = texts[-1]
         # A request may have been let through just before the last answer came.
         recent = [text for text in texts if text.at > sent.at - in_slot]
-        if not any(text.allows(sent.path) for text in [*recent, *texts[-2:]]):
+        if not any(
+            text.allows(sent.path, sent.agent) for text in [*recent, *texts[-2:]]
+        ):
             yield sent, "forbidden"
         failures = [
             s

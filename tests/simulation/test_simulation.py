@@ -54,9 +54,10 @@ def test_some_worlds_have_each_middleware_and_bans(name):
     assert 0 < count < 30
 
 
-def test_some_worlds_limit_addresses_and_pages():
+def test_some_worlds_limit_addresses_and_pages_and_change_requests():
     worlds = [World(seed) for seed in range(202611280400, 202611280460)]
     for count in (
+        sum(bool(world.change) for world in worlds),
         sum(bool(world.addresses) for world in worlds),
         sum("REP_PAGES_PER_HOST" in world.settings for world in worlds),
     ):

@@ -43,6 +43,13 @@ LEAF = 10_000
 """Pages with this number or a higher one have no links."""
 
 
+CHANGED = 100 * LEAF
+"""From this number on, pages are there in place of those for which a request was made: a component has changed it."""
+
+OTHER_AGENT = "otherbot"
+"""The product token that a component puts in place of that of the crawl."""
+
+
 def is_robotstxt(path: str) -> bool:
     """Whether *path* is that of a robots.txt, or where one was redirected to."""
     return path in {"/robots.txt", "/moved.txt"}
@@ -84,6 +91,9 @@ class Sent:
     host: str
     path: str
     answer: Answer
+    agent: str = ""
+    """The product token of its User-Agent."""
+
     ended: float | None = None
     """When its process has received the answer."""
 
@@ -120,7 +130,7 @@ class Sent:
     @property
     def is_redirected(self) -> bool:
         """Whether a host has redirected it here."""
-        return not self.is_robots and number_in(self.path) >= 2 * LEAF
+        return not self.is_robots and 2 * LEAF <= number_in(self.path) < CHANGED
 
     @property
     def is_past_queue(self) -> bool:
@@ -148,6 +158,7 @@ class Sent:
             text += "  " + "; ".join(answer.body.splitlines())
         if answer.headers:
             text += f"  {answer.headers}"
+        text += f"  as {self.agent}" if self.agent == OTHER_AGENT else ""
         text += "  by a driver" if self.is_driven else ""
         if self.held_at is not None:
             text += f"  held for {self.at - self.held_at:.2f} s"
@@ -203,6 +214,9 @@ class Host:
     others: list[str] = field(default_factory=list)
     """The hosts that it redirects to."""
 
+    other_rules: str = ""
+    """What it disallows for OTHER_AGENT, if its robots.txt has rules for that."""
+
     def answer(self, path: str, now: float) -> Answer:
         """Return what the host answers to a request for *path*."""
         seconds = self.latency * self.random.uniform(0.5, 2)
@@ -235,10 +249,17 @@ class Host:
         if fate in {"404", "403"}:
             return Answer(seconds, int(fate), headers=headers)
         is_odd = fate == "changing" and int(now / self.period) % 2
-        lines = ["User-agent: *", f"Disallow: /{'odd' if is_odd else 'no'}/"]
+        disallowed = {"*": f"/{'odd' if is_odd else 'no'}/"}
+        if self.other_rules:
+            disallowed[OTHER_AGENT] = self.other_rules
+        delay = ""
         if self.crawl_delay is not None:
-            lines.append(f"Crawl-delay: {self.crawl_delay:g}")
-        return Answer(seconds, 200, "\n".join(lines) + "\n", headers)
+            delay = f"Crawl-delay: {self.crawl_delay:g}\n"
+        groups = [
+            f"User-agent: {agent}\nDisallow: {start}\n{delay}"
+            for agent, start in disallowed.items()
+        ]
+        return Answer(seconds, 200, "".join(groups), headers)
 
     def _fault(self, seconds: float) -> Answer:
         kind = self.random.choice(
@@ -377,6 +398,22 @@ class Replacement:
         return number_in(path) < LEAF and number_in(path) % self.every == 0
 
 
+@dataclass(frozen=True)
+class Change:
+    """A middleware that changes requests after they were judged."""
+
+    order: int
+    kind: str
+    """What it changes: ``url`` or ``agent``."""
+
+    every: int
+
+    def takes(self, path: str) -> bool:
+        if is_robotstxt(path) or is_past_queue(path):
+            return False
+        return number_in(path) < LEAF and number_in(path) % self.every == 0
+
+
 class World:
     """All hosts, the outages of our own network, the settings of the crawl, and the log."""
 
@@ -454,11 +491,13 @@ class World:
         self.driver: Driver | None = None
         self.hold: Hold | None = None
         self.replacement: Replacement | None = None
+        self.change: Change | None = None
         self.bans: dict[str, float] = {}
         """From when on hosts refuse all connections, for ever."""
         draw = {
             "ban": self._draw_bans, "driver": self._draw_driver,
             "hold": self._draw_hold, "replace": self._draw_replacement,
+            "alter": self._draw_change,
         }  # fmt: skip
         for name, chance in _CHANCES.items():
             stream = Random(f"{self.seed} {name}")
@@ -474,7 +513,7 @@ class World:
 
     @property
     def has_components(self) -> bool:
-        """Whether the project has middlewares of its own."""
+        """Whether the project has middlewares that may keep answers from the crawl."""
         components = self.driver, self.hold, self.replacement
         return any(component is not None for component in components)
 
@@ -513,6 +552,17 @@ class World:
         kind = random.choice(["rewrite", "again", "other", "drop"])
         self.replacement = Replacement(order, kind, random.choice([2, 5]))
 
+    def _draw_change(self, random: Random) -> None:
+        if self.seed < _CHANGES_SINCE:
+            return
+        kind, order = random.choice(["url", "agent"]), random.choice([200, 700])
+        self.change = Change(order, kind, random.choice([1, 2, 5]))
+        if kind == "agent":
+            for host in self.hosts.values():
+                host.other_rules = random.choice(["/yes/", "/odd/"])
+        if self.driver is not None and self.driver.order > order:
+            self.driver = None  # It would fetch what nobody has judged.
+
     def _draw_limits(self, random: Random) -> None:
         """Draw the limits that a crawl sets itself: places for each address, pages for each host."""
         if random.random() < 0.3:
@@ -543,7 +593,7 @@ class World:
         self._waiting.append((count, process, waits))
         await waits
 
-    def send(self, host: str, path: str, now: float, process: int) -> Sent:
+    def send(self, host: str, path: str, now: float, process: int, agent: str) -> Sent:
         """Note a request, and return it with its answer."""
         if now >= self.bans.get(host, inf):
             answer = Answer(0.02, error="refused")
@@ -551,7 +601,7 @@ class World:
             answer = Answer(0.02, error="unresolved")
         else:
             answer = self.hosts[host].answer(path, now)
-        sent = Sent(len(self.log), process, now, host, path, answer)
+        sent = Sent(len(self.log), process, now, host, path, answer, agent)
         self.log.append(sent)
         for count, by, waits in self._waiting:
             if count <= len(self.log) and by in {None, process} and not waits.done():
@@ -565,7 +615,7 @@ class World:
             *(f"outage of our own network: {a:.2f} to {b:.2f}" for a, b in self.outages),
             *(f"the clock is set at {at:.2f} by {by} s" for at, by in self.clock_sets),
             *(f"{host} refuses all connections from {at:.2f} on" for host, at in self.bans.items()),
-            *map(str, filter(None, (self.driver, self.hold, self.replacement))),
+            *map(str, filter(None, (self.driver, self.hold, self.replacement, self.change))),
             *map(str, self.faults),
             *([f"the queue's server answers after {self.lag} s"] if self.lag else []),
             *(
@@ -579,10 +629,13 @@ class World:
 _LIMITS_SINCE = 202611280400
 """Seeds from here on may have limits for addresses and pages: earlier ones keep their stories."""
 
+_CHANGES_SINCE = 202611280000
+"""Seeds from here on may have a component that changes requests."""
+
 _KINDS = {"busy": 1.5, "plain": 10.5, "job": 6, "workers": 1}
 """How often a world is of a kind; ``busy`` ones have workers."""
 
-_CHANCES = {"ban": 0.15, "driver": 0.25, "hold": 0.25, "replace": 0.25}
+_CHANCES = {"ban": 0.15, "driver": 0.25, "hold": 0.25, "replace": 0.25, "alter": 0.12}
 """How often a world has bans, and each of the middlewares."""
 
 

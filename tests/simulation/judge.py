@@ -22,7 +22,8 @@ the ledger.
   one did: a lease has ended, or the server was gone or has lost its data (`politeness._is_known`). Of requests
   past the queue to hosts of others, each worker may have as many in flight as the settings allow
   (`_concurrency`).
-- Each refusal has a cause in what the host said, or failed to say, before (`_refusals`).
+- Each refusal has a cause in what the host said, or failed to say, before (`_refusals`). What waits for a host
+  that asks for a pause over REP_WAIT_TIMEOUT is refused (`_patience`).
 - The crawl ends, and says why. One that no host answers any more ends within REP_WAIT_TIMEOUT and ten
   seconds; only then the reason may be ``network_gone``, and requests may be left (`_ends`, `_network_gone`).
 - Items and links are dropped where a page says so, and nowhere else (`_pages`).
@@ -31,7 +32,7 @@ the ledger.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -40,6 +41,7 @@ from tests.simulation.politeness import (
     LAST_WORD,
     HostHistory,
     Violation,
+    asked_pause,
     impoliteness,
     lease_may_end,
 )
@@ -65,13 +67,18 @@ _CLOSES_WITHIN = 10.0
 _PATIENCE = 100.0
 """What a callback or a pipeline downloads waits for a robots.txt that does not end for at least so many seconds."""
 
+_REFUSED_WITHIN = 30.0
+"""So many seconds after it was asked for, what waits for too long a pause was refused."""
+
 _COMMITTED_AFTER = 1.0
 """A request whose callback has ended for so many seconds is not sent again after a kill."""
 
 
 def violations(story: Story) -> list[Violation]:
     """Return what the crawl did wrong."""
-    checks = (_ends, _network_gone, _outcomes, _sent_once, _refusals, _pages, _stats)
+    checks = (
+        _ends, _network_gone, _outcomes, _sent_once, _refusals, _patience, _pages, _stats
+    )  # fmt: skip
     return [
         *impoliteness(story),
         *(violation for check in checks for violation in check(story)),
@@ -341,6 +348,34 @@ def _refusals(story: Story) -> Iterator[Violation]:
         if not is_caused:
             text = f"refused without a cause: {outcome.sent_to} -> {outcome.exception} {outcome.reason}"
             yield Violation(outcome.at, parts.netloc, text)
+
+
+def _patience(story: Story) -> Iterator[Violation]:
+    """What waits for a host that asks for a pause over REP_WAIT_TIMEOUT is refused, and not sent after the pause."""
+    world = story.world
+    # With a scheduler of the project, it may wait where nobody asks for it; workers give such a host back.
+    is_excused = "SCHEDULER_PRIORITY_QUEUE" in world.settings or bool(story.hindered)
+    if is_excused or world.kind == "workers":
+        return
+    within = _REFUSED_WITHIN + (world.hold.seconds if world.hold is not None else 0.0)
+    asked = defaultdict(list)
+    for request in story.asked:
+        asked[request.url].append(request.at)
+    pauses: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    """The ends of the pauses that are too long, by host, and the processes that know of them."""
+    for sent in world.log:
+        url, seconds = f"http://{sent.host}{sent.path}", asked_pause(sent)
+        if sent.ended is not None and seconds > world.settings["REP_WAIT_TIMEOUT"]:
+            pauses[sent.host].append((sent.ended + seconds, sent.process))
+        if not (sent.is_robots or sent.is_leaf):
+            # Since it was asked for, or its last download has ended.
+            since = max((at for at in asked[url] if at <= sent.at), default=sent.at)
+            for ends, process in pauses[sent.host]:
+                if process == sent.process and since + within < ends <= sent.at:
+                    text = f"sent after a pause for which it waited {ends - since:.0f} s: {sent}"
+                    yield Violation(sent.at, sent.host, text)
+            if sent.ended is not None:
+                asked[url].append(sent.ended)
 
 
 def _is_paused_for_long(history: HostHistory, outcome: Outcome) -> bool:

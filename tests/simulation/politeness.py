@@ -134,7 +134,7 @@ class HostHistory:
         waited = until - first
         # The pause before the next try doubles, also if the host asks for a short one.
         doubled = 2.0 ** min(len(tries), 12)
-        will_wait = waited + max(doubled, *(_asked(sent) for sent in tries))
+        will_wait = waited + max(doubled, *(asked_pause(sent) for sent in tries))
         return not waits or max(waited, will_wait) >= wait - 1.0
 
     def longest_pause(self, *, until: float, process: int | None = None) -> float:
@@ -150,14 +150,17 @@ class HostHistory:
             ended = sent.ended or 0.0
             if sent.answer.status in {0, 429, 503}:
                 begins, last = ended if begins is None else begins, ended
-                pause = max(_asked(sent) or self.settings["REP_BACKOFF_MAX"], least)
+                pause = max(
+                    asked_pause(sent) or self.settings["REP_BACKOFF_MAX"], least
+                )
                 longest = max(longest, ended + pause - begins)
             elif sent.at >= last:  # Else it was on its way when the host failed.
                 begins = None
         return longest
 
 
-def _asked(sent: Sent) -> float:
+def asked_pause(sent: Sent) -> float:
+    """Return for how many seconds of pause the answer asks."""
     return float(sent.answer.headers.get("Retry-After", 0))
 
 
@@ -226,10 +229,10 @@ def _rules(
         # and the last good copy is used.
         wait = settings["REP_WAIT_TIMEOUT"]
         for other in history.log:
-            ends = (other.ended or -inf) + _asked(other)
+            ends = (other.ended or -inf) + asked_pause(other)
             if (
-                _asked(other) > wait
-                and ends - _asked(other) <= sent.at
+                asked_pause(other) > wait
+                and ends - asked_pause(other) <= sent.at
                 and until <= ends
             ):
                 until = ends + _SHORTEST_LIFETIME
@@ -288,7 +291,7 @@ def _waited_in_slot(story: Story, sent: Sent) -> float:
 def _lifetime_after(failures: list[Sent]) -> float:
     """Return for how long the last good copy is used before robots.txt is fetched again."""
     doubled = 45.0 * 2 ** min(len(failures) - 1, 7)
-    return max(_SHORTEST_LIFETIME, _asked(failures[-1]), doubled)
+    return max(_SHORTEST_LIFETIME, asked_pause(failures[-1]), doubled)
 
 
 def _delays(
@@ -433,7 +436,7 @@ def _pauses(
         if sent.ended is None or (is_page and sent.number in single):
             continue
         if status in {429, 503} and is_page:
-            asked.append((sent, at + max(_asked(sent), 1.0)))
+            asked.append((sent, at + max(asked_pause(sent), 1.0)))
             concurrency = 1
         elif status and asked and sent.at >= asked[-1][1] - _SLACK:
             concurrency += 1

@@ -328,12 +328,13 @@ def _refusals(story: Story) -> Iterator[Violation]:
                 is_caused = history.has_failed(until=outcome.at, waits=waits)
                 # In a pause that is too long to wait for, no robots.txt is fetched.
                 is_caused |= is_paused
-                # Without the queue's server, a robots.txt has no turn.
+                # Without the queue's server, a robots.txt has no turn; and a process that stood still has waited, by
+                # its clock, when its timers are due, before it gets the answers that came meanwhile.
                 is_caused |= (
                     any(
                         begins + _PATIENCE <= outcome.at <= ends
                         for begins, ends, process in story.hindered
-                        if process is None
+                        if process in {None, outcome.process}
                     )
                     and number_in(outcome.url) >= LEAF
                 )

@@ -211,6 +211,9 @@ class Host:
     has_leaves_elsewhere: bool = False
     """Whether these files and pages are on other hosts."""
 
+    asks_for_pauses: bool = False
+    """Whether a third of these files and pages ask for a pause."""
+
     others: list[str] = field(default_factory=list)
     """The hosts that it redirects to."""
 
@@ -225,6 +228,8 @@ class Host:
         if self.random.random() < self.page_faults:
             return self._fault(seconds)
         _, prefix, number = path.split("/")
+        if self.asks_for_pauses and is_past_queue(path) and self.random.random() < 0.4:
+            return Answer(seconds, 429, headers={"Retry-After": "5"})
         if prefix == "go":
             return Answer(
                 seconds, 302, headers={"Location": self.redirected(int(number))}
@@ -454,8 +459,7 @@ class World:
         """Whether each worker has hosts of its own, and fetches files from those of others."""
         self.faults = _faults(random, drawn)
         if self.is_crowded:
-            self.settings |= {"REP_QUEUE_LEASE": 10, "DOWNLOAD_DELAY": 0}
-            _draw_older_data(self.faults, seed)
+            self._make_crowded()
         moments = Random(f"{seed} moments")
         for fault in self.faults:
             fault.later = moments.choice([0, 0, 0, 0.3, 3, 30])
@@ -483,6 +487,18 @@ class World:
         for host in self.hosts.values():
             host.crawl_delay, host.latency, host.leaves = None, 1.0, 6.0
             host.fate, host.pages, host.page_faults = "rules", 30, 0.2
+
+    def _make_crowded(self) -> None:
+        self.settings |= {"REP_QUEUE_LEASE": 10, "DOWNLOAD_DELAY": 0}
+        _draw_older_data(self.faults, self.seed)
+        is_early = self.seed < _CHANGES_SINCE
+        if is_early or Random(f"{self.seed} pauses").random() >= 0.5:
+            return
+        # Workers that do not own a host are asked for pauses, while its owner need not ask the server.
+        self.settings["CONCURRENT_REQUESTS_PER_DOMAIN"] = 2
+        for host in self.hosts.values():
+            host.asks_for_pauses, host.crawl_delay, host.fate = True, None, "rules"
+            host.pages, host.page_faults = 20, 0
 
     def _draw_components_and_bans(self) -> None:
         """Draw middlewares of the project, and bans: each from its own sequence of random numbers, so that
@@ -630,7 +646,7 @@ _LIMITS_SINCE = 202611280400
 """Seeds from here on may have limits for addresses and pages: earlier ones keep their stories."""
 
 _CHANGES_SINCE = 202611280000
-"""Seeds from here on may have a component that changes requests."""
+"""Seeds from here on may have a component that changes requests, and hosts that ask other workers for pauses."""
 
 _KINDS = {"busy": 1.5, "plain": 10.5, "job": 6, "workers": 1}
 """How often a world is of a kind; ``busy`` ones have workers."""

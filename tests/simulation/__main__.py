@@ -63,6 +63,10 @@ FAILED_ONCE_AND_LONG: tuple[int, ...] = (
     202611280502,
     202611287011,
     202611300276,
+    202611300544,
+    202611290765,
+    202611300624,
+    202611300803,
 )
 """Those of them that take seconds each, and four fifths of the time of all: they run with ``--long``."""
 

@@ -255,9 +255,12 @@ def _sent_once(story: Story) -> Iterator[Violation]:
     """After a kill, only what was in flight is sent again, or what a worker that was killed had taken."""
     is_shared = story.world.kind == "workers"
     if is_shared:
-        # A worker that is killed while the server is gone has told nothing.
-        is_untold = story.hindered and story.killed
-        is_excused = bool(is_untold or story.flushed or lease_may_end(story))
+        # A worker that is killed while the server is gone, or that closes then and tries only twice, has told nothing.
+        ends_early = story.killed or any(
+            fault.kind == "stop" for fault in story.world.faults
+        )
+        is_untold = bool(story.hindered and ends_early)
+        is_excused = is_untold or bool(story.flushed) or lease_may_end(story)
     else:
         is_excused = story.world.kind == "plain" or bool(story.hindered)
     if is_excused:
@@ -354,8 +357,13 @@ def _refusals(story: Story) -> Iterator[Violation]:
 def _patience(story: Story) -> Iterator[Violation]:
     """What waits for a host that asks for a pause over REP_WAIT_TIMEOUT is refused, and not sent after the pause."""
     world = story.world
-    # With a scheduler of the project, it may wait where nobody asks for it; workers give such a host back.
-    is_excused = "SCHEDULER_PRIORITY_QUEUE" in world.settings or bool(story.hindered)
+    # With a scheduler of the project, it may wait where nobody asks for it; workers give such a host back. And a
+    # request that waits at the wire may take the only place in the downloader, so that none comes to be refused.
+    is_excused = (
+        "SCHEDULER_PRIORITY_QUEUE" in world.settings
+        or bool(story.hindered)
+        or world.settings["CONCURRENT_REQUESTS"] == 1
+    )
     if is_excused or world.kind == "workers":
         return
     within = _REFUSED_WITHIN + (world.hold.seconds if world.hold is not None else 0.0)

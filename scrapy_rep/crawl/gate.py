@@ -709,9 +709,9 @@ class DryRun(Judge):
     def _spider_closed(self) -> None:
         self._logger.at_end(
             logging.INFO,
-            "This dry run has judged %(requests)s requests in %(elapsed)s. Pages behind requests "
-            "and links that a real run would withhold count as well, so its numbers are "
-            "upper limits",
+            "This dry run has judged %(requests)s requests in %(elapsed)s. It also counts "
+            "pages that it reached only through requests and links that a real run would withhold, so these "
+            "numbers are upper limits",
             requests=f"{self._crawler.stats.get_value(stats.DRY_RUN_REQUESTS, 0):,}",
             elapsed=duration(self._clock.monotonic() - self._began),
         )

@@ -117,11 +117,12 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
        path begins with two, and leaves out empty parameters and an empty query. Dot segments are
        resolved (RFC 3986, 5.2.4), with ``%2e`` as a dot and a backslash as a slash: browsers
        resolve them before they send a URL, and servers when they receive it. If the path begins
-       with two slashes, the URL as Twisted sends it, with its dot segments, is a form of its own.
+       with two slashes, the URL as Twisted sends it, with unresolved dot segments, is a fourth form.
        If *clients* includes :data:`AIOHTTP`, :data:`HTTP2` or :data:`HTTPX`, the URL is changed
        as that client does.
     3. The URL as a server reads it: dot segments are resolved, unreserved octets decoded, and
-       characters that no URL may have encoded (RFC 3986, 6.2.2). Whether octets are decoded matters
+       characters that must not appear raw in a URL are encoded
+       (RFC 3986, 6.2.2). Whether octets are decoded matters
        only in a dialect that does not decode them itself.
     """
     is_changed = (AIOHTTP in clients and "%" in url) or (

@@ -43,7 +43,7 @@ MAX_PUSHES = 1_000
 
 _Reports = dict[str, list[Any]]
 
-# The order of a call in which a worker has nothing to tell, and wants nothing. ``shared.lua`` describes it.
+# The argument of a call in which a worker neither reports nor requests anything. ``shared.lua`` describes it.
 _NOTHING: dict[str, Any] = {
     **dict.fromkeys(
         ("done", "back", "unreadable", "pages", "released", "paused", "left"), ()
@@ -303,7 +303,8 @@ def parts_of(lease: bytes) -> tuple[str, bytes]:
 
 def is_full(error: BaseException) -> bool:
     """Whether *error* says that the server has no memory left. Then it has executed nothing of the call."""
-    # Redis 6 has its code in the middle of the error of a script, redis-py in no text.
+    # The error code, OOM, is not used: Redis 6 has it in the middle of the message of a script's error, and redis-py
+    # removes it from the message.
     return isinstance(error, RedisError) and "maxmemory" in str(error)
 
 

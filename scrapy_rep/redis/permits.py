@@ -98,9 +98,9 @@ class SharedPermits:
         """The permits that the server has granted, by token, until their requests are in flight no more."""
 
     def is_needed(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request*, which is at the wire, needs a permit that it does not have. A permit ends with the lease
-        of this worker, a server that is restarted with older data forgets it, and the host may have asked for a
-        pause since.
+        """Whether *request*, which is about to be sent, needs a permit that it does not have. It may have lost one: a
+        permit ends with the lease of this worker, a server that was restarted with older data does not know it, and
+        a pause of the host ends it.
         """
         frontier = self._frontier
         queue = frontier.queue_of(request)

@@ -361,9 +361,9 @@ class SharedScheduler(Scheduler):
             if not self._has_unreadable:
                 self._has_unreadable = True
                 self._logger.error(
-                    "A request to %(host)s in the queue in Redis cannot be read: %(error)r. This worker does not "
-                    "send it, and leaves it to others, whose spider may have its callback. This is logged once: "
-                    "at its end, each worker logs how many no worker could read",
+                    "A request to %(host)s in the queue in Redis cannot be read: %(error)r. This worker leaves "
+                    "it in the queue for a worker whose spider has its callback. Further such errors are not logged; "
+                    "at its end, each worker logs the number of requests that no worker could read",
                     host=host,
                     error=error,
                 )
@@ -582,8 +582,8 @@ class SharedScheduler(Scheduler):
         self._answered(answer, exchange.answered(), began)
 
     def _has(self) -> list[str]:
-        """Return the names of all that this worker has. What it has for the server besides was in an answer that did
-        not arrive: it returns to the queue.
+        """Return the names of everything that this worker holds. Whatever else the server lists for this worker was in
+        an answer that got lost, so the server puts it back into the queue.
         """
         ended = [number for number, *_ in self._ended]
         numbers = [taken.number for taken in self._taken.values()]
@@ -616,7 +616,8 @@ class SharedScheduler(Scheduler):
     def _answered(
         self, answer: Answer, pushes: Sequence[Push], began: tuple[float, float]
     ) -> None:
-        """Take *answer*, to a call that had these new requests, and began at this time on both clocks."""
+        """Process *answer*, the answer of the server to a call. *pushes* are the new requests that were sent in the call,
+        and *began* is its start, by the monotonic and by the wall clock."""
         unsent = len(self._exchange.unsent)
         was_stopped = not self._lease.is_valid or len(pushes) + unsent >= MAX_PUSHES
         self._lease.renew(began)
@@ -648,7 +649,7 @@ class SharedScheduler(Scheduler):
             wake(self._crawler)
 
     def _take(self, answer: Answer) -> None:
-        """Take what this worker gets from now on: permits, hosts, pauses and requests."""
+        """Take over what the server gives this worker in *answer*: permits, hosts, pauses and requests."""
         frontier, now = self._frontier, self._clock.monotonic()
         self._exchange.reports["released"] += self._permits.granted(answer.permits)
         for leased in answer.hosts:
@@ -718,8 +719,9 @@ class SharedScheduler(Scheduler):
         self._lease.lost.update(self._popped)
         self._forget()
         self._logger.warning(
-            "This worker was silent for longer than REP_QUEUE_LEASE (%(lease)g s), or Redis has older data: its "
-            "requests are those of others now. %(count)d of them are in flight, and may be fetched twice",
+            "This worker did not reach Redis for longer than REP_QUEUE_LEASE (%(lease)g s), or Redis was restored from "
+            "older data: other workers may have taken its requests. %(count)d of them are in flight, and may be "
+            "fetched twice",
             lease=self._lease.seconds,
             count=len(self._lease.lost),
         )

@@ -278,7 +278,8 @@ def _effects(
     response_effects: Effects, rep: RepSettings, *, is_data: bool
 ) -> dict[str, str]:
     """Return what a crawl would do with the items and links that a callback makes from the page, as a JSON
-    object. *is_data* says whether the response is data with indexing rules, not a document.
+    object. *is_data* says that the response is not a document, but data such as JSON, on
+    which indexing rules have no effect.
     """
     items = (
         "annotated"

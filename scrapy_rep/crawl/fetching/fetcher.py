@@ -55,7 +55,7 @@ the columns of a store or a ledger."""
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-# The most Retry-After fields of one response to read.
+# No more Retry-After fields of one response are read.
 _MAX_PAUSES = 4
 
 # In bytes. If the Set-Cookie fields of a response are longer in total, they are ignored: parsing them takes long.

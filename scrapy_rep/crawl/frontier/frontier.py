@@ -631,7 +631,8 @@ class Frontier:
 
     def _site_on_network(self, request: Request, entry: InFlight) -> Origin | None:
         """Return the origin of *request*, if its answer or failure says whether the network of the crawler works;
-        else None. A crawl that ignores robots.txt could not fetch one to try the network, so nothing counts.
+        else None. The result is always None in a crawl that ignores robots.txt, which could not fetch
+        a robots.txt to try the network.
         """
         key = entry.queue.key
         if self.rules is None or not key.is_of_http:

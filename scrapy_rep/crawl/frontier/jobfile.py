@@ -277,8 +277,10 @@ class JobFile:
             self._add_change(_PAGE, int(change > 0), number)
 
     def note_pause(self, scope: str, until: float, seconds: float) -> None:
-        """Store a pause of a host or download slot (*scope*) that ends at *until*, by the wall clock, *seconds*
-        from now. Both are stored, so that a changed clock cannot make the pause longer.
+        """Store a pause of a host or download slot (*scope*).
+
+        *until* is the end of the pause by the wall clock, and *seconds* is the time that is left. Both are stored, so
+        that a changed clock cannot make the pause longer.
         """
         self._add_change(_PAUSED, scope, until, seconds)
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-# The seconds of the first pause of a host that asks for a pause without a duration, and of the pause before
-# robots.txt is fetched again when a fetch has ended without a result.
+# In seconds: the first pause of a host that asks for a pause without saying how long; and the time before
+# robots.txt is fetched again after a fetch without a result.
 _FIRST_PAUSE = 1.0
 
 # The seconds for which waiters let parked queues and planned requests go first. They cannot wait longer: a

@@ -98,8 +98,8 @@ class Network:
         return self.gone_since is not None
 
     def answered(self, site: Origin, now: float, sent_at: float) -> float | None:
-        """Note that *site* has answered a request that was sent at *sent_at*, with any status. If the network is
-        back by that, return the time since which it was gone; else None.
+        """Note that *site* has answered a request that was sent at *sent_at*, with any status. If this
+        shows that the network is back, return the time since which it was gone; else None.
         """
         is_noted, self.has_worked = site in self._answered, True
         self._answered.pop(site, None)

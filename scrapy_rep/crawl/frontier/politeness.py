@@ -204,8 +204,8 @@ class Politeness:
             now = self._clock.monotonic()
             if self._limits.succeeded(host, now, sent_at=sent_at):
                 self._logger.info(
-                    "%(host)s answers again: requests to it continue, one more at a time after "
-                    "each success",
+                    "%(host)s answers again: requests to it continue, and the number of requests at a time "
+                    "grows by one with each success",
                     host=host.key,
                 )
 

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 # Seconds between two transactions of the ledger.
 _WRITE_INTERVAL = 1.0
 
-# The most decisions to remember at the level "denied", which records decisions of some kinds only once.
+# The level "denied" records decisions of some kinds only once, so it remembers which it has recorded: at most this
+# number of them.
 _MAX_REMEMBERED = 10_000
 
 # The reasons for which an override in the settings, or a meta key, allows a request. At the level "denied", one such

@@ -188,7 +188,7 @@ class OutputMiddleware:
             return
         self._warned_of.add(kind)
         self._logger.warning(
-            "Items of the class %(kind)s are passed on without the restrictions of their pages: "
+            "Items of the class %(kind)s are passed on without a note of the restrictions of their pages, because "
             "%(kind)s has no writable field %(field)r. Add the field to the class, or name another field "
             "in %(setting)s. The stat %(stat)s counts these items",
             kind=f"{kind.__module__}.{kind.__qualname__}",

@@ -141,7 +141,7 @@ def read_date(text: str) -> datetime | None:
                 return None
             date = date.replace(tzinfo=zone)
         date = date.astimezone(timezone.utc) + timedelta(days=ends_of_day)
-    except (ValueError, ArithmeticError):  # ArithmeticError: of decimal numbers.
+    except (ValueError, ArithmeticError):  # The module decimal raises ArithmeticError.
         return None
     return date if date >= _EARLIEST else None
 

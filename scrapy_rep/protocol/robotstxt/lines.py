@@ -80,8 +80,8 @@ def decoded_text(body: bytes, dialect: Dialect) -> bytes:
     """Return the part of *body* within the size limit, decoded for the dialect.
 
     The result is in UTF-8, as far as *body* is valid, without a byte order mark, and with LF as the
-    only line end. If *body* is the page in which a browser shows a robots.txt, the result is the text
-    of that page.
+    only line end. If *body* is an HTML page in
+    which a browser has wrapped the plain text of a robots.txt, the result is that text.
     """
     limit = dialect.size_limit
     is_cut = len(body) > limit
@@ -111,7 +111,7 @@ def decoded_text(body: bytes, dialect: Dialect) -> bytes:
     if CR in body:
         if _CR_ALONE(body):
             return body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        # Each CR is a part of a CRLF. To replace two octets by one would take three times as long.
+        # Each CR is a part of a CRLF, so deleting it is enough. Replacing CRLF by LF would take three times as long.
         return body.replace(b"\r", b"")
     return body
 
@@ -146,7 +146,7 @@ def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
 def plain_lines(
     text: bytes, dialect: Dialect, first: int = 1, *, to_blank: bool = False
 ) -> list[PlainLine]:
-    """Return the same lines as :func:`lines`, but only half read: :func:`lines` takes 1.75 times as long.
+    """Return the same lines as :func:`lines`, but not yet split into all of their parts, in 1/1.75 of the time.
     With *to_blank*, stop at the first blank line that ends a group.
 
     *text* is a part of a :func:`decoded_text`, and *first* the number of its first line.

@@ -208,9 +208,10 @@ class UsageRecords:
 
 def purpose_statements(token: str, decision: Decision) -> Statements:
     """Return the usage statement that the groups for a purpose make about a URL, as a tuple with one item.
-    Return an empty tuple if no rule of these groups decides. The groups of ``*`` do not count.
+    Return an empty tuple if no rule of these groups decides. The groups for all crawlers (``*``) are ignored.
 
-    *decision* is the decision on the URL for a crawler with the name *token*, that of the purpose.
+    *token* is the product token that stands for the purpose, and *decision* is the decision on the URL for a
+    crawler with that token.
     """
     rule = decision.rule
     if decision.agent != token or rule is None:

@@ -76,7 +76,8 @@ class Identity:
 
     def _spider_opened(self) -> None:
         """Log mistakes in the settings: a User-Agent without a product token or without a contact, product
-        tokens that RFC 9309 does not allow, unknown settings, and a parser that is not used.
+        tokens that RFC 9309 does not allow, unknown settings, and a
+        ROBOTSTXT_PARSER, which has no effect.
         """
         agents = self.tokens(None)
         header = default_header(self._crawler.settings, self._crawler.spider)

@@ -69,10 +69,10 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.protocol.robotstxt.rules import Decision
 
-# The most hosts with a delay that the log names at the end of a dry run.
+# At the end of a dry run, the log names at most this many hosts with a delay.
 _SLOWEST_NAMED = 5
 
-# The most origins that are remembered because requests to them were exempt from robots.txt.
+# The maximum number of origins that are remembered because requests to them were exempt from robots.txt.
 _MAX_EXEMPT_ORIGINS = 10_000
 
 # The header's name as Scrapy stores it. isdisjoint() takes a tenth of the time of a look-up, which normalizes
@@ -696,9 +696,9 @@ class DryRun(Judge):
         self._began = self._clock.monotonic()
         if self._settings.obey:
             self._logger.info(
-                "ROBOTSTXT_OBEY is True in this project: Scrapy's RobotsTxtMiddleware stays active, "
-                "refuses as before, and fetches each robots.txt a second time. What it refuses is "
-                "part of the numbers below"
+                "ROBOTSTXT_OBEY is True in this project, so Scrapy's RobotsTxtMiddleware stays active in this dry "
+                "run: it still refuses requests, and fetches each robots.txt a second time. The numbers below "
+                "include its refusals"
             )
         elif ignores_robotstxt(self._crawler.settings):
             self._logger.info(
@@ -710,7 +710,7 @@ class DryRun(Judge):
         self._logger.at_end(
             logging.INFO,
             "This dry run has judged %(requests)s requests in %(elapsed)s. It also counts "
-            "pages that it reached only through requests and links that a real run would withhold, so these "
+            "pages reached only through requests and links that a real run would withhold, so these "
             "numbers are upper limits",
             requests=f"{self._crawler.stats.get_value(stats.DRY_RUN_REQUESTS, 0):,}",
             elapsed=duration(self._clock.monotonic() - self._began),

@@ -1,5 +1,5 @@
-"""Reports each decision of a crawl: in the log, in the stats, by a signal (also to the ledger), and in the summary
-at the end of the crawl.
+"""Reports each decision of a crawl: in the log, in the stats, in the summary at the end of the crawl, and by a
+signal, to which the ledger listens.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ _USAGE_STATS = {Subject.ITEM: stats.USAGE_DROPPED, Subject.FILE: stats.USAGE_MED
 _MAX_HOSTS_NAMED = 3
 _MAX_HOSTS_COUNTED = 10_000
 
-# The most characters of a user-agent line in a message.
+# The maximum number of characters of a user-agent line in a message.
 _MAX_USER_AGENTS = 100
 
 # The product token in Scrapy's default USER_AGENT, and the advice if a site refuses it.

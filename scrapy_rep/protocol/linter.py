@@ -491,7 +491,7 @@ def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
         yield "everything-forbidden", line
 
 
-# How many agents of a group a finding names.
+# A finding names at most this many agents of a group.
 _MAX_NAMED = 4
 
 

@@ -178,8 +178,8 @@ def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
 
 
 def _without_empty(path: str, query: str, clients: frozenset[str]) -> tuple[str, str]:
-    """Return *path* and *query* without what clients do not send: empty parameters of the last segment
-    (``;``), an empty query (``?``), and, for the client :data:`HTTP2`, any parameters.
+    """Remove the parts of *path* and *query* that clients drop before they send a URL: empty parameters of the last
+    segment (``;``) and an empty query (``?``). The client :data:`HTTP2` drops all parameters of the last segment.
     """
     at = path.find(";", path.rfind("/"))
     if at >= 0 and (at == len(path) - 1 or HTTP2 in clients):

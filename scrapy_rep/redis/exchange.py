@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The most seconds for which the thread waits for a connection, and for an answer.
+# The maximum number of seconds for which the thread waits for a connection, and for an answer.
 _TIMEOUT = 3.0
 
 # The length of the number at the start of each stored request.
 _NUMBER = 14
 
-# The most new requests of one call: a longer one would keep the server from others.
+# The maximum number of new requests of one call: a longer one would keep the server from others.
 MAX_PUSHES = 1_000
 
 _Reports = dict[str, list[Any]]

@@ -74,7 +74,8 @@ _ROUND, _MAX_ROUNDS = 0.1, 20
 # How many requests of a host are taken at once: for each time that those in flight are replaced, and at most.
 _BATCH, _MAX_BATCH = 16, 200
 
-# The most requests of a host that a worker keeps while they cannot be sent, since their robots.txt is not known.
+# The maximum number of requests of a host that a worker keeps while they cannot be sent, since their robots.txt is
+# not known.
 _MAX_WAITING = 2 * _MAX_BATCH
 
 # A worker takes no more hosts if its requests that can be sent soon are this many times as many as the downloader has

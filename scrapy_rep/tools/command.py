@@ -20,7 +20,7 @@ _Argument: TypeAlias = "tuple[str, dict[str, Any]]"
 
 
 def _value(names: str, metavar: str, text: str, **options: Any) -> _Argument:
-    """Return an argument with a value, which the help calls *metavar*."""
+    """Define a command-line option with a value, which the help shows as *metavar*."""
     return names, {"metavar": metavar, "help": text, **options}
 
 

@@ -428,7 +428,8 @@ class Differences:
             )
 
     def _urls(self, files: Iterable[RobotsTxt]) -> Iterator[UrlToJudge]:
-        """Yield the URLs to compare: those of ledgers, of a list, or samples from the patterns of *files*."""
+        """Yield the URLs to compare: from ledgers, from a list, or made up to match the rules in *files*, which are
+        robots.txt files."""
         if self._past is not None:
             yield from self._past.urls(self._origin)
         elif self._list is not None:

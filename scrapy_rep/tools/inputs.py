@@ -111,7 +111,7 @@ class UrlList:
     def __init__(
         self, file: AbstractContextManager[BinaryIO], line: str, *, paths: bool = False
     ) -> None:
-        """Create a list from an open *file*. *line* is the word for a line in messages, before its number.
+        """Create a list from an open *file*. *line* is what messages call a line, as in "line 12".
         *paths* says whether a line may also be a path.
         """
         self._file = file

@@ -97,8 +97,8 @@ class Ledgers:
     """Rows of several ledgers, merged into one database. The caller must call ``close`` at the end.
 
     The database has the tables of a ledger. The table ``crawl`` is empty; the attribute ``crawls`` has
-    the crawls. The numbers of rows differ from those in the files. A crawl that occurs in a ledger
-    and in its copy counts once, in its latest state. Rows without a crawl are left out, and so are
+    the crawls. Row ids are assigned anew, so they differ from those in the files. A crawl that occurs in
+    a ledger and in its copy counts once, in its latest state. Rows that belong to no crawl are left out, and so are
     bodies with a wrong digest.
     """
 

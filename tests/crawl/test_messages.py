@@ -169,7 +169,7 @@ def test_one_line_names_the_first_host_that_slows_the_crawl_down(site: Site) -> 
     urls = [host.url("/") for host in hosts]
     settings = {"DOWNLOAD_DELAY": 0.1, "RANDOMIZE_DOWNLOAD_DELAY": False}
     result = run_crawl(urls, settings=settings, names=names)
-    (line,) = result.lines("INFO", "between requests, and gets none earlier")
+    (line,) = result.lines("INFO", "between requests, and the crawl keeps to it")
     assert hosts[0].origin not in line
     assert line.index("asks for 0.")
 

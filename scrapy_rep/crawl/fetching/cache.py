@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 
-# The most patterns of overrides to name in a log line.
+# The maximum number of patterns of overrides to name in a log line.
 _MAX_NAMED = 20
 
 _LOCKED_STATUSES = frozenset({401, 403})
@@ -467,9 +467,9 @@ class RobotsTxtCache:
         if self._html_count:
             self._logger.at_end(
                 INFO,
-                "robots.txt files that were HTML pages without rules, such as challenges of a bot wall: "
-                "%(count)s. Everything is allowed on these hosts; if one of them does not want to be "
-                "crawled, refuse it with REP_OVERRIDES",
+                "robots.txt files that were HTML pages without rules, such as the challenge of a bot wall: "
+                "%(count)s. Everything is allowed on these hosts. To exclude a host that does not want to be "
+                "crawled, use REP_OVERRIDES",
                 count=f"{self._html_count:,}",
             )
         if self._locked_count:

@@ -414,7 +414,8 @@ NO_SERVER = frozenset({_NO_HOST, _REFUSED})
 _NETWORK_ERRORS = NO_SERVER | {_NO_PROXY, _HOST_UNREACHABLE, _NO_NETWORK, _TIMED_OUT}
 """The descriptions of failures without any answer. Their cause may be the network of the crawler."""
 
-# The most exceptions to read in a tree of causes, which can be circular. Download handlers nest far fewer.
+# The maximum number of exceptions to read in a tree of causes, which can be circular. Download handlers nest far
+# fewer.
 _MAX_ERRORS = 50
 
 

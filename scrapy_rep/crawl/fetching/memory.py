@@ -42,7 +42,8 @@ _ROBOTSTXT_SIZE = "robotstxt"
 """The JSON field with the length of the robots.txt, after which the body of the tdmrep.json begins."""
 
 _MAX_ITEMS = 16
-"""The most headers, and the most redirects, to read from a packed entry. Entries of this package have fewer."""
+"""The maximum number of headers, and of redirects, to read from a packed entry. Entries of this package have
+fewer."""
 
 _PARSED_SHARE = 4
 """Parsed files may take one part in four of the memory; the rest is for packed entries."""
@@ -57,7 +58,7 @@ _PARSED_OVERHEAD = 1_600
 _LINE_BYTES = 160
 _WILDCARD_BYTES = 310
 _RECORD_BYTES = 2_000
-# The most bytes for all records of usage preferences in a file, since only the first ones are parsed.
+# The maximum number of bytes for all records of usage preferences in a file, since only the first ones are parsed.
 _ALL_RECORDS_BYTES = 8_000_000
 
 
@@ -102,7 +103,7 @@ class Memory:
     """Caches the rules of origins in at most *max_bytes* of memory. The most recently used rules are kept
     parsed; the others are packed, and *read* parses them when they are needed again.
 
-    Only a single file that is larger than a quarter of *max_bytes* exceeds the limit.
+    Parsed rules take a quarter of *max_bytes*. The limit is exceeded only while a single file takes more than that.
     """
 
     # Why two forms: measured with 2,143 real files, 128 MB hold the rules of 65,000 hosts if most are packed. If all

@@ -281,11 +281,12 @@ class FetchMiddleware:
 
 # Decoding of compressed bodies.
 
-# The most members of a gzip body, or frames of a Zstandard body, to decode. A hostile body of 500 KiB can have
-# 60,000 empty ones, and each takes time. Servers send one; parallel compressors one for each 64 KiB or more.
+# The maximum number of members of a gzip body, or frames of a Zstandard body, to decode. A hostile body of 500 KiB
+# can have 60,000 empty ones, and each takes time. Servers send one; parallel compressors one for each 64 KiB or
+# more.
 _MAX_MEMBERS = 1_000
 
-# The most characters of a Content-Encoding in an error message.
+# The maximum number of characters of a Content-Encoding in an error message.
 _MAX_SHOWN = 80
 
 # A module of the standard library; before Python 3.14, a package that Scrapy 2.19 requires.
@@ -349,8 +350,8 @@ def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
     """Return the first *limit* bytes of the decoded *body*, and whether the body was complete. All members of a
     gzip body, and all frames of a Zstandard body, are decoded.
 
-    Raises KeyError if *coding* is unknown or a list, ImportError if its library is missing, and an error of
-    the library for a damaged body.
+    Raises KeyError if *coding* is unknown or names several codings, ImportError if its library is missing, and the
+    library's own error if the body is damaged.
     """
     if coding == "br":
         brotli = import_module("brotli").Decompressor()

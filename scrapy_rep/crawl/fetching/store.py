@@ -72,7 +72,7 @@ _PAUSE_SECONDS = 3.0
 # time-outs; a store of the project may have none.
 _CALL_TIMEOUT = 30.0
 
-# The most keys to read or write in one call of the store.
+# The maximum number of keys to read or write in one call of the store.
 _MAX_KEYS = 32
 
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limits import InFlight
     from scrapy_rep.protocol.origins import Origin
 
-# The most URLs of counted pages to remember, so that a retry or a redirect of a page is not counted again.
+# The maximum number of URLs of counted pages to remember, so that a retry or a redirect of a page is not counted
+# again.
 _MAX_URLS = 100_000
 
 

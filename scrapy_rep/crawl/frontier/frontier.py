@@ -78,7 +78,7 @@ _EXHAUSTED = 1.0
 # The first index at which the authority of a URL can end: after "http://" and one character.
 _AUTHORITY = 8
 
-# The most authorities in the table that finds the usual queues.
+# The maximum number of authorities in the table that finds the usual queues.
 _MAX_AUTHORITIES = 10_000
 
 
@@ -769,8 +769,8 @@ class Frontier:
         if not self._was_exhausted:
             self._was_exhausted = True
             self._logger.warning(
-                "This machine has no more files, ports or memory for connections (%(error)s): "
-                "requests continue in a second, and fewer robots.txt files are fetched at once. "
+                "This machine has run out of file descriptors, ports or memory for connections (%(error)s). "
+                "Requests resume in a second, and fewer robots.txt files are fetched at once. "
                 "Raise the limit of open files (ulimit -n), or lower CONCURRENT_REQUESTS",
                 error=in_words(error),
             )
@@ -826,7 +826,7 @@ class Frontier:
         )
         self.stop("network_gone")
 
-    # After each change of the limits.
+    # Reactions to changes of the limits.
 
     def flush(self, *, is_called_by_engine: bool = False) -> None:
         """Act on the changes of the limits, until there are no more: wake the waiters that are decided, begin

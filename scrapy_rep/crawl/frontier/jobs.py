@@ -387,7 +387,9 @@ def _host_in_file(key: QueueKey) -> str:
 
 
 def _key_in_file(host: str, file: JobFile) -> QueueKey:
-    """Return the key of a queue from its text in the file (*host*). Raises JobError if the text is invalid."""
+    """Parse *host*, the key of a queue as the file stores it, and return the key. Raises JobError if the text is
+    invalid.
+    """
     try:
         slot, origin, is_service, is_of_http = json.loads(host)
         read = parse_origin(origin) if origin else None

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-# A limiter without requests is forgotten, but not sooner than this many seconds after the last pause of its
-# host: the next pause of a host that keeps asking for pauses must be longer.
+# An idle limiter is kept for at least this many seconds after the last pause of its host. If it were forgotten
+# earlier, a host that keeps asking for pauses would begin with the shortest one again.
 _BACK_OFF_REMEMBERED = 600.0
 
 # Nor sooner than this many seconds after the last answer of a host that has a crawl delay or a known address,

@@ -48,10 +48,11 @@ _FIRST_PAUSE = 1.0
 # planned requests back until one of the waiters has ended.
 _WAITERS_YIELD = 0.2
 
-# The most sites without requests that are remembered because their robots.txt is unreachable.
+# The maximum number of sites without requests that are remembered because their robots.txt is unreachable.
 _MAX_REFUSED = 20_000
 
-# The most hosts in the statistics of slow hosts. Beyond that, the hosts that held up the crawl least are dropped.
+# The maximum number of hosts in the statistics of slow hosts. Beyond that, the hosts that held up the crawl least
+# are dropped.
 _MAX_SLOWDOWNS = 1_000
 
 

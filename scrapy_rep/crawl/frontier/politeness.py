@@ -111,8 +111,8 @@ class Politeness:
         if delay > self._names_over:
             self._names_over = inf
             self._logger.info(
-                "%(origin)s asks for %(delay)g s between requests, and gets none earlier (REP_CRAWL_DELAY_OBEY). "
-                "Further hosts with a delay are named only at the end, if they hold up the crawl",
+                "%(origin)s asks for %(delay)g s between requests, and the crawl keeps to it (REP_CRAWL_DELAY_OBEY). "
+                "Other hosts with a delay are named only at the end, if they hold up the crawl",
                 origin=origin,
                 delay=delay,
             )
@@ -257,8 +257,8 @@ class Politeness:
             )
         elif is_first and not has_failed:
             self._logger.info(
-                "%(host)s %(why)s: it gets no request for %(pause)s, then "
-                "one at a time, and one more at a time after each success",
+                "%(host)s %(why)s: it gets no request for %(pause)s, then one at a time, and each success "
+                "raises the number at a time by one",
                 host=host.key,
                 why=why,
                 pause=duration(pause),
@@ -347,7 +347,7 @@ class Politeness:
                 self._logger.at_end(
                     logging.INFO,
                     "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s and %(requests)d requests. "
-                    "Hosts whose delay is longer than REP_SKIP_DELAY_OVER are skipped",
+                    "To skip such hosts, lower REP_SKIP_DELAY_OVER",
                     host=slowdown.key,
                     time=duration(slowdown.seconds),
                     requests=slowdown.requests,

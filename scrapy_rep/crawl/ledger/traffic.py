@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _HOUR, _MINUTE = 3600, 60
 
-# The most origins whose shortest gaps are kept in memory. Beyond that, the memory is cleared, which costs only
-# additional rows in the ledger.
+# The maximum number of origins whose shortest gaps are kept in memory. Beyond that, the memory is cleared, which
+# costs only additional rows in the ledger.
 _MAX_REMEMBERED = 100_000
 
 

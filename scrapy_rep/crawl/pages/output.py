@@ -1,5 +1,5 @@
-"""The spider middleware that drops requests and items of a callback if the page forbids them, or writes
-the restrictions of the page into the items; and the reader of the links of a page.
+"""The spider middleware that applies the indexing rules of a page to what its callback yields: it drops links and
+items that must not be used, or writes the restrictions into the items. Also reads the links of a page.
 """
 
 from __future__ import annotations

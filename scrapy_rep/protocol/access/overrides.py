@@ -217,7 +217,7 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
 
 def _warnings(robots: RobotsTxt, keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return the possible mistakes that the linter finds in the robots.txt of an override. Raises
-    OverrideError for the first certain mistake. *keys* are the path to the text in the setting.
+    OverrideError at the first definite mistake. *keys* is the path to the text within the setting.
     """
     # Imported here, because few crawls have the text of a robots.txt in their settings.
     from scrapy_rep.protocol.linter import lint  # noqa: PLC0415

@@ -386,8 +386,8 @@ def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]
 
 
 def _offsets(lowered: bytes, tag: bytes, end: int) -> list[int]:
-    """Return the offsets before *end* at which a page in lower case has *tag*, ``<meta`` or ``<link``,
-    followed by the end of the name.
+    """Return the offsets before *end* at which *tag* (``<meta`` or ``<link``) begins in a page in lower case. A
+    longer name, such as ``<metadata``, does not count.
     """
     offsets = []
     at = lowered.rfind(tag, 0, end)

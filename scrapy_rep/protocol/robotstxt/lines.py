@@ -170,9 +170,9 @@ def plain_lines(
 def user_agent_lines(
     text: bytes, dialect: Dialect
 ) -> list[tuple[int, tuple[str, ...]]]:
-    """Return each user-agent line in a :func:`decoded_text`: its offset, and the tokens that it has.
+    """Return the offset and the tokens of each user-agent line in *text*, a result of :func:`decoded_text`.
 
-    This function reads only lines with the word "user", which most lines do not have.
+    For speed, lines without the word "user" are skipped unparsed.
     """
     lowered = text.lower()
     is_plain = not _may_be_cut(text, dialect)

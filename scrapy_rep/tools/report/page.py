@@ -126,7 +126,7 @@ def visible(text: object, limit: int) -> Markup:
 def _excerpt(
     ledgers: ReportLedgers, version: sqlite3.Row, marks: list[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
-    """Return the lines to show of a version of a robots.txt, a row of the view ``version``."""
+    """Return the lines of a version of a robots.txt to show. The version is a row of the view ``version``."""
     # Where a line ends depends on the dialect of the crawl.
     dialect = ledgers.dialect_of(version["crawl"]) or RFC9309
     return excerpt(text_lines(ledgers.body(version["sha256"]), dialect), marks)

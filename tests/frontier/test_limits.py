@@ -667,6 +667,16 @@ def test_sweep_keeps_a_host_whose_robotstxt_waits_for_the_network() -> None:
     assert crawl.limits.queues[queue.key] is queue
 
 
+def test_a_later_pause_of_another_worker_is_no_part_of_the_first_one() -> None:
+    """The host may have answered the other worker in between: nothing is refused as if it had not."""
+    crawl = Crawl(wait_timeout=30)
+    host = crawl.limiter("a")
+    crawl.limits.resume_pause(host, crawl.now, until=crawl.now + 5)
+    crawl.limits.resume_pause(host, crawl.now + 40, until=crawl.now + 45)
+    assert host.next_at == crawl.now + 45
+    assert host.refuses_until < crawl.now
+
+
 def test_a_success_does_not_end_a_hold_for_another_worker() -> None:
     crawl = Crawl()
     host = crawl.limiter("a")

@@ -502,6 +502,10 @@ def _counts(story: Story, other: Sent, sent: Sent, asked: Sent) -> bool:
         return True
     if any(other.at < flushed < sent.at for flushed in story.flushed):
         return False
+    if other.process != asked.process and any(
+        asked.at < flushed < other.at for flushed in story.flushed
+    ):
+        return False  # The server has lost the pause.
     return not other.is_past_queue or _has_heard(story, other, asked)
 
 

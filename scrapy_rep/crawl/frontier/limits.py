@@ -882,6 +882,9 @@ class Limits:
         if until > now:
             if limiter.back_off is None:
                 limiter.back_off = BackOff(since=now)
+            elif limiter.back_off.until <= now:
+                # What the host has answered others since the last pause is not known: it may have been a success.
+                limiter.back_off.since = now
             limiter.back_off.asked_until = max(limiter.back_off.asked_until, until)
             limiter.back_off.paused_at = now
             limiter.back_off.concurrency = 1

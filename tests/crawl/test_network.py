@@ -67,7 +67,7 @@ def test_with_too_few_files_each_page_is_fetched_all_the_same(site: Site) -> Non
     crawls: list[RunningCrawl] = []
 
     def are_used_up() -> bool:
-        return any("no more files" in crawl.log for crawl in crawls)
+        return any("run out of file descriptors" in crawl.log for crawl in crawls)
 
     rules = "User-agent: *\nDisallow: /private\n"
     host = site.add(robots(rules, headers=CLOSE, delay=0.3, after=are_used_up))
@@ -82,7 +82,7 @@ def test_with_too_few_files_each_page_is_fetched_all_the_same(site: Site) -> Non
     result = crawl.result(60)
     assert not result.errors
     assert len(result.fetched()) == 2 * FILES
-    assert len(result.lines("WARNING", "no more files")) == 1
+    assert len(result.lines("WARNING", "run out of file descriptors")) == 1
 
 
 def names(count: int) -> list[str]:

@@ -67,9 +67,9 @@ class WireMiddleware:
     def process_request(
         self, request: Request
     ) -> Request | Coroutine[Any, Any, Request | Response | None] | None:
-        """Return None if *request* may be sent now, else a coroutine that waits until it may. If the same object is
-        at the wire already, return a copy. Raises RobotsDenied if a crawl without a gate has fetched as many
-        pages of the host as it may.
+        """Return None if *request* may be sent now, else a coroutine that waits until it may. If this very object
+        is at the wire already, return a copy of it, since each download counts by itself. Raises RobotsDenied if a
+        crawl without a gate has fetched as many pages of the host as it may.
         """
         frontier, gate = self._frontier, self._gate
         entry = frontier.in_flight.get(request) or frontier.enter(request)

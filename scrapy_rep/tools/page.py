@@ -89,7 +89,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         record |= _of_response(response, NOTHING_STATED, profile, record)
     elif arguments.header:
         raise UsageError(
-            "--header is only for a page from a file; a URL has its own header fields"
+            "--header is only for a page from a file; for a URL, the header fields of its response are used"
         )
     else:
         url_to_judge = parse_argument(arguments.page)

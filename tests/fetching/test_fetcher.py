@@ -79,7 +79,7 @@ async def test_an_error_in_a_check_is_one_of_the_crawler(
 
     result = await fetcher.fetch(URL, [CAUSE], check=check)
     assert (result.access, checked) == ("unreachable", [URL])
-    assert "an error in this crawler, not of the site" in caplog.text
+    assert "an error in this crawler, not at the site" in caplog.text
     assert "REP_REQUEST_META_KEYS" not in caplog.text
 
 

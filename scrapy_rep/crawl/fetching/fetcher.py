@@ -140,7 +140,7 @@ class RobotsTxtFetcher:
         except Exception as exception:
             self._logger.exception(
                 "%(url)s counts as unreachable and will be fetched again later: its fetch "
-                "failed because of an error in this crawler, not of the site",
+                "failed because of an error in this crawler, not at the site",
                 url=url,
             )
             return AccessResult(url=url, status=None, error=in_words(exception))

@@ -58,7 +58,8 @@ _PARSED_OVERHEAD = 1_600
 _LINE_BYTES = 160
 _WILDCARD_BYTES = 310
 _RECORD_BYTES = 2_000
-# The maximum number of bytes for all records of usage preferences in a file, since only the first ones are parsed.
+# The maximum number of bytes that all records of usage preferences of a file can take: only the first records are
+# parsed, so there is a limit.
 _ALL_RECORDS_BYTES = 8_000_000
 
 

@@ -164,8 +164,8 @@ class Budget:
             return
         if not self._full:
             self._logger.info(
-                "%(why)s: further requests to this host are refused. Other hosts that reach their limit are only "
-                "counted, and their number is logged at the end of the crawl",
+                "%(why)s: further requests to this host are refused. This is logged for the first host only: "
+                "those that reach their limit later are refused too, and counted in a line at the end of the crawl",
                 why=self._why(host, origin),
             )
         self._full.add(host)

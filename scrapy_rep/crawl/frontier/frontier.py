@@ -720,8 +720,8 @@ class Frontier:
             self.flush()
 
     def is_awaited_by_browser(self, limiters: tuple[Limiter, ...]) -> bool:
-        """Whether a page in a browser takes room in any of *limiters*. A robots.txt must not wait for that room,
-        since the page may wait for the robots.txt before it loads a script or an image.
+        """Whether a page that a browser loads counts in any of *limiters*. A robots.txt must not wait until the page has
+        ended: the page may wait for this robots.txt before it loads a script or an image, and neither would end.
         """
         return self._has_browser and any(
             entry.is_sent
@@ -961,7 +961,7 @@ class Frontier:
             # Of scrapy-redis.
             name, ours = "SCHEDULER_QUEUE_CLASS", "scrapy_rep.redis.SharedScheduler"
         if settings.getpriority(name) == SETTINGS_PRIORITIES["addon"]:
-            return  # The add-on of this package names it.
+            return  # The add-on of this package has set it, so the user need not be warned.
         self._logger.warning(
             "%(name)s is %(value)s, so requests that wait for robots.txt, or for the delay of their host, wait in "
             "the downloader. There they count towards CONCURRENT_REQUESTS, and slow down other hosts. Remove "

@@ -357,8 +357,8 @@ class JobStore:
             self._logger.warning(
                 "%(path)s cannot be written: %(error)s. Changes are kept in memory, and the crawl tries "
                 "again until it can write them. Meanwhile, no request is sent while the changes take more "
-                "than %(most)d MB, or another program has locked the file. If the crawl ends before that, "
-                "the next run fetches the pages since the last write again",
+                "than %(most)d MB, or another program has locked the file. If the crawl ends before the "
+                "changes are written, the next run fetches again what was fetched since the last write",
                 path=file.path,
                 error=error,
                 most=_MAX_WAITING // 1_000_000,

@@ -73,7 +73,9 @@ class Requests(Protocol):
         """Remove and return the request with the highest priority; None if it cannot be read."""
 
     def back(self, request: Any) -> None:
-        """Put back *request*, which was popped, before all requests but those that were put back earlier."""
+        """Put *request*, which was popped, back to the front of the queue, but behind those that were put back
+        earlier.
+        """
 
     def peek(self) -> Any:
         """Return one of the requests, from which the request for robots.txt takes over proxy and headers; None
@@ -107,8 +109,8 @@ class Queue:
     ) -> None:
         """Create an empty queue.
 
-        *site* is None if no robots.txt decides about the requests. *slot* is the limiter of the download slot,
-        by default that of the *host*. *network* is None if the requests do not use the network.
+        *site* is None if no robots.txt decides about the requests. *slot* is the limiter of the download slot; it
+        defaults to *host*, the limiter of the host. *network* is None if the requests do not use the network.
         """
         self.key = key
         self.site = site
@@ -1080,8 +1082,8 @@ class Limits:
     # For the log.
 
     def _note_slowdown(self, host: Limiter, now: float) -> None:
-        """Add to :attr:`slowdowns` for how long the delay of *host* has held up the request that is sent now. The
-        time in which its download slot or a pause would have held it up as well does not count.
+        """Add to :attr:`slowdowns` the time for which only the delay of *host* has held up the request that is sent now.
+        Time in which its download slot or a pause held it up as well is not counted.
         """
         limiter = host.crawl_delay
         assert limiter is not None

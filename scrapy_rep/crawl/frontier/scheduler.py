@@ -222,7 +222,7 @@ class Scheduler(BaseScheduler):
         self._frontier.fill(queue, request)
 
     def _count_dequeued(self, medium: str, count: int = 1) -> None:
-        """Count a request that was handed out in Scrapy's stats; with a *count* of -1, one that has come back."""
+        """Count in Scrapy's stats a request that was handed out; with a *count* of -1, undo this for one that came back."""
         self._stats.inc_value(f"scheduler/dequeued/{medium}", count)
         self._stats.inc_value("scheduler/dequeued", count)
 
@@ -292,7 +292,9 @@ class MemoryRequests:
         return heappop(self._heap)[-1]
 
     def back(self, request: Request) -> None:
-        """Put back *request*, which was popped, before all requests but those that were put back earlier."""
+        """Put *request*, which was popped, back to the front of the queue, but behind those that were put back
+        earlier.
+        """
         self.count += 1
         heappush(self._heap, (-inf, self._order.next_number(), request))
 
@@ -332,9 +334,9 @@ class RequestOrder:
         for kind in self._classes:
             if kind.__module__ != squeues.__name__:
                 logger.warning(
-                    "%(kind)s is not used: scrapy_rep.Scheduler keeps the requests itself. Of %(names)s, "
-                    "only the order of Scrapy's own classes counts. To use yours, set SCHEDULER = "
-                    '"scrapy.core.scheduler.Scheduler": then requests wait in the downloader',
+                    "%(kind)s is not used: scrapy_rep.Scheduler keeps the requests itself. From %(names)s, it takes only "
+                    "whether the newest or the oldest request is next, if they are classes of Scrapy. To use yours, set "
+                    'SCHEDULER = "scrapy.core.scheduler.Scheduler": then requests wait in the downloader',
                     kind=global_object_name(kind),
                     names=" and ".join(self._names),
                 )

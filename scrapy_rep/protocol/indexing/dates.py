@@ -175,7 +175,8 @@ def _names_zone(comment: str) -> bool:
 
 
 def _zone_in_comment(comment: str) -> timezone | None:
-    """Return the zone that *comment* names; None if the name is unknown, or the offset a day or more."""
+    """Return the zone that *comment* names; None if the name is unknown, or if the offset is a
+    day or more."""
     seconds = _LONG_NAMES.get(comment, ZONES.get(comment))
     if comment[-1].isdigit():
         hours, minutes = int(comment[4:6]), int(comment[-2:])

@@ -223,3 +223,20 @@ def test_the_slot_of_a_request_is_its_host_where_scrapy_does_not_tell() -> None:
     crawler: Any = SimpleNamespace(engine=SimpleNamespace(downloader=None))
     for url in ("http://a.example:81/1", "https://a.example./2"):
         assert download_slot(crawler, Request(url)) == "a.example"
+
+
+@pytest.mark.parametrize(
+    ("slot", "sent_in"), [("a.example", "b.example"), ("own", "own")]
+)
+def test_a_redirect_to_another_host_leaves_the_slot_that_scrapy_noted(
+    slot: str, sent_in: str
+) -> None:
+    """There it would take room of which the limits do not know. A slot of the spider's own is kept."""
+    run = Run()
+    request = Request(
+        "http://b.example/2",
+        meta={"redirect_urls": [f"{SITE}/1"], "download_slot": slot},
+    )
+    assert run.frontier.may_send(request, run.frontier.enter(request))
+    assert request.meta["download_slot"] == sent_in
+    run.close()

@@ -43,6 +43,7 @@ from scrapy_rep.crawl.frontier.rules import Rules
 from scrapy_rep.crawl.frontier.sites import Phase
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
 from scrapy_rep.protocol.access.results import Failure
+from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -490,6 +491,8 @@ class Frontier:
             else:
                 # A component has changed it: in its old queue, it would not wait for its limiters.
                 entry.queue, entry.may_return = queue, False
+        if "redirect_urls" in request.meta:
+            self._leave_slot_of_redirect(request, queue)
         if not entry.is_planned:
             self.look_at_slot(queue.slot)
         if isinstance(request, RobotsTxtRequest):
@@ -501,6 +504,16 @@ class Frontier:
         if self.politeness.measures:
             self.politeness.measure_sent(request, entry)
         return True
+
+    def _leave_slot_of_redirect(self, request: Request, queue: Queue) -> None:
+        """Have Scrapy send *request*, which was redirected from another host, in the slot of *queue*. Scrapy would
+        keep it in the slot of the other host. There it would take room of which the limits do not know, so that
+        a request of the other host would wait in the slot, and be sent when its host has just asked for a pause.
+        """
+        slot = request.meta.get("download_slot")
+        origin = origin_of(request.meta["redirect_urls"][0])
+        if slot != queue.key.slot and origin is not None and slot == bare_host(origin):
+            request.meta["download_slot"] = queue.key.slot
 
     async def until_sent(self, request: Request, entry: InFlight) -> bool:
         """Wait until *request* may be sent, and count it as sent. Return False if its host has asked for a pause

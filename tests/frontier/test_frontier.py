@@ -233,6 +233,7 @@ def test_a_redirect_to_another_host_leaves_the_slot_that_scrapy_noted(
 ) -> None:
     """There it would take room of which the limits do not know. A slot of the spider's own is kept."""
     run = Run()
+    run.frontier.make_rules()
     request = Request(
         "http://b.example/2",
         meta={"redirect_urls": [f"{SITE}/1"], "download_slot": slot},

@@ -39,7 +39,7 @@ URL = "https://shop.example/tea"
         ("page http://[", "is not a URL"),
         ("page robots.txt --header noindex", "--header is 'noindex'"),
         ("page robots.txt --header 'Date: noindex'", 'must be "X-Robots-Tag: ..."'),
-        (f"page {URL} --header 'X-Robots-Tag: all'", "its own header fields"),
+        (f"page {URL} --header 'X-Robots-Tag: all'", "the header fields of its response"),
         ("diff robots.txt nowhere", "nowhere: No such file"),
         ("diff - -", "'-' is standard input, which can be read only once"),
         ("diff - robots.txt --urls -", "'-' is standard input, which can be read only once"),

@@ -646,7 +646,8 @@ class SharedScheduler(Scheduler):
         if answer.deliveries:
             self._pause = _BUSY
         is_over = not (was_empty or self._total)
-        if answer.deliveries or is_over or was_stopped:
+        has_news = answer.deliveries or is_over or was_stopped
+        if has_news and self._has_begun:  # Else the spider is still opening.
             wake(self._crawler)
 
     def _take(self, answer: Answer) -> None:

@@ -51,6 +51,9 @@ class Scheduling:
         self.wire.__dict__["_gate"] = None  # The engine has no middlewares.
         self.scheduler._thread = Direct()  # type: ignore[assignment]
         self.call()
+        assert (
+            self.engine.wakes == 0
+        )  # While the spider opens, the engine cannot ask for requests.
         assert self.scheduler.next_request() is None
 
     def call(self) -> None:

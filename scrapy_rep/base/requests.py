@@ -31,15 +31,17 @@ def host_of(request: Request) -> str:
 
 
 def was_redirected(request: Request, host: str) -> bool:
-    """Whether *request*, which goes to *host*, was redirected from another host. Scrapy keeps such a
-    request in the download slot of the other host, although neither the user nor the spider chose
-    this slot.
+    """Whether *request*, which goes to *host*, was redirected from another host, be it before further redirects.
+    Scrapy keeps such a request in the download slot of the other host, although neither the user nor the spider
+    chose this slot.
     """
-    redirected_from = request.meta.get("redirect_urls", ())
-    if not redirected_from:
-        return False
-    origin = origin_of(redirected_from[0])
-    return origin is None or bare_host(origin) != host
+    return any(other != host for other in hosts_of_redirects(request))
+
+
+def hosts_of_redirects(request: Request) -> list[str]:
+    """Return the host of each URL from which *request* was redirected; empty for a URL that has no valid host."""
+    origins = map(origin_of, request.meta.get("redirect_urls", ()))
+    return ["" if origin is None else bare_host(origin) for origin in origins]
 
 
 def is_of_http(request: Request | Response) -> bool:

@@ -256,3 +256,25 @@ task.react(lambda reactor: defer.Deferred.fromCoroutine(main(reactor)))
         ["three_crawls"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert b"alive: 0" in done.stdout, (done.stdout + done.stderr).decode()
+
+
+@pytest.mark.newest
+def test_a_redirect_takes_no_room_at_the_hosts_that_redirected_it(
+    site: Site, mode: str
+) -> None:
+    """A chain of two hosts leads to a slow page of a third one. Meanwhile the others get their next pages."""
+    first, second, third = (site.add(RULES, name=named(n)) for n in range(3))
+    first.answers["/moved"] = redirect(second.url("/moved"))
+    second.answers["/moved"] = redirect(third.url("/slow"))
+    third.answers["/slow"] = Answer(b"A page", delay=1)
+    for host in (first, second):
+        host.answers |= {f"/page/{n}": Answer(b"A page", delay=0.3) for n in range(2)}
+    run_crawl(
+        [first.url("/moved"), *pages(first, 2), *pages(second, 2)],
+        mode=mode,
+        settings={"CONCURRENT_REQUESTS_PER_DOMAIN": 1},
+    )
+    (slow,) = third.hits_on("/slow")
+    assert slow.answered is not None
+    for host in (first, second):
+        assert max(hit.time for hit in host.hits) < slow.answered

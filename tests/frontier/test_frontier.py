@@ -226,18 +226,22 @@ def test_the_slot_of_a_request_is_its_host_where_scrapy_does_not_tell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slot", "sent_in"), [("a.example", "b.example"), ("own", "own")]
+    ("url", "slot", "sent_in"),
+    [
+        ("http://c.example/3", "a.example", "c.example"),
+        ("http://c.example/3", "b.example", "c.example"),
+        (f"{SITE}/3", "b.example", "a.example"),
+        ("http://c.example/3", "own", "own"),
+    ],
 )
-def test_a_redirect_to_another_host_leaves_the_slot_that_scrapy_noted(
-    slot: str, sent_in: str
+def test_a_redirect_leaves_the_slot_that_scrapy_noted_for_another_host(
+    url: str, slot: str, sent_in: str
 ) -> None:
     """There it would take room of which the limits do not know. A slot of the spider's own is kept."""
     run = Run()
     run.frontier.make_rules()
-    request = Request(
-        "http://b.example/2",
-        meta={"redirect_urls": [f"{SITE}/1"], "download_slot": slot},
-    )
+    came_from = [f"{SITE}/1", "http://b.example/2"]
+    request = Request(url, meta={"redirect_urls": came_from, "download_slot": slot})
     assert run.frontier.may_send(request, run.frontier.enter(request))
     assert request.meta["download_slot"] == sent_in
     run.close()

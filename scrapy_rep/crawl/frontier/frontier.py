@@ -29,6 +29,7 @@ from scrapy_rep.base.compat import (
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import (
     bare_host,
+    hosts_of_redirects,
     is_exempt,
     is_of_http,
     url_origin,
@@ -43,7 +44,6 @@ from scrapy_rep.crawl.frontier.rules import Rules
 from scrapy_rep.crawl.frontier.sites import Phase
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
 from scrapy_rep.protocol.access.results import Failure
-from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
 
 # Scrapy sends no signal when the spider begins to close, or when a component hides the end of a request from the
-# wire. While requests wait in the downloader, the frontier looks for both every so many seconds.
+# wire. While requests wait in the downloader, the frontier looks for both each time this many seconds have passed.
 _CHECK_EVERY = 0.2
 
 # If a component of the project keeps the fetch of robots.txt from ever ending, a request in the downloader is
-# refused after REP_WAIT_TIMEOUT, but not sooner than after so many seconds.
+# refused after REP_WAIT_TIMEOUT, but not sooner than after this many seconds.
 _MIN_PATIENCE = 120.0
 
 # The seconds between two log lines about an idle crawl. Limiters and sites that nothing needs are forgotten at
@@ -510,9 +510,7 @@ class Frontier:
         keep it in the slot of the other host. There it would take room of which the limits do not know, so that
         a request of the other host would wait in the slot, and be sent when its host has just asked for a pause.
         """
-        slot = request.meta.get("download_slot")
-        origin = origin_of(request.meta["redirect_urls"][0])
-        if slot != queue.key.slot and origin is not None and slot == bare_host(origin):
+        if request.meta.get("download_slot") in hosts_of_redirects(request):
             request.meta["download_slot"] = queue.key.slot
 
     async def until_sent(self, request: Request, entry: InFlight) -> bool:
@@ -869,7 +867,7 @@ class Frontier:
                 wake(self._crawler)
         at = limits.alarms.first_at
         # While requests wait in the downloader, `_check` looks for a closing spider (Ctrl-C).
-        is_watched = self._waiting or limits.network.gone_since is not None
+        is_watched = self._waiting or limits.network.is_gone
         if is_watched or (rules is not None and rules.fetches):
             at = min(at, self._check_at)
         if at < self._alarm_at:
@@ -899,7 +897,7 @@ class Frontier:
         # The time in which a request for robots.txt waits for its own room, or for the network, does not count.
         waits_for_room = {
             request.fetch.asked_url
-            for waiter, (request, _) in self._waiting.items()
+            for request, _ in self._waiting.values()
             if isinstance(request, RobotsTxtRequest)
         }
         for waiter, (request, since) in list(self._waiting.items()):

@@ -41,7 +41,7 @@ _FINISH_REASON = "jobdir_unusable"
 # Changes are collected for this many seconds, and then written in one transaction.
 _WRITE_EVERY = 0.05
 
-# If the file cannot be written, the next attempt follows after so many seconds. Each attempt executes all waiting
+# If the file cannot be written, the next attempt follows after this many seconds. Each attempt executes all waiting
 # changes again, so the more changes wait, the longer the interval.
 _RETRY_AFTER = 1.0
 

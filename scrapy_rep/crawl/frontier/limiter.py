@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # earlier, a host that keeps asking for pauses would begin with the shortest one again.
 _BACK_OFF_REMEMBERED = 600.0
 
-# Nor sooner than this many seconds after the last answer of a host that has a crawl delay or a known address,
+# It is also kept for at least this many seconds after the last answer of a host that has a crawl delay or a known address,
 # or that answered 503.
 _ANSWER_REMEMBERED = 30.0
 

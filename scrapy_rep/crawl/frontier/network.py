@@ -34,7 +34,7 @@ _LAST_ATTEMPT = 30.0
 # The number of sites that have answered last and are remembered, because they are tried first.
 _ANSWERED = 4
 
-# Answers need not be noted more often than every so many seconds while no host fails.
+# Answers need not be noted more often than once in this many seconds while no host fails.
 _NOTED_EVERY = 1.0
 
 

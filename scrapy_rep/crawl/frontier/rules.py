@@ -50,7 +50,7 @@ _MIN_READY = 64
 # The least seconds before a robots.txt is fetched again, so that a wrong clock causes no busy loop.
 _MIN_RETRY = 0.1
 
-# A host without a server is asked once more after so many seconds, before its requests are refused.
+# A host without a server is asked once more after this many seconds, before its requests are refused.
 _ASKED_ONCE_MORE = 10.0
 
 

@@ -118,7 +118,7 @@ _FLAG = Kind("True or False", _get_flag)
 
 
 def _get_pace(settings: BaseSettings, name: str, default: bool) -> bool:
-    """Return the flag; False in a dialect that ignores delays."""
+    """Return whether the setting *name* is true. It is always False in a dialect that ignores delays."""
     return _get_flag(settings, name, default) and _dialect_of(settings).crawl_delay
 
 

@@ -207,7 +207,7 @@ class Check:
         return f"Refused by {why}"
 
     def _group_of(self, decision: Decision) -> str:
-        """Return the words for a message that name the group of the rule of *decision*, by its user-agent line;
+        """Return a phrase for messages that names the group with the rule of *decision*, by its user-agent line. It is
         empty if the group is not known.
         """
         if self.override is not None:

@@ -30,9 +30,9 @@ those with ``%2e`` or a backslash."""
 
 _NO_CLIENTS: frozenset[str] = frozenset()
 
-# Matches URLs that have only one form, which nearly all URLs are: all clients send their characters
-# unchanged, no dot or slash follows a slash in the path, they have none of "#%;\", and do not end
-# with "?". Each character matches in only one way, so there is no backtracking. Without this expression,
+# Matches URLs that have only one form, as nearly all have: all clients send each character unchanged, no dot
+# or slash follows a slash in the path, there is none of "#%;\", and no "?" at the end. Each
+# character matches in only one way, so there is no backtracking. Without this expression,
 # is_allowed() takes 1.3 times as long.
 _CHARACTERS = r"!\"$&-.0-:<-\[\]-~"
 _BUT_DOT = r"!\"$&-\-0-:<-\[\]-~"

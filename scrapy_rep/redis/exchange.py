@@ -361,7 +361,7 @@ class ServerThread:
         return await maybe_deferred_to_future(over)
 
     def stop(self) -> None:
-        """End the thread after what it has to do."""
+        """Let the thread finish the calls that it has, and then end it."""
         self._jobs.put(None)
 
     def _run(self, call_in_loop: Callable[..., object]) -> None:

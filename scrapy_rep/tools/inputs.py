@@ -542,9 +542,9 @@ async def sources_of(
     web: Web | None,
     ledgers: Mapping[tuple[str, ...], LedgerSources],
 ) -> Sources | None:
-    """Return the sources that the arguments *names* mean: a file, a URL, ledgers, or ``live``. Return None
-    for a dialect, which has no rules of its own. *ledgers* are the open ledgers, by the arguments that
-    name them. Raises UsageError for a source that can't be read.
+    """Return the sources to which the command-line arguments *names* refer: a file, a URL, ledgers, or ``live``.
+    Return None for a dialect, which has no rules of its own. *ledgers* maps each argument that names a ledger to
+    the open ledger. Raises UsageError for a source that can't be read.
     """
     if sources := ledgers.get(tuple(names)):
         return sources

@@ -110,8 +110,8 @@ def _client(url: str, timeout: float) -> Redis:
         url,
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
-        # Retry once and at once, because a restart of the server closes idle connections. By default, the client
-        # waits for seconds between attempts, and the requests of the crawl with it.
+        # Retry once, without waiting: a restart of the server closes idle connections. By default, the client waits
+        # for seconds between attempts, and holds up the requests of the crawl.
         retry=Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
         **without_handshake(),
     )

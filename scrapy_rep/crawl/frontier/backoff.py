@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-# A longer delay that a spider asks for counts as this many seconds. The limit for Retry-After is the same.
+# The longest delay in seconds that a spider can ask for; longer ones are cut to it. Retry-After has the same limit.
 _LONGEST = 2**31
 
 

@@ -143,8 +143,8 @@ class Budget:
         self._free.add(request)
 
     def _repeated(self, request: Request) -> int | None:
-        """Return the hash of the URL of the counted page that *request* retries, or was redirected from within the
-        host; None if it is a new page. The meta keys alone do not prove a retry or redirect, since spiders
+        """If *request* is a retry of a counted page, or a redirect from a counted page of the same host, return the
+        hash of the URL of that page; else None. The meta keys alone do not prove a retry or redirect, since spiders
         copy them to requests for other pages; so the URL must have been counted.
         """
         url = hash(request.url)

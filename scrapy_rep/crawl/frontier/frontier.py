@@ -464,8 +464,8 @@ class Frontier:
         return waiter.may_continue
 
     def ask_again(self, site: Site) -> None:
-        """Have the robots.txt of *site* fetched again, if it is time: it is unreachable, and requests are refused
-        for that.
+        """Have the robots.txt of *site* fetched again if a retry is due. The gate calls this when it refuses a request
+        because that robots.txt is unreachable.
         """
         now = self.clock.monotonic()
         if site.outage is not None and now >= site.outage.retry_at:

@@ -622,7 +622,9 @@ class Limits:
         before, site = entry.limiters, entry.queue.site
         if site is not None and site.holds_for_next:
             self._claim_rules(entry, site)
-        is_moved = limiters != before  # It was not planned, or was changed since.
+        is_moved = (
+            limiters != before
+        )  # The request was not planned, or needs other limiters since it was planned.
         if is_moved:
             self._count_planned(entry, before, -1)
             self._count_planned(entry, limiters)
@@ -775,8 +777,8 @@ class Limits:
     def set_delay(
         self, host: Limiter, origin: Origin, delay: float, now: float, *, since: float
     ) -> None:
-        """Keep *delay* seconds between requests to *host* because *origin* asks for it; 0 for no delay. The first
-        delay counts from the last answer, or from the time *since* at which robots.txt was fetched.
+        """Keep *delay* seconds between requests to *host*, as the robots.txt of *origin* asks; 0 for no delay. The first
+        delay begins with the last answer, or at the time *since* at which robots.txt was fetched, whichever is later.
         """
         limiter = host.crawl_delay
         if limiter is None:

@@ -101,7 +101,7 @@ class Rules:
     # Known rules.
 
     def tell_known(self, site: Site) -> None:
-        """Tell the limits the rules of *site* if an override or the cache has them."""
+        """Pass the rules of *site* to the limits, if an override or the cache has these rules already."""
         if site.phase in {Phase.AWAITED, Phase.DOWN}:
             return
         site_rules, outage = self.cache.cached(site.origin), site.outage

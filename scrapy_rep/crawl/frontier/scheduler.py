@@ -305,7 +305,7 @@ class MemoryRequests:
 
 class RequestOrder:
     """Says in which order the requests of a queue are sent: by priority, and among equals as the queue classes in
-    Scrapy's settings would order them. Of these classes, nothing else is used.
+    Scrapy's settings would order them. Only the order is taken from these classes; they do not store the requests.
     """
 
     def __init__(self, crawler: Crawler, medium: str) -> None:

@@ -56,8 +56,8 @@ _MAX_REMEMBERED = 10_000
 # request is recorded for each origin, whatever the reason.
 _OVERRIDE_REASONS = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
-# The reasons in records of indexing rules without an effect, which a data file or a response without a 2xx status
-# states.
+# The reasons that mark indexing rules as having no effect, because they are those of a data file, or of a response
+# without a 2xx status.
 _WITHOUT_EFFECT = frozenset({"data", "no-page"})
 
 

@@ -104,11 +104,10 @@ def must_revalidate(headers: Headers) -> bool:
 def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> float:
     """Return the seconds to wait before the next fetch, after *attempts* failed fetches in a row.
 
-    If the last response has a ``Retry-After`` (RFC 9110, 10.2.3), the crawler waits as long as it
-    says, up to a day, and at least a second after the first failure, two after the second, and so
-    on, up to an hour. Otherwise the crawler waits 30 seconds, a minute, and so on, up to an hour.
-    To this, *jitter*, from 0 to 1, adds up to one half, so that crawlers do not all fetch at the
-    same time. *now* is the time of the last fetch.
+    With a ``Retry-After`` (RFC 9110, 10.2.3) in *headers*, those of the last response, the crawler waits as long
+    as that says, but at most a day, and not less than 1, 2, 4, ... seconds, up to an hour. Without it, the
+    crawler waits 30, 60, 120, ... seconds, up to an hour, and *jitter*, from 0 to 1, adds up to one half, so that
+    crawlers do not all fetch at the same time. *now* is the time of the last fetch, from which the wait counts.
     """
     factor = 2.0 ** min(attempts - 1, 30)
     pause = pause_asked(headers, now)

@@ -261,8 +261,8 @@ class StatementReader:
 def _read_value(
     read: Callable[[str], Value], text: str, spans: list[Span]
 ) -> tuple[Value, int]:
-    """Parse the value of a statement that begins in the first of *spans*, with the function *read*. Return
-    the value, or None if it is invalid, and the number of spans that it takes: 1, except for dates.
+    """Use *read* to parse the value that begins in the first of *spans*. Return the value, None if it is invalid, and
+    the number of spans that the value takes: 1, or more for a date.
     """
     start, end = spans[0]
     _, colon, value = text[start:end].partition(":")

@@ -131,8 +131,8 @@ _CLASS_OF = {
 
 
 class Rule(NamedTuple):
-    """An allow or disallow line (RFC 9309, 2.2.2), or the ``Crawl-delay`` or ``Request-rate`` because of
-    which a URL is refused.
+    """The line that decides about a URL: an allow or disallow line (RFC 9309, 2.2.2), or a ``Crawl-delay`` or
+    ``Request-rate`` line, if the URL is refused because the delay is too long.
     """
 
     kind: str

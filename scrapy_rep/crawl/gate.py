@@ -31,7 +31,7 @@ from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier, QueueKey
-from scrapy_rep.crawl.frontier.limits import InFlight
+from scrapy_rep.crawl.frontier.limits import InFlight, Judgement
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.crawl.frontier.sites import FetchStage, Phase
 from scrapy_rep.crawl.pages.usage import SiteUsage
@@ -266,7 +266,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         scheduler goes back there, and for any other one the result is a coroutine that waits for them. Raises
         RobotsDenied.
         """
-        if self.look_up(check) or self._settle_without_fresh_rules(check, entry):
+        if self._find_rules(check, entry):
             return self._judge_now(check, entry)
         check.why = self._frontier.refusal(entry)
         if check.why:
@@ -299,30 +299,49 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             return origin
         return origin.at_virtual_host(host)
 
-    def _settle_without_fresh_rules(
-        self, check: Check, entry: InFlight, *, has_waited: bool = False
+    def _find_rules(
+        self, check: Check, entry: InFlight, *, may_use_stale: bool = False
     ) -> bool:
-        """Add to *check* the rules by which its request is judged although they are stale, or the outage because
-        of which it is refused. Return False if there are none, so that the request has to wait.
+        """Add to *check* what decides about its request. Return False if the request has to wait for its
+        robots.txt.
         """
-        assert check.origin is not None
-        site = self._frontier.limits.sites.get(check.origin)
-        if site is not None and site.phase is Phase.REFUSED and site.outage is not None:
-            check.rules = site.outage.last_result
-            self._frontier.ask_again(site)
-        elif entry.may_use_stale or has_waited:
-            check.rules = self._cache.latest(check.origin)
-        return check.rules is not None or self._is_for_fetch(check.request, entry, site)
+        return (
+            self.look_up(check)
+            or self._is_refused_by_outage(check)
+            or ((may_use_stale or entry.may_use_stale) and self._find_stale(check))
+            or self._is_for_fetch(check, entry)
+        )
 
-    def _is_for_fetch(
-        self, request: Request, entry: InFlight, site: Site | None
-    ) -> bool:
-        """Whether *request* may be part of the fetch for *site* that is under way: a component may have replaced
-        the request for robots.txt by this one. If it waited for the rules, the fetch would wait for itself.
+    def _is_refused_by_outage(self, check: Check) -> bool:
+        """Whether the robots.txt of *check* is unreachable for so long that its requests are refused. If so, add
+        the unreachable robots.txt to *check*, and have it fetched again if a retry is due.
         """
+        site = self._known_site(check)
+        if site is None or site.phase is not Phase.REFUSED or site.outage is None:
+            return False
+        check.rules = site.outage.last_result
+        self._frontier.ask_again(site)
+        return True
+
+    def _find_stale(self, check: Check) -> bool:
+        """Add to *check* the last known rules, which may be stale. Return False if there are none."""
+        assert check.origin is not None
+        check.rules = self._cache.latest(check.origin)
+        return check.rules is not None
+
+    def _is_for_fetch(self, check: Check, entry: InFlight) -> bool:
+        """Whether the request of *check* may be part of a robots.txt fetch that is under way: a component may have
+        replaced the robots.txt request by this request. If it waited for the rules, the fetch would wait for itself.
+        """
+        site = self._known_site(check)
         is_under_way = site is not None and site.fetch_stage is FetchStage.UNDER_WAY
         is_new = not entry.came_from_scheduler
-        return is_under_way and is_new and is_robotstxt(request.url)
+        return is_under_way and is_new and is_robotstxt(check.request.url)
+
+    def _known_site(self, check: Check) -> Site | None:
+        """Return the site of the origin of *check*; None if no queue needed it so far."""
+        assert check.origin is not None
+        return self._frontier.limits.sites.get(check.origin)
 
     def _judge_now(self, check: Check, entry: InFlight) -> Response | None:
         """Judge the request of *check* by its rules, without waiting. Return None if it may be sent, or the cached
@@ -350,12 +369,14 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             assert check.origin is not None
             host = entry.queue.host
             self._frontier.politeness.keep_pace(host, check.origin, pace, check.rules)
-        entry.judged = check.request.url, tokens, check.origin
-        entry.judged_until = inf
+        fresh_until = inf
         if check.override is not None:
-            entry.judged_until = check.override.ends
+            fresh_until = check.override.ends
         elif check.rules is not None:
-            entry.judged_until = check.rules.entry.expires
+            fresh_until = check.rules.entry.expires
+        entry.judgement = Judgement(
+            check.request.url, tokens, check.origin, fresh_until
+        )
         if decision is not None or self._has_overrides:
             entry.report = check, decision
         return None
@@ -377,9 +398,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
                 check.rules = None if outage is None else outage.last_result
                 break
             # They decide about the requests that have waited for them, even if they are stale by now.
-            is_known = self.look_up(check) or self._settle_without_fresh_rules(
-                check, entry, has_waited=True
-            )
+            is_known = self._find_rules(check, entry, may_use_stale=True)
         return self._judge_now(check, entry)
 
     def _site_of(self, origin: Origin, entry: InFlight) -> Site:
@@ -396,17 +415,17 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     def is_judged(self, request: Request, entry: InFlight) -> bool:
         """Whether *request* is unchanged since it was judged: its URL, ``Host`` and ``User-Agent`` are the same."""
-        judged = entry.judged
-        if judged is None:
+        judgement = entry.judgement
+        if judgement is None:
             return not entry.queue.key.is_of_http
-        url, tokens, origin = judged
-        is_usual = origin is entry.queue.key.origin and _HOST.isdisjoint(
-            request.headers
-        )
+        has_same_host = (
+            judgement.origin is entry.queue.key.origin
+            and _HOST.isdisjoint(request.headers)
+        ) or request_origin(request) == judgement.origin
         return (
-            request.url == url
-            and self._identity.tokens(request) == tokens
-            and (is_usual or request_origin(request) == origin)
+            has_same_host
+            and request.url == judgement.url
+            and self._identity.tokens(request) == judgement.tokens
         )
 
     async def judge_again(

@@ -16,6 +16,7 @@ from scrapy_rep.base.requests import request_origin
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier, Withdrawn
+from scrapy_rep.crawl.frontier.limits import Stage
 from scrapy_rep.crawl.gate import gate_of
 from scrapy_rep.crawl.reporting import BACK_OFF, BUDGET, Check, DecisionReporter
 from scrapy_rep.exceptions import BackingOff
@@ -151,12 +152,12 @@ class WireMiddleware:
     def process_response(self, request: Request, response: Response) -> Response:
         frontier, gate = self._frontier, self._gate
         entry = frontier.in_flight.get(request) or frontier.enter(request)
-        if not entry.is_sent and _NOT_FETCHED.isdisjoint(response.flags):
+        if entry.stage is not Stage.SENT and _NOT_FETCHED.isdisjoint(response.flags):
             frontier.note_fetched(request, entry)
         if gate is not None and entry.report is not None:
             gate.report(entry)
         frontier.has_page |= not isinstance(request, RobotsTxtRequest)
-        if entry.is_sent:
+        if entry.stage is Stage.SENT:
             frontier.answered(request, response, entry)
         frontier.end(request, entry)
         return response
@@ -171,7 +172,7 @@ class WireMiddleware:
         # With IgnoreRequest, a component drops a request before it is sent. Any other error counts as that of a
         # request that was sent, here or by another middleware.
         if not isinstance(exception, IgnoreRequest):
-            if not entry.is_sent:
+            if entry.stage is not Stage.SENT:
                 frontier.note_fetched(request, entry)
             frontier.failed(request, exception, entry)
         frontier.end(request, entry)

@@ -6,7 +6,7 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING
 
-from scrapy_rep.crawl.frontier.limits import InFlight, Limits, Queue, Waiter
+from scrapy_rep.crawl.frontier.limits import InFlight, Limits, Queue, Stage, Waiter
 from scrapy_rep.protocol.origins import Origin
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Crawl:
                 name: str = queue.requests.pop()
                 entry = self.limits.plan(queue, self.now)
                 self.entries[name] = self.limits.in_flight[name] = entry
-                return name if entry.is_planned else name.upper()
+                return name if entry.stage is Stage.PLANNED else name.upper()
         return None
 
     def plan_all(self) -> list[str]:
@@ -128,7 +128,7 @@ class Crawl:
         name = self.plan()
         if (
             name in self.entries
-            and self.entries[name].is_planned
+            and self.entries[name].stage is Stage.PLANNED
             and not self.send(name)
         ):
             self.at_wire(name)

@@ -33,7 +33,7 @@ def test_planned_then_sent_then_ended() -> None:
     assert (
         repr(a.host) == "<Limiter a: 1 planned, 0 sent of 2; 0 wait, 0 queues parked>"
     )
-    assert repr(crawl.entries["a1"]).endswith(": planned>")
+    assert repr(crawl.entries["a1"]).endswith(": PLANNED>")
 
     assert crawl.send("a1")
     assert (
@@ -42,7 +42,7 @@ def test_planned_then_sent_then_ended() -> None:
     assert repr(crawl.limits.network.pages).startswith(
         "<Limiter network: 0 planned, 1 sent;"
     )
-    assert repr(crawl.entries["a1"]).endswith(": sent>")
+    assert repr(crawl.entries["a1"]).endswith(": SENT>")
 
     assert crawl.plan() == "a2"
     assert crawl.plan() is None

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from scrapy_rep.crawl.frontier.limits import READY
+from scrapy_rep.crawl.frontier.limits import READY, Stage
 from scrapy_rep.crawl.frontier.sites import FetchStage, Phase
 from tests import effort
 from tests.frontier.steps import Crawl
@@ -68,7 +68,7 @@ class Limits(RuleBasedStateMachine):
         return [
             name
             for name, entry in self.crawl.entries.items()
-            if entry.is_planned is is_planned
+            if (entry.stage is Stage.PLANNED) is is_planned
         ]
 
     @precondition(lambda self: self.of_entries(is_planned=True))
@@ -98,7 +98,7 @@ class Limits(RuleBasedStateMachine):
     def has_room(self, limiter: Limiter) -> bool:
         self.decide()
         sent = sum(
-            entry.is_sent and limiter in entry.limiters
+            entry.stage is Stage.SENT and limiter in entry.limiters
             for entry in self.crawl.entries.values()
         )
         ended_at = self.ended.get(limiter, -inf)
@@ -112,7 +112,7 @@ class Limits(RuleBasedStateMachine):
     def end(self, data: st.DataObject, is_withdrawn: bool) -> None:
         name = data.draw(st.sampled_from(self.of_entries(is_planned=False)))
         entry = self.crawl.entries[name]
-        if entry.is_sent and not is_withdrawn:
+        if entry.stage is Stage.SENT and not is_withdrawn:
             for limiter in entry.limiters:
                 self.ended[limiter] = self.crawl.now
         self.crawl.end(name, is_withdrawn=is_withdrawn)
@@ -137,7 +137,7 @@ class Limits(RuleBasedStateMachine):
         """Let go what may: whoever is sent has kept each delay."""
         for name in self.crawl.decided():
             entry = self.crawl.entries.get(name)
-            if entry is not None and entry.is_sent:
+            if entry is not None and entry.stage is Stage.SENT:
                 for limiter in entry.limiters:
                     ended_at = self.ended.get(limiter, -inf)
                     assert self.crawl.now >= ended_at + limiter.delay
@@ -246,8 +246,10 @@ class Limits(RuleBasedStateMachine):
                 for entry in self.crawl.entries.values()
                 if limiter in entry.limiters
             ]
-            assert limiter.planned == sum(entry.is_planned for entry in entries)
-            assert limiter.sent == sum(entry.is_sent for entry in entries)
+            assert limiter.planned == sum(
+                entry.stage is Stage.PLANNED for entry in entries
+            )
+            assert limiter.sent == sum(entry.stage is Stage.SENT for entry in entries)
 
     @invariant()
     def what_waits_is_in_one_place(self) -> None:
@@ -314,10 +316,10 @@ class Limits(RuleBasedStateMachine):
                 continue
             for name in list(crawl.entries):
                 entry = crawl.entries[name]
-                if entry.is_planned and not self.takes(entry):
+                if entry.stage is Stage.PLANNED and not self.takes(entry):
                     crawl.at_wire(name)
                     self.decide()
-                elif not entry.is_planned or name.endswith("robots"):
+                elif entry.stage is not Stage.PLANNED or name.endswith("robots"):
                     crawl.end(name)
                     self.decide()
             if not (crawl.entries or crawl.waiting or self.pending()):

@@ -15,6 +15,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.frontier.limits import Stage
 from tests.fakes import coroutine_test
 from tests.redis.scheduling import Scheduling
 from tests.redis.workers import LEASE, fake
@@ -112,7 +113,7 @@ async def test_a_permit_is_released_for_robotstxt(shared: Shared) -> None:
         await tick()
     assert gate.has_judged
     assert sending.called
-    assert frontier.in_flight[request].is_sent
+    assert frontier.in_flight[request].stage is Stage.SENT
     worker.close()
 
 
@@ -183,7 +184,7 @@ async def test_a_permit_that_is_lost_while_its_request_waits(
         worker.call()
         await tick()
     assert sending.called
-    assert frontier.in_flight[request].is_sent
+    assert frontier.in_flight[request].stage is Stage.SENT
     assert [permit.request for permit in worker.scheduler._permits.held.values()] == [
         request
     ]

@@ -38,7 +38,7 @@ from scrapy_rep.base.requests import (
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.fetcher import NO_SERVER, in_words, kind_of
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.limits import InFlight, Limits, Queue, Waiter
+from scrapy_rep.crawl.frontier.limits import InFlight, Limits, Queue, Stage, Waiter
 from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Politeness, duration
 from scrapy_rep.crawl.frontier.rules import Rules
 from scrapy_rep.crawl.frontier.sites import Phase
@@ -392,7 +392,7 @@ class Frontier:
         for request in self.in_flight.keys() - active:
             entry = self.in_flight[request]
             # In a later Scrapy, a planned request may wait before it comes to the downloader.
-            is_on_its_way = entry.judged is None and not entry.is_at_wire
+            is_on_its_way = entry.judgement is None and not entry.is_at_wire
             if is_on_its_way and request in in_progress:
                 continue
             # If one object was downloaded twice, Scrapy has forgotten it as soon as one download has ended.
@@ -493,13 +493,13 @@ class Frontier:
                 entry.queue, entry.may_return = queue, False
         if "redirect_urls" in request.meta:
             self._leave_slot_of_redirect(request, queue)
-        if not entry.is_planned:
+        if entry.stage is not Stage.PLANNED:
             self.look_at_slot(queue.slot)
         if isinstance(request, RobotsTxtRequest):
             request.at_wire()
             if self.is_awaited_by_browser(queue.robotstxt_limiters):
                 limits.send(entry, now)
-        if not (entry.is_sent or limits.try_send(entry, now)):
+        if entry.stage is not Stage.SENT and not limits.try_send(entry, now):
             return False
         if self.politeness.measures:
             self.politeness.measure_sent(request, entry)
@@ -529,7 +529,8 @@ class Frontier:
         """Whether the request of *entry* may go by the rules by which it was judged: they are fresh, or hold for
         this request although they are stale.
         """
-        is_fresh = self.clock.time() < entry.judged_until
+        judgement = entry.judgement
+        is_fresh = judgement is None or self.clock.time() < judgement.fresh_until
         return is_fresh or entry.may_use_stale or entry.queue.site is None
 
     def unsend(self, entry: InFlight) -> None:
@@ -657,7 +658,7 @@ class Frontier:
         self.in_flight.pop(request, None)
         if entry.page_of and entry.sent_at == -inf and self.budget is not None:
             self.budget.give_back(request, entry)
-        self._has_sent |= entry.is_sent
+        self._has_sent |= entry.stage is Stage.SENT
         self.limits.end(entry, self.clock.monotonic())
         self.flush()
 
@@ -735,7 +736,7 @@ class Frontier:
         ended: the page may wait for this robots.txt before it loads a script or an image, and neither would end.
         """
         return self._has_browser and any(
-            entry.is_sent
+            entry.stage is Stage.SENT
             and is_for_browser(request)
             and not set(limiters).isdisjoint(entry.limiters)
             for request, entry in self.in_flight.items()
@@ -771,7 +772,8 @@ class Frontier:
     def _withdraw(self, requests: Iterable[Request]) -> None:
         """Take those of *requests* out of their download slots that wait there."""
         for request in list(requests):
-            if request in self.in_flight and self.in_flight[request].is_sent:
+            entry = self.in_flight.get(request)
+            if entry is not None and entry.stage is Stage.SENT:
                 withdraw(self._crawler, request, Withdrawn())
 
     def _note_exhausted(self, error: Exception) -> None:

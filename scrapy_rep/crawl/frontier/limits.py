@@ -25,6 +25,7 @@ the time ``Limits.alarms.first_at``. All times are seconds of a monotonic clock.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
+from enum import Enum
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -186,14 +187,50 @@ class Slowdown(NamedTuple):
     delay: float
 
 
+class Stage(Enum):
+    """Whether the limiters of a request in flight count it."""
+
+    UNCOUNTED = "no limiter counts the request: it waits, or its way has ended"
+    PLANNED = "its limiters keep room for the request, which is on its way to the wire"
+    SENT = "the request is on the network, or waits in its download slot"
+
+
+class Judgement(NamedTuple):
+    """What the gate judged a request by when it allowed the request. If any of this has changed at the wire, the
+    request is judged again.
+    """
+
+    url: str
+    tokens: tuple[str, ...]
+    """The product tokens of the crawler."""
+
+    origin: Origin | None
+    fresh_until: float
+    """The wall-clock time at which the rules become stale; ``inf`` if no rules decided."""
+
+
 class InFlight:
-    """What the frontier knows of one request, from when the scheduler plans it, a middleware first sees it or it
-    waits for room, until its download has ended.
+    """The state of one request, from when the scheduler plans it, a middleware first sees it or it waits for room,
+    until its download has ended.
+
+    These methods of :class:`Limits` change its stage:
+
+    ===================  =========================================  =================
+    method               when                                       stage afterwards
+    ===================  =========================================  =================
+    ``plan``             the scheduler takes it from its queue      PLANNED
+    ``wait``             it has room; a robots.txt is planned,      PLANNED or SENT
+                         any other request is at the wire
+    ``unplan``           it gives up its room to wait               UNCOUNTED
+    ``try_send, send``   the wire sends it                          SENT
+    ``end``              it has ended, or was taken out of its      UNCOUNTED
+                         download slot
+    ===================  =========================================  =================
     """
 
     __slots__ = (
-        "came_from_scheduler", "is_at_wire", "is_for_robotstxt", "is_planned", "is_sent", "judged", "judged_until",
-        "limiters", "may_return", "may_use_stale", "page_of", "queue", "report", "sent_at",
+        "came_from_scheduler", "is_at_wire", "is_for_robotstxt", "judgement", "limiters", "may_return",
+        "may_use_stale", "page_of", "queue", "report", "sent_at", "stage",
     )  # fmt: skip
 
     def __init__(
@@ -215,9 +252,10 @@ class InFlight:
         """Whether the request may go back to that scheduler to wait there. A request that a component has
         changed may not: on its second way, the component would change it once more."""
 
-        self.is_planned = False
-        self.is_sent = False
+        self.stage = Stage.UNCOUNTED
         self.sent_at = -inf
+        """When the request was sent; ``-inf`` if it has not reached the network."""
+
         self.may_use_stale = False
         """Whether the request may go by stale rules. One request may, the first after robots.txt was fetched:
         see :attr:`Site.holds_for_next`."""
@@ -225,11 +263,8 @@ class InFlight:
         self.is_at_wire = False
         """Whether the request has reached the wire."""
 
-        self.judged: Any = None
-        """The URL, product tokens and origin by which the gate has judged the request; None before."""
-
-        self.judged_until = inf
-        """The wall-clock time at which the rules become stale by which the gate has judged the request."""
+        self.judgement: Judgement | None = None
+        """None before the gate has allowed the request."""
 
         self.page_of = ""
         """The host whose budget counts the request as a page; empty if the request is not counted."""
@@ -244,8 +279,7 @@ class InFlight:
         return queue.robotstxt_limiters if self.is_for_robotstxt else queue.limiters
 
     def __repr__(self) -> str:
-        state = "sent" if self.is_sent else "planned" if self.is_planned else "waits"
-        return f"<InFlight {self.queue.key}: {state}>"
+        return f"<InFlight {self.queue.key}: {self.stage.name}>"
 
 
 class Waiter:
@@ -426,8 +460,8 @@ class Limits:
         entries = self.in_flight.values()
         words += [
             f"{len(self.limiters)} limiters",
-            f"{sum(entry.is_planned for entry in entries)} requests planned",
-            f"{sum(entry.is_sent for entry in entries)} sent",
+            f"{sum(entry.stage is Stage.PLANNED for entry in entries)} requests planned",
+            f"{sum(entry.stage is Stage.SENT for entry in entries)} sent",
             f"{self.ready.count} queues ready",
         ]
         if self.network.is_gone:
@@ -609,7 +643,8 @@ class Limits:
         limiters = entry.needs
         for limiter in limiters:
             is_full = limiter.planned + limiter.sent >= limiter.concurrency_now
-            if not limiter.can_send(now) or (is_full and not entry.is_planned):
+            is_planned = entry.stage is Stage.PLANNED
+            if not limiter.can_send(now) or (is_full and not is_planned):
                 return False
         self._send(entry, limiters, now)
         return True
@@ -631,7 +666,7 @@ class Limits:
         for limiter in limiters:
             limiter.planned -= 1
             limiter.sent += 1
-        entry.is_planned, entry.is_sent, entry.sent_at = False, True, now
+        entry.stage, entry.sent_at = Stage.SENT, now
         if limiters[0].crawl_delay in limiters:
             self._note_slowdown(limiters[0], now)
         if is_moved:
@@ -674,7 +709,7 @@ class Limits:
 
     def unplan(self, entry: InFlight, now: float) -> None:
         """Free the room of the request of *entry* if it is planned but not sent."""
-        if not entry.is_planned:
+        if entry.stage is not Stage.PLANNED:
             return
         limiters = entry.limiters
         self._count_planned(entry, limiters, -1)
@@ -684,10 +719,10 @@ class Limits:
         """Free the room of the request of *entry*, which has ended. If it was sent, the delay of its host begins,
         unless the request *is_withdrawn*, so that it never reached the network.
         """
-        if not entry.is_sent:
+        if entry.stage is not Stage.SENT:
             self.unplan(entry, now)
             return
-        entry.is_sent, limiters, entry.limiters = False, entry.limiters, ()
+        limiters, entry.stage, entry.limiters = entry.limiters, Stage.UNCOUNTED, ()
         for limiter in limiters:
             before = limiter.planned + limiter.sent
             limiter.sent -= 1
@@ -705,7 +740,10 @@ class Limits:
         self, entry: InFlight, limiters: tuple[Limiter, ...], change: int = 1
     ) -> None:
         """Count the request of *entry* as planned in *limiters*; with a *change* of -1, stop counting it."""
-        entry.is_planned, entry.limiters = change > 0, limiters if change > 0 else ()
+        if change > 0:
+            entry.stage, entry.limiters = Stage.PLANNED, limiters
+        else:
+            entry.stage, entry.limiters = Stage.UNCOUNTED, ()
         for limiter in limiters:
             before = limiter.planned + limiter.sent
             limiter.planned += change
@@ -812,8 +850,8 @@ class Limits:
         for entry in self.in_flight.values():
             if host in entry.limiters and limiter not in entry.limiters:
                 entry.limiters += (limiter,)
-                limiter.planned += entry.is_planned
-                limiter.sent += entry.is_sent
+                limiter.planned += entry.stage is Stage.PLANNED
+                limiter.sent += entry.stage is Stage.SENT
 
     def back_off(
         self,

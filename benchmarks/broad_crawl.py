@@ -1,12 +1,13 @@
 """Measures the processor time of a crawl of many small hosts, within a single process.
 
-    python -m benchmarks.broad_crawl SIDE HOSTS PAGES_OF_HOST PAGES [JOBDIR]
+    python -m benchmarks.broad_crawl SIDE HOSTS PAGES_OF_HOST PAGES [JOBDIR] [BY_HOST]
 
 SIDE is a key of ``SIDES``. Each of HOSTS hosts has PAGES_OF_HOST pages; all requests are in the
 queue before the first is popped. A download handler answers after a delay, without a network. The
 output is JSON: the processor seconds to push a request, and to crawl a page, robots.txt included,
 as the average of the first PAGES pages. With JOBDIR, the queue is in a folder that is deleted
-afterwards.
+afterwards. Requests are pushed in rounds, one for each host; with BY_HOST, all requests of a host
+are pushed together.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from itertools import product
+from operator import itemgetter
 from tempfile import TemporaryDirectory
 from time import process_time
 from typing import TYPE_CHECKING
@@ -76,11 +79,12 @@ class HostsSpider(scrapy.Spider):
     hosts: int
     pages_of_host: int
     pages: int
+    by_host: bool
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         began = process_time()
         # There is no await in the loop, so no request is popped before all are pushed.
-        for request in requests(self.hosts, self.pages_of_host):
+        for request in requests(self.hosts, self.pages_of_host, self.by_host):
             self.crawler.engine.crawl(request)
         self.began, self.seen = process_time(), 0
         self.pushing = self.began - began
@@ -98,22 +102,25 @@ class HostsSpider(scrapy.Spider):
             raise CloseSpider
 
 
-def requests(hosts: int, pages_of_host: int) -> Iterator[scrapy.Request]:
-    for page in range(pages_of_host):
-        for host in range(hosts):
-            url = f"http://www.host-{host:06}.example/section/page-{page}.html"
-            yield scrapy.Request(url, dont_filter=True)
+def requests(
+    hosts: int, pages_of_host: int, by_host: bool = False
+) -> Iterator[scrapy.Request]:
+    numbers = product(range(pages_of_host), range(hosts))
+    for page, host in sorted(numbers, key=itemgetter(1)) if by_host else numbers:
+        url = f"http://www.host-{host:06}.example/section/page-{page}.html"
+        yield scrapy.Request(url, dont_filter=True)
 
 
-def main(side: str, hosts: str, pages_of_host: str, pages: str, job: str = "") -> None:
+def main(side: str, hosts: str, pages_of_host: str, pages: str, *options: str) -> None:
     with TemporaryDirectory() as folder:
-        job_settings = {"JOBDIR": folder} if job else {}
+        job_settings = {"JOBDIR": folder} if "JOBDIR" in options else {}
         process = AsyncCrawlerProcess({**SETTINGS, **SIDES[side], **job_settings})
         process.crawl(
             HostsSpider,
             hosts=int(hosts),
             pages_of_host=int(pages_of_host),
             pages=int(pages),
+            by_host="BY_HOST" in options,
         )
         process.start()
 

@@ -44,6 +44,9 @@ class Size(NamedTuple):
     job: str = ""
     """``JOBDIR`` for a crawl with a JOBDIR; else empty."""
 
+    order: str = ""
+    """``BY_HOST`` if all requests of a host are pushed together; empty if one for each host is pushed in turn."""
+
 
 NO_SLOWER = Target(most_ratio=1.04)
 SIZES = (
@@ -51,6 +54,7 @@ SIZES = (
     Size(10, 300, 3, NO_SLOWER),
     Size(200, 5, 3, NO_SLOWER),
     Size(1_000, 2, 3, NO_SLOWER),
+    Size(1_000, 2, 3, NO_SLOWER, order="BY_HOST"),
     Size(1_000, 3, 3, NO_SLOWER, job="JOBDIR"),
     Size(4_000, 2, 1, Target(most_ratio=0.65)),
     # Only the first pages, since Scrapy takes minutes for all of them.
@@ -99,7 +103,8 @@ def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
         hosts, pages_of_host, pages = size.hosts, size.pages_of_host, size.pages
         first = f"the first {pages:,} " if pages else ""
         job = f", with a {size.job}" if size.job else ""
-        what = f"a page, {first}of {hosts:,} hosts with {pages_of_host:,}{job}"
+        order = ", pushed host by host" if size.order else ""
+        what = f"a page, {first}of {hosts:,} hosts with {pages_of_host:,}{job}{order}"
         numbers = [
             str(number)
             for number in (hosts, pages_of_host, pages or hosts * pages_of_host)
@@ -111,7 +116,13 @@ def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
         stock, ours = (
             Side(
                 who,
-                ["-m", "benchmarks.broad_crawl", side, *numbers, size.job],
+                [
+                    "-m",
+                    "benchmarks.broad_crawl",
+                    side,
+                    *numbers,
+                    *filter(None, (size.job, size.order)),
+                ],
                 compared,
             )
             for side, who in (

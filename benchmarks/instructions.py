@@ -1,0 +1,63 @@
+"""Counts the processor instructions for a page in crawls of many hosts. Unlike a time, the number is nearly the same
+in each run, however busy the machine is.
+
+    python -m benchmarks.instructions [SIZE ...]
+
+SIZE is one or several of ``1x3000 10x300 200x5 1000x2 1000x2,BY_HOST 1000x3,JOBDIR``: hosts, pages of each host,
+and an option of :mod:`benchmarks.broad_crawl`. It needs ``valgrind``, under which a crawl takes some 40 times as
+long. The number is that of the whole crawl, without the instructions of a crawl of ten pages, which are those of the
+start; divided by the number of pages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+from benchmarks.broad_crawl import SIDES
+
+SIZES = ("1x3000", "10x300", "200x5", "1000x2", "1000x2,BY_HOST", "1000x3,JOBDIR")
+_START_PAGES = 10
+
+
+def main(*sizes: str) -> None:
+    starts = {side: instructions(side, f"1x{_START_PAGES}")[0] for side in SIDES}
+    for size in sizes or SIZES:
+        for_page = {}
+        for side in SIDES:
+            count, pages = instructions(side, size)
+            for_page[side] = (count - starts[side]) / (pages - _START_PAGES)
+        thousands = ", ".join(
+            f"{side} {count / 1_000:,.0f}" for side, count in for_page.items()
+        )
+        ratio = for_page["ours"] / for_page["stock"]
+        print(
+            f"{size}: thousand instructions for a page: {thousands}; ratio {ratio:.3f}",
+            flush=True,
+        )
+
+
+def instructions(side: str, size: str) -> tuple[int, int]:
+    """Return the number of instructions of a crawl of *size* by *side*, and its number of pages."""
+    shape, *options = size.split(",")
+    hosts, pages_of_host = map(int, shape.split("x"))
+    pages = hosts * pages_of_host
+    command = ["valgrind", "--tool=cachegrind", "--cache-sim=no"]
+    command += ["--cachegrind-out-file=/dev/null", sys.executable]
+    command += ["-m", "benchmarks.broad_crawl", side]
+    command += [str(hosts), str(pages_of_host), str(pages), *options]
+    # With random hashes, collisions in dictionaries differ from run to run.
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    result = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=environment
+    )
+    match = re.search(r"I\s*refs:\s*([\d,]+)", result.stderr)
+    if match is None:
+        raise RuntimeError(result.stderr)
+    return int(match[1].replace(",", "")), pages
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -174,21 +174,25 @@ def _counts(side: str, hosts: int, pages_of_host: int) -> dict[str, float]:
     return _measured("benchmarks.counted_crawl", side, hosts, pages_of_host)
 
 
-WAITING = 100_000
+WAITING = ((100_000, 1), (1_000, 1_000))
+"""The numbers of hosts, and of requests to each host."""
 
 
 def waiting(_files: list[bytes], **_: object) -> Iterator[Row]:
-    """Compare the memory for a host and its request, when many hosts wait in the queue with one request
-    each.
+    """Compare the memory for a request in the queue, when many hosts wait with one request each, and when fewer
+    hosts wait with many.
     """
-    what = f"memory of each of {WAITING:,} hosts with a request in the queue"
-    module = "benchmarks.waiting_hosts"
-    stock, ours = (
-        _measured(module, side, WAITING)["host"] for side in ("stock", "ours")
-    )
-    yield Row(what, STOCK, stock, unit="B")
-    target = Target(most_ratio=1.0)
-    yield Row(what, OURS, ours, None, ours / stock, target, "B")
+    module, target = "benchmarks.waiting_hosts", Target(most_ratio=1.0)
+    for hosts, requests_of_host in WAITING:
+        what = (
+            f"memory of a queued request, of {hosts:,} hosts with {requests_of_host:,}"
+        )
+        stock, ours = (
+            _measured(module, side, hosts, requests_of_host)["request"]
+            for side in ("stock", "ours")
+        )
+        yield Row(what, STOCK, stock, unit="B")
+        yield Row(what, OURS, ours, None, ours / stock, target, "B")
 
 
 def _measured(module: str, side: str, *sizes: int) -> dict[str, float]:

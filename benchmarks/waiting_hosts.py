@@ -1,9 +1,9 @@
-"""Measures the memory of a queue in which many hosts wait, each with one request.
+"""Measures the memory of a queue in which the requests of many hosts wait.
 
-    python -m benchmarks.waiting_hosts SIDE HOSTS
+    python -m benchmarks.waiting_hosts SIDE HOSTS REQUESTS_OF_HOST
 
-SIDE is a key of ``SIDES`` of ``broad_crawl.py``. The output is JSON: by how many bytes the process grows
-for a host and its request, when all requests are in the queue and none was popped.
+SIDE is a key of ``SIDES`` of ``broad_crawl.py``. The output is JSON: the number of bytes by which the process grows
+for a request, when all requests are in the queue and none was popped.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 class WaitingSpider(scrapy.Spider):
     name = "waiting"
     hosts: int
+    requests_of_host: int
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         before = _size()
         # There is no await in the loop, so no request is popped before all are pushed.
-        for request in requests(self.hosts, 1):
+        for request in requests(self.hosts, self.requests_of_host):
             self.crawler.engine.crawl(request)
-        bytes_of_host = (_size() - before) / self.hosts
-        print(json.dumps({"host": bytes_of_host}))
+        count = self.hosts * self.requests_of_host
+        print(json.dumps({"request": (_size() - before) / count}))
         raise CloseSpider
         yield
 
@@ -47,9 +48,11 @@ def _size() -> int:
     return pages * resource.getpagesize()
 
 
-def main(side: str, hosts: str) -> None:
+def main(side: str, hosts: str, requests_of_host: str) -> None:
     process = AsyncCrawlerProcess({**SETTINGS, **SIDES[side]})
-    process.crawl(WaitingSpider, hosts=int(hosts))
+    process.crawl(
+        WaitingSpider, hosts=int(hosts), requests_of_host=int(requests_of_host)
+    )
     process.start()
 
 

@@ -44,14 +44,14 @@ class Driver:
 
 
 class Outages:
-    """An extension with which no name is resolved for OUTAGE_SECONDS at the start, and again when the crawl
-    has got OUTAGE_AFTER pages.
+    """An extension with which no name is resolved for a number of seconds at the start, and for another number when
+    the crawl has got OUTAGE_AFTER pages. OUTAGE_SECONDS has the two numbers.
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        self._seconds = crawler.settings.getfloat("OUTAGE_SECONDS")
+        first, self._seconds = map(float, crawler.settings.getlist("OUTAGE_SECONDS"))
         self._after = crawler.settings.getint("OUTAGE_AFTER")
-        self._ends = time.monotonic() + self._seconds
+        self._ends = time.monotonic() + first
         self._pages = 0
         crawler.signals.connect(self._received, signals.response_received)
         for name in ("getaddrinfo", "gethostbyname"):

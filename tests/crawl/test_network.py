@@ -12,6 +12,7 @@ import pytest
 from tests.crawl.answers import Answer, robots
 from tests.crawl.crawl import run_crawl, start_crawl
 from tests.crawl.test_ledger import headline
+from tests.effort import is_long
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -167,7 +168,7 @@ def test_without_a_resolver_for_a_while_each_page_is_fetched_all_the_same(
     """Each page is fetched although the resolver fails at the start and in the middle of the crawl."""
     host = site.add(robots("User-agent: *\nDisallow: /private\n", headers=CLOSE))
     host.answers |= {f"/{page}": Answer(b"A page", headers=CLOSE) for page in range(2)}
-    count = 60
+    count, seconds = (300, [6, 60]) if is_long else (60, [2, 2])
     result = run_crawl(
         [
             f"http://{name}:{host.port}/{page}"
@@ -181,10 +182,12 @@ def test_without_a_resolver_for_a_while_each_page_is_fetched_all_the_same(
             "EXTENSIONS": {"tests.crawl.driver_middlewares.Outages": 1},
             "JOBDIR": str(tmp_path / job) if job else None,
             "OUTAGE_AFTER": count,
-            "OUTAGE_SECONDS": 2.0,
+            "OUTAGE_SECONDS": seconds,
             "REP_BACKOFF_MAX": 60,
+            "REP_WAIT_TIMEOUT": 60 + max(seconds),
         },
         constants=SOON,
+        timeout=300,
     )
     assert not result.errors
     assert len(result.fetched()) == 2 * count

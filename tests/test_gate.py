@@ -223,7 +223,7 @@ async def test_an_exempt_request_keeps_to_pauses() -> None:
     seen = records(crawler)
     request = Request("http://paused.example/", meta=EXEMPT)
     WireMiddleware.from_crawler(crawler)
-    back_off(crawler, Frontier.of(crawler).queue_of(request).host.key, 3600)
+    back_off(crawler, Frontier.of(crawler).queues.of(request).host.key, 3600)
     with pytest.raises(RobotsDenied):
         await ask(mw, request)
     assert [record.reason for record in seen] == ["back-off"]

@@ -30,9 +30,10 @@ from scrapy_rep.base.settings import RepSettings, ignores_robotstxt
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
-from scrapy_rep.crawl.frontier.frontier import Frontier, QueueKey
+from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.limits import InFlight, Judgement
 from scrapy_rep.crawl.frontier.politeness import duration
+from scrapy_rep.crawl.frontier.queues import QueueKey
 from scrapy_rep.crawl.frontier.sites import FetchStage, Phase
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import (
@@ -408,7 +409,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             return queue.site
         key = QueueKey(queue.key.slot, origin)
         if key not in frontier.limits.queues:
-            frontier.add_queue(key)
+            frontier.queues.add(key)
         return frontier.limits.site(origin)
 
     # For the wire.
@@ -434,7 +435,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """Judge *request* again, because it has changed or its rules have become stale, and return the result as
         :meth:`process_request` does. Raises RobotsDenied.
         """
-        entry.queue = self._frontier.queue_of(request)
+        entry.queue = self._frontier.queues.of(request)
         # By now, the request has its default headers, so they need not be looked up.
         check = Check(request, request_origin(request))
         check.is_exempt = is_exempt(request)
@@ -547,7 +548,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """Judge *request*, which a browser or download handler sends *via* a redirect or a page, unless *cause*,
         the request of the spider, exempts it. Raises RobotsDenied or SpiderClosing.
         """
-        entry = InFlight(self._frontier.queue_of(request))
+        entry = InFlight(self._frontier.queues.of(request))
         check = Check(request, request_origin(request))
         check.via = via
         check.is_exempt = cause is not None and self._exempts(cause, check.origin)

@@ -103,7 +103,7 @@ class SharedPermits:
         a pause of the host ends it.
         """
         frontier = self._frontier
-        queue = frontier.queue_of(request)
+        queue = frontier.queues.of(request)
         host = queue.host
         if not queue.key.is_of_http:
             return False
@@ -130,7 +130,7 @@ class SharedPermits:
     ) -> bool:
         """Wait for the permit of *request*: see :class:`~scrapy_rep.crawl.frontier.frontier.Permits`."""
         frontier = self._frontier
-        queue = frontier.queue_of(request)
+        queue = frontier.queues.of(request)
         permit = Permit(request, entry, queue, may_return=may_return)
         host = permit.queue.host
         while True:

@@ -254,7 +254,7 @@ class SharedScheduler(Scheduler):
         fingerprint = self._fingerprint(request)
         if fingerprint is None:
             return False
-        queue = frontier.queue_of(request)
+        queue = frontier.queues.of(request)
         try:
             data = self._serializer.dumps(self._dicts.to_dict(request))
             if isinstance(data, str):
@@ -337,7 +337,7 @@ class SharedScheduler(Scheduler):
         """
         if request in self._lease.lost:
             return
-        queue = self._frontier.queue_of(request)
+        queue = self._frontier.queues.of(request)
         if self._popped.pop(request, None) is None:
             queue = self._unwritable(queue)
         requests = self._requests_of(queue)
@@ -680,7 +680,7 @@ class SharedScheduler(Scheduler):
                 if request is None:
                     self._exchange.reports["unreadable"].append(taken.number)
                     continue
-                queue = frontier.queue_of(request)
+                queue = frontier.queues.of(request)
                 self._requests_of(queue).put(request, taken)
                 self._taken[request] = taken
                 if owner is not None:

@@ -27,7 +27,7 @@ def page(path: object = 0, site: str = SITE, **meta: Any) -> Request:
 
 def admits(run: Run, request: Request, *, is_sent: bool = True) -> bool:
     """Whether a *request* of the scheduler passes. If so, it is sent, and ends."""
-    entry = InFlight(run.frontier.queue_of(request), came_from_scheduler=True)
+    entry = InFlight(run.frontier.queues.of(request), came_from_scheduler=True)
     admitted = run.frontier.admits_page(request, entry)
     if admitted:
         if is_sent:
@@ -194,7 +194,7 @@ def test_what_comes_past_the_scheduler_does_not_count() -> None:
     """Files of pipelines, and what a callback downloads itself, do not count."""
     run = Run(REP_PAGES_PER_HOST=1)
     for request in (page(), Request(f"{SITE}/file", callback=NO_CALLBACK)):
-        entry = InFlight(run.frontier.queue_of(request))
+        entry = InFlight(run.frontier.queues.of(request))
         assert run.frontier.admits_page(request, entry)
         assert entry.page_of == ""
     assert admitted(run, page(1), page(2)) == [True, False]
@@ -209,7 +209,7 @@ def test_with_another_scheduler_all_but_files_count() -> None:
     requests = [file, page(1), page(2), file]
     passes = []
     for request in requests:
-        entry = InFlight(run.frontier.queue_of(request))
+        entry = InFlight(run.frontier.queues.of(request))
         passes.append(run.frontier.admits_page(request, entry))
     assert passes == [True, True, False, True]
     run.close()

@@ -14,8 +14,8 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.base.compat import download_slot
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.frontier import QueueKey
 from scrapy_rep.crawl.frontier.limits import InFlight, Waiter
+from scrapy_rep.crawl.frontier.queues import QueueKey
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.origins import Origin
 from tests.clock import FakeClock
@@ -65,7 +65,7 @@ async def test_without_a_network_nothing_that_waits_for_rules_is_given_up() -> N
     frontier.clock = frontier.alarms.clock = clock
     frontier.rules = rules
     origin = Origin("http", "a.example", 80)
-    queue = frontier.add_queue(QueueKey("a.example", origin))
+    queue = frontier.queues.add(QueueKey("a.example", origin))
     rules.cache.override.return_value = None
     site, entry = frontier.limits.site(origin), InFlight(queue)
     waiting = deferred_from_coro(frontier.until_known(Request(SITE), entry, site))
@@ -143,8 +143,8 @@ async def test_a_robotstxt_that_is_cancelled_leaves_its_turn_to_the_next(
     frontier = run.frontier
     limits, now = frontier.limits, frontier.clock.monotonic()
     requests = [RobotsTxtRequest(f"{SITE}/robots.txt") for _ in range(2)]
-    page = InFlight(frontier.queue_of(requests[0]))
-    frontier.look_at_slot(page.queue.slot)
+    page = InFlight(frontier.queues.of(requests[0]))
+    frontier.queues.look_at_slot(page.queue.slot)
     assert limits.try_send(page, now)
     turns: list[Coroutine[Any, Any, None]] = list(map(frontier._take_room, requests))
     first, second = map(deferred_from_coro, turns)
@@ -175,7 +175,7 @@ async def test_a_request_that_gets_its_room_as_a_pause_begins_is_not_sent() -> N
     requests = [Request(f"{SITE}/{name}") for name in "ab"]
     run.engine.downloader.active.update(requests)
     page, image = map(frontier.enter, requests)
-    frontier.look_at_slot(page.queue.slot)
+    frontier.queues.look_at_slot(page.queue.slot)
     assert frontier.limits.try_send(page, now)
     sending = deferred_from_coro(frontier.until_sent(requests[1], image))
     await tick()

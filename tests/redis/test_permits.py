@@ -103,8 +103,8 @@ async def test_a_permit_is_released_for_robotstxt(shared: Shared) -> None:
     gate = Gate(worker)
     worker.wire.__dict__["_gate"] = gate
     frontier.may_use_rules = lambda entry: gate.has_judged  # type: ignore[method-assign]
-    host, now = frontier.queue_of(request).host, frontier.clock.monotonic()
-    frontier.look_at_slot(host)
+    host, now = frontier.queues.of(request).host, frontier.clock.monotonic()
+    frontier.queues.look_at_slot(host)
     frontier.limits.resume_back_off(host, now, concurrency=1, own_pause=1.0, since=now)
 
     sending = deferred_from_coro(worker.wire.process_request(request))
@@ -128,7 +128,7 @@ async def test_rules_that_become_stale_while_a_request_of_the_scheduler_waits(
     request = worker.next()
     assert request is not None
     frontier, now = worker.frontier, worker.frontier.clock.monotonic()
-    host = frontier.queue_of(request).host
+    host = frontier.queues.of(request).host
     frontier.limits.resume_back_off(host, now, concurrency=1, own_pause=1.0, since=now)
     frontier.may_use_rules = lambda entry: False  # type: ignore[method-assign]
     gate = Gate(worker)
@@ -154,8 +154,8 @@ async def test_a_permit_that_is_lost_while_its_request_waits(
     """
     worker = Scheduling(shared)
     frontier, request = worker.frontier, Request(URL)
-    host, now = frontier.queue_of(request).host, frontier.clock.monotonic()
-    frontier.look_at_slot(host)
+    host, now = frontier.queues.of(request).host, frontier.clock.monotonic()
+    frontier.queues.look_at_slot(host)
     frontier.limits.hold(host, now + 0.2, now)
     worker.engine.downloader.active.add(request)
     client = shared.client

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from scrapy import signals
@@ -13,13 +13,12 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred, fail
 
-from scrapy_rep.base import meta, stats
+from scrapy_rep.base import stats
 from scrapy_rep.base.browsers import is_for_browser, uses_playwright
 from scrapy_rep.base.clock import Alarms, Clock
 from scrapy_rep.base.compat import (
     DownloaderState,
     close_spider,
-    download_slot,
     is_closing,
     requests_in_progress,
     shared_component,
@@ -27,19 +26,13 @@ from scrapy_rep.base.compat import (
     withdraw,
 )
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.base.requests import (
-    bare_host,
-    hosts_of_redirects,
-    is_exempt,
-    is_of_http,
-    url_origin,
-    was_redirected,
-)
+from scrapy_rep.base.requests import bare_host, hosts_of_redirects, url_origin
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.fetcher import NO_SERVER, in_words, kind_of
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.limits import InFlight, Limits, Queue, Stage, Waiter
 from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Politeness, duration
+from scrapy_rep.crawl.frontier.queues import Queues
 from scrapy_rep.crawl.frontier.rules import Rules
 from scrapy_rep.crawl.frontier.sites import Phase
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
@@ -69,38 +62,8 @@ _MIN_PATIENCE = 120.0
 # the same time.
 _LOG_EVERY = 60.0
 
-# If a request waits in a download slot with a delay, no other request is planned for the slot before the slot is
-# due, and before this part of the delay has passed.
-_PART_OF_DELAY = 1 / 10
-
 # The seconds for which no request is sent after the machine had no more files, ports or memory.
 _EXHAUSTED = 1.0
-
-# The first index at which the authority of a URL can end: after "http://" and one character.
-_AUTHORITY = 8
-
-# The maximum number of authorities in the table that finds the usual queues.
-_MAX_AUTHORITIES = 10_000
-
-
-class QueueKey(NamedTuple):
-    """Identifies a queue: its requests go to one origin, in one download slot."""
-
-    slot: str
-
-    origin: Origin | None
-    """None if no robots.txt applies: the scheme is not http or https, the host cannot be read, the requests have
-    ``dont_obey_robotstxt``, or the crawl ignores robots.txt."""
-
-    is_service: bool = False
-    """Whether the requests go to a service that renders or fetches pages of another host. They have
-    ``dont_obey_robotstxt``, and the download slot of that host."""
-
-    is_unwritable: bool = False
-    """Whether the requests wait in memory because they cannot be written to the ``JOBDIR``."""
-
-    is_of_http: bool = True
-    """Whether the scheme is http or https."""
 
 
 class Permits(Protocol):
@@ -145,6 +108,7 @@ class Frontier:
         self.alarms = Alarms(self.clock)
         self.limits = Limits(settings.wait_timeout)
         self.in_flight = self.limits.in_flight
+        self.queues = Queues(crawler, self.limits, self.clock)
         self.politeness = Politeness(crawler, self.limits, self.alarms)
         self.rules: Rules | None = None
         """The rules of sites; None if the crawl ignores robots.txt."""
@@ -171,9 +135,6 @@ class Frontier:
         self.closes_for = ""
         """The reason for which the crawl is closing, so that no request is planned any more; empty while the
         crawl goes on."""
-
-        self._queues: dict[str, Queue] = {}
-        """The queues of requests without a slot, exemption or redirect of their own, by scheme and authority."""
 
         self._repeated: WeakSet[Request] = WeakSet()
         """The requests that were downloaded a second time while the same object was still at the wire."""
@@ -229,113 +190,12 @@ class Frontier:
             free_room=self._free_room,
             flush=self.flush,
         )
+        self.queues.cache = self.rules.cache
         return self.rules
-
-    # Queues, with their sites and limiters.
 
     @cached_property
     def _downloader(self) -> DownloaderState:
         return DownloaderState(self._crawler)
-
-    def queue_of(self, request: Request) -> Queue:
-        """Return the queue of *request*, and create it if there is none.
-
-        A request without a download slot, exemption or redirect of its own is in the queue of its scheme and
-        authority, which takes one look into a table.
-        """
-        url, own_meta = request.url, request.meta
-        end = url.find("/", _AUTHORITY)
-        authority = url if end < 0 else url[:end]
-        is_usual = "redirect_urls" not in own_meta and (
-            meta.DONT_OBEY_ROBOTSTXT not in own_meta or _is_for_robotstxt(request)
-        )
-        queue = self._queues.get(authority)
-        # Scrapy notes the slot when it sends a request.
-        if (
-            is_usual
-            and queue is not None
-            and own_meta.get("download_slot", queue.key.slot) == queue.key.slot
-        ):
-            return queue
-        key = self._key_of(request)
-        queue = self.limits.queues.get(key)
-        if queue is None:
-            queue = self.add_queue(key)
-        if (
-            is_usual
-            and key.is_of_http
-            and "download_slot" not in own_meta
-            and self._downloader.has_slot_for_each_host
-        ):
-            if len(self._queues) >= _MAX_AUTHORITIES:
-                self._queues.clear()
-            self._queues[authority] = queue
-        return queue
-
-    def _key_of(self, request: Request) -> QueueKey:
-        slot = download_slot(self._crawler, request)
-        if not is_of_http(request):
-            return QueueKey(slot, None, is_of_http=False)
-        if self.rules is None:
-            return QueueKey(slot, None)
-        origin = url_origin(request)
-        host = bare_host(origin) if origin is not None else ""
-        is_scrapys = host in {slot, slot.rstrip("."), f"[{slot}]"}
-        if is_scrapys or was_redirected(request, host):
-            slot = host
-        if is_exempt(request) and not _is_for_robotstxt(request):
-            return QueueKey(slot, None, is_service=host != slot)
-        return QueueKey(slot, origin)
-
-    def add_queue(self, key: QueueKey) -> Queue:
-        """Add an empty queue with *key*."""
-        limits = self.limits
-        slot = limits.limiter(key.slot)
-        host = slot if key.origin is None else limits.limiter(bare_host(key.origin))
-        site, keeps_delay = None, key.is_service
-        if key.origin is not None and not self._is_always_allowed(key.origin):
-            site, keeps_delay = limits.site(key.origin), True
-        queue = Queue(
-            key,
-            site,
-            host,
-            slot=slot,
-            network=limits.network if key.is_of_http else None,
-            keeps_delay=keeps_delay and self._settings.crawl_delay_obey,
-        )
-        limits.add(queue)
-        return queue
-
-    def _is_always_allowed(self, origin: Origin) -> bool:
-        """Whether an override without an end allows everything at *origin*, so that its robots.txt is never
-        needed.
-        """
-        override = self.rules.cache.override(origin) if self.rules else None
-        return override is not None and override.robots is None and override.ends == inf
-
-    def look_at_slot(self, slot: Limiter) -> None:
-        """Copy concurrency and delay of Scrapy's download slot to *slot*, the limiter of the same name."""
-        downloader = self._downloader
-        state = downloader.slots.get(slot.key)
-        if state is None and slot.key not in downloader.own_slots:
-            state = downloader.new_slot
-        # A later Scrapy may have other slots.
-        concurrency = getattr(state, "concurrency", None)
-        if concurrency is not None and not getattr(state, "delay", True):
-            if slot.concurrency != concurrency:
-                slot.set_concurrency(concurrency)
-            slot.slot_due_at = slot.slot_free_at = -inf
-            return
-        slot_state = downloader.state(slot.key)
-        slot.set_concurrency(slot_state.concurrency)
-        slot.slot_due_at, slot.slot_free_at = (
-            slot_state.last_seen + slot_state.delay,
-            -inf,
-        )
-        if slot_state.is_queueing:
-            # The slot has a request to send next, so another one would only wait there.
-            soonest = self.clock.monotonic() + slot_state.delay * _PART_OF_DELAY
-            slot.slot_free_at = max(slot.slot_due_at, soonest)
 
     # For the scheduler.
 
@@ -367,7 +227,7 @@ class Frontier:
             return None
         now, limits = self.clock.monotonic(), self.limits
         while (queue := limits.ready.first()) is not None:
-            self.look_at_slot(queue.slot)
+            self.queues.look_at_slot(queue.slot)
             if limits.may_plan(queue, now):
                 return queue
         return None
@@ -413,7 +273,7 @@ class Frontier:
 
     def _new_entry(self, request: Request) -> InFlight:
         is_for_robotstxt = _is_for_robotstxt(request)
-        return InFlight(self.queue_of(request), is_for_robotstxt=is_for_robotstxt)
+        return InFlight(self.queues.of(request), is_for_robotstxt=is_for_robotstxt)
 
     def return_to_scheduler(self, request: Request, entry: InFlight) -> Request:
         """Take *request* out of flight, and return it for the middleware to return: Scrapy then gives it to the
@@ -484,7 +344,11 @@ class Frontier:
 
     def may_send(self, request: Request, entry: InFlight) -> bool:
         """Count *request* as sent if it may be sent now. Return whether it may."""
-        limits, now, queue = self.limits, self.clock.monotonic(), self.queue_of(request)
+        limits, now, queue = (
+            self.limits,
+            self.clock.monotonic(),
+            self.queues.of(request),
+        )
         if queue is not entry.queue:
             if entry.queue.key == queue.key._replace(is_unwritable=True):
                 queue = entry.queue  # It waited in memory.
@@ -494,7 +358,7 @@ class Frontier:
         if "redirect_urls" in request.meta:
             self._leave_slot_of_redirect(request, queue)
         if entry.stage is not Stage.PLANNED:
-            self.look_at_slot(queue.slot)
+            self.queues.look_at_slot(queue.slot)
         if isinstance(request, RobotsTxtRequest):
             request.at_wire()
             if self.is_awaited_by_browser(queue.robotstxt_limiters):
@@ -712,8 +576,8 @@ class Frontier:
 
     async def _take_room(self, request: RobotsTxtRequest) -> None:
         """Wait until there is room for *request*, and plan it. Raises SpiderClosing, or BackingOff."""
-        queue = self.queue_of(request)
-        self.look_at_slot(queue.slot)
+        queue = self.queues.of(request)
+        self.queues.look_at_slot(queue.slot)
         if self.is_awaited_by_browser(queue.robotstxt_limiters):
             return
         entry = InFlight(queue, is_for_robotstxt=True)
@@ -989,7 +853,7 @@ class Frontier:
         now = self.clock.monotonic()
         self._log_waiting(now)
         if self.limits.sweep(now):
-            self._queues.clear()
+            self.queues.forget_usual()
         self.alarms.at(now + _LOG_EVERY, self._on_minute)
 
     def _log_waiting(self, now: float) -> None:

@@ -17,8 +17,9 @@ from scrapy.utils.request import request_from_dict
 from scrapy_rep.base.compat import requests_in_progress, wake
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import RequestDicts
-from scrapy_rep.crawl.frontier.frontier import Frontier, QueueKey
+from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.jobfile import JobFile
+from scrapy_rep.crawl.frontier.queues import QueueKey
 from scrapy_rep.exceptions import JobError, SettingError
 from scrapy_rep.protocol.origins import parse_origin
 

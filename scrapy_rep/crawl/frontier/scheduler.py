@@ -112,7 +112,7 @@ class Scheduler(BaseScheduler):
         self._order.warn_of_classes(self._logger)
         if self._job is not None:
             for key, requests in self._job.open(keeps_seen=self._seen is not None):
-                queue = self._frontier.add_queue(key)
+                queue = self._frontier.queues.add(key)
                 queue.requests = requests
                 self._count += requests.count
                 self._resumed.append(queue)
@@ -155,7 +155,7 @@ class Scheduler(BaseScheduler):
                 return False
         if fingerprint is not None and self._seen is not None:
             self._seen.add(fingerprint)
-        queue = self._frontier.queue_of(request)
+        queue = self._frontier.queues.of(request)
         where = "memory"
         if self._job is None:
             self._push_to_memory(queue, request)
@@ -205,7 +205,7 @@ class Scheduler(BaseScheduler):
 
     def _take_back(self, request: Request) -> None:
         """Put *request*, which the gate or the wire has returned, back into its queue."""
-        queue, job = self._frontier.queue_of(request), self._job
+        queue, job = self._frontier.queues.of(request), self._job
         is_in_file = job is not None and job.has(request)
         if job is not None and not is_in_file:
             queue = self._unwritable(queue)
@@ -263,7 +263,7 @@ class Scheduler(BaseScheduler):
         """Return the queue in memory for those requests of *queue* that cannot be written to the ``JOBDIR``."""
         key = queue.key._replace(is_unwritable=True)
         twin = self._frontier.limits.queues.get(key)
-        return self._frontier.add_queue(key) if twin is None else twin
+        return self._frontier.queues.add(key) if twin is None else twin
 
 
 class MemoryRequests:

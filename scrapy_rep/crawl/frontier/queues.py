@@ -1,0 +1,188 @@
+"""Finds the queue of each request. Requests share a queue if they need the same robots.txt, and room in the same
+limiters.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_rep.base import meta
+from scrapy_rep.base.compat import DownloaderState, download_slot
+from scrapy_rep.base.requests import (
+    bare_host,
+    is_exempt,
+    is_of_http,
+    url_origin,
+    was_redirected,
+)
+from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.frontier.limits import Queue
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.base.clock import Clock
+    from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
+    from scrapy_rep.crawl.frontier.limiter import Limiter
+    from scrapy_rep.crawl.frontier.limits import Limits
+    from scrapy_rep.protocol.origins import Origin
+
+# If a request waits in a download slot with a delay, no other request is planned for the slot before the slot is
+# due, and before this part of the delay has passed.
+_PART_OF_DELAY = 1 / 10
+
+# The first index at which the authority of a URL can end: after "http://" and one character.
+_AUTHORITY = 8
+
+# The maximum number of authorities in the table that finds the usual queues.
+_MAX_AUTHORITIES = 10_000
+
+
+class QueueKey(NamedTuple):
+    """Identifies a queue: its requests go to one origin, in one download slot."""
+
+    slot: str
+
+    origin: Origin | None
+    """None if no robots.txt applies: the scheme is not http or https, the host cannot be read, the requests have
+    ``dont_obey_robotstxt``, or the crawl ignores robots.txt."""
+
+    is_service: bool = False
+    """Whether the requests go to a service that renders or fetches pages of another host. They have
+    ``dont_obey_robotstxt``, and the download slot of that host."""
+
+    is_unwritable: bool = False
+    """Whether the requests wait in memory because they cannot be written to the ``JOBDIR``."""
+
+    is_of_http: bool = True
+    """Whether the scheme is http or https."""
+
+
+class Queues:
+    """Finds or creates the queue of a request, with its site and its limiters. Keeps the limiters of download slots
+    like the slots of Scrapy's downloader.
+    """
+
+    def __init__(self, crawler: Crawler, limits: Limits, clock: Clock) -> None:
+        self._crawler = crawler
+        self._limits = limits
+        self._clock = clock
+        self._settings = RepSettings.of(crawler)
+        self.cache: RobotsTxtCache | None = None
+        """The robots.txt files and overrides; None if the crawl ignores robots.txt, so that queues have no sites."""
+
+        self._usual: dict[str, Queue] = {}
+        """The queues of requests without a slot, exemption or redirect of their own, by scheme and authority."""
+
+    @cached_property
+    def _downloader(self) -> DownloaderState:
+        return DownloaderState(self._crawler)
+
+    def of(self, request: Request) -> Queue:
+        """Return the queue of *request*, and create it if there is none.
+
+        A request without a download slot, exemption or redirect of its own is in the queue of its scheme and
+        authority, which takes one look into a table.
+        """
+        url, own_meta = request.url, request.meta
+        end = url.find("/", _AUTHORITY)
+        authority = url if end < 0 else url[:end]
+        is_usual = "redirect_urls" not in own_meta and (
+            meta.DONT_OBEY_ROBOTSTXT not in own_meta
+            or isinstance(request, RobotsTxtRequest)
+        )
+        queue = self._usual.get(authority)
+        # Scrapy notes the slot when it sends a request.
+        if (
+            is_usual
+            and queue is not None
+            and own_meta.get("download_slot", queue.key.slot) == queue.key.slot
+        ):
+            return queue
+        key = self._key_of(request)
+        queue = self._limits.queues.get(key)
+        if queue is None:
+            queue = self.add(key)
+        if (
+            is_usual
+            and key.is_of_http
+            and "download_slot" not in own_meta
+            and self._downloader.has_slot_for_each_host
+        ):
+            if len(self._usual) >= _MAX_AUTHORITIES:
+                self._usual.clear()
+            self._usual[authority] = queue
+        return queue
+
+    def _key_of(self, request: Request) -> QueueKey:
+        slot = download_slot(self._crawler, request)
+        if not is_of_http(request):
+            return QueueKey(slot, None, is_of_http=False)
+        if self.cache is None:
+            return QueueKey(slot, None)
+        origin = url_origin(request)
+        host = bare_host(origin) if origin is not None else ""
+        is_scrapys = host in {slot, slot.rstrip("."), f"[{slot}]"}
+        if is_scrapys or was_redirected(request, host):
+            slot = host
+        if is_exempt(request) and not isinstance(request, RobotsTxtRequest):
+            return QueueKey(slot, None, is_service=host != slot)
+        return QueueKey(slot, origin)
+
+    def add(self, key: QueueKey) -> Queue:
+        """Add an empty queue with *key*."""
+        limits = self._limits
+        slot = limits.limiter(key.slot)
+        host = slot if key.origin is None else limits.limiter(bare_host(key.origin))
+        site, keeps_delay = None, key.is_service
+        if key.origin is not None and not self._is_always_allowed(key.origin):
+            site, keeps_delay = limits.site(key.origin), True
+        queue = Queue(
+            key,
+            site,
+            host,
+            slot=slot,
+            network=limits.network if key.is_of_http else None,
+            keeps_delay=keeps_delay and self._settings.crawl_delay_obey,
+        )
+        limits.add(queue)
+        return queue
+
+    def _is_always_allowed(self, origin: Origin) -> bool:
+        """Whether an override without an end allows everything at *origin*, so that its robots.txt is never
+        needed.
+        """
+        override = None if self.cache is None else self.cache.override(origin)
+        return override is not None and override.robots is None and override.ends == inf
+
+    def look_at_slot(self, slot: Limiter) -> None:
+        """Copy concurrency and delay of Scrapy's download slot to *slot*, the limiter of the same name."""
+        downloader = self._downloader
+        state = downloader.slots.get(slot.key)
+        if state is None and slot.key not in downloader.own_slots:
+            state = downloader.new_slot
+        # A later Scrapy may have other slots.
+        concurrency = getattr(state, "concurrency", None)
+        if concurrency is not None and not getattr(state, "delay", True):
+            if slot.concurrency != concurrency:
+                slot.set_concurrency(concurrency)
+            slot.slot_due_at = slot.slot_free_at = -inf
+            return
+        slot_state = downloader.state(slot.key)
+        slot.set_concurrency(slot_state.concurrency)
+        slot.slot_due_at, slot.slot_free_at = (
+            slot_state.last_seen + slot_state.delay,
+            -inf,
+        )
+        if slot_state.is_queueing:
+            # The slot has a request to send next, so another one would only wait there.
+            soonest = self._clock.monotonic() + slot_state.delay * _PART_OF_DELAY
+            slot.slot_free_at = max(slot.slot_due_at, soonest)
+
+    def forget_usual(self) -> None:
+        """Forget which queues were found, because some of them no longer exist."""
+        self._usual.clear()

@@ -71,7 +71,9 @@ LONG = f"{SITE}/{'a' * 70_000}"
 BY_LINE_2 = (
     f"Refused by {ROBOTS_URL}, line 2 (disallow: /private/), in the group of line 1"
 )
-NO_HOST = "Refused by scrapy-rep (the host or port of the URL, or of the Host header, can't be read)"
+NO_HOST = (
+    "Refused by scrapy-rep (the URL or the Host header has an invalid host or port)"
+)
 SCHEMES = ("data:,x", "file:///tmp/x", "s3://bucket/key", "ftp://example.com/private/")
 BAD_URLS = (
     "http://a|b/",

@@ -1,4 +1,4 @@
-"""Product tokens: the names by which a robots.txt addresses crawlers."""
+"""Product tokens: the names of crawlers in user-agent lines and ``User-Agent`` headers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LETTERS = re.compile(rb"([A-Za-z_-]*)[A-Za-z0-9_.-]*").match
 _TOKEN = re.compile(rb"[^\s/*]*").match
 _WHITE_SPACE = WHITE_SPACE.encode()
 
-# Matches a comment of a User-Agent header: text in parentheses; the closing one may be missing.
+# Matches a comment of a User-Agent header: text in parentheses. The closing parenthesis may be missing.
 _COMMENT = re.compile(r"\(([^()]*)\)?")
 
 _PRODUCT_TOKEN = re.compile(r"[A-Za-z0-9_.-]+").fullmatch
 _RFC_TOKEN = re.compile(r"[A-Za-z_-]+").fullmatch
 
-# The names of browsers and their engines, in lower case. Such a name in a header is not a crawler's.
+# Names, in lower case, of browsers, their engines and their platforms. These names are not crawlers.
 _BROWSERS = frozenset(
     {
         "applewebkit", "android", "chrome", "chromium", "crios", "cros", "dalvik",
@@ -39,23 +39,23 @@ _BROWSERS = frozenset(
 
 
 def is_product_token(token: str) -> bool:
-    """Whether *token* has only letters, digits, ``_``, ``-`` and ``.``, the characters of the names
-    in real robots.txt files. RFC 9309 allows fewer (see :func:`is_rfc_token`).
+    """Whether *token* consists only of letters, digits, ``_``, ``-`` and ``.``. Real robots.txt files use
+    all these characters; RFC 9309 allows fewer (see :func:`is_rfc_token`).
     """
     return bool(_PRODUCT_TOKEN(token))
 
 
 def is_rfc_token(token: str) -> bool:
-    """Whether *token* has only letters, ``_`` and ``-`` (RFC 9309, 2.2.1)."""
+    """Whether *token* consists only of letters, ``_`` and ``-``, as RFC 9309, 2.2.1, requires."""
     return bool(_RFC_TOKEN(token))
 
 
 def product_tokens(user_agent: str) -> tuple[str, ...]:
-    """Return the product tokens in a crawler's ``User-Agent`` header.
+    """Return the product tokens in a crawler's ``User-Agent`` header, without duplicates.
 
-    ``mybot`` and ``mybot/1.0`` give ``mybot``. In a header that begins like a browser's, the
-    crawler's name is in a comment: ``compatible; mybot/1.0; +url``. The result leaves out the
-    names of browsers, and names that are not product tokens.
+    The result for ``mybot`` and for ``mybot/1.0`` is ``("mybot",)``. If the header imitates a browser's
+    header, the crawler's name is in a comment: ``Mozilla/5.0 (compatible; mybot/1.0; +url)``. The
+    result contains no names of browsers. It is empty if the header names no crawler.
     """
     user_agent = user_agent[:2048]
     tokens = _names(_COMMENT.sub(" ", user_agent).split())
@@ -70,8 +70,8 @@ def product_tokens(user_agent: str) -> tuple[str, ...]:
 
 
 def _names(products: list[str]) -> list[str]:
-    """Return the names in *products*, such as ``mybot/1.0``, without those of browsers. A name without
-    a version counts only if it is the first.
+    """Return the crawlers' names in *products*, a list of texts such as ``mybot/1.0``. Names of browsers
+    are left out. So are names without a version, except the first.
     """
     names = []
     for position, product in enumerate(products):
@@ -86,12 +86,13 @@ def _names(products: list[str]) -> list[str]:
 def choose_agent(
     agents: Iterable[str], tokens: Collection[str], dialect: Dialect
 ) -> tuple[str | None, AbstractSet[str]]:
-    """Choose the groups that a crawler follows (RFC 9309, 2.2.1). Return the agent to which these
-    groups are addressed, and all tokens of user-agent lines that match the agent.
+    """Choose whose groups a crawler follows (RFC 9309, 2.2.1). Return an agent, and all *tokens* that
+    match this agent. The crawler follows the groups of these tokens.
 
-    *agents* are the product tokens of the crawler, in order of preference. *tokens* are the product
-    tokens of the user-agent lines of a robots.txt, in lower case. The result is the first agent
-    that a token matches, or else ``*``. If there is no group for ``*`` either, the agent is None.
+    *agents* are the crawler's product tokens, in order of preference. *tokens* are the product tokens
+    in the user-agent lines of a robots.txt, in lower case. The returned agent is the first of *agents*
+    that a token matches. If no token matches any of them, the agent is ``*``, or None if *tokens* do
+    not contain ``*``.
     """
     for agent in (*agents, EVERYONE):
         name = agent.lower()
@@ -105,9 +106,9 @@ def choose_agent(
 
 
 def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:
-    """Return the crawlers that the value of a user-agent line names, as product tokens in lower
-    case, or ``*``. If the line names no crawler, return one empty string: the line still begins a
-    group, which no crawler follows.
+    """Return the product tokens in the *value* of a user-agent line, in lower case; ``*`` means all
+    crawlers. If the value contains no token, return a tuple with an empty string, because the line
+    still begins a group. No crawler follows that group.
     """
     names = value.split(b",") if dialect.comma_separated_agents else [value]
     tokens = [token for name in names for token in _agents_of_name(name, dialect)]

@@ -1,8 +1,8 @@
-"""Well-known crawlers: who runs them, for what purpose, and where this is documented.
+"""Well-known crawlers: their operators, their purposes, and the pages that document them.
 
-The table has the crawlers that site owners ask about. No crawler sends two of its tokens,
-Google-Extended and Applebot-Extended: their groups say how the operator may use content that
-another of its crawlers has fetched.
+The table lists the crawlers that site owners ask about. Two of the product tokens, Google-Extended
+and Applebot-Extended, never appear in a ``User-Agent`` header. Groups for these two tokens control
+how the operator may use content that its other crawlers fetch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AI_SEARCH = "AI search"
 _ON_REQUEST = "AI, for a user's request"
 _SEARCH = "search"
 
-# The operator, its page about its crawlers, and the purpose of each crawler.
+# For each operator: the URL of the page about its crawlers, and the product token and purpose of each crawler.
 _DOCUMENTED = (
     ("Google",
         "https://developers.google.com/search/docs/crawling-indexing/google-common-crawlers",
@@ -57,36 +57,40 @@ _DOCUMENTED = (
 )  # fmt: skip
 
 _FOLLOWED_NEXT = {"Applebot": "Googlebot", "YandexBot": "Yandex"}
-"""The token that a crawler falls back to: if no group names the crawler, it follows the group for this
-token, according to its operator."""
+"""The fallback token of a crawler, by the crawler's own token. According to the operator, the crawler
+follows the groups for the fallback token if no group names the crawler itself."""
 
 
 class Crawler(NamedTuple):
-    """A crawler with a product token of its own."""
+    """A well-known crawler, or a use of content, with its own product token."""
 
     token: str
-    """The product token, in the spelling of the operator."""
+    """The product token, as the operator spells it."""
 
     operator: str
     purpose: str
-    """What the operator uses the content for, in a few words."""
+    """The purpose for which the operator uses the content, in a few words."""
 
     source: str
-    """The URL of the page that describes the crawler: a page of the operator, if there is one."""
+    """The URL of a page that describes the crawler; the operator's own page, if there is one."""
 
     @property
     def is_ai(self) -> bool:
-        """Whether the crawler fetches content for AI models: for training, search or answers."""
+        """Whether the operator uses the content for AI models: for training, search or answers."""
         return "AI" in self.purpose
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect in which the crawler reads robots.txt: GOOGLE for crawlers of Google, else RFC9309."""
+        """The dialect in which the crawler reads robots.txt: GOOGLE for Google's crawlers, RFC9309 for all
+        others.
+        """
         return GOOGLE if self.operator == "Google" else RFC9309
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The product tokens of the crawler, in order of preference."""
+        """The crawler's product tokens, in order of preference: its own, and its fallback token if it has
+        one.
+        """
         return tuple(filter(None, (self.token, _FOLLOWED_NEXT.get(self.token))))
 
 

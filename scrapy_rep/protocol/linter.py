@@ -1,9 +1,9 @@
-"""Lints a robots.txt: finds the lines that do not have the effect that their author seems to want.
+"""Lints a robots.txt: finds lines whose effect is probably not what their author wants.
 
-A finding is about a line that crawlers understand differently, or about something else that the owner
-of the site would want to know. Each check of :data:`_CHECKS` yields a code of :data:`KINDS`, the number
-of a line, and the facts to fill into the message. The linter reads lines and patterns with the
-functions of the parser.
+A finding is a message about a line that has no effect, or an unexpected effect, for some crawlers, or
+about the whole file. The functions in :data:`_CHECKS` find them. Each function yields tuples of a code
+in :data:`KINDS`, a line number, and the facts to insert into the message. The linter parses lines
+and patterns with the same functions as the parser.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.groups import Group
     from scrapy_rep.protocol.robotstxt.rules import Rule
 
-    # The code of a finding, the number of the line, and the facts to fill into the message.
+    # The code of a finding, the line number, and the facts to insert into the message.
     Mistake = tuple[Any, ...]
 
 Severity = Literal["error", "warning"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning")
-"""The severities, the more severe first."""
+"""The severities, with the most severe first."""
 
 
 class Finding(NamedTuple):
-    """A mistake, or a possible mistake, that the linter has found in a robots.txt."""
+    """A mistake, or a possible mistake, that the linter found in a robots.txt."""
 
     line: int
     """The number of the line, from 1; 0 for the file as a whole."""
 
     code: str
-    """One of :data:`KINDS`."""
+    """The kind of finding, a key of :data:`KINDS`."""
 
     severity: Severity
 
@@ -58,34 +58,39 @@ class Finding(NamedTuple):
     """What is wrong, how crawlers read the line, and what to write instead."""
 
     text: str
-    """The line as written, or its beginning; bytes that are not UTF-8 become U+FFFD."""
+    """The first 200 characters of the line as written; bytes that are not UTF-8 become U+FFFD."""
 
 
 class FindingKind(NamedTuple):
-    """A kind of finding, with its message. Facts about the file fill each ``{}`` of words and remedy."""
+    """A kind of finding: its severity, its message and an example. In the message, which consists of
+    :attr:`words` and :attr:`remedy`, facts about the file replace each ``{}``.
+    """
 
     severity: Severity
-    """*error*: the line has no effect, or not the effect that it seems to have; *warning*: some
-    crawlers read the line differently, or its effect is seldom intended."""
+    """*error*: the line has no effect, or another effect than it seems to have. *warning*: some crawlers
+    read the line differently, or its effect is seldom intended."""
 
     words: str
-    """The first part of the message: what is wrong, and how crawlers read the line."""
+    """The first part of the message, which explains the mistake and how crawlers read the line."""
 
     example: bytes
-    """A file that has the finding in at least one dialect; empty if it would be too long."""
+    """A file in which the linter finds this mistake, in at least one dialect; empty if such a file would be
+    too long."""
 
     remedy: str = "write {}"
-    """The second part of the message: what to do."""
+    """The second part of the message, which explains how to correct the mistake."""
 
     def message(self, *facts: object) -> str:
-        """Return the message with *facts* filled in. Facts in bytes are text of the file, and are quoted."""
+        """Return the message, in which *facts* replace each ``{}``. Facts of the type bytes are text from
+        the file; they are quoted.
+        """
         shown = (quoted(fact) if isinstance(fact, bytes) else fact for fact in facts)
         return f"{self.words}: {self.remedy}".format(*shown)
 
 
 KINDS = {
     "absolute-url": FindingKind("error",
-        "crawlers compare the pattern with paths, so they take the host for a part of the path",
+        "crawlers compare the pattern with paths, so they read the host as a part of the path",
         b"User-agent: *\nDisallow: https://example.com/a"),
     "agent-cut": FindingKind("warning",
         "most crawlers read only {} of this line",
@@ -95,7 +100,7 @@ KINDS = {
         "crawlers can't reach this sitemap, because {}",
         b"Sitemap: /sitemap.xml"),
     "bad-value": FindingKind("error",
-        "crawlers can't read {}, and ignore it",
+        "crawlers ignore the invalid value {}",
         b"User-agent: *\nCrawl-delay: soon"),
     "cut-off": FindingKind("warning",
         "the crawlers of this group do not follow the rules for *, and the group {}",
@@ -108,7 +113,7 @@ KINDS = {
     "everything-forbidden": FindingKind("warning",
         "no crawler may fetch any page",
         b"User-agent: *\nDisallow: /",
-        "delete this line, if search engines should find the site"),
+        "delete this line if search engines should find the site"),
     "fragment": FindingKind("error",
         "the # begins a comment, so crawlers read only {}",
         b"User-agent: *\nDisallow: /#/a",
@@ -131,7 +136,7 @@ KINDS = {
         "no known crawler has the name {}",
         b"User-agent: Google bot\nDisallow: /a"),
     "never-wins": FindingKind("warning",
-        "this rule never decides: line {} {} the same URLs",
+        "this rule has no effect, because line {} {} the same URLs",
         b"User-agent: *\nAllow: /\nDisallow: /*",
         "{}"),
     "no-records": FindingKind("error",
@@ -139,7 +144,7 @@ KINDS = {
         b"Welcome to our site!",
         "write rules, such as Disallow: /private/ below User-agent: *, or answer 404 if there are none"),
     "not-compared": FindingKind("warning",
-        "there are too many, or too long, patterns with a * to find all rules that never decide",
+        "patterns with a * are too many or too long to find all rules without an effect",
         b"",
         "write fewer and shorter patterns"),
     "outside-group": FindingKind("error",
@@ -163,10 +168,11 @@ KINDS = {
 
 
 MAX_OF_A_CODE = 100
-"""The number of findings with the same code that are listed. One more finding counts the others."""
+"""The maximum number of findings with the same code that :func:`lint` lists. If there are more, an additional
+finding contains the number of the others."""
 
 MAX_TEXT = 200
-"""The number of characters of a line that a finding shows."""
+"""The maximum number of characters of a line that a finding shows."""
 
 _MAX_QUOTED = 60
 
@@ -176,10 +182,10 @@ _KNOWN = frozenset({USER_AGENT, *RULES, SITEMAP, *PACE_FIELDS})
 def lint(
     body: bytes | str, dialect: Dialect = RFC9309, url: str | None = None
 ) -> tuple[Finding, ...]:
-    """Return the findings in a robots.txt, in the order of lines. No content raises an exception.
+    """Return the findings in a robots.txt, sorted by line. No content raises an exception.
 
-    *url* is the URL from which *body* was fetched, or None for a local file. The time is linear in
-    the part of *body* that crawlers read.
+    *body* is the content of the file. *url* is its URL, or None for a local file. The time is linear in
+    the size of the part of *body* that crawlers read.
     """
     if isinstance(body, str):
         body = body.encode("utf-8", "surrogatepass")
@@ -201,8 +207,8 @@ def lint(
 
 
 def explain(code: str) -> Finding:
-    """Return an example of a finding with *code*: the finding that :func:`lint` has for the example file
-    of its kind.
+    """Return an example of a finding with *code*. It is the finding that :func:`lint` returns for the example
+    in :data:`KINDS`. If there is no example, the facts in its message are replaced by "…".
     """
     kind = KINDS[code]
     for dialect in DIALECTS.values():
@@ -213,7 +219,7 @@ def explain(code: str) -> Finding:
 
 
 class LintedLine(NamedTuple):
-    """A line that is not empty."""
+    """A non-empty line of a robots.txt, with its field and value."""
 
     number: int
     """The number of the line, from 1."""
@@ -222,10 +228,10 @@ class LintedLine(NamedTuple):
     """The line as written."""
 
     field: str
-    """The field, as crawlers read the line; empty if they do not see a field."""
+    """The field that crawlers find in the line, in lower case; empty if they find no field."""
 
     value: bytes
-    """The value of the field; empty if crawlers do not see a field."""
+    """The value of the field; empty if crawlers find no field."""
 
     @property
     def content(self) -> bytes:
@@ -234,24 +240,24 @@ class LintedLine(NamedTuple):
 
 
 class LintedFile:
-    """A robots.txt, as the crawlers of one dialect read it."""
+    """The robots.txt to lint, parsed as the crawlers of one dialect parse it."""
 
     def __init__(self, body: bytes, dialect: Dialect, url: str | None) -> None:
         self.body = body
         self.dialect = dialect
 
         self.host = _host_of(url or "")
-        """The host from which the file was fetched, without "www."; empty for a local file."""
+        """The host of *url*, without "www."; empty for a local file."""
 
         self.url = url if self.host else None
 
         self.texts = decoded_text(body, dialect).split(b"\n")
-        """The lines as written."""
+        """All lines of the file as written, including empty lines."""
 
         first = next((n for n, raw in enumerate(self.texts) if raw.strip()), 0)
         self.page_line = first + 1 if begins_page(self.texts[first]) else 0
-        """The line on which an HTML page begins; 0 if the file is not a page. In a page, only the lines
-        with known fields are checked."""
+        """The number of the line on which an HTML page begins; 0 if the file is not an HTML page. In a page,
+        only the lines with known fields are checked."""
 
         parsed = [
             read_line(number, raw, dialect) for number, raw in enumerate(self.texts, 1)
@@ -276,9 +282,10 @@ class LintedFile:
         return (line for line in self.lines if line.field in fields)
 
     def nearest(self, word: str, words: dict[str, str], likeness: float) -> str | None:
-        """Return the word that *word* probably misspells, or None. The keys of *words* are known words in
-        lower case, and the values the same words in their proper spelling. *likeness*, from 0 to 1, is
-        the least similarity of the two.
+        """Return the known word of which *word* is probably a misspelling, or None if there is none.
+
+        *words* are the known words: the keys are in lower case, and the values in their proper spelling.
+        *likeness*, from 0 to 1, is the minimum similarity between *word* and the known word.
         """
         if len(word) > _MAX_WORD:
             return None
@@ -289,7 +296,9 @@ class LintedFile:
         return self._nearest.get(question)
 
     def text(self, line: int) -> str:
-        """Return the beginning of a line as written; an empty string for line 0, the whole file."""
+        """Return the first :data:`MAX_TEXT` characters of line number *line* as written. Return an empty
+        string for line 0, which means the whole file.
+        """
         return _shown(self.texts[line - 1], MAX_TEXT) if line else ""
 
 
@@ -307,7 +316,7 @@ def _shown(octets: bytes, at_most: int) -> str:
 
 
 def quoted(octets: bytes) -> str:
-    """Return text of the file as a Python string literal, cut to 60 characters."""
+    """Return *octets*, a text from the file, as a Python string literal of at most 60 characters."""
     text = _shown(octets, _MAX_QUOTED + 1)
     return repr(text if len(text) <= _MAX_QUOTED else text[: _MAX_QUOTED - 3] + "...")
 
@@ -320,10 +329,10 @@ def _bytes(file: LintedFile) -> Iterator[Mistake]:
         yield "html", file.page_line
     size, limit = len(file.body), file.dialect.size_limit
     if size > limit:
-        # The file may be longer: a download stops after the limit.
+        # A download stops after the limit, so the whole file may be longer than the body.
         facts = "the file", f"at least {size:,}", "crawlers read", f"{limit:,}"
         yield "too-large", len(file.texts), *facts
-    # The first byte of a byte order mark is enough: most crawlers misread an incomplete mark.
+    # The first byte of a byte order mark is enough for a finding, because most crawlers misread an incomplete mark.
     if file.body.startswith((BOM_UTF8[:1], BOM_UTF16_LE, BOM_UTF16_BE)):
         yield "encoding", 1
     for line in file.lines:
@@ -352,12 +361,13 @@ _SPELLINGS = (
 )  # fmt: skip
 _SPELLING_OF = {spelling.lower(): spelling for spelling in _SPELLINGS}
 
-# How many words of a file are compared with the known words, and how long a word may be. The limits are
-# needed because difflib.get_close_matches is slow.
+# The maximum number of words of a file that are compared with the known words, and the maximum length of such a word
+# in characters. The limits are needed because difflib.get_close_matches is slow.
 _MAX_WORDS = 500
 _MAX_WORD = 40
 
-# How similar a word must be to a known field, or to a known crawler, to count as a misspelling.
+# The minimum similarity, from 0 to 1, of a misspelt word and a known field, and of a misspelt word and a known name of
+# a crawler.
 _FIELD_LIKENESS, _AGENT_LIKENESS = 0.8, 0.92
 
 _ADVICE_ON_PAGES = "write it in a meta tag or an X-Robots-Tag header"
@@ -366,16 +376,16 @@ _IGNORED = {
     **dict.fromkeys(("noindex", "nofollow", "noarchive"), _ADVICE_ON_PAGES),
     "visit-time": _ADVICE_ON_PACE,
 }
-"""For each field that no crawler reads, what to do instead."""
+"""The fields that no crawler reads, each with advice for the owner of the site."""
 
 
 _RECORDS = frozenset({*_SPELLING_OF, *_IGNORED, "host"})
-"""The fields of robots.txt files. A text without any of them is something else."""
+"""The fields, in lower case, that robots.txt files contain. A text without any of these fields is not a robots.txt."""
 
 
 def _no_records(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the first line of a text that is not a robots.txt, since it has no record, not even a
-    misspelt one. An HTML page has another finding.
+    """Yield the first line of a text that is not a robots.txt, because it contains neither a known field nor a
+    misspelling of one. Yield nothing for an HTML page, which has the finding ``html``.
     """
     lines = [line for line in file.lines if line.content.strip()]
     has_records = file.page_line or any(line.field in _RECORDS for line in lines)
@@ -410,11 +420,11 @@ def _fields(file: LintedFile) -> Iterator[Mistake]:
 # User-agent lines.
 
 _MAX_AGENT = 2000
-# Matches the text after the token of a user-agent line, if crawlers do not differ about it: a version, a
-# "*", or digits and dots, which are a part of the name of some crawlers.
+# Matches the text after the token of a user-agent line if this text is harmless: a version, a "*", or digits and dots,
+# which are a part of some crawlers' names.
 _HARMLESS = re.compile(rb"[0-9.]*(?:/v?[0-9.x]*)?\*?", re.IGNORECASE).fullmatch
 
-# The shortest name that is compared with known names. Shorter names are similar to too many of them.
+# The minimum length of a name that is compared with the known names. A shorter name is similar to too many names.
 _MIN_NAME = 6
 _PURPOSE_TOKENS = {
     label.name: label.name for label in LABELS if label.signal is Signal.USER_AGENT
@@ -422,14 +432,14 @@ _PURPOSE_TOKENS = {
 _TOKEN_OF = _PURPOSE_TOKENS | {
     agent.lower(): agent for crawler in CRAWLERS.values() for agent in crawler.agents
 }
-"""The known names in user-agent lines, of crawlers and of purposes: in lower case, and as spelt by the
-operator."""
+"""The known names of crawlers and purposes in user-agent lines. The keys are in lower case, and the values are in the
+operator's spelling."""
 
 
 def _agents(file: LintedFile) -> Iterator[Mistake]:
     for line in file.lines_of(USER_AGENT):
         value = line.value[:_MAX_AGENT]
-        # Some sites write several names in a line, separated by a sign that few crawlers know.
+        # Some sites write several names in a line. Few crawlers know the characters that separate these names.
         token = re.split("[,;|]", agents_of_line(value, file.dialect)[0])[0].encode()
         name = value.partition(b"/")[0].strip().decode("utf-8", "replace").lower()
         nearest = None
@@ -467,8 +477,8 @@ def _outside_groups(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the line that forbids everything to everyone, if no group allows its crawlers anything. The line
-    is not yielded if its group names other crawlers too, since it may be meant for them.
+    """Yield the line that disallows all URLs for all crawlers, if no group allows any URL. Do not yield the line if
+    its group also names other crawlers, because the line may be meant for them.
     """
     is_first = file.dialect.rule_choice == "first"
     closed: dict[str, int] = {}
@@ -478,7 +488,7 @@ def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
         rules = group.rules[:1] if is_first else group.rules
         line = next((rule.line for rule in rules if rule.pattern in file.whole), 0)
         if group.runs[-1] not in group.runs_of({EVERYONE}):
-            # The line is probably meant for the other agents of its group, and cannot be deleted.
+            # The line is probably meant for the other agents of the group, so the author must not delete it.
             meant_for_others.add(line)
         if any(rule.kind == "allow" and rule.pattern for rule in group.rules):
             open_agents.update(group.agents)
@@ -491,13 +501,14 @@ def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
         yield "everything-forbidden", line
 
 
-# A finding names at most this many agents of a group.
+# The maximum number of agents of a group that a finding names; the others are only counted.
 _MAX_NAMED = 4
 
 
 def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
-    """Yield each group that its author probably took for several groups: with records, such as a delay,
-    but no rule between its user-agent lines. So all its agents share the rules below the last line.
+    """Yield each group whose author probably meant it as several groups. Between its user-agent lines, there are
+    records such as a ``Crawl-delay``, but no rules. So all its agents share the rules below the last
+    user-agent line.
     """
     for group in file.groups:
         last_run = group.runs[-1]
@@ -527,8 +538,9 @@ def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _cut_off(file: LintedFile) -> Iterator[Mistake]:
-    """Yield each group that its author probably meant as an addition to the rules for everyone: it has no
-    rules, or only restrictions of its own. The crawlers that it names do not follow the rules for everyone.
+    """Yield each group whose author probably believes that the rules for ``*`` also apply to the group's agents.
+    Such a group either has no rules, or adds restrictions without repeating a rule for ``*``. In fact, its
+    agents do not follow the rules for ``*``.
     """
     for_all = {
         pattern
@@ -537,8 +549,8 @@ def _cut_off(file: LintedFile) -> Iterator[Mistake]:
         for pattern in _forbidden(group)
     }
     is_closed = not for_all.isdisjoint(file.whole)
-    # A crawler follows all groups that name it. So a group without rules is not a mistake if another
-    # group for the same crawler has rules.
+    # A crawler follows all groups that name it. So a group without rules is not a mistake if the crawler has another
+    # group with rules.
     with_rules = {
         agent for group in file.groups if group.rules for agent in group.agents
     }
@@ -559,16 +571,19 @@ def _forbidden(group: Group) -> set[str]:
 
 
 def _is_intended(group: Group, for_all: set[str], whole: set[str]) -> bool:
-    """Whether the author of a group seems to know that the rules for everyone do not apply to its agents:
-    the group repeats a rule of *for_all*, forbids or allows everything (*whole*), or forbids nothing.
+    """Whether the author of a group seems to know that the rules for ``*`` do not apply to the group's agents.
+
+    The author seems to know this if the group disallows nothing, disallows a pattern in *for_all* (the
+    patterns that ``*`` disallows), or contains a rule for all URLs (an empty pattern or one in *whole*).
     """
     forbidden = _forbidden(group)
     is_whole = any(rule.pattern in whole or not rule.pattern for rule in group.rules)
     return is_whole or not forbidden or not forbidden.isdisjoint(for_all)
 
 
-# The limits for finding rules that never decide: how many rules are compared with targets, the length of
-# a target, and how many octets are compared with a target. Real files need far less.
+# The limits of the search for rules without an effect: the maximum number of comparisons of a rule with another rule
+# that has a "*", the maximum length of a pattern in octets, and the maximum cost of the comparisons with one target
+# in octets. Real files need far less.
 _MAX_COMPARED = 2_000_000
 _MAX_TARGET = 1_000
 _MAX_OCTETS = 100_000
@@ -576,12 +591,13 @@ _NO_RULE = -2
 
 
 def _never_wins(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the rules that never decide: a few URLs are made from the pattern of each rule, and for all of
-    them, a rule with the opposite effect wins.
+    """Yield the rules that have no effect, because other rules always decide. To find them, a few URLs are made
+    from the pattern of each rule. The rule has no effect if rules with the opposite effect decide on all
+    these URLs.
     """
     merged: dict[object, list[Rule]] = {}
     for position, group in enumerate(file.groups):
-        # Crawlers merge groups for the same agents.
+        # In most dialects, crawlers merge all groups for the same agent.
         key = frozenset(group.agents) if file.dialect.merge_groups else position
         merged.setdefault(key, []).extend(group.rules)
     budget = _MAX_COMPARED
@@ -615,11 +631,11 @@ def _never_wins(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> int:
-    """Return the index of a rule that always wins over the rule *value* and has the opposite effect.
+    """Return the index of a rule that takes precedence over the rule with the pattern *value*, and has the opposite
+    effect. *allows* is whether the rule with the pattern *value* allows URLs.
 
-    The function tries a few URLs that match *value*. It returns ``_NO_RULE`` if for any of these URLs,
-    the rule *value* itself or another rule with the same effect decides; and :data:`TOO_LONG` if the
-    comparisons would take too many octets.
+    The function tries a few URLs that match *value*. It returns ``_NO_RULE`` if a rule with the same effect
+    decides on any of these URLs, and :data:`TOO_LONG` if the comparisons would cost too many octets.
     """
     pattern = paths.pattern(value, dialect) if value else None
     if pattern is None or pattern.octets > _MAX_TARGET:
@@ -641,8 +657,8 @@ def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> i
 
 # Patterns.
 
-# Matches a pattern that begins with a URL, with the host of the file, or with another text that looks like
-# a host, with or without slashes before the host. Captures the path.
+# Matches a pattern that contains a host, and captures the path after the host. The pattern begins with a URL, with the
+# host from which the file was fetched, or with another text that looks like a host. Slashes may precede the host.
 _WITH_HOST = (
     rb"(?:/?[a-z][a-z0-9+.-]{0,19}://[^/]*|/*(?:www\.)?%s(?::\d+)?(?=/|$)"
     rb"|(?:/*(?=www\.)|//+)(?:[a-z0-9-]{1,63}\.){1,9}[a-z]{2,24}(?::\d+)?(?=/|$))(.*)"
@@ -654,7 +670,8 @@ def _patterns(file: LintedFile) -> Iterator[Mistake]:
     name, _, top = file.host.rpartition(".")
     host = b"(?!)"
     if name and (top.isalpha() or top.startswith("xn--")):
-        # A host without a top-level domain, "wiki" or "10.0.0.1", may as well be the name of a directory.
+        # A host without a top-level domain, such as "wiki" or "10.0.0.1", is not searched, because in a pattern it
+        # could also be the name of a directory.
         host = re.escape(file.host.encode("utf-8", "replace"))
     with_host = re.compile(_WITH_HOST % host, re.IGNORECASE | re.DOTALL).match
     for line in file.lines_of(*RULES):
@@ -666,8 +683,8 @@ def _patterns(file: LintedFile) -> Iterator[Mistake]:
         if b" " in value or b"\t" in value:
             yield "white-space", number
         content, _, comment = line.raw.partition(b"#")
-        # A "#" with no white space before or after it was probably meant as the fragment of a URL, not
-        # as a comment.
+        # If there is no white space before and after a "#", the author probably meant the fragment of a URL, and not
+        # a comment.
         is_one_word = comment.split() == [comment.rstrip()]
         if value and is_one_word and not content[-1:].isspace():
             yield "fragment", number, value
@@ -679,20 +696,20 @@ _MAX_VALUE = 65_536
 _GOOD_VALUES = {
     "crawl-delay": "seconds, as in Crawl-delay: 5",
     "request-rate": "pages per seconds, as in Request-rate: 1/5",
-    "content-usage": "labels (train-ai, ai-use or search) with y or n, and, if you like, a path with a "
-    "leading / before them, as in Content-Usage: /blog/ train-ai=n",
+    "content-usage": "labels (train-ai, ai-use or search) with y or n, optionally after a path with a "
+    "leading /, as in Content-Usage: /blog/ train-ai=n",
     "content-signal": "labels (ai-train, ai-input or search) with yes or no, or use=immediate, "
     "reference or full, as in Content-Signal: ai-train=no",
 }
-"""For each field, a description of its valid values."""
+"""A description of the valid values of each field."""
 
 _PREFERENCES = {
     (label.signal, label.name): {label.allows, label.disallows} for label in LABELS
 }
-"""The valid values of each label."""
+"""The valid values of each label, by its signal and name."""
 _PREFERENCES[Signal.CONTENT_SIGNAL, "use"] = {"immediate", "reference", "full"}
 
-# How many octets of usage records are checked. Real files have far fewer.
+# The maximum total length, in octets, of the usage records that are checked. Those of real files are far shorter.
 _MAX_CHECKED = 50_000
 
 

@@ -1,8 +1,8 @@
-"""The reasons of decisions in words, each with the setting that changes such decisions.
+"""The texts that explain the reasons of decisions, with the setting that changes each decision.
 
-The log, the report and the commands take their words from here. A reason is a value of
-:class:`~scrapy_rep.protocol.robotstxt.rules.Reason`, the name of an indexing rule, a purpose (a
-category of use), or the setting or meta key by which the user of the crawler decided.
+The log, the report and the commands show these texts. A reason is a value of
+:class:`~scrapy_rep.protocol.robotstxt.rules.Reason`, the name of an indexing rule, a category of
+use (also called a purpose), or the name of the setting or request meta key that decided.
 """
 
 from typing import NamedTuple
@@ -11,20 +11,23 @@ from scrapy_rep.protocol.usage.statements import CATEGORIES
 
 
 class Words(NamedTuple):
-    """A reason in words."""
+    """The text that explains a reason to users, and how users can change the decision."""
 
     text: str
-    """The reason as the end of a sentence, without a full stop."""
+    """The reason as a clause without a full stop, such as ``a rule matches``."""
 
     setting: str = ""
-    """The setting or meta key that changes decisions with this reason; empty if there is none."""
+    """The name of the setting or request meta key that changes decisions with this reason; empty if no
+    setting does."""
 
     hint: str = ""
-    """What the user can do, if the name of the setting is not enough to know; empty otherwise."""
+    """Advice that replaces the default ``<setting> changes this``; empty if the default is enough."""
 
     @property
     def advice(self) -> str:
-        """What the user can do about the decision, as a part of a sentence; empty if nothing."""
+        """Advice on how to change the decision, as a clause without a full stop; empty if no setting
+        changes it.
+        """
         return self.hint or (self.setting and f"{self.setting} changes this")
 
 
@@ -49,24 +52,23 @@ REASONS = {
         "crawl later, or raise REP_WAIT_TIMEOUT",
     ),
     "override": Words("REP_OVERRIDES decides", "REP_OVERRIDES"),
-    "bad-url": Words(
-        "the host or port of the URL, or of the Host header, can't be read"
-    ),
+    "bad-url": Words("the URL or the Host header has an invalid host or port"),
     "too-long": Words("the URL is too long to compare with all rules that have a *"),
     "crawl-delay": Words(
-        "the host asks for a longer delay than the crawl accepts", "REP_SKIP_DELAY_OVER"
+        "robots.txt sets a longer delay than the crawl accepts",
+        "REP_SKIP_DELAY_OVER",
     ),
     "back-off": Words(
-        "the host has asked for a pause, with status 429 or 503", "REP_WAIT_TIMEOUT"
+        "the host requested a pause with status 429 or 503", "REP_WAIT_TIMEOUT"
     ),
     "budget": Words(
-        "the crawl has fetched as many pages of the host as it may",
+        "the crawl has fetched the maximum number of pages from the host",
         "REP_PAGES_PER_HOST",
     ),
     "pause": Words(
-        "the host has asked for a pause, with status 429 or 503",
+        "the host requested a pause with status 429 or 503",
         "REP_BACKOFF_MAX",
-        "crawl it more slowly: DOWNLOAD_DELAY",
+        "raise DOWNLOAD_DELAY to crawl the host more slowly",
     ),
     "delay": Words(
         "robots.txt has a Crawl-delay or Request-rate", "REP_CRAWL_DELAY_OBEY"
@@ -77,9 +79,9 @@ REASONS = {
     "noimageindex": Words("the images must not be in an index", "REP_NOINDEX"),
     "nofollow": Words("the links must not be followed", "REP_NOFOLLOW"),
     "rel": Words("links with this rel must not be followed", "REP_REL"),
-    "data": Words("an indexing rule on data, not on a document, has no effect"),
+    "data": Words("indexing rules have no effect on data, only on documents"),
     "no-page": Words(
-        "an indexing rule on a response without a 2xx status has no effect"
+        "indexing rules have no effect on a response whose status is not 2xx"
     ),
     "dont_obey_robotstxt": Words(
         "the request ignores robots.txt", "dont_obey_robotstxt"
@@ -93,13 +95,15 @@ REASONS = {
         for purpose in CATEGORIES
     },
 }
-"""The words for each reason of a decision. Three keys are special cases, chosen by :func:`words_of`:
-``rel`` for the reason ``nofollow`` in the layer ``rel``, ``pause`` for the reason ``back-off`` if the
-crawl keeps to the pause, and ``disallowed`` for the reason ``rule`` if the request is refused."""
+"""The text for each reason of a decision. Three keys are not reasons; :func:`words_of` uses them in place
+of a reason: ``rel`` for ``nofollow`` in the layer ``rel``, ``pause`` for ``back-off`` if the crawl
+waits for the end of the pause, and ``disallowed`` for ``rule`` if the request is refused."""
 
 
 def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
-    """The words for the *reason* of a decision with this *layer* and *verdict*."""
+    """Return the text for the *reason* of a decision. *layer* and *verdict* are those of the decision. For
+    an unknown reason, return the reason itself as the text.
+    """
     if layer == "rel":
         reason = layer
     elif (reason, verdict) == ("back-off", "noted"):
@@ -112,11 +116,10 @@ def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
 def evidence(
     words: str, statement: str | None, line: int | None, form: str | None
 ) -> str:
-    """Return why a decision was made, on one line.
+    """Return the evidence for a decision as one line of text.
 
-    The result has the reason in *words*, the *statement* that decided, the number of its *line* in
-    robots.txt, and the *form* of the URL that was judged. *words* may be empty if there are a
-    statement and a line.
+    The text contains the reason in *words*, the rule or *statement* that decided, its *line* number in
+    robots.txt, and the *form* of the URL that was judged. Arguments that are None or empty are left out.
     """
     if statement and line:
         text = f"line {line}, {statement}".rstrip() + (f" ({words})" if words else "")
@@ -126,7 +129,10 @@ def evidence(
 
 
 def outcome(access: str) -> str:
-    """Return the result of a fetch of robots.txt in words for an operator. In RFC 9309, *unavailable*
-    means that everything is allowed, and *unreachable* that everything is forbidden.
+    """Return a text for users that names *access*, the kind of result of fetching a robots.txt.
+
+    The text is ``no robots.txt`` for *unavailable*, and *access* itself for all other kinds. Users who do
+    not know RFC 9309 could confuse *unavailable* (everything is allowed) with *unreachable* (everything is
+    forbidden).
     """
     return "no robots.txt" if access == "unavailable" else access

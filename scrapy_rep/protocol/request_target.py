@@ -1,9 +1,10 @@
-"""The request target: the part of a URL that a server sees (RFC 9112, 3.2).
+"""Decides whether a crawler may fetch a URL in every form in which the server may see the URL.
 
-Clients and servers may both change the form of a URL: they resolve dot segments and decode
-octets. So a crawler may fetch a URL only if robots.txt allows each form in which the server
-may see the URL. :class:`~scrapy_rep.protocol.robots.RobotsTxt` decides on a single form;
-the functions here check up to four forms, which :func:`forms` explains.
+Clients and servers resolve dot segments and decode octets. So the request target that the server sees,
+which is the path and query (RFC 9112, 3.2), may differ from that of the URL as written. A crawler may
+fetch a URL only if robots.txt allows each form of the target that the server may see.
+:meth:`RobotsTxt.decide <scrapy_rep.protocol.robots.RobotsTxt.decide>` decides on a single form. The
+functions of this module check up to four forms, which :func:`forms` describes.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 AIOHTTP = "aiohttp"
 HTTP2 = "http2"
 HTTPX = "httpx"
-"""HTTP clients that change URLs in other ways than Twisted does. aiohttp decodes most reserved octets.
-Scrapy's HTTP/2 handler drops the parameters of a path (``;x``). httpx resolves dot segments, except
-those with ``%2e`` or a backslash."""
+"""HTTP clients that change a URL before they send it, in other ways than Twisted does. aiohttp decodes
+most reserved octets. Scrapy's HTTP/2 handler drops path parameters (``;x``). httpx resolves dot
+segments, except those with ``%2e`` or a backslash."""
 
 _NO_CLIENTS: frozenset[str] = frozenset()
 
-# Matches URLs that have only one form, as nearly all have: all clients send each character unchanged, no dot
-# or slash follows a slash in the path, there is none of "#%;\", and no "?" at the end. Each
-# character matches in only one way, so there is no backtracking. Without this expression,
+# Matches URLs that have only one form, as nearly all URLs have. Such a URL contains only characters that all clients
+# send unchanged, and none of "#%;\". It does not end with "?", and no slash in its path is followed by a dot or a
+# slash. Each character matches in only one way, so there is no backtracking. Without this expression,
 # is_allowed() takes 1.3 times as long.
 _CHARACTERS = r"!\"$&-.0-:<-\[\]-~"
 _BUT_DOT = r"!\"$&-\-0-:<-\[\]-~"
@@ -40,11 +41,11 @@ _ORDINARY = re.compile(
     rf"[a-z]+://[{_CHARACTERS}]*(?:/[{_BUT_DOT}][{_CHARACTERS}]*)*/?(?<!\?)"
 ).fullmatch
 
-# Python compiles the expressions below at their first use, since few URLs need them.
+# The expressions below are strings, which Python compiles at their first use, since few URLs need them.
 
-# Finds the parts that give a URL several forms: a character that no URL may have (RFC 3986), a dot
-# segment, a path that begins with "//", empty parameters, an empty query, an encoded
-# unreserved octet, or a "%" that begins no encoded octet.
+# Finds the parts that give a URL several forms: a character that is not valid in URLs (RFC 3986), a dot
+# segment, a path that begins with "//", empty path parameters (";"), an empty query, an encoded
+# unreserved octet, or a "%" without two hex digits.
 _MAY_HAVE_FORMS = (
     r"[^!-\[\]-~]"
     r"|/(?:\.(?:[./?#%]|$)|(?<!:/)/)"
@@ -52,10 +53,10 @@ _MAY_HAVE_FORMS = (
     r"|%(?:2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe]|(?![0-9A-Fa-f]{2}))"
 )
 
-# Captures scheme and authority, path, and query.
+# Captures three parts of a URL: the scheme with the authority, the path, and the query.
 _PARTS = r"([^/?#]*//[^/?#]*)([^?#]*)(\?[^#]*)?"
 
-# The characters that URL parsers remove everywhere (WHATWG URL, 4.4).
+# The characters that URL parsers remove wherever they appear in a URL (WHATWG URL, 4.4).
 _TAB_OR_NEWLINE = str.maketrans("", "", "\t\r\n")
 
 _WHITE_SPACE = r"[\x00-\x20\x7f]"
@@ -79,10 +80,13 @@ def decide(
     agents: str | Sequence[str],
     clients: frozenset[str] = _NO_CLIENTS,
 ) -> Decision:
-    """Decide whether a crawler may fetch *url*, in each form in which a server may see the URL.
+    """Return the decision whether a crawler may fetch *url*. The crawler may fetch the URL only if *robots* allows
+    all its :func:`forms`.
 
-    If *robots* allows the URL as written but forbids another of its :func:`forms`, return the
-    decision on the forbidden form, which is then the ``form`` of the decision.
+    If *robots* allows the URL as written but forbids another form, return the decision on that form,
+    with the form in the field ``form``. *agents* are the crawler's product tokens, in order of
+    preference. *clients* are the HTTP clients that may send the URL: :data:`AIOHTTP`, :data:`HTTP2`
+    or :data:`HTTPX`; empty for Twisted.
     """
     decision = robots.decide(url, agents)
     if decision.allowed and not _ORDINARY(url):
@@ -108,22 +112,22 @@ def is_allowed(
 
 
 def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
-    """Return the forms in which a server may see *url*, without duplicates. There are up to three, or
-    four if the path begins with two slashes:
+    """Return the forms in which a server may see *url*, without duplicates. There are up to three forms,
+    or four if the path begins with two slashes:
 
-    1. The URL as written: some clients send URLs unchanged, and some servers take them literally.
-    2. The URL as sent. No client sends white space around a URL, or tabs and line breaks in it;
-       other white space ends the target in a request line. Twisted sends two more slashes if the
-       path begins with two, and leaves out empty parameters and an empty query. Dot segments are
-       resolved (RFC 3986, 5.2.4), with ``%2e`` as a dot and a backslash as a slash: browsers
-       resolve them before they send a URL, and servers when they receive it. If the path begins
-       with two slashes, the URL as Twisted sends it, with unresolved dot segments, is a fourth form.
-       If *clients* includes :data:`AIOHTTP`, :data:`HTTP2` or :data:`HTTPX`, the URL is changed
-       as that client does.
-    3. The URL as a server reads it: dot segments are resolved, unreserved octets decoded, and
-       characters that must not appear raw in a URL are encoded
-       (RFC 3986, 6.2.2). Whether octets are decoded matters
-       only in a dialect that does not decode them itself.
+    1. The URL as written, because some clients send URLs unchanged, and some servers do not
+       normalize them.
+    2. The URL as sent, without white space around it, and without tabs and line breaks. Any other white
+       space ends the URL, as in a request line. Twisted leaves out empty path parameters and an
+       empty query, and puts two more slashes before a path that begins with two slashes. Dot
+       segments are resolved (RFC 3986, 5.2.4), because browsers resolve them before they send a URL,
+       and servers when they receive it. In a dot segment, ``%2e`` counts as a dot, and a backslash as
+       a slash. If the path begins with two slashes, there is a fourth form, which is this URL with
+       unresolved dot segments. If *clients* includes :data:`AIOHTTP`, :data:`HTTP2` or
+       :data:`HTTPX`, the URL is changed as this client changes it.
+    3. The URL as a server reads it. Dot segments are resolved, unreserved octets are decoded, and
+       characters that must not appear raw in a URL are encoded (RFC 3986, 6.2.2). The decoding
+       makes a difference only in a dialect that does not decode these octets itself.
     """
     is_changed = (AIOHTTP in clients and "%" in url) or (
         HTTP2 in clients and ";" in url
@@ -141,7 +145,7 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
 
 
 def have_same_target(url: str, other: str) -> bool:
-    """Whether a server may see the same path and query in both URLs. Their hosts are not compared."""
+    """Whether a server may see the same path and query in the two URLs. The hosts are not compared."""
     return not _all_targets(url).isdisjoint(_all_targets(other))
 
 
@@ -159,8 +163,10 @@ def is_robotstxt(url: str) -> bool:
 
 
 def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
-    """Return the targets that a client may send for *path* and *query*: the second of the :func:`forms`.
-    There are two if the path begins with two slashes: one with its dot segments, one without.
+    """Return the targets that a client may send for *path* and *query*, the second of the :func:`forms`.
+
+    The tuple contains one target. It contains two if Twisted sends the target and the path begins with
+    two slashes: the first with unresolved dot segments, the second with resolved dot segments.
     """
     end = re.search(_WHITE_SPACE, path + query)
     if end:
@@ -178,8 +184,9 @@ def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
 
 
 def _without_empty(path: str, query: str, clients: frozenset[str]) -> tuple[str, str]:
-    """Remove the parts of *path* and *query* that clients drop before they send a URL: empty parameters of the last
-    segment (``;``) and an empty query (``?``). The client :data:`HTTP2` drops all parameters of the last segment.
+    """Return *path* and *query* without the parts that clients drop before they send a URL: empty parameters
+    of the last path segment (``;``), and an empty query (``?``). The client :data:`HTTP2` drops all
+    parameters of the last segment.
     """
     at = path.find(";", path.rfind("/"))
     if at >= 0 and (at == len(path) - 1 or HTTP2 in clients):
@@ -188,8 +195,8 @@ def _without_empty(path: str, query: str, clients: frozenset[str]) -> tuple[str,
 
 
 def _without_dots(path: str, dots: Dots = _ALL_DOTS) -> str:
-    """Return *path* with its dot segments resolved (RFC 3986, 5.2.4). *dots* are two sets: the spellings
-    of ``.`` and the spellings of ``..``.
+    """Return *path* with its dot segments resolved (RFC 3986, 5.2.4). *dots* are two sets: the segments
+    that count as ``.``, and the segments that count as ``..``.
     """
     single, double = dots
     segments = path.split("/")
@@ -207,7 +214,9 @@ def _without_dots(path: str, dots: Dots = _ALL_DOTS) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return *text* with unsendable characters encoded, and unreserved octets decoded."""
+    """Return *text* with unreserved octets decoded, and with characters outside visible ASCII encoded. A
+    ``%`` without two hex digits becomes ``%25``.
+    """
     text = re.sub(_UNSENDABLE, _as_encoded, text)
     return re.sub(_ENCODED, _as_normal, text) if "%" in text else text
 

@@ -1,4 +1,4 @@
-"""A parsed robots.txt: its rules for access, and its usage preferences.
+"""A parsed robots.txt: its access rules, delays, sitemaps and usage preferences.
 
 Sources: RFC 9309, 2.1 and 2.2.1, and :class:`~scrapy_rep.protocol.dialect.Dialect`.
 """
@@ -42,15 +42,16 @@ if TYPE_CHECKING:
 
 
 _MAX_CRAWLERS = 32
-"""For how many crawlers (sequences of product tokens) a file keeps the rules. A crawl has few of them."""
+"""The maximum number of crawlers (sequences of product tokens) whose rules one file caches. A crawl uses few
+crawlers."""
 
-# A text of at least this many bytes is compressed after its rules are sorted. Most files are shorter,
-# but the few longer ones take most of the memory: uncompressed, a host takes 1.4 times as much.
+# The minimum size, in bytes, of a file that is compressed after its rules are sorted. Most files are smaller,
+# but the few larger files take most of the memory: without compression, a host takes 1.4 times as much.
 _COMPRESSED_FROM = 2049
 
 
 class CrawlerRules:
-    """The rules and delays of a robots.txt for one crawler, given as a sequence of product tokens."""
+    """The rules and delays of a robots.txt for one crawler. *agents* are the crawler's product tokens."""
 
     __slots__ = (
         "_dialect", "_may_search", "_texts", "_usage", "agent", "agents", "pace", "rules",
@@ -62,19 +63,19 @@ class CrawlerRules:
         self.agents = agents
         tokens = (agents,) if isinstance(agents, str) else agents
         self.agent, self._texts, records = follow(body, tokens, dialect)
-        """The product token of the groups that the crawler follows, or ``*``; None if it follows none."""
+        """The product token whose groups the crawler follows, or ``*``; None if it follows no group."""
 
         self.pace = Pace.of(records) if records else NO_PACE
-        """The delay for which these groups ask."""
+        """The delay that these groups set."""
 
         self.rules: RuleList | None = None
-        """The rules of these groups, in order of precedence; None before :meth:`read_rules`."""
+        """The rules of these groups, in order of precedence; None until :meth:`read_rules` is called."""
 
         self._usage: UsageRecords | None = None
 
         self._dialect = dialect
-        # Whether first_answer() may search the text. With any of these features of a dialect, the
-        # expression of first_answer() would miss rule lines, or find lines that are not rules.
+        # Whether first_answer() may find rule lines with its regular expression. If a dialect has any of
+        # these features, the expression would miss rule lines, or find lines that are not rules.
         self._may_search = not (
             dialect.misspelt_fields
             or dialect.blank_line_ends_group
@@ -84,13 +85,14 @@ class CrawlerRules:
         )
 
     def first_answer(self, target: str, written: str) -> bool | None:
-        """Return whether a target is allowed, without sorting all rules; None if only :meth:`read_rules`
-        can tell: after the first call, for a long target, or in a dialect in which a single regular
-        expression cannot find all rule lines.
+        """Return whether a target is allowed, without sorting all rules. Return None if the rules must be
+        sorted with :meth:`read_rules` to decide: after the first call, for a long target, for a target
+        with ``%2F`` or ``%3F``, if too many rules may match, and in a dialect in which a single
+        regular expression cannot find all rule lines.
 
         *target* and *written* are the two parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
-        A broad crawl fetches only one page from many hosts: if all rules are sorted, the delay and
-        the first decision take 2.7 times as long.
+        This method exists for broad crawls, which fetch only one page from many hosts. If all rules
+        were sorted, to read the delay and make the first decision would take 2.7 times as long.
         """
         if not self._may_search or len(target) > paths.SHORT:
             return None
@@ -100,15 +102,17 @@ class CrawlerRules:
         return first_answer(target, written, self._texts, self._dialect)
 
     def read_rules(self) -> RuleList:
-        """Read and sort all rules of the groups, and return them. Afterwards, the text of the groups is
-        no longer kept.
+        """Parse and sort all rules of the groups, and return them. The text of the groups is then discarded,
+        so this method works only once.
         """
         self.rules = RuleList(rule_lines(self._texts, self._dialect), self._dialect)
         self._texts = []
         return self.rules
 
     def usage_records(self, body: bytes) -> UsageRecords:
-        """Return the usage records for the crawler. The first call reads them from *body*."""
+        """Return the usage records for the crawler. The first call parses *body*; later calls return the
+        same records.
+        """
         if self._usage is None:
             from scrapy_rep.protocol.usage.sites import UsageRecords  # noqa: PLC0415
 
@@ -117,11 +121,11 @@ class CrawlerRules:
 
 
 class RobotsTxt:
-    """A parsed robots.txt, which tells which URLs a crawler may fetch, how fast, and for what uses.
+    """A parsed robots.txt. Its methods return which URLs a crawler may fetch, how fast, and for what uses.
 
-    Create an instance with :meth:`parse`, or, for a site without a robots.txt, with :meth:`blanket`.
-    An instance keeps the text, and parses the rules for a crawler when it is first asked about that
-    crawler. Its answers never change.
+    Create an instance with :meth:`parse`, or with :meth:`blanket` for a site without a readable
+    robots.txt. An instance keeps the text, and parses the rules for a crawler at the first call that
+    names the crawler. The results for the same arguments never change.
     """
 
     __slots__ = (
@@ -142,9 +146,9 @@ class RobotsTxt:
         self._url = url
         self._blanket = blanket
         self._crawlers: dict[str | tuple[str, ...], CrawlerRules] = {}
-        """The rules for each crawler that was asked about, by its product tokens."""
+        """The cached rules of each crawler, by its product tokens."""
         self._agent_lines: dict[str, Sequence[int]] | None = None
-        """For each agent, the numbers of the user-agent lines that name the agent."""
+        """For each agent, the cached numbers of the user-agent lines that name the agent."""
         self._sitemaps: tuple[str, ...] | None = None
         self._may_state_usage: bool | None = None
 
@@ -168,14 +172,14 @@ class RobotsTxt:
     def blanket(
         cls, *, allowed: bool, reason: Reason, dialect: Dialect = RFC9309
     ) -> Self:
-        """Return an instance that decides the same for every URL, for a site without a robots.txt to
-        read. Only the URL of robots.txt itself may have another decision.
+        """Return an instance for a site without a readable robots.txt. It makes the same decision, with
+        *allowed* and *reason*, for every URL except ``/robots.txt``, which most dialects always allow.
         """
         return cls(b"", dialect, blanket=Decision(allowed, None, None, reason))
 
     @property
     def body(self) -> bytes:
-        """The bytes that were parsed."""
+        """The content of the robots.txt, as passed to :meth:`parse`."""
         return zlib.decompress(self._body) if self._is_compressed else self._body
 
     @property
@@ -185,7 +189,7 @@ class RobotsTxt:
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
-        """The absolute URLs of the sitemaps, in file order, without duplicates."""
+        """The absolute URLs in the sitemap lines, in file order, without duplicates."""
         if self._sitemaps is None:
             urls = sitemap_urls(lines(self.body, self.dialect), self._url)
             self._sitemaps = tuple(urls)
@@ -197,10 +201,11 @@ class RobotsTxt:
         return groups_of(lines(self.body, self.dialect), self.dialect)
 
     def decide(self, url: str, agents: str | Sequence[str]) -> Decision:
-        """Decide whether a crawler may fetch *url*. The decision names the rule that decided.
+        """Return the decision whether a crawler may fetch *url*, including the rule that decided.
 
-        *agents* are the product tokens of the crawler, in order of preference. The crawler follows the
-        groups of the first token that has groups, or else the groups of ``*`` (RFC 9309, 2.2.1).
+        *agents* are the crawler's product tokens, in order of preference. The crawler follows the groups
+        for the first token that has groups. If no token has a group, the crawler follows the groups
+        for ``*`` (RFC 9309, 2.2.1).
         """
         target, written = paths.target(url, self.dialect)
         if self._is_robotstxt(target):
@@ -221,7 +226,8 @@ class RobotsTxt:
 
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
         """Return the same as ``decide(url, agents).allowed``, in half the time."""
-        # The code of paths.target(), without its call and its object: they take a fifth of the time.
+        # This repeats the code of paths.target(), because a call and a Target object would take a fifth of
+        # the time.
         normal = NORMAL_URL(url)
         if normal:
             target, written = normal[1], ""
@@ -239,8 +245,8 @@ class RobotsTxt:
         return allowed or self._is_robotstxt(target)
 
     def user_agent_line(self, decision: Decision) -> tuple[int, str] | None:
-        """Return the user-agent line because of which the rule in *decision* applies to the crawler: its
-        number, and its value as written. Return None if no rule decided.
+        """Return the number and the value of the user-agent line that makes the rule in *decision* apply to
+        the crawler. The value is as written. Return None if no rule decided.
         """
         agent = decision.agent
         if agent is None or decision.rule is None:
@@ -258,22 +264,24 @@ class RobotsTxt:
         return number, value_of_line(self.body, number, self.dialect)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
-        """Return how long a crawler must wait between two requests, by the longest delay and the slowest
-        rate for it.
+        """Return the delay that the file sets between two requests of a crawler, with the longest
+        ``Crawl-delay`` and the slowest ``Request-rate`` for this crawler.
         """
         return self._rules_for(agents).pace
 
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
-        """Return the longest ``Crawl-delay`` for a crawler in seconds; None if there is none."""
+        """Return the longest ``Crawl-delay`` for a crawler in seconds; None if the file sets no delay."""
         return self.pace(agents).crawl_delay
 
     def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
-        """Return the slowest ``Request-rate`` for a crawler; None if there is none."""
+        """Return the slowest ``Request-rate`` for a crawler; None if the file sets no rate."""
         return self.pace(agents).request_rate
 
     @property
     def may_state_usage(self) -> bool:
-        """Whether the file may have usage records, by a fast check that rules out most files."""
+        """Whether the file may contain usage records. A fast search returns False for most files; True
+        does not mean that there are any.
+        """
         if self._may_state_usage is None:
             from scrapy_rep.protocol.usage import sites  # noqa: PLC0415
 
@@ -281,8 +289,8 @@ class RobotsTxt:
         return self._may_state_usage
 
     def usage(self, url: str, agents: str | Sequence[str]) -> UsagePreferences:
-        """Return the usage preferences that the file states for *url* and a crawler. A URL that the
-        crawler may not fetch has no preferences (draft-ietf-aipref-attach-05, 3.1).
+        """Return the usage preferences that the file states for *url* and a crawler. For a URL that the
+        crawler may not fetch, return empty preferences (draft-ietf-aipref-attach-05, 3.1).
         """
         from scrapy_rep.protocol.usage import sites  # noqa: PLC0415
         from scrapy_rep.protocol.usage.preferences import (  # noqa: PLC0415
@@ -303,7 +311,7 @@ class RobotsTxt:
         return target == "/robots.txt" and self.dialect.robotstxt_allowed
 
     def _rules_for(self, agents: str | Sequence[str]) -> CrawlerRules:
-        """Return the rules for the crawler with the product tokens *agents*, from a cache."""
+        """Return the rules for the crawler with the product tokens *agents*. They are cached."""
         key = agents if isinstance(agents, str) else tuple(agents)
         rules = self._crawlers.get(key)
         if rules is None:
@@ -314,7 +322,7 @@ class RobotsTxt:
         return rules
 
     def _read_rules(self, followed: CrawlerRules) -> RuleList:
-        # Once its rules are sorted, a text is rarely needed again.
+        # After the rules are sorted, the text of the file is rarely needed again.
         if not self._is_compressed and len(self._body) >= _COMPRESSED_FROM:
             self._body = zlib.compress(self._body, 1)
             self._is_compressed = True

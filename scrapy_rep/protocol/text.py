@@ -1,4 +1,4 @@
-r"""The grammar of robots.txt, and functions that make text from servers safe to display.
+r"""The grammar of robots.txt, and functions that make text safe to display and log.
 
 The grammar is a lenient form of RFC 9309, 2.2::
 
@@ -11,8 +11,8 @@ The grammar is a lenient form of RFC 9309, 2.2::
     group     = user-agent-line *(user-agent-line / other-line)
                 [rule-line *(rule-line / other-line)]
 
-:mod:`~scrapy_rep.protocol.robotstxt.lines` reads lines, and
-:mod:`~scrapy_rep.protocol.robotstxt.groups` reads groups.
+:mod:`~scrapy_rep.protocol.robotstxt.lines` parses lines, and
+:mod:`~scrapy_rep.protocol.robotstxt.groups` parses groups.
 """
 
 from __future__ import annotations
@@ -26,35 +26,37 @@ WS = rf"[{WHITE_SPACE}]*"
 """A regular expression for optional white space."""
 
 NUL, CR, ESCAPE = b"\0\r\x1b"
-"""Octets as integers: in 2 KB, ``in`` finds an integer in 80 ns, a bytes object in 500 ns."""
+"""Octets as integers, because the operator ``in`` searches 2 KB of bytes for an integer in 80 ns, but for a
+bytes object in 500 ns."""
 
 USER_AGENT = "user-agent"
 RULES = ("allow", "disallow")
 PACE_FIELDS = ("crawl-delay", "request-rate")
 RUN_FIELDS = frozenset({*PACE_FIELDS, "content-signal"})
-"""The fields of records that apply only to the run of user-agent lines directly above the record."""
+"""The fields whose records apply only to the crawlers in the user-agent lines directly above the record,
+and not to the whole group."""
 
 SITEMAP = "sitemap"
-"""A sitemap line belongs to no group. It ends neither a group nor a run of user-agent lines."""
+"""The field of sitemap lines. A sitemap line belongs to no group. User-agent lines above and below it
+belong together, as if the sitemap line were not there."""
 
 
 MASK = "***"
 """The text that replaces user names and passwords."""
 
-# The user information of a URL ends at the last "@" of its authority.
+# Matches the user information of a URL, which ends at the last "@" of the authority.
 _USERINFO = r"(?<=//)[^/?#\s]*(?=@)"
 
-# Matches credentials in the query of an address, which the Redis client also accepts.
+# Matches a user name or password in the query of an address, where the Redis client accepts them too.
 _CREDENTIAL = r"((?:username|password)=)[^&\s]*"
 
 
 def visible(text: str) -> str:
-    r"""Return *text* on one line, with invisible characters as escapes.
+    r"""Return *text* as one line in which invisible characters are Python escapes, such as ``\x1b``.
 
-    Control characters (C0, DEL, C1), characters that change the direction of writing,
-    characters without a width, line separators, spaces except U+0020 and lone surrogates
-    become Python escapes: ``\x1b``, ``\u202e``. So text from a server cannot control a terminal, or
-    forge a log line. Backslashes are not changed.
+    The escaped characters are control characters (C0, DEL, C1), characters that change the writing
+    direction, zero-width characters, line separators, spaces except U+0020, and lone surrogates.
+    So text from a server cannot control a terminal or forge a log line. Backslashes are not changed.
     """
     if text.isprintable():
         return text
@@ -67,15 +69,17 @@ def visible(text: str) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """Return *text* with the user names and passwords of all URLs in it masked."""
+    """Return *text*, with the user name and password in each URL replaced by ``***``."""
     return re.sub(_USERINFO, MASK, text) if "@" in text else text
 
 
 def address_without_credentials(address: str) -> str:
-    """Return the address of a store with its credentials masked, so that it can be logged.
+    """Return the *address* of a store, with its credentials replaced by ``***``, so that the address can
+    be logged.
 
-    Masked are everything between ``//`` (or the start, if the address has no ``//``) and the last
-    ``@``, and user names and passwords in the query. *address* may be malformed.
+    The text between ``//`` and the last ``@`` is replaced. If there is no ``//``, all text before the last
+    ``@`` is replaced. User names and passwords in the query are replaced, too. The address may be
+    malformed.
     """
     before, at, after = address.rpartition("@")
     if at:

@@ -197,7 +197,7 @@ def test_ledger_report_and_log_name_the_budget_and_its_setting(
     assert rows(ledger, query) == [{"n": 1}]
     with closing(ReportLedgers((str(ledger),), ReportLimits())) as ledgers:
         answers = [row["answer"] for row in overall(ledgers, 0.0)["answers"]]
-    words = "the crawl has fetched as many pages of the host as it may"
+    words = "the crawl has fetched the maximum number of pages from the host"
     assert any(words in answer for answer in answers)
     assert execute(["why", urls[3], str(ledger)], {}) == 1
     assert words in capsys.readouterr().out

@@ -183,7 +183,7 @@ def test_robotstxt_is_requested_by_the_normalised_host_name(
         assert {denial["robotstxt_url"] for denial in of_bad} == {""}
     assert {error["error"] for error in result.errors} == {"RobotsDenied"}
     assert result.stats["rep/denied/bad-url"] == 2 * len(bad)
-    lines = result.lines("DEBUG", "Refused", "host or port", "can't be read")
+    lines = result.lines("DEBUG", "Refused", "host or port", "invalid")
     assert len(lines) == 2 * len(bad)
 
 

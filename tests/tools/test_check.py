@@ -94,7 +94,7 @@ def test_json_has_all_details_of_a_decision(rep: Rep) -> None:
 
 SLOW = "User-agent: *\nDisallow: /a\nCrawl-delay: 200\n"
 TOO_SLOW = (
-    "line 3, Crawl-delay: 200 (the host asks for a longer delay than the crawl accepts; "
+    "line 3, Crawl-delay: 200 (robots.txt sets a longer delay than the crawl accepts; "
     "REP_SKIP_DELAY_OVER is 180)"
 )
 AIOHTTP = {"https": "scrapy.core.downloader.handlers._aiohttp.AiohttpDownloadHandler"}

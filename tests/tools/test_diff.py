@@ -464,7 +464,7 @@ def test_refusals_for_a_delay_are_judged_again(rep: Rep) -> None:
     delay = {"layer": "delay", "line": 2, "statement": "Crawl-delay: 900"}
     made.decision(ALLOWED, reason="crawl-delay", **delay)
     made.close()
-    why = "the host asks for a longer delay than the crawl accepts"
+    why = "robots.txt sets a longer delay than the crawl accepts"
     assert rep("diff", "ledger", "fast.txt").out == (
         f"now allowed\t{ALLOWED}\twas: line 2, Crawl-delay: 900 ({why}); now: no rule matches\n"
         "3 URLs compared\n"
@@ -622,7 +622,10 @@ def test_a_crawl_is_compared_with_the_present(site: Site, tmp_path: Path) -> Non
     entries = f'REP_OVERRIDES={{"127.0.0.1": {entry}, {over}}}'
     ended = scrapy_rep(*asked, entries, cwd=tmp_path)
     assert (ended.status, (tmp_path / "purge").read_text()) == (0, "")
-    assert "REP_OVERRIDES['shop.example'] has ended and decides nothing" in ended.err
+    assert (
+        "REP_OVERRIDES['shop.example'] has ended and no longer has an effect"
+        in ended.err
+    )
     assert ended.out == (
         f"overridden\t{basket}\twas: line 3, Disallow: /; now: line 5, Disallow: /basket/ "
         "(overridden: 127.0.0.1: ignore (agreed; until 9000-01-01))\n"

@@ -41,7 +41,7 @@ def test_each_rule_is_shown_with_its_statements(rep: Rep) -> None:
         "      noodp   (X-Robots-Tag header 1, for mybot)\n"
         "  max_snippet: 20\n"
         "      max-snippet:20   (meta tag on line 2, for everyone)\n"
-        "  [unknown-name] unknown rule, which has no effect: 'sparkle'\n"
+        "  [unknown-name] this rule is unknown and has no effect: 'sparkle'\n"
     )
     ended = rep("page", "-", "--agent", "otherbot", stdin=HTML)
     assert ended.status == 1

@@ -191,7 +191,7 @@ def test_all_decisions_on_a_url_are_shown_in_order(rep: Rep) -> None:
     assert starts == [f"1970-01-01T00:00:0{n}Z" for n in (1, 2, 3, 4, 9)]
     for words in (
         "  links with this rel must not be followed: ugc (rel)\n  for *\n  subject: link, page: http://example.com/from\n",
-        "  the host has asked for a pause, with status 429 or 503: 429, Retry-After: 9 (delay",
+        "  the host requested a pause with status 429 or 503: 429, Retry-After: 9 (delay",
         "  the page must not be in an index: NoIndex (meta)\n  subject: page, page: http://example.com/page\n",
         "(as http://example.com/page) (robots.txt)\n  for *\n  requested via browser http://a.example/from\n",
         "  subject: item, page: http://example.com/page\n  stated in tdmrep.json\n",

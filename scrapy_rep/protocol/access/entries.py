@@ -1,6 +1,6 @@
-"""Cache entries: the results that a crawler has fetched from an origin, and how long they are fresh.
+"""Cache entries: the results of fetching the robots.txt of an origin, and how long they are fresh.
 
-A cache entry keeps the last result and, while robots.txt is unreachable, the last good copy of
+A cache entry contains the last result and, while robots.txt is unreachable, the last good copy of
 robots.txt (RFC 9309, 2.3.1.4 and 2.4). Points in time are in seconds since the epoch.
 """
 
@@ -19,21 +19,21 @@ from scrapy_rep.protocol.access.results import Access, AccessResult
 from scrapy_rep.protocol.dialect import Dialect
 
 TDMREP = "/.well-known/tdmrep.json"
-"""The path of the tdmrep.json of an origin."""
+"""The path of an origin's tdmrep.json."""
 
 _TDMREP_RETRY = 60 * 60.0
-"""The seconds after which a crawler asks again for a tdmrep.json that was unreachable."""
+"""The time, in seconds, after which a crawler requests an unreachable tdmrep.json again."""
 
 MAX_AHEAD = 300.0
-"""By how many seconds the clock of another worker may be ahead: an entry that was fetched further in
+"""The tolerance, in seconds, for a clock of another worker that is ahead. An entry whose fetch time is further in
 the future is not fresh."""
 
 
 class State(str, Enum):
-    """Which rules a crawler follows for an origin."""
+    """The kind of rules that a crawler follows for an origin."""
 
     SUCCESSFUL = "successful"
-    """The crawler follows the rules of the last response."""
+    """The crawler follows the rules in the last response."""
     UNAVAILABLE = "unavailable"
     """There are no rules: robots.txt does not exist, or access to it is denied (RFC 9309, 2.3.1.3)."""
     STALE = "stale"
@@ -41,61 +41,63 @@ class State(str, Enum):
     UNREACHABLE = "unreachable"
     """The crawler may fetch nothing: robots.txt is unreachable (RFC 9309, 2.3.1.4)."""
     ASSUMED_UNAVAILABLE = "assumed-unavailable"
-    """The crawler may fetch everything: robots.txt has been unreachable for so long that it
-    counts as unavailable (RFC 9309, 2.3.1.4)."""
+    """The crawler may fetch everything: robots.txt has been unreachable for such a long time that it counts as
+    unavailable (RFC 9309, 2.3.1.4)."""
 
     __str__ = str.__str__
 
 
 class CacheEntry(NamedTuple):
-    """What a crawler has fetched from an origin: its robots.txt and, if the crawl needs this file, its
-    tdmrep.json. Times are in seconds since the epoch.
+    """The cached results of fetching an origin's robots.txt and, if the crawl needs it, tdmrep.json. Times are
+    in seconds since the epoch.
     """
 
     result: AccessResult
-    """The result of the last fetch."""
+    """The result of the last fetch of robots.txt."""
 
     fetched: float
     """When the crawler last fetched robots.txt."""
 
     expires: float
-    """When the crawler must fetch robots.txt again."""
+    """When the entry stops being fresh, and the crawler must fetch robots.txt again."""
 
     unreachable_since: float | None = None
-    """When robots.txt became unreachable; None if it is not unreachable. The time is computed back from
-    ``fetched``, by the length of the outage on monotonic clocks (see :func:`renew`)."""
+    """When robots.txt became unreachable; None if it is reachable. This time is ``fetched`` minus the length
+    of the outage, which :func:`renew` measures on monotonic clocks."""
 
     attempts: int = 0
-    """The number of failed fetches in a row."""
+    """The number of failed fetches of robots.txt in a row."""
 
     copy: AccessResult | None = None
-    """The last good copy: the last result before robots.txt became unreachable. None if robots.txt is
-    not unreachable, or always was."""
+    """The last good copy, which is the last result before robots.txt became unreachable. None if robots.txt
+    is reachable, or if it has always been unreachable."""
 
     copy_fetched: float | None = None
-    """When the crawler fetched the copy."""
+    """When the crawler fetched the copy; None if there is no copy."""
 
     tdmrep: AccessResult | None = None
-    """The last result for tdmrep.json other than *unreachable*; None if there is none, or if the crawl
-    does not need this file."""
+    """The last result of fetching tdmrep.json, unless it was *unreachable*. None if there is no such result,
+    or if the crawl does not need this file."""
 
     tdmrep_fetched: float | None = None
-    """When the crawler last requested tdmrep.json. It must do so after each fetch of robots.txt, so a
-    time before ``fetched`` means that the next request is due."""
+    """When the crawler last requested tdmrep.json; None if it never did. If this time is before ``fetched``,
+    tdmrep.json must be requested again, because each fetch of robots.txt requires a new request for it."""
 
     @property
     def has_tdmrep(self) -> bool:
-        """Whether tdmrep.json was requested after the last fetch of robots.txt, so that it is up to date."""
+        """Whether tdmrep.json is up to date, which means that the crawler requested it after the last fetch
+        of robots.txt.
+        """
         return self.tdmrep_fetched is not None and self.tdmrep_fetched >= self.fetched
 
     def is_fresh(self, now: float) -> bool:
-        """Whether the entry may be used without another fetch. An entry from the future may not: the
-        clock was wrong, so the entry might be used for years.
+        """Whether the entry may be used at the time *now* without another fetch. An entry that was fetched
+        in the future is not fresh: some clock was wrong, and the entry might not expire for years.
         """
         return now < self.expires and self.fetched <= now + MAX_AHEAD
 
     def state(self, dialect: Dialect) -> State:
-        """Return which rules a crawler follows until the next fetch."""
+        """Return the kind of rules that a crawler follows until the next fetch."""
         if self.unreachable_since is None:
             return State(self.result.access.value)
         outage = timedelta(seconds=self.fetched - self.unreachable_since)
@@ -110,8 +112,8 @@ class CacheEntry(NamedTuple):
         return State.UNREACHABLE
 
     def answer(self, dialect: Dialect) -> AccessResult | None:
-        """Return the result that a crawler follows: the last result, or the last good copy; None if the
-        crawler may fetch nothing, or everything, because robots.txt is unreachable.
+        """Return the result whose rules a crawler follows, which is the last result or the last good copy.
+        Return None if robots.txt is unreachable, and the crawler may fetch nothing, or everything.
         """
         state = self.state(dialect)
         if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
@@ -130,12 +132,16 @@ def renew(
     max_age: float = DAY,
     jitter: float = 0.0,
 ) -> CacheEntry:
-    """Return the cache entry after a fetch with *result*; *before* is the entry until then, if any.
+    """Return the new cache entry after robots.txt was fetched with *result*. *before* is the previous entry,
+    or None.
 
-    *elapsed* is the time in seconds since the crawler got *before*, on a monotonic clock; an outage
-    grows by *elapsed*. The wall clock would not do: if it were set forward, an outage would seem
-    longer than it is, and the crawler would too early be allowed everything. *jitter*, from 0 to 1,
-    spreads the retries of several crawlers for an unreachable robots.txt.
+    If robots.txt remains unreachable, the length of the outage grows by *elapsed*, the seconds on a
+    monotonic clock since the crawler received *before*. The wall clock is not used for this. If it were
+    set forward, the outage would appear longer than it is, and the crawler would be allowed everything
+    too early.
+
+    *min_age* and *max_age* limit the lifetime of the entry, in seconds. *jitter*, from 0 to 1, makes the
+    wait after a failed fetch longer, so that several crawlers do not fetch at the same time.
     """
     tdmrep, tdmrep_fetched = None, None
     if before is not None:
@@ -171,10 +177,11 @@ def renew(
 
 
 def with_tdmrep(entry: CacheEntry, result: AccessResult, now: float) -> CacheEntry:
-    """Return the cache entry after a fetch of tdmrep.json with *result*.
+    """Return a copy of *entry*, updated after tdmrep.json was fetched with *result* at the time *now*.
 
     A tdmrep.json is fresh as long as the robots.txt of the same origin. While tdmrep.json is
-    unreachable, its last good copy counts, and the crawler requests it again within an hour.
+    unreachable, its last good copy applies, and the entry expires within an hour, so that the
+    crawler requests both files again.
     """
     entry = entry._replace(tdmrep_fetched=max(now, entry.fetched))
     if result.access is not Access.UNREACHABLE:

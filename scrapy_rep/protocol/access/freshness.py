@@ -1,8 +1,8 @@
 """How long a fetched robots.txt is fresh, and how long a crawler waits after a failed fetch.
 
 Sources: RFC 9309, 2.4, which lets crawlers use the cache control of RFC 9111, and RFC 9110, 10.2.3,
-for ``Retry-After``. A section number alone is one of RFC 9111. Header fields are pairs of a name in
-lower case and a value. Durations are in seconds, points in time in seconds since the epoch.
+for ``Retry-After``. Section numbers without an RFC refer to RFC 9111. Header fields are pairs of a name
+in lower case and a value. Durations are in seconds, and points in time are in seconds since the epoch.
 """
 
 import re
@@ -18,13 +18,13 @@ Headers: TypeAlias = Iterable[tuple[str, str]]
 DAY = 24 * 60 * 60.0
 
 _MAX_LIFETIME = 30 * DAY
-"""The longest lifetime that a server can set."""
+"""The maximum lifetime, in seconds, that header fields can set."""
 
 _FIRST_RETRY, _LAST_RETRY = 30.0, 60 * 60.0
 _MIN_RETRY_AFTER, _MAX_RETRY_AFTER = 1.0, DAY
 
-# For each kind of freshness of a dialect, the directives of Cache-Control that state a lifetime; the
-# first that is present counts. s-maxage is one of them, because several crawls can share a cache.
+# For each value of Dialect.freshness, the directives of Cache-Control that set the lifetime. The first directive that
+# is present and valid counts. s-maxage is included because several crawls can share a cache.
 _AGE_DIRECTIVES = {
     "cache-control": ("s-maxage", "max-age"),
     "max-age": ("max-age",),
@@ -34,16 +34,16 @@ _AGE_DIRECTIVES = {
 _DELTA_SECONDS = r"(?a)\d+"  # RFC 9111, 1.2.2
 _WITH_FRACTION = r"(?a)\d+(\.\d+)?"
 _MAX_SECONDS = 2.0**31
-"""The largest number of seconds. A larger number counts as this one (RFC 9111, 1.2.2)."""
+"""The maximum duration in seconds. A larger number is reduced to this number (RFC 9111, 1.2.2)."""
 _MAX_CHARACTERS = 64
-"""The number of characters of a number or date that are read."""
+"""The maximum number of characters of a number or date that are read; further characters are ignored."""
 
 _DIRECTIVE = r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*'
 
 
 MIN_AGE = 5 * 60.0
-"""The shortest lifetime. Without this limit, ``max-age=0``, a default of many servers, would cause a
-fetch of robots.txt before each page. RFC 9309, 2.4, has no such limit."""
+"""The default minimum lifetime, in seconds. Many servers send ``max-age=0`` by default. Without a minimum, the
+crawler would fetch robots.txt before each page of these servers. RFC 9309, 2.4, sets no minimum."""
 
 
 def lifetime(
@@ -54,10 +54,10 @@ def lifetime(
     min_age: float = MIN_AGE,
     max_age: float = DAY,
 ) -> float:
-    """Return for how many seconds a response with *headers*, which came at the time *fetched*, is fresh.
+    """Return the lifetime, in seconds, of a response with *headers* that was received at the time *fetched*.
 
-    The result is at least *min_age*, or *max_age* if *max_age* is shorter. In a dialect with an
-    upper limit (RFC 9309, 2.4), the result is at most *max_age*.
+    The lifetime is at least *min_age*, or *max_age* if that is shorter. In a dialect with an upper limit
+    (RFC 9309, 2.4), it is at most *max_age*.
     """
     fields = dict(headers)
     directives = cache_control(fields)
@@ -75,8 +75,9 @@ def _stated_lifetime(
     dialect: Dialect,
     fetched: float,
 ) -> float | None:
-    """Return the lifetime in seconds that the header *fields* state, as the dialect reads them; None if
-    they do not state a lifetime (4.2.1).
+    """Return the lifetime, in seconds, that the header *fields* state in this *dialect* (4.2.1). Return None if
+    they do not state a lifetime. *directives* are those of ``Cache-Control``, and *fetched* is the time of
+    the response.
     """
     forbids_caching = "no-cache" in directives or "no-store" in directives
     if dialect.freshness == "cache-control" and forbids_caching:
@@ -86,7 +87,7 @@ def _stated_lifetime(
         if value is not None and (seconds := _seconds(value)) is not None:
             return seconds - (_seconds(fields.get("age", "")) or 0.0)
     if dialect.freshness != "max-age" and "expires" in fields:
-        # An invalid date, in particular "0", is in the past (5.3).
+        # An invalid date, such as "0", counts as a date in the past (5.3).
         expires = _moment(fields["expires"])
         date = _moment(fields.get("date", ""))
         return 0.0 if expires is None else expires - (date or fetched)
@@ -94,7 +95,7 @@ def _stated_lifetime(
 
 
 def must_revalidate(headers: Headers) -> bool:
-    """Whether a stale copy must not be used even if the server is unreachable (5.2.2.2)."""
+    """Whether *headers* forbid the use of a stale copy even while the server is unreachable (5.2.2.2)."""
     directives = cache_control(dict(headers))
     return not directives.keys().isdisjoint(
         {"must-revalidate", "proxy-revalidate", "no-cache", "no-store"}
@@ -102,12 +103,14 @@ def must_revalidate(headers: Headers) -> bool:
 
 
 def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> float:
-    """Return the seconds to wait before the next fetch, after *attempts* failed fetches in a row.
+    """Return how many seconds to wait before the next fetch, after *attempts* failed fetches in a row. The
+    wait starts at *now*, the time of the last fetch. *headers* are those of its response, if any.
 
-    With a ``Retry-After`` (RFC 9110, 10.2.3) in *headers*, those of the last response, the crawler waits as long
-    as that says, but at most a day, and not less than 1, 2, 4, ... seconds, up to an hour. Without it, the
-    crawler waits 30, 60, 120, ... seconds, up to an hour, and *jitter*, from 0 to 1, adds up to one half, so that
-    crawlers do not all fetch at the same time. *now* is the time of the last fetch, from which the wait counts.
+    If *headers* contain a valid ``Retry-After`` (RFC 9110, 10.2.3), it determines the wait, up to a day.
+    But the wait is at least 1, 2, 4, ... seconds, doubled with each attempt up to an hour.
+
+    Without a ``Retry-After``, the wait is 30, 60, 120, ... seconds, up to an hour. *jitter*, from 0 to 1,
+    makes this wait up to 1.5 times as long, so that crawlers do not all fetch at the same time.
     """
     factor = 2.0 ** min(attempts - 1, 30)
     pause = pause_asked(headers, now)
@@ -118,15 +121,15 @@ def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> f
 
 
 def pause_asked(headers: Headers, now: float) -> float | None:
-    """Return for how many seconds ``Retry-After`` asks crawlers to wait, or None if it is missing or
-    invalid.
+    """Return the pause, in seconds, that ``Retry-After`` in *headers* requests. Return None if the field is
+    missing or invalid. *now* is the time at which the response was received.
 
-    The value is a number of seconds, or a date (RFC 9110, 10.2.3). The time up to a date is counted
-    from the ``Date`` of the response, so that the clocks of server and crawler need not agree;
-    without a ``Date``, it is counted from *now*, the time at which the response came. A date in the
-    past gives 0. Fractions of a second count, because some servers send them. Negative numbers and
-    all other values are invalid. If there are several fields, the longest pause counts. The result
-    is at most 2**31.
+    The value is a number of seconds, or the date of the end of the pause (RFC 9110, 10.2.3). If it is a
+    date, the pause starts at the ``Date`` of the response, so that the clocks of server and crawler do
+    not have to agree. Without a ``Date``, it starts at *now*. For a date in the past, the pause is 0.
+
+    A number may have a fraction, because some servers send fractions. Negative numbers and all other
+    values are invalid. If there are several fields, the longest pause counts. The result is at most 2**31.
     """
     fields = list(headers)
     sent = _moment(dict(fields).get("date", ""))
@@ -136,8 +139,8 @@ def pause_asked(headers: Headers, now: float) -> float | None:
 
 
 def _pause(value: str, since: float) -> float | None:
-    """Return the pause in seconds that the *value* of a ``Retry-After`` states, or None if it is invalid.
-    A date is the end of the pause, and *since* its beginning.
+    """Return the pause, in seconds, that the *value* of a ``Retry-After`` field states. Return None if the value
+    is invalid. If the value is a date, it is the end of the pause, and *since* is the start.
     """
     seconds = _seconds(value, _WITH_FRACTION)
     if seconds is not None or (moment := _moment(value)) is None:
@@ -146,12 +149,12 @@ def _pause(value: str, since: float) -> float | None:
 
 
 def cache_control(fields: dict[str, str]) -> dict[str, str]:
-    """Return the directives of ``Cache-Control`` and their values, with names in lower case (5.2)."""
+    """Return the directives in the ``Cache-Control`` field as a dict of names, in lower case, and values (5.2)."""
     directives: dict[str, str] = {}
     for part in fields.get("cache-control", "")[:4096].split(","):
         match = re.fullmatch(_DIRECTIVE, part)
         if match is not None:
-            # The first of two equal directives counts (4.2.1).
+            # If a directive appears twice, the first value counts (4.2.1).
             directives.setdefault(match[1].lower(), match[2] or "")
     return directives
 
@@ -162,10 +165,10 @@ def _seconds(value: str, form: str = _DELTA_SECONDS) -> float | None:
 
 
 def _moment(value: str) -> float | None:
-    """Return an HTTP-date (RFC 9110, 5.6.7) as seconds since the epoch; None if it is invalid."""
+    """Parse an HTTP-date (RFC 9110, 5.6.7), and return it in seconds since the epoch; None if it is invalid."""
     try:
         date = parsedate_to_datetime(value[:_MAX_CHARACTERS])
-        # A date in the form of asctime does not name a zone, but all HTTP-dates are in UTC.
+        # A date in the format of asctime() contains no time zone, but all HTTP-dates are in UTC.
         return (date if date.tzinfo else date.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, TypeError, OverflowError, OSError, IndexError):
         return None

@@ -1,4 +1,4 @@
-"""Overrides: what the operator of the crawl decides for hosts, in place of their robots.txt."""
+"""Overrides: decisions of a crawl's operator that replace the robots.txt of certain hosts."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from scrapy_rep.protocol.robots import RobotsTxt
 
 ALLOWED_OVERRIDE = (
     '"obey", "ignore", the text of a robots.txt, or a dict with one of the keys "obey" and '
-    '"robotstxt", with "pages", or both, and with "reason" and "until" if you like'
+    '"robotstxt", with "pages", or both, and optionally "reason" and "until"'
 )
 ALLOWED_PATTERN = (
     'a host pattern: "example.com", "*.example.com" or "*", with ":port" for one port, 1 to '
@@ -24,13 +24,14 @@ _KEYS = {
     "robotstxt": "the text of a robots.txt",
     "pages": "a whole number, 0 or greater",
     "reason": "a text",
-    "until": "an ISO 8601 date, the last day (UTC) on which the override applies, such as "
-    '"2027-01-01", or a time with its offset, such as "2027-01-01T12:00:00+00:00"',
+    "until": "an ISO 8601 date or time: the last day (UTC) on which the override applies, such as "
+    '"2027-01-01", or the time at which it ends, with its offset, such as "2027-01-01T12:00:00+00:00"',
 }
-"""The keys of an override that is a dict, and the values that each key allows."""
+"""The keys of an override that is a dict, each with a description of its valid values."""
 
 _CODES_FOR_SITES = frozenset({"everything-forbidden"})
-"""The findings of the linter that concern only the owner of a site: in an override, they are intended."""
+"""The codes of linter findings that are not reported for an override. They warn the owner of a site about rules
+that the author of an override writes on purpose."""
 
 _MAX_PORT = 65535
 
@@ -38,10 +39,10 @@ _HOST_PATTERN = r"(\*|(?:\*\.)?(?:\[[0-9a-f:.]+\]|[^\s/*:]+))(?::(\d{1,5}))?"
 
 
 class Override(NamedTuple):
-    """What the operator of the crawl decides for the hosts that a pattern matches."""
+    """The decision of the crawl's operator for all hosts that a host pattern matches."""
 
     pattern: str
-    """The host pattern as written in the setting."""
+    """The host pattern, as written in the setting."""
 
     kind: Literal["obey", "ignore", "robotstxt"]
 
@@ -52,42 +53,42 @@ class Override(NamedTuple):
     port: int | None
 
     reason: str = ""
-    """The reason that the operator gives, on one line; may be empty."""
+    """The operator's reason for the override, as one line of text; empty if none is given."""
 
     until: str = ""
     """The last day of the override, or the time at which it ends, as written; empty if the override
     does not end."""
 
     ends: float = inf
-    """When the override ends, in seconds since the epoch."""
+    """When the override ends, in seconds since the epoch; infinity if it does not end."""
 
     warnings: tuple[str, ...] = ()
-    """Possible mistakes in the text of the robots.txt, each with its line and a remedy."""
+    """The possible mistakes in the override's robots.txt. Each text contains the line number and a remedy."""
 
     pages: int | None = None
-    """The largest number of pages to fetch from each host; 0 for no limit, None if the override does not
-    say."""
+    """The maximum number of pages to fetch from each host; 0 for no limit, None if the override sets no
+    number."""
 
     def __str__(self) -> str:
         return f"{self.pattern}: {self.kind}{self.note}"
 
     @property
     def note(self) -> str:
-        """The reason and the end in parentheses, after a space; empty if the override has neither."""
+        """The reason and the end of the override, in parentheses after a space; empty if it has neither."""
         until = self.until and f"until {self.until}"
         note = "; ".join(filter(None, (self.reason, until)))
         return note and f" ({note})"
 
     @property
     def end_notice(self) -> str:
-        """The warning that the crawl logs once the override has ended."""
+        """The warning that a crawl logs if the override has ended."""
         return (
-            f"REP_OVERRIDES[{self.pattern!r}] has ended and decides nothing, as if it were not "
-            f"set: {self.kind}{self.note}. Remove it, or set a later date"
+            f"REP_OVERRIDES[{self.pattern!r}] has ended and no longer has an effect: "
+            f"{self.kind}{self.note}. Remove it, or set a later date"
         )
 
     def covers(self, origin: Origin) -> bool:
-        """Whether the pattern matches *origin*."""
+        """Whether the host pattern matches the host and port of *origin*."""
         if self.port is not None and self.port != origin.port:
             return False
         if self.host == "*":
@@ -98,16 +99,16 @@ class Override(NamedTuple):
 
     @property
     def specificity(self) -> tuple[bool, int, bool]:
-        """A sort key: if several overrides match an origin, the override with the greatest key decides."""
+        """A sort key. If several overrides match an origin, the override with the greatest key applies."""
         return (not self.host.startswith("*"), len(self.host), self.port is not None)
 
 
 class OverrideError(ValueError):
-    """An override is invalid.
+    """Raised for an invalid override.
 
-    *keys* are the path to the invalid *value* in the setting; without keys, the value is a host
-    pattern. If *line* is not 0, the value is that line in the text of a robots.txt. *allowed* says
-    which values are valid.
+    *value* is the invalid value, and *allowed* describes the valid values. *keys* are the path to the
+    value in the setting; they are empty if the value is a host pattern. If *line* is not 0, the value
+    is the line with this number in the override's robots.txt.
     """
 
     def __init__(
@@ -123,8 +124,8 @@ class OverrideError(ValueError):
 def parse_overrides(
     setting: Mapping[str, object], dialect: Dialect
 ) -> tuple[Override, ...]:
-    """Parse the value of ``REP_OVERRIDES``. Return the overrides, the most specific first. Raises
-    OverrideError for the first invalid override.
+    """Parse the value of ``REP_OVERRIDES``. Return the overrides, with the most specific override first.
+    Raises OverrideError at the first invalid override.
     """
     overrides = [_parse(pattern, value, dialect) for pattern, value in setting.items()]
     return tuple(
@@ -135,9 +136,10 @@ def parse_overrides(
 def override_for(
     overrides: Iterable[Override], origin: Origin, now: float
 ) -> Override | None:
-    """Return the override that decides for *origin* at the time *now*, or None. *overrides* are those of
-    :func:`parse_overrides`; an override that has ended does not decide. For a virtual host, its name
-    is matched, not the host in the URL.
+    """Return the override that applies to *origin* at the time *now*, or None. Overrides that have ended do not
+    apply. If *origin* has a virtual host, host patterns are compared with the name of the virtual host.
+
+    *overrides* are the result of :func:`parse_overrides`, which sorts them.
     """
     named = origin.named
     return next(
@@ -151,7 +153,9 @@ def override_for(
 
 
 def _parse_pattern(pattern: str) -> tuple[str, int | None]:
-    """Return the host and the port of a host pattern. Raises OverrideError if the pattern is invalid."""
+    """Return the host and the port of a host pattern; the port is None if the pattern contains no port. Raises
+    OverrideError if the pattern is invalid.
+    """
     match = re.fullmatch(_HOST_PATTERN, pattern.lower())
     port = int(match[2]) if match and match[2] else None
     if match is None or (port is not None and not 0 < port <= _MAX_PORT):
@@ -160,7 +164,9 @@ def _parse_pattern(pattern: str) -> tuple[str, int | None]:
 
 
 def _long_form(value: object) -> dict[Any, object]:
-    """Return the *value* of an override as a dict. A value that is a text becomes a dict with one key."""
+    """Return the *value* of an override as a dict. A text becomes a dict with one key, ``obey`` or
+    ``robotstxt``. A dict that contains only a limit of pages gets the key ``obey``.
+    """
     if not isinstance(value, dict):
         is_word = value in ("obey", "ignore")
         return {"obey": value == "obey"} if is_word else {"robotstxt": value}
@@ -216,8 +222,8 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
 
 
 def _warnings(robots: RobotsTxt, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the possible mistakes that the linter finds in the robots.txt of an override. Raises
-    OverrideError at the first definite mistake. *keys* is the path to the text within the setting.
+    """Return the linter's warnings about the robots.txt of an override. Raises OverrideError at the linter's
+    first error. *keys* are the path to the text of the robots.txt in the setting.
     """
     # Imported here, because few crawls have the text of a robots.txt in their settings.
     from scrapy_rep.protocol.linter import lint  # noqa: PLC0415
@@ -233,8 +239,9 @@ def _warnings(robots: RobotsTxt, keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _end(until: object) -> float:
-    """Return when an override ends, in seconds since the epoch: at the end of the day *until* in UTC, or
-    at the time *until*. Raises ValueError, TypeError or OverflowError if *until* is neither.
+    """Return when an override ends, in seconds since the epoch. If *until* is a date, this is the end of that
+    day in UTC; if *until* is a time, it is that time. Raises ValueError, TypeError or OverflowError if
+    *until* is neither a date nor a time with a time zone.
     """
     if isinstance(until, str):
         text = until.strip()

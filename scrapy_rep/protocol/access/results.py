@@ -1,4 +1,4 @@
-"""The result of one fetch of a robots.txt or a tdmrep.json (RFC 9309, 2.3.1)."""
+"""The result of fetching a robots.txt or a tdmrep.json once (RFC 9309, 2.3.1)."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -15,16 +15,16 @@ HEADERS = frozenset(
         "retry-after",
     }
 )
-"""The header fields that a result keeps: those about the type and lifetime of the body, and
+"""The header fields of a response that a result stores: those about the type and lifetime of the body, and
 ``Retry-After``."""
 
-# "Proxy Authentication Required": the answer of a proxy, which says nothing about the site.
+# "Proxy Authentication Required". A proxy sent this response, so it contains no information about the site.
 _PROXY_STATUS = 407
 
 
 class Access(str, Enum):
-    """The kinds of result that RFC 9309, 2.3.1, distinguishes. The kind *redirected* is missing: the
-    crawler follows redirects, and the last response counts.
+    """The kinds of results in RFC 9309, 2.3.1, except *redirected*: the crawler follows redirects, so the last
+    response determines the kind.
     """
 
     SUCCESSFUL = "successful"
@@ -35,44 +35,44 @@ class Access(str, Enum):
 
 
 class Failure(str, Enum):
-    """Why a fetch got no response."""
+    """The reason why a fetch received no response."""
 
     OWN = "own"
-    """The machine of the crawler has no file descriptor, port, network or memory left. The failure says
-    nothing about any host."""
+    """The crawler's machine is out of file descriptors, ports or memory, or its network is down. The failure
+    has nothing to do with the host."""
 
     NETWORK = "network"
-    """Nothing has answered: the host name was not resolved, the connection was refused or timed out,
-    or the host or the proxy was unreachable. Either the host is gone, or the network of the crawler.
+    """No server answered: the host name was not resolved, the connection was refused or timed out, or
+    the host or the proxy was unreachable. Either the host or the crawler's network is down.
 
-    If the answer of a server timed out, the kind is the same, because download handlers do not tell
-    this from a time-out of the connection."""
+    A response that timed out is also a failure of this kind, because download handlers do not
+    distinguish it from a connection that timed out."""
 
     NO_SERVER = "no-server"
-    """The name of the host does not exist, or the host refuses the connection. Requests for pages of
-    the host would fail too."""
+    """The host name does not exist, or the host refuses the connection. Requests for the host's pages
+    would fail too."""
 
     DROPPED = "dropped"
-    """The crawler itself ended the fetch: a component of the project dropped the request, or
-    robots.txt forbids the URL. The failure says nothing about the site, and the next fetch would fail
-    in the same way."""
+    """The crawler itself ended the fetch: a component of the project dropped the request, or robots.txt
+    forbids the URL. The failure has nothing to do with the site, and the next fetch would fail in
+    the same way."""
 
     OTHER = "other"
-    """A server has answered, but TLS failed, or the answer was broken or lost."""
+    """A server answered, but TLS failed, or the response was invalid or incomplete."""
 
 
 class AccessResult(NamedTuple):
-    """The result of one fetch of a robots.txt."""
+    """The result of fetching a robots.txt or a tdmrep.json once."""
 
     url: str
-    """The URL of the first request."""
+    """The URL of the first request, before redirects."""
 
     status: int | None
     """The status of the last response; None if there was no response."""
 
     headers: tuple[tuple[str, str], ...] = ()
-    """The header fields of the last response that are in ``HEADERS``: pairs of a name in lower case and
-    a value."""
+    """Those header fields of the last response whose names are in ``HEADERS``, as pairs of the name in lower
+    case and the value."""
 
     body: bytes = b""
     """The body of the last response if its status is 2xx; otherwise empty."""
@@ -81,37 +81,42 @@ class AccessResult(NamedTuple):
     """The URLs to which the crawler was redirected, in order. The last response came from the last URL."""
 
     error: str = ""
-    """Why there was no response, or why the crawler did not follow the last redirect, in words."""
+    """A text that explains why there was no response, or why the crawler did not follow the last redirect;
+    empty if neither happened."""
 
     failure: Failure | None = None
-    """The kind of failure, if there was no response; None if it is not known."""
+    """Why there was no response; None if there was a response, or if the reason is unknown."""
 
     @property
     def is_of_server(self) -> bool:
-        """Whether a server of the site has answered. A store keeps only such results."""
+        """Whether the last response came from a server, and not from a proxy that requires authentication.
+        Stores keep only results for which this is True.
+        """
         return self.status is not None and self.status != _PROXY_STATUS
 
     @property
     def access(self) -> Access:
-        """The kind of the result (RFC 9309, 2.3.1)."""
+        """The kind of result (RFC 9309, 2.3.1). Status 429 and a missing response are *unreachable*."""
         if self.status in {None, _PROXY_STATUS, 429}:
             return Access.UNREACHABLE
         if 200 <= self.status < 300:
             return Access.SUCCESSFUL
-        # A 3xx is a redirect that was invalid, or one more than the limit (RFC 2.3.1.2).
+        # A 3xx status is left only if the redirect was invalid, or exceeded the limit (RFC 9309, 2.3.1.2).
         if 300 <= self.status < 500:
             return Access.UNAVAILABLE
         return Access.UNREACHABLE
 
     @property
     def has_too_many_redirects(self) -> bool:
-        """Whether the file counts as unavailable because of too many redirects."""
+        """Whether the crawler stopped after too many redirects, so that the file counts as unavailable."""
         is_redirect = self.status is not None and 300 <= self.status < 400
         return is_redirect and len(self.redirects) > 1
 
     @property
     def is_html(self) -> bool:
-        """Whether the body is an HTML page, such as the challenge of a bot wall, in place of a robots.txt."""
+        """Whether the body is an HTML page in place of a robots.txt, such as the challenge page of a bot
+        wall.
+        """
         if not self.body[:1024].lstrip().startswith(b"<"):
             return False
         # Imported here, because few files begin with a "<".

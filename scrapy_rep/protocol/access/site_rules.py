@@ -1,4 +1,4 @@
-"""The rules that a crawler follows for an origin, parsed from a cache entry."""
+"""Parses a cache entry into the rules that a crawler follows for an origin."""
 
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def robots_of(
     entry: CacheEntry, dialect: Dialect, state: State | None = None
 ) -> RobotsTxt:
-    """Return the robots.txt that a crawler follows until the next fetch. *state* is ``entry.state()``,
-    if the caller has computed it already.
+    """Return the parsed robots.txt that a crawler follows until the next fetch. If the caller has already
+    computed ``entry.state(dialect)``, it can pass the result as *state*.
     """
     state = state or entry.state(dialect)
     if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
@@ -39,7 +39,7 @@ def robots_of(
 
 
 class SiteRules:
-    """The parsed robots.txt and tdmrep.json of an origin, with the cache entry that they come from."""
+    """An origin's parsed robots.txt and tdmrep.json, and the cache entry from which they were parsed."""
 
     __slots__ = (
         "entry", "learned", "origin", "robots", "state", "tdmrep",
@@ -59,7 +59,7 @@ class SiteRules:
         self.entry = entry
 
         self.state = state
-        """Which rules the crawler follows until the next fetch."""
+        """The kind of rules that the crawler follows until the next fetch."""
 
         self.robots = robots
 
@@ -68,4 +68,5 @@ class SiteRules:
         if every fetch failed."""
 
         self.learned = learned
-        """When this process got the entry, on the monotonic clock: outages are measured from here."""
+        """The time, on the monotonic clock, at which this process received the entry. The length of an
+        outage is measured from here."""

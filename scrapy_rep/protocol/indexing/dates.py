@@ -1,16 +1,16 @@
-"""Reads the dates of ``unavailable_after``.
+"""Parses the dates in ``unavailable_after`` rules.
 
-python-dateutil parses the text. This module makes the result independent of the machine and
-the time: of the local time zone, of today's date for missing parts, and of the current
-century for two-digit years.
+python-dateutil parses the text. This module makes sure that the result does not depend on the local
+time zone of the machine, on today's date (for missing parts of a date), or on the current century
+(for two-digit years).
 
 Sources:
 
 - RFC 822, 5 (with RFC 1123, 5.2.14): ``25 Jun 10 15:00:00 PST``, its zone names;
 - RFC 850, 2.1.4: ``Friday, 25-Jun-10 15:00:00 GMT``;
 - ISO 8601: ``2010-06-25T15:00:00+02:00``, and until 2019 ``2010-06-25T24:00:00Z``, the end of the day;
-- RFC 1123, 5.2.14, and RFC 2822, 4.3: the military zones, letters from A to Y, cannot be relied on,
-  because RFC 822 defined them with the wrong sign. Here, these letters are not zones;
+- RFC 1123, 5.2.14, and RFC 2822, 4.3: the military zones, which are single letters from A to Y, are
+  ambiguous, because RFC 822 defined them with the wrong sign. So a date with such a zone is invalid;
 - RFC 6265, 5.1.1: two-digit years mean 1970 to 2069.
 """
 
@@ -28,10 +28,10 @@ _HOURS = {
     "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
     "NST": -3.5, "NDT": -2.5, "AST": -4, "ADT": -3,
     "AKST": -9, "AKDT": -8, "HST": -10,
-    # Europe and Africa. BST is British, not Bangladesh's.
+    # Europe and Africa. BST is British Summer Time, not Bangladesh Standard Time.
     "WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2, "MEZ": 1, "MESZ": 2,
     "EET": 2, "EEST": 3, "SAST": 2, "EAT": 3, "MSK": 3, "TRT": 3,
-    # Asia and Oceania. IST is Indian, neither Irish nor Israel's.
+    # Asia and Oceania. IST is Indian Standard Time, not Irish or Israel Standard Time.
     "PKT": 5, "IST": 5.5, "WIB": 7, "HKT": 8, "SGT": 8, "AWST": 8,
     "JST": 9, "KST": 9, "ACST": 9.5, "ACDT": 10.5, "AEST": 10, "AEDT": 11,
     "NZST": 12, "NZDT": 13,
@@ -40,8 +40,8 @@ _HOURS = {
 }  # fmt: skip
 
 ZONES = {name: int(hours * 3600) for name, hours in _HOURS.items()}
-"""The known zone names, with their offsets from UTC in seconds. If several zones have the same name, the
-name means the zone of RFC 822, or else the zone with the largest population."""
+"""The offsets from UTC, in seconds, of all known zone names. If several zones have the same name, the name means the
+zone in RFC 822. If RFC 822 does not contain the name, it means the zone with the largest population."""
 
 _WORDS = frozenset(ZONES) | {
     word.upper()
@@ -52,8 +52,8 @@ _WORDS = frozenset(ZONES) | {
         parserinfo.JUMP,  # "at", "of", "st", "th", and signs
     )
     for word in words
-    if len(word)
-    > 1  # dateutil takes "a" and "p" for am and pm, and ignores "m" and "t".
+    # Single letters are left out: dateutil reads "a" and "p" as am and pm, and ignores "m" and "t".
+    if len(word) > 1
 }
 _WORD = re.compile(r"[A-Z]+")
 _LAST_WORD = re.compile(r"[A-Z]+\Z")
@@ -63,28 +63,32 @@ _END_OF_DAY = re.compile(
     r"(?<![\d:+-])24:00(?::00(?:[.,]0{1,9})?)?(?![\d:.,])|(?<=\dT)2400(?:00)?(?!\d)"
 )
 _COMMENT = re.compile(r"\(([A-Z ]+|(?:GMT|UTC)[+-]\d\d:?\d\d)\)\Z")
-"""Matches a zone in parentheses after a date: ``(PST)`` (RFC 822, 3.4.3),
-``(Coordinated Universal Time)`` (as JavaScript writes dates), ``(GMT+02:00)``."""
+"""Matches a zone in parentheses at the end of a date: ``(PST)`` (RFC 822, 3.4.3), ``(GMT+02:00)``, or
+``(Coordinated Universal Time)``, the form that JavaScript writes."""
 _LONG_NAMES = {"COORDINATED UNIVERSAL TIME": 0, "GREENWICH MEAN TIME": 0}
 _NAMED_OFFSET = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
-"""Matches the name before an offset, which is deleted: by ``GMT+2``, authors mean two hours east of
-Greenwich, but POSIX and dateutil read two hours west."""
+"""Matches ``GMT`` or ``UTC`` before an offset. :func:`read_date` deletes it, because authors write ``GMT+2`` for two
+hours east of Greenwich, but POSIX and dateutil read it as two hours west."""
 _SIGN = re.compile(r"(?:\A|\s)[+-]")
 _DOTTED = re.compile(r"\d{1,2}\.\d{1,2}\.\d")
-"""Matches a date with dots: its day comes first, while a date with slashes begins with the month."""
+"""Matches the start of a numeric date with dots, which begins with the day. A date with slashes begins with the
+month."""
 
 _DAY = 24 * 60 * 60
 _MAX_LENGTH = 80
-"""The length in characters of the longest text that is read as a date."""
+"""The maximum length of a date, in characters. A longer text is not a date."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=timezone.utc)
-"""The earliest valid date. An earlier date, such as the year 1, is the zero value of some program."""
-# dateutil fills in missing parts of a date from here: only a time of 0:00, because _CompleteDates rejects
-# dates without a year, a month or a day.
+"""The earliest valid date. Earlier dates are usually placeholders, such as a date in the year 1, which is the zero
+value of dates in some programming languages."""
+# The date from which dateutil takes the missing parts of a date. Only the time, 0:00, is ever taken from it, because
+# _CompleteDates rejects dates without a year, a month or a day.
 _NO_DEFAULT = datetime(2000, 1, 1)
 
 
 class _CompleteDates(parserinfo):
-    """A vocabulary for dateutil that rejects dates without a year, a month or a day."""
+    """The configuration of dateutil's parser: the known zones, the century of two-digit years, and the rejection of
+    dates without a year, a month or a day.
+    """
 
     TZOFFSET = ZONES
 
@@ -94,7 +98,7 @@ class _CompleteDates(parserinfo):
         return year
 
     def validate(self, res: datetime) -> bool:
-        # `res` has the attributes of a datetime, with None for parts that the text lacks.
+        # `res` has the attributes of a datetime. An attribute is None if the text does not contain the part.
         parts: tuple[int | None, ...] = (res.year, res.month, res.day)
         return None not in parts and super().validate(res)
 
@@ -103,26 +107,28 @@ _parser = parser(_CompleteDates())
 
 
 def _zone(name: str | None, offset: int | None) -> timezone | None:
-    # Since dateutil calls this function for every date, it never falls back to the local zone.
+    # dateutil calls this function for every date. Without it, dateutil would use the machine's local zone for
+    # some names.
     if name is None and offset is None:
         return None
     return timezone(timedelta(seconds=offset or 0))
 
 
 def read_date(text: str) -> datetime | None:
-    """Parse *text* as a date and return it in UTC; None if *text* is not a date.
+    """Parse a date, and return it as an aware datetime in UTC. Return None if *text* is not a valid date.
 
-    A date without a time means the beginning of the day, and 24:00 the end of the day. A time
-    without a zone is in UTC. Case does not matter. A text with unknown words is not a date.
+    A date without a time means the beginning of the day; the time 24:00 means the end of the day. A time
+    without a zone is in UTC. Case does not matter. A text that contains unknown words is not a date.
     """
-    # dateutil would ignore null characters, and read a date that the text does not have.
+    # A text with a null character is rejected. dateutil ignores null characters, so it would find a date that the
+    # text does not contain.
     if len(text) > _MAX_LENGTH or not text.isascii() or "\0" in text:
         return None
     text = text.upper().strip()
     zone: timezone | None = timezone.utc
     comment = _COMMENT.search(text)
     if comment is not None and _names_zone(comment[1]):
-        # The zone in parentheses repeats the zone or offset before it, or stands alone.
+        # The zone in parentheses is only used if no other zone or offset precedes it.
         zone, text = _zone_in_comment(comment[1]), text[: comment.start()].strip()
     text, ends_of_day = _END_OF_DAY.subn("00:00", _DOTTED_AMPM.sub(r"\1M", text))
     words = _WORD.findall(_ISO_T.sub(" ", text))
@@ -132,7 +138,7 @@ def read_date(text: str) -> datetime | None:
         return None
     sign = _SIGN.search(text)
     if sign is not None and ":" not in text[: sign.start()]:
-        return None  # The year has a sign, which dateutil would ignore.
+        return None  # The year has a sign. dateutil would ignore the sign.
     text = _NAMED_OFFSET.sub("", text)
     try:
         date = _parsed(text)
@@ -141,19 +147,22 @@ def read_date(text: str) -> datetime | None:
                 return None
             date = date.replace(tzinfo=zone)
         date = date.astimezone(timezone.utc) + timedelta(days=ends_of_day)
-    except (ValueError, ArithmeticError):  # The module decimal raises ArithmeticError.
+    except (
+        ValueError,
+        ArithmeticError,
+    ):  # dateutil uses decimal, which raises ArithmeticError.
         return None
     return date if date >= _EARLIEST else None
 
 
 def _parsed(text: str) -> datetime:
-    """Return the date in *text*, with its zone if *text* names a zone. Raises ValueError or
-    ArithmeticError if *text* is not a date.
+    """Return the date in *text*. It is aware if *text* contains a zone or an offset, and otherwise naive. Raises
+    ValueError or ArithmeticError if *text* is not a date.
     """
     try:
         return _parsed_by_dateutil(text)
     except ValueError:
-        # dateutil reads the name of a zone only after a time.
+        # dateutil accepts the name of a zone only after a time. So parse a date with a zone and without a time here.
         last = _LAST_WORD.search(text)
         if last is None or last[0] not in ZONES:
             raise
@@ -175,8 +184,8 @@ def _names_zone(comment: str) -> bool:
 
 
 def _zone_in_comment(comment: str) -> timezone | None:
-    """Return the zone that *comment* names; None if the name is unknown, or if the offset is a
-    day or more."""
+    """Return the time zone that *comment* names. Return None if the name is unknown, or if the offset is a day or
+    more."""
     seconds = _LONG_NAMES.get(comment, ZONES.get(comment))
     if comment[-1].isdigit():
         hours, minutes = int(comment[4:6]), int(comment[-2:])

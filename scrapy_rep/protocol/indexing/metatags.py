@@ -1,23 +1,23 @@
-"""Reads the robots meta tags and the usage tags in the bytes of a page, as an HTML parser does.
+"""Finds the robots meta tags and the usage tags in a page, and parses them.
 
-Most pages have neither: if no ``<meta`` in a page has one of the names, the page is not read further.
-Otherwise the tokenizer reads the page up to the last ``<meta`` with such a name, to see which of them
-are tags, and not part of a comment or a script.
+Most pages contain no such tags. A fast search finds the offsets at which the bytes look like such a tag.
+If there are any, a tokenizer reads the page up to the last of these offsets. It determines which of
+the offsets are real tags, and not part of a comment or a script.
 
-The tokenizer is that of the HTML Standard (WHATWG, 13.2.5), reduced to the states that decide whether
+The tokenizer is that of the HTML Standard (WHATWG, 13.2.5), reduced to the states that determine whether
 bytes are a ``<meta>`` or ``<link>`` tag: comments, elements that contain only text, ``<template>``,
-and attributes with their quotes. It reads any encoding that extends ASCII. Its time is linear in
-the size of the page: no expression below can match a byte in two ways, and a search without a
-result ends the page.
+and attributes with their quotes. It accepts any encoding that extends ASCII. Its time is linear in
+the size of the page, because no expression below can match a byte in two ways, and because the
+tokenizer stops when a search finds nothing.
 
 The tokenizer does not build a tree. So it finds tags in ``<select>`` and ``<frameset>`` that a browser
-leaves out of its tree. In ``<svg>`` and ``<math>``, it reads text elements and CDATA sections as
-elsewhere. But there, an element that closes itself, such as ``<style/>``, has no text, and
-``<template>`` is an element like any other (13.2.6.5).
+would leave out of its tree. In ``<svg>`` and ``<math>``, it treats text elements and CDATA sections as in
+the rest of the page, with two exceptions (13.2.6.5): a self-closing element, such as ``<style/>``,
+contains no text, and ``<template>`` is an element like any other.
 
 lxml cannot replace the tokenizer, because its results depend on the version of libxml2. Versions before
-2.14, which the wheels of lxml for Windows and many Linux distributions have, find tags in
-``<textarea>`` and ``<iframe>``, and differ in where a comment ends. In all versions, ``<title/>`` has no
+2.14 find tags in ``<textarea>`` and ``<iframe>``, and differ in where a comment ends. The lxml wheels for
+Windows and many Linux distributions contain these versions. In all versions, ``<title/>`` contains no
 text, and the time to build a tree is quadratic in the number of attributes of a tag.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Location, StatementReader
 
 
-# Matches an attribute. If its value has no closing quote, the match ends before the "=".
+# Matches an attribute. If the value has no closing quote, the match ends before the "=".
 _ATTRIBUTE = re.compile(
     rb"""[\t\n\f\r /]*([^\t\n\f\r />][^\t\n\f\r />=]*)[\t\n\f\r ]*"""
     rb"""(?:=[\t\n\f\r ]*(?:"([^"]*)"|'([^']*)'|(?!["'])([^\t\n\f\r >]*)))?"""
@@ -53,12 +53,11 @@ _ATTRIBUTE = re.compile(
 _ATTRIBUTES = frozenset({b"name", b"content", b"rel", b"href"})
 _NAME_END = rb"(?=[\t\n\f\r />])"
 
-# Matches the beginning of a tag, of a comment, or of a construct that ends at the next ">" whatever it
-# contains, such as a doctype.
+# Matches the start of a tag, of a comment, or of another construct, such as a doctype, which ends at the next ">".
 _MARKUP = re.compile(rb"<(?:(/?)([a-z][^\t\n\f\r />]*)|(!--)|[!?/])")
 _COMMENT_END = re.compile(rb"--!?>")
-# The elements that contain only text, with an expression for their end. Since the crawler does not run
-# scripts, <noscript> is not one of them.
+# The elements that contain only text, each with an expression for its end tag. <noscript> is not included, because it
+# contains elements if scripts are not run, and crawlers do not run scripts.
 _TEXT_ENDS = {
     name: re.compile(rb"</" + name + _NAME_END)
     for name in (
@@ -66,8 +65,8 @@ _TEXT_ENDS = {
         b"xmp",
     )
 }  # fmt: skip
-# The roots of SVG and MathML; the elements in them that contain HTML; and the elements of HTML that end
-# an SVG or MathML (13.2.6.5).
+# Three sets of element names (13.2.6.5): the root elements of SVG and MathML, the elements in SVG and MathML that
+# contain HTML, and the HTML elements that end SVG and MathML.
 _FOREIGN = frozenset({b"svg", b"math"})
 _HTML_IN_FOREIGN = frozenset({
     b"foreignobject", b"desc", b"mi", b"mo", b"mn", b"ms", b"mtext",
@@ -78,8 +77,8 @@ _ENDS_FOREIGN = frozenset(
     b"u ul var".split()
 )
 _SCRIPT_MARK = re.compile(rb"(<!--)|(-->)|<(/?)script" + _NAME_END)
-# Matches a run of text and of tags with plain attributes, which the tokenizer skips in one step. The
-# repetitions are limited because each takes space on the stack.
+# Matches a sequence of text and of tags with simple attributes. The tokenizer skips the sequence in one step. The
+# numbers of repetitions are limited, because each repetition takes space on the stack.
 _SKIPPABLE = re.compile(
     rb"(?:[^<]*</?(?!(?:math|plaintext|svg|template|"
     + b"|".join(_TEXT_ENDS)
@@ -92,12 +91,12 @@ _SKIPPABLE = re.compile(
 def attributes(
     html: bytes, position: int, end: int | None = None
 ) -> tuple[dict[bytes, bytes], int, bool]:
-    """Read the attributes of a tag. Return their values, the offset after the tag, and whether the tag
-    ends with ``/>``.
+    """Parse the attributes of a tag. Return a dict of the attributes, the offset after the tag, and whether the
+    tag ends with ``/>``.
 
-    Only name, content, rel and href are returned, with their values as written; of duplicates, the
-    first counts. *position* is the offset after the name of the tag. The returned offset is -1 if
-    the page, or its part up to *end*, ends within the tag.
+    The dict contains only the attributes name, content, rel and href, with their values as written. If an
+    attribute appears twice, the first value counts. *position* is the offset after the name of the tag.
+    The returned offset is -1 if *html*, or its part before *end*, ends within the tag.
     """
     end = len(html) if end is None else end
     values: dict[bytes, bytes] = {}
@@ -115,18 +114,18 @@ def attributes(
 def real_tags(
     html: bytes, lowered: bytes, starts: list[int]
 ) -> Iterator[tuple[int, dict[bytes, bytes]]]:
-    """Yield the offsets in *starts* at which there is a start tag outside of templates, with the
-    attributes of the tag. The other offsets are in comments, scripts or other text.
+    """Yield each offset in *starts* at which a start tag begins, with the attributes of the tag. Tags in
+    templates are left out, and so are offsets within comments, scripts or other text.
 
-    *lowered* is the page in lower case. The offsets must be in ascending order; the page is
-    not read beyond the last of them.
+    *lowered* is the page *html* in lower case. *starts* must be in ascending order. The page is not read
+    beyond the last of these offsets.
     """
     ahead = iter(starts)
     next_start = next(ahead, -1)
     position = 0
     opened = _OpenElements()
     while position >= 0:
-        # Offsets before this position are within a comment, a text or another tag.
+        # Offsets before the current position are within a comment, a text element or another tag.
         while 0 <= next_start < position:
             next_start = next(ahead, -1)
         if next_start < 0:
@@ -155,28 +154,33 @@ def real_tags(
 
 
 class _OpenElements:
-    """The open elements in which a tag may not count, or is read differently: templates, SVG and MathML."""
+    """The open templates, SVG and MathML elements at a position in a page. Tags in templates are ignored, and
+    tags in SVG and MathML are tokenized differently.
+    """
 
     __slots__ = ("_foreign_templates", "foreign", "templates")
 
     def __init__(self) -> None:
         self.foreign: list[bytes] = []
-        """The open roots of SVG and MathML, and the open elements in them that contain HTML."""
+        """The names of the open root elements of SVG and MathML, and of the open elements in these that
+        contain HTML. The innermost element is the last."""
 
         self.templates: list[int] = []
-        """For each open template, how many elements of ``foreign`` were open when it began."""
+        """For each open template, the number of items in ``foreign`` when the template began."""
 
         self._foreign_templates = 0
-        """How many elements with the name ``template`` are open in the innermost SVG or MathML, where
-        such an element is not a template."""
+        """The number of open elements with the name ``template`` in the innermost SVG or MathML element.
+        There, they are not templates."""
 
     @property
     def is_in_foreign(self) -> bool:
-        """Whether the next element belongs to SVG or MathML, and not to HTML."""
+        """Whether an element at this position belongs to SVG or MathML instead of HTML."""
         return bool(self.foreign) and self.foreign[-1] in _FOREIGN
 
     def note(self, name: bytes, *, is_end: bool, closes_itself: bool) -> None:
-        """Update the open elements for the start tag or end tag of an element *name*."""
+        """Update the open elements after a tag of the element *name*. *is_end* is whether this is an end tag,
+        and *closes_itself* is whether the tag ends with ``/>``.
+        """
         if self.foreign or name in _FOREIGN:
             depth = len(self.foreign)
             self._note_foreign(name, is_end=is_end, closes_itself=closes_itself)
@@ -190,8 +194,7 @@ class _OpenElements:
         if is_end and foreign[-1:] == [name]:
             foreign.pop()
         elif name in _ENDS_FOREIGN:
-            # Both the start tag and the end tag of an element in _ENDS_FOREIGN end all SVG and MathML
-            # around it.
+            # A start tag or end tag of an element in _ENDS_FOREIGN ends all open SVG and MathML elements.
             while self.is_in_foreign:
                 foreign.pop()
         elif is_end or closes_itself:
@@ -207,16 +210,16 @@ class _OpenElements:
         elif not is_end:
             self.templates.append(len(self.foreign))
         elif self.templates:
-            # The end of a template also ends SVG and MathML in the template.
+            # The end tag of a template also ends the SVG and MathML elements that were opened in the template.
             del self.foreign[self.templates.pop() :]
 
 
-# Each of these functions returns -1 if the page ends before the offset that it looks for.
+# The following three functions return -1 if the page ends before the offset that they search for.
 
 
 def _comment_end(html: bytes, position: int, is_comment: bool) -> int:
-    """Return the offset after a comment, which begins with ``<!--`` before *position*. If it is not a
-    real comment, but a doctype or the like, return the offset after the next ``>``.
+    """Return the offset after the comment whose ``<!--`` ends at *position*. If *is_comment* is False, there is a
+    doctype or a similar construct instead of a comment; return the offset after its ``>``.
     """
     if not is_comment:
         return html.find(b">", position) + 1 or -1
@@ -228,7 +231,7 @@ def _comment_end(html: bytes, position: int, is_comment: bool) -> int:
 
 
 def _text_end(html: bytes, position: int, name: bytes) -> int:
-    """Return the offset of the end tag of an element that contains only text."""
+    """Return the offset of the end tag of the element *name*, whose text begins at *position*."""
     match = _TEXT_ENDS[name].search(html, position)
     if match is None:
         return -1
@@ -238,10 +241,10 @@ def _text_end(html: bytes, position: int, name: bytes) -> int:
 
 
 def _script_end(html: bytes, position: int) -> int:
-    """Return the offset of the end tag of a script that has a comment.
+    """Return the offset of the end tag of a script that contains a comment.
 
-    A ``<script>`` inside the comment needs an end tag of its own (13.2.5.22 to 13.2.5.31,
-    "script data double escaped").
+    Each ``<script>`` inside the comment has its own end tag, which does not end the outer script
+    (13.2.5.22 to 13.2.5.31, "script data double escaped").
     """
     escaped = nested = False
     while (match := _SCRIPT_MARK.search(html, position)) is not None:
@@ -266,59 +269,62 @@ _FOR_EVERYONE = frozenset({_EVERYONE, *USAGE_TAGS})
 _MISSPELT = "robot"
 _SPACES = "\t\n\f\r "
 
-# Matches a word. If a colon follows, even with white space around it, the first word of the value too.
+# Matches a word. If a colon follows the word, the match includes the colon and the next word, and white space around
+# the colon.
 _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
 
 _ANGLE_BRACKET = re.compile(rb"[<>]")
-"""Finds characters that a statement never has: content with such a character has no closing quote."""
+"""Finds a character that no statement contains. If the content of a tag contains such a character, its closing quote is
+missing, and other markup follows."""
 
 _PLAIN = re.compile(
     rb'<meta(?:[\t\n\f\r ]+(?:charset|content|http-equiv|itemprop|property)="[^"]{0,1000}")'
     rb'{0,5}[\t\n\f\r ]*(?:[\t\n\f\r ]name="([^"&]{0,100})"|/?>)'
 )
-"""Matches a common ``<meta`` in lower case, up to its name, or up to its end if it has no name."""
+"""Matches a ``<meta`` with common attributes, in lower case, up to the end of its attribute ``name``. If it has no
+name, the match extends to the end of the tag."""
 
 _AFTER_NAME = frozenset({b"\t", b"\n", b"\f", b"\r", b" ", b"/"})
-"""The bytes that may follow the name of an element."""
+"""The bytes that may follow the name of an element in a start tag, except ``>``."""
 _MAX_GLANCES = 500
-"""The number of ``<meta`` in a page that are checked for their name before the tokenizer reads the page.
-The tokenizer checks all others."""
+"""The maximum number of ``<meta`` in a page whose names are checked before the tokenizer reads the page. The names of
+further ones are found by the tokenizer."""
 _MAX_GLANCE = 2_000
-"""The number of bytes of a ``<meta`` that are read to find its name."""
+"""The maximum number of bytes of a ``<meta`` that this check reads to find the name."""
 
 _MAX_ROBOTS_TAGS = MAX_STATEMENTS
-"""The number of robots meta tags of a page that are read, with or without a statement."""
+"""The maximum number of robots meta tags of a page that are read, including tags without a statement."""
 _MAX_VALUE = 4_096
-"""The number of bytes of the content of a usage tag that are read."""
+"""The maximum number of bytes of the content of a usage tag that are read."""
 
 _WIDE = re.compile("utf-(?:16|32)(?:-[bl]e)?")
 _NARROW = re.compile(
     r"utf-8|ascii|cp(?:125\d|866|874|932|949)|iso8859-\d+|koi8-\w|mac-\w+|gb18030|"
     r"big5\w*|euc_\w+|shift_jis\w*|iso2022_\w+"
 )
-"""Matches the Python names of the encodings of the Web. Pages do not use Python's other codecs, and some
-of those, such as punycode, take more than linear time."""
+"""Matches the Python names of the encodings that are used on the Web. Other codecs of Python are not used, because
+some, such as punycode, take more than linear time."""
 
 
 def read_page(
     html: bytes, agents: frozenset[str], encoding: str | None, reader: StatementReader
 ) -> None:
-    """Read a page, and add its statements and usage tags to *reader*. Only the first :data:`MAX_PAGE`
-    bytes of the page are read.
+    """Parse the meta tags of a page, and add their statements, findings and usage tags to *reader*. Only the first
+    :data:`MAX_PAGE` bytes of the page are read.
 
-    *agents* are the product tokens of the crawler, in lower case: statements count if they are
-    addressed to one of these or to everyone. *encoding* is that of the HTTP header, if any.
+    *agents* are the crawler's product tokens, in lower case. Only statements that are addressed to one of
+    these or to everyone are added. *encoding* is the encoding in the ``Content-Type`` header, if any.
     """
     if len(html) > MAX_PAGE:
         message = (
-            f"the crawler reads {MAX_PAGE} of {len(html)} bytes of the page: meta tags "
-            "behind these have no effect"
+            f"the crawler reads only the first {MAX_PAGE} of {len(html)} bytes of the page: "
+            "later meta tags have no effect"
         )
         html = html[:MAX_PAGE]
         end: Location = "meta", None, html.count(b"\n") + 1
         reader.add_finding("page-too-long", message, end)
-    # In UTF-16 and UTF-32, markup has null bytes; ISO-2022 has escapes. To search for these two bytes
-    # takes less time than to determine the encoding.
+    # Markup in UTF-16 and UTF-32 contains null bytes, and text in ISO-2022 contains escapes. To search for these two
+    # bytes takes less time than to determine the encoding.
     if NUL in html or ESCAPE in html:
         codec = _codec(html, encoding)
         if codec.startswith(("utf-16", "utf-32", "iso2022")):
@@ -333,7 +339,7 @@ def read_page(
     for start, values in real_tags(html, lowered, starts) if starts else ():
         if reader.is_full:
             return
-        # CR LF ends one line.
+        # LF, CR, and CR LF each end one line.
         line += html.count(b"\n", before, start) + html.count(b"\r", before, start)
         line -= html.count(b"\r\n", before, start)
         before = start
@@ -353,31 +359,30 @@ def read_page(
             location: Location = "meta", agent, line
             robots_tags += 1
             if robots_tags > _MAX_ROBOTS_TAGS:
-                message = f"the crawler reads only {_MAX_ROBOTS_TAGS} robots meta tags"
+                message = f"the crawler reads only the first {_MAX_ROBOTS_TAGS} robots meta tags"
                 reader.add_finding("too-many", message, location)
                 return
             text = decoder.text(_checked(content, location, reader))
             spans = [word.span() for word in _WORD.finditer(text)]
             reader.read(location, text, spans)
         elif name == _MISSPELT:
-            message = (
-                "the name of the meta tag is robot: it has no effect; write robots"
-            )
+            message = 'a meta tag with the name "robot" has no effect: write "robots"'
             reader.add_finding("misspelt-tag", message, ("meta", None, line))
 
 
 def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]:
-    """Return the offsets, in ascending order, at which there may be a robots meta tag or a usage tag.
+    """Return the offsets, in ascending order, at which a robots meta tag or a usage tag may begin.
 
-    These are the offsets of each ``<meta`` with one of *names*, of each ``<meta`` beyond the limits
-    for this check, and, if the head of the page has the word "license", of each ``<link`` there.
+    These are the offsets of each ``<meta`` with one of *names*, and of each ``<meta`` whose name is not
+    checked because of a limit. If the head of the page contains the word "license", the offset of each
+    ``<link`` in the head is included.
     """
     metas = _offsets(lowered, b"<meta", len(lowered))
     starts = [
         at for at in metas[:_MAX_GLANCES] if _may_be_ours(html, lowered, at, names)
     ]
     starts += metas[_MAX_GLANCES:]
-    # Licences do not decide anything, so it is enough to search the head for them.
+    # A licence neither allows nor disallows a use, so it is enough to search for licences in the head.
     body = lowered.find(b"<body")
     head = len(lowered) if body < 0 else body
     if lowered.find(b"license", 0, head) >= 0:
@@ -386,8 +391,8 @@ def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]
 
 
 def _offsets(lowered: bytes, tag: bytes, end: int) -> list[int]:
-    """Return the offsets before *end* at which *tag* (``<meta`` or ``<link``) begins in a page in lower case. A
-    longer name, such as ``<metadata``, does not count.
+    """Return the offsets before *end* at which *tag*, ``<meta`` or ``<link``, occurs in a page in lower case, in
+    ascending order. Longer names, such as ``<metadata``, are not included.
     """
     offsets = []
     at = lowered.rfind(tag, 0, end)
@@ -401,7 +406,9 @@ def _offsets(lowered: bytes, tag: bytes, end: int) -> list[int]:
 def _may_be_ours(
     html: bytes, lowered: bytes, start: int, names: frozenset[str]
 ) -> bool:
-    """Whether the ``<meta`` at the offset *start* may be a tag with one of *names*."""
+    """Whether the ``<meta`` at the offset *start* may have one of *names* as its name. *lowered* is the page *html*
+    in lower case.
+    """
     if (plain := _PLAIN.match(lowered, start)) is not None:
         return (plain[1] or b"").decode("ascii", "replace").strip(_SPACES) in names
     values, end, _ = attributes(html, start + len(b"<meta"), start + _MAX_GLANCE)
@@ -416,26 +423,26 @@ def _name(values: dict[bytes, bytes]) -> str:
 def _checked(
     content: bytes | None, location: Location, reader: StatementReader
 ) -> bytes:
-    """Return the part of the *content* of a robots meta tag that has an effect. Add a finding to *reader*
-    if some or all of the content has no effect.
+    """Return the part of a robots meta tag's *content* that has an effect. If some or all of the content has no
+    effect, add a finding to *reader*. *content* is None if the attribute is missing.
     """
     if content is None:
-        message = "the meta tag has no content attribute: it has no effect"
+        message = "a meta tag without a content attribute has no effect"
         reader.add_finding("no-content", message, location)
         return b""
     if (mark := _ANGLE_BRACKET.search(content)) is not None:
-        message = "the content has no closing quote: only its first part counts"
+        message = "the closing quote of the content is missing: only the text before the first < or > has an effect"
         reader.add_finding("unclosed-quote", message, location)
         content = content[: mark.start()]
     if len(content) > MAX_TEXT:
-        message = f"the crawler reads only {MAX_TEXT} of {len(content)} bytes"
+        message = f"the crawler reads only the first {MAX_TEXT} of {len(content)} bytes"
         reader.add_finding("too-long", message, location)
     return content[:MAX_TEXT]
 
 
 class _TagText:
-    """Decodes the content of the tags of a page. It determines the encoding of the page when a tag with
-    other characters than ASCII needs it.
+    """Decodes the content of a page's tags. The encoding of the page is determined when the first tag with non-ASCII
+    characters is decoded.
     """
 
     def __init__(self, html: bytes, encoding: str | None) -> None:
@@ -447,25 +454,26 @@ class _TagText:
         return _codec(self._html, self._encoding)
 
     def text(self, content: bytes) -> str:
-        """Return the *content* of a tag of the page as text."""
+        """Return the *content* of a tag as text, with its character references decoded."""
         codec = "ascii" if content.isascii() else self._codec
         return _unescape(content.decode(codec, "replace"))
 
 
 def _unescape(text: str) -> str:
-    """Return *text* with its character references (``&amp;``) decoded."""
+    """Return *text* with its character references, such as ``&amp;``, decoded."""
     if "&" not in text:
         return text
     try:
         return unescape(text)
-    except (
-        ValueError
-    ):  # The number of a reference has more digits than Python converts.
+    except ValueError:
+        # A numeric reference has more digits than Python converts to an integer.
         return text
 
 
 def _codec(html: bytes, encoding: str | None) -> str:
-    """Return the name of Python's codec for a page: UTF-16 or UTF-32 only if the page has null bytes."""
+    """Return the name of the Python codec for a page. *encoding* is the encoding in the ``Content-Type`` header,
+    if any. The codec is one of UTF-16 or UTF-32 only if the page contains null bytes.
+    """
     bom, _ = read_bom(html)
     declared = resolve_encoding(encoding) if encoding else None
     is_little = html.startswith(b"<\0") and html[3:4] == b"\0"
@@ -473,7 +481,8 @@ def _codec(html: bytes, encoding: str | None) -> str:
     wide = bom or declared or guessed
     if NUL in html and _WIDE.fullmatch(wide):
         if wide in {"utf-16", "utf-32"}:
-            # By default, the Encoding Standard takes little-endian. The first byte may show big-endian.
+            # Without a byte order mark, the Encoding Standard assumes little-endian. But a null byte at the start shows
+            # that the page is big-endian.
             wide += "-be" if html.startswith(b"\0") else "-le"
         return wide
     for codec in (bom, declared, html_body_declared_encoding(html)):

@@ -1,10 +1,11 @@
-"""The indexing rules of a page, and the kinds of responses on which they act.
+"""The indexing rules of a page, and the media types of the responses to which they apply.
 
-An indexing rule says what an index may show of a document: a page or a file. JSON, feeds and sitemaps
-are data, not documents: ``noindex`` on a sitemap keeps the bare file out of search results, and says
-nothing about the pages that the sitemap lists. WordPress sends ``X-Robots-Tag: noindex`` with every
-response of its REST API and of ``admin-ajax.php`` (class-wp-rest-server.php, admin-ajax.php), and SEO
-plugins send ``noindex, follow`` with the sitemap that they publish for crawlers.
+An indexing rule limits what a search index may show of a document, such as a page or an image. JSON,
+feeds and sitemaps are data and not documents: ``noindex`` on a sitemap keeps the file itself out of
+search results, but does not apply to the pages that the sitemap lists. WordPress sends
+``X-Robots-Tag: noindex`` with every response of its REST API and of ``admin-ajax.php``
+(class-wp-rest-server.php, admin-ajax.php). SEO plugins send ``noindex, follow`` with the sitemap that
+they publish for crawlers.
 """
 
 from __future__ import annotations
@@ -34,20 +35,21 @@ if TYPE_CHECKING:
 _DENYING_NAMES = {
     denied[0]: name for name, denied in DENIALS.items() if len(denied) == 1
 }
-"""For each right that can be denied, the name of the rule that denies only this right."""
+"""For each right, the name of the rule that denies this right and no other."""
 
 
 class IndexingRules:
     """The indexing rules of a page, combined from its headers and meta tags.
 
-    Two instances are equal if they allow the same, even if their statements differ. Instances are
+    Two instances are equal if their rules are the same, even if their statements differ. Instances are
     immutable, because all pages without statements share one instance.
     """
 
     statements: tuple[Statement, ...]
-    """The evidence: every statement addressed to the crawler, those of headers first."""
+    """All statements that are addressed to the crawler, as the evidence for the rules. The statements in
+    headers come first."""
     findings: tuple[IndexingFinding, ...]
-    """The mistakes in the statements."""
+    """The mistakes in the statements, and the limits that were exceeded."""
     tags: tuple[Tag, ...]
     """The usage tags of the page."""
 
@@ -62,25 +64,26 @@ class IndexingRules:
     translate: bool = True
     """Whether a translation of the page may be offered."""
     sitelinks_search_box: bool = True
-    """Whether a search box for the site may be shown beside its links."""
+    """Whether search results may show a search box for the site."""
     odp: bool = True
-    """Whether an index may show the description of the page in the Open Directory."""
+    """Whether an index may show the page's description from the Open Directory."""
     ydir: bool = True
-    """Whether an index may show the description of the page in Yahoo's directory."""
+    """Whether an index may show the page's description from Yahoo's directory."""
     ai: bool = True
-    """Whether the page may train AI."""
+    """Whether the page may be used to train AI."""
     image_ai: bool = True
-    """Whether the page's images may train AI."""
+    """Whether the page's images may be used to train AI."""
     index_embedded: bool = True
-    """Whether the page may be in an index as a part of a page that embeds it."""
+    """Whether the page may be in an index as part of another page that embeds it."""
     max_snippet: int | None = None
-    """How many characters of text a snippet may have; None for no limit, 0 for no snippet."""
+    """The maximum number of characters in a snippet; None for no limit, 0 for no snippet."""
     max_image_preview: str | None = None
-    """The largest image that may be shown: ``none``, ``standard``, ``large``; None if not stated."""
+    """The maximum size of a preview image: ``none``, ``standard`` or ``large``; None if not stated."""
     max_video_preview: int | None = None
-    """How many seconds of video may be shown; None for no limit."""
+    """The maximum length of a video preview in seconds; None for no limit."""
     unavailable_after: datetime | None = None
-    """When the page must leave indexes: an aware datetime in UTC, or None for never."""
+    """The time after which the page must not be in an index, as an aware datetime in UTC; None if the page
+    does not expire."""
 
     def __init__(
         self,
@@ -109,14 +112,17 @@ class IndexingRules:
     ) -> IndexingRules:
         """Return the indexing rules of a response. No content raises an exception.
 
-        :param headers: the name and value of each field line; only ``X-Robots-Tag`` counts
+        :param headers: the name and value of each header field line; only ``X-Robots-Tag`` is read
         :param html: the body, if it is an HTML page
-        :param agents: the crawler's product tokens; statements to any of them count
-        :param dialect: the dialect whose vocabulary has an effect
-        :param encoding: the page's encoding, if the transport declares one
+        :param agents: the crawler's product tokens; statements addressed to any of them count
+        :param dialect: the dialect, which determines the known rules and their separators
+        :param encoding: the encoding of the page, if the ``Content-Type`` header declares it
+        :raises TypeError: if *headers* is a text instead of a list of pairs
         """
         if isinstance(headers, (bytes, str)):
-            raise TypeError("headers is not a list of pairs of a name and a value")
+            raise TypeError(
+                "headers must be an iterable of (name, value) pairs, not bytes or str"
+            )
         values = [value for name, value in headers if name.lower() == "x-robots-tag"]
         return cls.of_page(values, html, agents, dialect, encoding)
 
@@ -129,7 +135,9 @@ class IndexingRules:
         dialect: Dialect = RFC9309,
         encoding: str | None = None,
     ) -> IndexingRules:
-        """Return the same as :meth:`parse`, from the *values* of the ``X-Robots-Tag`` fields alone."""
+        """Return the same as :meth:`parse`. Instead of all headers, pass only the *values* of the
+        ``X-Robots-Tag`` fields.
+        """
         names = _lowered(agents if isinstance(agents, str) else tuple(agents))
         reader = StatementReader(
             dialect.indexing_vocabulary, separates=dialect.indexing_separators
@@ -146,7 +154,7 @@ class IndexingRules:
 
     @property
     def snippet(self) -> bool:
-        """Whether any text of the page may be shown."""
+        """Whether an index may show a snippet, which is a part of the page's text."""
         return self.max_snippet != 0
 
     @property
@@ -155,9 +163,9 @@ class IndexingRules:
         return tuple(statement for statement in self.statements if not statement.known)
 
     def because(self, name: str) -> Statement | None:
-        """Return the first statement that has the effect of the rule *name*, such as ``noindex`` or
-        ``none`` for ``noindex``; None if no statement has this effect. For ``unavailable_after``,
-        return the statement with the earliest date.
+        """Return the first statement that has the effect of the rule *name*. For example, the statements
+        ``noindex`` and ``none`` both have the effect of ``noindex``. For ``unavailable_after``, return the
+        statement with the earliest date. Return None if no statement has the effect.
         """
         rights = set(DENIALS.get(name, ()))
         for statement in self.statements:
@@ -171,8 +179,9 @@ class IndexingRules:
         return None
 
     def evidence(self) -> dict[str, list[Statement]]:
-        """Return the statements that make each restriction, by its name in :meth:`to_dict`. Each of these
-        statements would be enough by itself.
+        """Return a dict with the statements that impose each restriction of the page. The keys are those of
+        :meth:`to_dict`, such as ``index``, without the keys of rules that do not restrict the page. Each
+        value is a list of all statements that impose a restriction of this kind.
         """
         unrestricted = _NOTHING_STATED.to_dict()
         alone = [
@@ -190,22 +199,28 @@ class IndexingRules:
         }
 
     def indexable(self, now: datetime) -> bool:
-        """Whether the page may be in an index at the time *now*, an aware datetime."""
+        """Whether the page may be in an index at the time *now*, an aware datetime. Raises ValueError if *now*
+        has no time zone.
+        """
         return not self.why_not_indexable(now)
 
     def why_not_indexable(self, now: datetime) -> str:
-        """Return the rule that keeps the page out of an index at the time *now*, an aware datetime:
-        ``noindex`` or ``unavailable_after``. Return an empty string if the page may be in an index.
+        """Return the name of the rule that keeps the page out of an index at the time *now*: ``noindex`` or
+        ``unavailable_after``. Return an empty string if the page may be in an index.
+
+        *now* is an aware datetime. Raises ValueError if it has no time zone.
         """
         if now.tzinfo is None:
-            raise ValueError("now has no time zone")
+            raise ValueError(
+                "now must have a time zone, such as datetime.now(timezone.utc)"
+            )
         if not self.index:
             return "noindex"
         expired = self.unavailable_after is not None and now > self.unavailable_after
         return "unavailable_after" if expired else ""
 
     def to_dict(self) -> dict[str, bool | int | str | None]:
-        """Return the rules without their evidence, as JSON values."""
+        """Return all rules as JSON values, without the statements and findings."""
         date = self.unavailable_after
         return {
             **{name: getattr(self, name) for name in _DENYING_NAMES},
@@ -217,9 +232,9 @@ class IndexingRules:
         }
 
     def restrictions(self) -> dict[str, bool | int | str]:
-        """Return the part of :meth:`to_dict` that restricts the page: an empty dict for a page without
-        restrictions, ``{"index": False}`` for a page with ``noindex``. ``index_embedded`` is
-        included only if it is an exception to ``noindex``.
+        """Return only the items of :meth:`to_dict` that restrict the page, such as ``{"index": False}`` for a
+        page with ``noindex``. Return an empty dict for a page without restrictions. ``index_embedded`` is
+        included only for a page with ``noindex`` that may still be in an index as part of another page.
         """
         rules: dict[str, bool | int | str] = {
             name: False for name in _DENYING_NAMES if not getattr(self, name)
@@ -237,7 +252,7 @@ class IndexingRules:
         return rules
 
     def to_header(self) -> str:
-        """Return the value of an ``X-Robots-Tag`` that states these rules for everyone."""
+        """Return the value of an ``X-Robots-Tag`` header that states these rules for all crawlers."""
         parts = [
             name for right, name in _DENYING_NAMES.items() if not getattr(self, right)
         ]
@@ -268,7 +283,7 @@ class IndexingRules:
 # Cached, because a crawl has few different sequences of product tokens.
 @lru_cache(maxsize=64)
 def _lowered(agents: str | tuple[str, ...]) -> frozenset[str]:
-    """Return product tokens in lower case."""
+    """Return the product tokens *agents* in lower case, without empty tokens."""
     tokens = (agents,) if isinstance(agents, str) else agents
     return frozenset(map(str.lower, filter(None, tokens)))
 
@@ -278,10 +293,10 @@ def _iso(date: datetime) -> str:
 
 
 def _combined(statements: Iterable[Statement]) -> dict[str, Any]:
-    """Return the attributes of IndexingRules that *statements* set, with their values.
+    """Return the attributes of IndexingRules that *statements* set, as a dict of names and values.
 
-    The most restrictive statement wins, whatever its position and source (Google, "Handling
-    combined indexing and serving rules").
+    If statements conflict, the most restrictive statement wins, whatever its position and source
+    (Google, "Handling combined indexing and serving rules").
     """
     names = {statement.name for statement in statements if statement.known}
     denied = {right for name in names & DENIALS.keys() for right in DENIALS[name]}
@@ -307,7 +322,7 @@ def _combined(statements: Iterable[Statement]) -> dict[str, Any]:
 
 
 _NOTHING_STATED = IndexingRules()
-"""The rules of every response without statements."""
+"""The rules of a response without statements, shared by all such responses."""
 
 
 DOCUMENTS = (
@@ -315,7 +330,7 @@ DOCUMENTS = (
     "text/html",
     "application/xhtml+xml",
     "application/vnd.wap.xhtml+xml",
-    # Texts to read. Other text types are data or code: text/csv, text/css, text/javascript.
+    # Texts for human readers. Other text types are data or code, such as text/csv, text/css and text/javascript.
     "text/plain",
     "text/markdown",
     # PDF, PostScript and books.
@@ -337,28 +352,29 @@ DOCUMENTS = (
     "audio/",
     "video/",
 )
-"""The media types of documents, or the beginnings of these types. All other types are data, including
-unknown types and ``application/octet-stream``: nobody would notice data that is withheld by mistake."""
+"""The media types of documents, or prefixes of these types. All other types are treated as data, including unknown
+types and ``application/octet-stream``. If data were treated as a document by mistake, a crawl would drop items,
+and its user might not notice this."""
 
-# Servers send these types by default, so the body may also be data.
+# Many servers send these types by default, even if the body is data.
 _DEFAULT_TYPES = frozenset({"text/html", "text/plain"})
 _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 _XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s")
 _XHTML = re.compile(rb"<(?:!doctype )?html\b", re.IGNORECASE)
 _MAX_PROLOGUE = 4_096
-"""How many bytes at the start of a body are searched for the first bracket of JSON or the root element of
-XML, and how many at the end for the last bracket of JSON. The limit is needed because a page can begin
-with megabytes of white space, and is searched again for each of its items."""
+"""The maximum number of bytes at the start of a body in which the first bracket of JSON, or the root element of XML,
+is searched, and the maximum number of bytes at the end in which the last bracket is searched. The limit is needed
+because a body may begin with megabytes of white space, and is searched again for each item of the page."""
 
 
 def is_document(media_type: str, body: bytes = b"") -> bool:
-    """Whether a response is a document, on which indexing rules act: a page, a text, an office file, an
-    image, a sound or a video.
+    """Whether a response is a document, so that indexing rules apply to it. Documents are pages, texts, office
+    files, images, audio and video.
 
     :param media_type: the media type of the response in lower case, without parameters; empty if
         unknown
-    :param body: the body of the response. JSON and XML are data even if the server sends them as
-        ``text/html`` or ``text/plain``, as ``admin-ajax.php`` of WordPress does
+    :param body: the body of the response. A body of JSON or XML is not a document, even if the media type
+        is ``text/html`` or ``text/plain``, which WordPress sends with ``admin-ajax.php``
     """
     if not media_type.startswith(DOCUMENTS):
         return False
@@ -366,7 +382,7 @@ def is_document(media_type: str, body: bytes = b"") -> bool:
 
 
 def _is_data(body: bytes) -> bool:
-    """Whether *body* begins and ends like JSON, or begins like XML other than XHTML."""
+    """Whether *body* looks like JSON (at its start and its end), or like XML other than XHTML (at its start)."""
     if _JSON.match(body, 0, _MAX_PROLOGUE) is not None:
         return body[-_MAX_PROLOGUE:].rstrip().endswith((b"]", b"}"))
     is_xml = _XML.match(body, 0, _MAX_PROLOGUE) is not None

@@ -1,7 +1,8 @@
-"""The vocabulary of indexing rules, and the parsers for statements and for X-Robots-Tag headers.
+"""The vocabulary of indexing rules, and the parsers of statements and X-Robots-Tag headers.
 
-``metatags`` finds the tags with statements in a page. This module parses their text, and ``rules``
-combines the statements of tags and headers.
+A statement is one occurrence of an indexing rule. The module ``metatags`` finds the tags with
+statements in a page. This module parses the content of tags and headers. The module ``rules``
+combines the statements.
 
 Sources:
 
@@ -12,17 +13,17 @@ Sources:
 - DeviantArt, "UPDATE All Deviations Are Opted Out of AI Datasets" (2022): noai,
   noimageai.
 
-No standard defines the grammar of the header. This grammar gives the examples of Google and MDN, such
-as "X-Robots-Tag: BadBot: noindex, nofollow, googlebot: nofollow", the meaning that these two explain::
+No standard defines the grammar of the header. Google and MDN explain the meaning of examples such as
+"X-Robots-Tag: BadBot: noindex, nofollow, googlebot: nofollow". The following grammar agrees with them::
 
     field-line = [ part *( "," [ part ] ) ]
     part       = *( agent ":" ) [ statement ]
     agent      = token [ "/" version ]           ; opens a scope up to the next agent
     statement  = name [ ":" value ]
 
-Only the value of ``unavailable_after``, a date, may have commas. Some sites write other separators than
-the comma. If the dialect allows this, a statement with an unknown name is read as a list of rules with
-such separators, if all its parts are known rules.
+Only the value of ``unavailable_after``, a date, may contain commas. Some sites separate rules by other
+characters than commas. If the dialect allows these separators, a statement with an unknown name is
+split at them, provided that all the parts are known rules.
 """
 
 import re
@@ -34,20 +35,20 @@ Source = Literal["header", "meta"]
 Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
-"""How many statements of a response are read, and how many findings about them are kept."""
+"""The maximum number of statements in a response that are read, and the maximum number of findings."""
 
 MAX_PAGE = 4 * 2**20
-"""The number of bytes of a page that are read. A server can make a page of any length, so every crawler
-has a limit; Googlebot reads at most the first 15 MB."""
+"""The maximum number of bytes of a page that are read. Every crawler needs a limit, because pages can be of any
+length; Googlebot reads the first 15 MB."""
 
 MAX_TEXT = 65_536
-"""The number of bytes of a header field, or of the content of a tag, that are read."""
+"""The maximum number of bytes of a header field, or of the content of a tag, that are read."""
 
 IMAGE_PREVIEWS = ("none", "standard", "large")
-"""The values of ``max-image-preview``, the most restrictive value first."""
+"""The values of ``max-image-preview``, with the most restrictive value first."""
 
 UNLIMITED = -1
-"""The value of ``max-snippet`` and ``max-video-preview`` that sets no limit (Google)."""
+"""The value of ``max-snippet`` and ``max-video-preview`` that means "no limit" (Google)."""
 
 DENIALS: dict[str, tuple[str, ...]] = {
     "all": (),
@@ -68,9 +69,9 @@ DENIALS: dict[str, tuple[str, ...]] = {
     "noai": ("ai",),
     "noimageai": ("image_ai",),
 }
-"""For each rule without a value, the rights that it denies: attributes of
-:class:`~scrapy_rep.protocol.indexing.rules.IndexingRules`. If several rules deny the same, the last has
-the canonical name."""
+"""The rights that each rule without a value denies. A right is the name of an attribute of
+:class:`~scrapy_rep.protocol.indexing.rules.IndexingRules`. If several rules deny the same rights, the name of
+the last rule is the canonical name."""
 
 
 def _limit(text: str) -> int | None:
@@ -96,24 +97,24 @@ VALUED: dict[str, Callable[[str], Value]] = {
     "max-image-preview": _image_preview,
     "unavailable_after": _date,
 }
-"""For each rule with a value, the function that parses the value; it returns None for an invalid value.
-Before a colon, these names are never read as the name of an agent, whatever the dialect."""
+"""The function that parses the value of each rule with a value. It returns None for an invalid value. In every
+dialect, one of these names before a colon is a rule and not an agent."""
 
 VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 """The names of all known rules, in lower case."""
 
-# How many characters of a list without commas a finding shows.
+# The maximum number of characters of a list without commas that a finding quotes.
 _MAX_SHOWN = 100
 
-# The largest number of parts of a date. In a header, commas separate the parts. In a meta tag, the parts
-# are words: "Friday, June 25, 2010 at 3:00 PM PST" has eight.
+# The maximum number of parts of a date. In a header, the parts are separated by commas. In a meta tag, the parts are
+# words: "Friday, June 25, 2010 at 3:00 PM PST" consists of eight parts.
 _DATE_PARTS = 10
 
 Location = tuple[Source, str | None, int]
-"""The place of a Statement: its source, agent and position."""
+"""The first three fields of a Statement: its source, agent and position."""
 
 Span = tuple[int, int]
-"""A part of a text: its start and its end."""
+"""A part of a text, as the offsets of its start and its end."""
 
 
 class Statement(NamedTuple):
@@ -123,25 +124,25 @@ class Statement(NamedTuple):
     agent: str | None
     """The agent to which the statement is addressed, as written; None for everyone."""
     position: int
-    """The position in the source, from 1: the number of the header field among all ``X-Robots-Tag``, or
-    the number of the line of the page on which the tag begins."""
+    """The position in the source, from 1: the number of the header field among all ``X-Robots-Tag`` fields, or
+    the number of the line in the page on which the tag begins."""
     text: str
     """The statement as written."""
     name: str
     """The name of the rule, in lower case."""
     value: Value = None
-    """The value of the rule; None if the rule takes no value, or if the value is invalid. A statement
-    with an invalid value has no effect."""
+    """The parsed value of the rule. None if the rule takes no value, or if the value is invalid, so that the
+    statement has no effect."""
     known: bool = True
-    """Whether the name is in the dialect's vocabulary. A statement with an unknown name has no effect."""
+    """Whether the dialect's vocabulary contains the name. If not, the statement has no effect."""
 
     def __str__(self) -> str:
         return f"{self.text} ({self.source})"
 
 
 class IndexingFinding(NamedTuple):
-    """A mistake in a statement, or in its tag or header; or a limit because of which the crawler does not
-    read everything.
+    """A message about a mistake in a statement, a tag or a header, or about content that the crawler does not
+    read because of a limit.
     """
 
     code: str
@@ -151,30 +152,30 @@ class IndexingFinding(NamedTuple):
     message: str
     source: Source
     position: int
-    """The position, as in :class:`Statement`; if the page is too long, the last line that was read."""
+    """The position, as in :class:`Statement`. If the page is too long, this is the last line that was read."""
 
 
 USAGE_TAGS = ("tdm-reservation", "tdm-policy")
-"""The names of the ``<meta>`` tags with usage statements."""
+"""The names of the ``<meta>`` tags that contain usage statements."""
 
 
 _MAX_TAGS = 100
-"""How many usage tags of a page are kept."""
+"""The maximum number of usage tags of a page that are kept; further tags are dropped."""
 
 
 class Tag(NamedTuple):
-    """A tag of a page with a usage statement: a ``<meta>``, or a ``<link rel="license">``."""
+    """A usage tag, which is a ``<meta>`` or ``<link rel="license">`` tag that contains a usage statement."""
 
     name: str
-    """One of :data:`USAGE_TAGS`, or ``license``."""
+    """One of :data:`USAGE_TAGS`, or ``license`` for a ``<link>``."""
     content: str
-    """The value of the attribute ``content`` (of a ``<meta>``) or ``href`` (of a ``<link>``)."""
+    """The attribute ``content`` of a ``<meta>``, or the attribute ``href`` of a ``<link>``."""
     line: int
     """The number of the line on which the tag begins, from 1."""
 
 
 class StatementReader:
-    """Parses the statements of a response, and collects its statements, findings and usage tags."""
+    """Parses and collects the indexing statements of a response, and collects its usage tags and findings."""
 
     __slots__ = (
         "_separates", "_vocabulary", "findings", "is_full", "statements", "tags",
@@ -185,9 +186,9 @@ class StatementReader:
     ) -> None:
         """Create a reader for one response.
 
-        *vocabulary* and *separates* are ``indexing_vocabulary`` and ``indexing_separators`` of the
-        dialect: the rules that have an effect, and whether other characters than the comma may
-        separate rules.
+        *vocabulary* contains the names of the rules that have an effect; None for all known rules.
+        *separates* is whether other characters than the comma may separate rules. Both are fields of the
+        dialect, ``indexing_vocabulary`` and ``indexing_separators``.
         """
         self._vocabulary = VOCABULARY if vocabulary is None else vocabulary
         self._separates = separates
@@ -195,30 +196,32 @@ class StatementReader:
         self.findings: list[IndexingFinding] = []
         self.tags: list[Tag] = []
         self.is_full = False
-        """Whether the limit of statements has been reached, so that no more statements are read."""
+        """Whether the response has more than :data:`MAX_STATEMENTS` statements, so that the rest is ignored."""
 
     def add_finding(self, code: str, message: str, location: Location) -> None:
-        """Add a finding, unless the limit of findings has been reached."""
+        """Add a finding. It is dropped if there are already more than :data:`MAX_STATEMENTS` findings."""
         if len(self.findings) <= MAX_STATEMENTS:
             self.findings.append(
                 IndexingFinding(code, message, location[0], location[2])
             )
 
     def add_tag(self, tag: Tag) -> None:
-        """Add a usage tag, unless the limit of usage tags has been reached."""
+        """Add a usage tag. It is dropped if there are already ``_MAX_TAGS`` usage tags."""
         if len(self.tags) < _MAX_TAGS:
             self.tags.append(tag)
 
     def read(self, location: Location, text: str, spans: list[Span]) -> None:
-        """Parse and add the statements in *text*. Each of *spans* is the part of the text with one
-        statement; a date may be spread over several spans.
+        """Parse the statements in *text*, and add them to this reader. Each of *spans* is the part of *text*
+        that contains one statement, but a statement with a date may take several spans.
         """
         at = 0
         while at < len(spans):
             if len(self.statements) >= MAX_STATEMENTS:
                 if not self.is_full:
                     self.is_full = True
-                    message = f"the crawler reads only {MAX_STATEMENTS} statements"
+                    message = (
+                        f"the crawler reads only the first {MAX_STATEMENTS} statements"
+                    )
                     self.add_finding("too-many", message, location)
                 return
             start, end = spans[at]
@@ -228,7 +231,7 @@ class StatementReader:
                 listed = _listed(text, start, end)
                 if listed:
                     written = text[start:end].strip()[:_MAX_SHOWN]
-                    message = f"most crawlers read no rule in {written!r}: write commas between rules"
+                    message = f"most crawlers find no rule in {written!r}: write commas between rules"
                     self.add_finding("no-comma", message, location)
                     spans[at : at + 1] = listed
                     continue
@@ -239,10 +242,10 @@ class StatementReader:
                 )
                 end = spans[at + taken - 1][1]
             elif colon and name in DENIALS:
-                # "all: noindex" counts as two statements, so that the second is not lost.
+                # "all: noindex" is read as two statements, so that "noindex" has an effect.
                 spans[at], taken = (end - len(value), end), 0
                 end -= len(value)
-                message = f"{name} takes no value: the rest is a rule of its own"
+                message = f"{name} takes no value: the text after the colon is read as another rule"
                 self.add_finding("stray-colon", message, location)
             at += taken
             written = text[start:end].strip()
@@ -253,7 +256,7 @@ class StatementReader:
                     self.add_finding(code, message, location)
                 self.statements.append(Statement(*location, written, name, result))
             elif written:
-                message = f"unknown rule, which has no effect: {written!r}"
+                message = f"this rule is unknown and has no effect: {written!r}"
                 self.add_finding("unknown-name", message, location)
                 self.statements.append(Statement(*location, written, name, known=False))
 
@@ -261,8 +264,11 @@ class StatementReader:
 def _read_value(
     read: Callable[[str], Value], text: str, spans: list[Span]
 ) -> tuple[Value, int]:
-    """Use *read* to parse the value that begins in the first of *spans*. Return the value, None if it is invalid, and
-    the number of spans that the value takes: 1, or more for a date.
+    """Parse the value of the statement that begins with the first of *spans* in *text*. The function *read*
+    parses the text of the value.
+
+    Return the parsed value, or None if it is invalid, and the number of spans that the statement takes. The
+    number is greater than 1 only for a date.
     """
     start, end = spans[0]
     _, colon, value = text[start:end].partition(":")
@@ -274,16 +280,16 @@ def _read_value(
     return None, 1
 
 
-# Matches a rule in a list without commas: its name, and, if a colon follows, its value. Only a date may
-# have white space.
+# Matches a rule in a list without commas: its name, and its value if a colon follows the name. Only the value of
+# unavailable_after, a date, may contain white space.
 _LISTED = re.compile(
     r"unavailable_after\s*:[^;|]*|[^\s;/|:]+(?:\s*:\s*[^\s;/|]*)?", re.IGNORECASE
 )
 
 
 def _listed(text: str, start: int, end: int) -> list[Span]:
-    """Return the spans of the rules in ``text[start:end]``, if this is a list of rules without commas.
-    Return an empty list if it is a single rule, or if not all its parts are known rules.
+    """Return the spans of the rules in ``text[start:end]`` if this is a list of rules without commas. Return an
+    empty list if the text is a single rule, or if a part of the text is not a known rule.
     """
     spans: list[Span] = []
     for match in _LISTED.finditer(text, start, end):
@@ -297,20 +303,20 @@ def _listed(text: str, start: int, end: int) -> list[Span]:
 
 
 _EVERYONE = frozenset({"*", "robots"})
-"""The agents that mean all crawlers: ``*`` as in robots.txt, ``robots`` as in meta tags."""
+"""The names of agents that mean all crawlers: ``*`` as in robots.txt, and ``robots`` as in meta tags."""
 
 _PART = re.compile("[^,]+")
-# Matches an agent and its colon. An agent has at least one letter, unlike the hour in "15:00", and after
-# its colon there is no "//", as in a URL. No repetition shares a character with the part after it, so
-# there is no backtracking.
+# Matches an agent and its colon. Two conditions exclude other texts with a colon: an agent contains a letter or "*",
+# unlike the hour in "15:00", and its colon is not followed by "//", unlike the scheme of a URL. No repetition can match
+# a character with which the next part of the expression begins, so there is no backtracking.
 _AGENT = re.compile(
     r"\s*([0-9_.-]*[a-zA-Z*][a-zA-Z0-9*_.-]*)(?:/[a-zA-Z0-9_.-]*)?\s*:(?!//)"
 )
 
 
 def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
-    """Yield each agent of a header field, or None for everyone, with the spans of the statements that are
-    addressed to the agent.
+    """Yield the agents that a header field names, each with the spans of the statements that are addressed to it.
+    The agent is None for statements to everyone.
     """
     agent = None
     spans: list[Span] = []
@@ -328,14 +334,17 @@ def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
 def read_headers(
     values: Iterable[bytes], agents: Collection[str], reader: StatementReader
 ) -> None:
-    """Parse the *values* of ``X-Robots-Tag`` fields, and add to *reader* the statements that are addressed
-    to *agents* or to everyone. *agents* are the product tokens of the crawler, in lower case.
+    """Parse the *values* of ``X-Robots-Tag`` fields, and add their statements to *reader*. Only the statements that
+    are addressed to *agents* or to everyone are added. *agents* are the crawler's product tokens, in lower
+    case.
     """
     for number, value in enumerate(values, 1):
         if reader.is_full:
             return
         if len(value) > MAX_TEXT:
-            message = f"the crawler reads only {MAX_TEXT} of {len(value)} bytes"
+            message = (
+                f"the crawler reads only the first {MAX_TEXT} of {len(value)} bytes"
+            )
             reader.add_finding("too-long", message, ("header", None, number))
         text = value[:MAX_TEXT].decode("latin-1")
         for agent, spans in _scopes(text):

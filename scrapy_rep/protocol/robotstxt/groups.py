@@ -1,4 +1,4 @@
-"""The groups of a robots.txt: their agents, rules and other records (RFC 9309, 2.1)."""
+"""Parses the groups of a robots.txt: their agents, rules and other records (RFC 9309, 2.1)."""
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from scrapy_rep.protocol.text import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 
 
 class OtherRecord(NamedTuple):
-    """A line of a group that is not a rule (RFC 9309, 2.2.4)."""
+    """A line of a group that is neither a user-agent line nor a rule (RFC 9309, 2.2.4)."""
 
     field: str
     """The field, in lower case."""
@@ -32,40 +32,41 @@ class OtherRecord(NamedTuple):
     line: int
 
     run: int = 0
-    """The number of the first line in the run of user-agent lines directly above the record. A record
-    with one of :data:`~scrapy_rep.protocol.text.RUN_FIELDS`, such as ``Crawl-delay``, applies only to
-    the agents of that run."""
+    """The run of user-agent lines directly above the record, identified by the number of its first line.
+    A record whose field is one of :data:`~scrapy_rep.protocol.text.RUN_FIELDS`, such as
+    ``Crawl-delay``, applies only to the agents of this run."""
 
 
 class Group(NamedTuple):
     """One or more user-agent lines, and the rules and records that follow them."""
 
     agents: tuple[str, ...]
-    """The tokens of the user-agent lines, in lower case; an empty token is a line that names no crawler."""
+    """The product tokens in the user-agent lines, in lower case. A line that names no crawler adds an empty
+    token."""
 
     rules: tuple[Rule, ...]
-    """The rules in file order, empty ones included."""
+    """The rules in file order, including rules with an empty value."""
 
     records: tuple[OtherRecord, ...]
 
     lines: tuple[int, ...]
-    """For each agent, the number of the user-agent line that names the agent."""
+    """The number of the user-agent line of each agent, in the order of :attr:`agents`."""
 
     runs: tuple[int, ...]
-    """For each agent, the run of user-agent lines that names the agent, by the number of its first
-    line. Blank lines, comments and sitemaps do not end a run. Other records end a run, but not the
-    group."""
+    """The run of user-agent lines of each agent, in the order of :attr:`agents`. A run is identified by the
+    number of its first line. Blank lines, comments and sitemap lines do not end a run. Other
+    records end a run, but do not end the group."""
 
     def runs_of(self, tokens: AbstractSet[str]) -> set[int]:
-        """Return the runs of user-agent lines that name one of *tokens*, each by the number of its first
-        line. A run is a sequence of user-agent lines without another record between them.
+        """Return the runs of user-agent lines that name one of *tokens*. A run is a sequence of user-agent
+        lines without another record between them; it is identified by the number of its first line.
         """
         agents_and_runs = zip(self.agents, self.runs, strict=True)
         return {run for agent, run in agents_and_runs if agent in tokens}
 
 
 _Agent: TypeAlias = tuple[str, int, int]
-"""A token of a user-agent line, the number of the line, and the run to which the line belongs."""
+"""An agent of a group: the product token, the number of its user-agent line, and the run of this line."""
 
 _PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
 
@@ -75,7 +76,8 @@ def groups_of(
 ) -> tuple[Group, ...]:
     """Return the groups of a robots.txt, in file order.
 
-    *rule_fields* are the fields of rules. A user-agent line after a rule begins the next group.
+    *rule_fields* are the fields of the lines that count as rules. A user-agent line after a rule begins the
+    next group.
     """
     parts: list[tuple[list[_Agent], list[Rule], list[OtherRecord]]] = []
     is_in_group = has_rules = False
@@ -92,7 +94,7 @@ def groups_of(
         elif not field:
             is_in_group = False
         elif is_in_group and field != SITEMAP:
-            # Rules before the first user-agent line belong to no group, and are ignored (RFC 2.2.2).
+            # The condition skips rules before the first user-agent line, which belong to no group (RFC 9309, 2.2.2).
             has_rules = has_rules or field in rule_fields
             run, text = 0, value.decode("utf-8", "replace")
             if field in RULES:
@@ -109,14 +111,15 @@ def groups_of(
 def follow(
     body: bytes, agents: Sequence[str], dialect: Dialect
 ) -> tuple[str | None, list[GroupText], list[OtherRecord]]:
-    """Find the groups that a crawler follows. Return their agent, their text, and their delay and rate
-    lines.
+    """Find the groups that a crawler follows. Return their agent, their texts, and their ``Crawl-delay`` and
+    ``Request-rate`` lines.
 
-    The agent is the first of *agents* that has groups, or else ``*`` (RFC 9309, 2.2.1), or None if
-    ``*`` has no groups either. The texts are in file order; adjacent groups may share a text.
+    The agent is the first of *agents* that has groups. If none of them has groups, the agent is ``*``
+    (RFC 9309, 2.2.1), or None if ``*`` has no groups either. The texts are in file order; adjacent groups
+    may share a text.
 
-    This function reads the user-agent lines, and the delay and rate lines of these groups. It reads
-    other lines only to see where a group ends.
+    For speed, only user-agent lines and the lines that are returned are parsed. Other lines are parsed
+    only where this is needed to find the end of a group.
     """
     text = decoded_text(body, dialect)
     agent_lines = user_agent_lines(text, dialect)
@@ -137,8 +140,8 @@ def follow(
 
 
 def lines_naming(body: bytes, agent: str, dialect: Dialect) -> Sequence[int]:
-    """Return the numbers of the user-agent lines that name *agent*, a product token of a crawler or
-    ``*``, in file order. This function reads no other lines.
+    """Return the numbers of the user-agent lines that name *agent*, in ascending order. *agent* is a
+    crawler's product token or ``*``. For speed, no other lines are parsed.
     """
     text = decoded_text(body, dialect)
     agent_lines = user_agent_lines(text, dialect)
@@ -155,7 +158,7 @@ def lines_naming(body: bytes, agent: str, dialect: Dialect) -> Sequence[int]:
 
 
 def value_of_line(body: bytes, number: int, dialect: Dialect) -> str:
-    """Return the value of the line *number*, as written; empty if the line has no field."""
+    """Return the value of line *number* as written, or an empty string if the line has no field."""
     raw = decoded_text(body, dialect).split(b"\n", number)[number - 1]
     line = read_line(number, raw, dialect)
     return "" if line is None else line.value.decode("utf-8", "replace")
@@ -174,15 +177,16 @@ def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> list[PlainLine]:
 def _texts_of(
     is_ours: list[bool], starts: list[int], text: bytes, dialect: Dialect
 ) -> list[GroupText]:
-    """Return the text of each group that the crawler follows.
+    """Return the text of each group that the crawler follows. If the dialect merges groups, adjacent groups
+    share a text.
 
-    *starts* are the offsets of all user-agent lines, and *is_ours* says for each line whether it names
-    the crawler. If the dialect merges groups, adjacent groups of the crawler share a text.
+    *starts* are the offsets of all user-agent lines in *text*. *is_ours* contains, for each of these
+    lines, whether it names the crawler.
     """
 
     def begins_group(number: int) -> bool:
-        """Whether user-agent line *number* begins a group: between the user-agent line before and this
-        one, there is a rule, or a blank line that ends a group.
+        """Whether the user-agent line with index *number* begins a group. It does if there is a rule, or a
+        blank line that ends a group, between the previous user-agent line and this line.
         """
         before = text[starts[number - 1] : starts[number] - 1]
         between = plain_lines(before, dialect, to_blank=True)
@@ -209,9 +213,10 @@ def _texts_of(
 
 
 def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
-    """Yield the absolute http, https and ftp URLs of the sitemap lines, without duplicates.
+    """Yield the absolute http, https and ftp URLs in the sitemap lines, without duplicates.
 
-    *url*, that of the robots.txt, is the base for relative URLs; without it, they are left out.
+    *url* is the URL of the robots.txt, the base for relative URLs. If *url* is None, relative URLs are
+    left out.
     """
     seen = set()
     for _, field, value in lines:
@@ -232,18 +237,19 @@ def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
 def _pace_records(
     tokens: AbstractSet[str], text: bytes, first: int, dialect: Dialect
 ) -> Iterator[OtherRecord]:
-    """Yield the delay and rate lines for the agents *tokens*. *text* is the text of their groups, and
-    *first* the number of its first line.
+    """Yield the ``Crawl-delay`` and ``Request-rate`` lines that apply to the agents *tokens*. *text* is the text
+    of their groups, and *first* is the number of its first line.
 
-    User-agent lines share the rules that follow, even if other records stand between the
-    lines (RFC 9309, 2.2.4). But a site that writes a delay below each user-agent line means only
-    the crawler of that line. So a delay applies only to the run of user-agent lines directly above it.
+    Such a line applies only to the run of user-agent lines directly above it. Rules are different:
+    they apply to all user-agent lines of the group, even if other records stand between these lines
+    (RFC 9309, 2.2.4). But a site that writes a delay below each of several user-agent lines means each
+    delay for a single crawler.
     """
     lowered = text.lower()
     last = max(map(lowered.rfind, _PACE_FIELDS))
     if last < 0:
         return
-    # The text is read up to the last delay or rate.
+    # For speed, the text after the last delay line is not parsed.
     end = last + len(lowered[last:].partition(b"\n")[0])
     lines = (
         Line(number, field, octets(rest))

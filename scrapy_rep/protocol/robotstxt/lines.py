@@ -1,7 +1,8 @@
 """Parses the bytes of a robots.txt into numbered lines with a field and a value.
 
-:mod:`~scrapy_rep.protocol.text` has the grammar. Any field name is accepted, and no content is an
-error (RFC 9309, 2.3.1.5). Only CR, LF and CRLF end a line; a form feed or U+2028 does not.
+:mod:`~scrapy_rep.protocol.text` describes the grammar. Any field name is accepted, and no content
+raises an exception (RFC 9309, 2.3.1.5). Only CR, LF and CRLF end a line; a form feed or U+2028 does
+not.
 """
 
 import re
@@ -23,28 +24,29 @@ from scrapy_rep.protocol.text import (
 )
 
 PlainLine: TypeAlias = tuple[int, str, str]
-"""A :class:`Line` that is only half read, which takes less time to create: its number, its field, and
-all text after the colon, white space and comment included, with one character for each octet."""
+"""A partly parsed :class:`Line`, which takes less time to create: the number of the line, its field, and all text
+after the colon, including white space and a comment. Each character of this text stands for one octet."""
 
 
 GroupText: TypeAlias = tuple[bytes, int]
-"""The text of a group, as a part of a :func:`decoded_text`, and the number of its first line."""
+"""The text of a group, cut out of the result of :func:`decoded_text`, and the number of its first line."""
 
 
 class Line(NamedTuple):
-    """A line with a field; or a blank line, in a dialect in which blank lines end groups."""
+    """A line of a robots.txt that has a field, or a blank line in a dialect in which blank lines end groups."""
 
     number: int
     """The number of the line, from 1."""
 
     field: str
-    """The field in lower case and correct spelling; empty for a blank line."""
+    """The field in lower case; empty for a blank line. If the dialect accepts misspelt fields, this is the
+    correct spelling."""
 
     value: bytes
     """The value as written, without the white space around it."""
 
 
-# The prefixes by which Google's published parser recognizes a field, in its order.
+# The prefixes that Google's published parser accepts for each field, in the same order as there.
 _FIELD_PREFIXES = (
     (("user-agent", "useragent", "user agent"), "user-agent"),
     (("allow",), "allow"),
@@ -55,17 +57,17 @@ _FIELD_PREFIXES = (
     (("sitemap", "site-map"), "sitemap"),
 )
 
-# The usual spellings of the most frequent fields. All dialects read them alike.
+# The usual spellings of the most frequent fields, each with the field. They mean the same in all dialects.
 _USUAL = {
     spelt: field
     for field in (USER_AGENT, *RULES, SITEMAP, *PACE_FIELDS)
     for spelt in (field, field.capitalize(), field.title(), field.upper())
 }
 
-# Finds possible user-agent lines in lower-case text: each spelling of the field begins with "user". If
-# the field is spelt correctly at the start of its line, the line need not be parsed: the expression
-# captures its value, as the first group if all dialects read it alike, otherwise as the second. Without
-# these two groups, the delay and the first decision take 1.25 times as long.
+# Finds the lines that may be user-agent lines, in a text in lower case. Every spelling of the field begins with "user".
+# If the line begins with the correct spelling, the expression captures the value, so the line does not have to be
+# parsed. The first group captures a token that all dialects read in the same way, and the second group captures any
+# other value. Without these two groups, to read the delay and make the first decision takes 1.25 times as long.
 _USER = re.compile(
     rf"user(?<![^\n{WHITE_SPACE}]user)(?:(?<![^\n]user)-agent{WS}:{WS}"
     rf"(?:(\*|[a-z_-]+){WS}(?![^\n#])|([^\n#]*)))?[^\n]*".encode()
@@ -77,11 +79,10 @@ _CR_ALONE = re.compile(rb"\r(?!\n)").search
 
 
 def decoded_text(body: bytes, dialect: Dialect) -> bytes:
-    """Return the part of *body* within the size limit, decoded for the dialect.
+    """Return the text of a robots.txt in UTF-8, without a byte order mark, and with LF as the only line end.
 
-    The result is in UTF-8, as far as *body* is valid, without a byte order mark, and with LF as the
-    only line end. If *body* is an HTML page in
-    which a browser has wrapped the plain text of a robots.txt, the result is that text.
+    The text is cut at the dialect's size limit. Invalid UTF-8 in *body* remains in the result. If
+    *body* is an HTML page in which a browser shows the plain text of a robots.txt, return that text.
     """
     limit = dialect.size_limit
     is_cut = len(body) > limit
@@ -93,7 +94,7 @@ def decoded_text(body: bytes, dialect: Dialect) -> bytes:
         body = body if text is None else text
     is_utf_16 = dialect.utf_16 and body.startswith(_UTF_16) and _is_utf_16(body[:limit])
     if is_cut:
-        # The octet after the limit is kept: if it is a line end, the last line is whole.
+        # The octet after the limit is kept, because the last line is complete if this octet is a line end.
         body = body[: limit if is_utf_16 else limit + 1]
     if is_utf_16:
         body = body.decode("utf-16", "replace").encode("utf-8", "replace")
@@ -111,13 +112,13 @@ def decoded_text(body: bytes, dialect: Dialect) -> bytes:
     if CR in body:
         if _CR_ALONE(body):
             return body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        # Each CR is a part of a CRLF, so deleting it is enough. Replacing CRLF by LF would take three times as long.
+        # Each CR is part of a CRLF, so it can be deleted. To replace CRLF by LF would take three times as long.
         return body.replace(b"\r", b"")
     return body
 
 
 def text_lines(body: bytes, dialect: Dialect) -> list[str]:
-    """Return the lines of a robots.txt as text, to show them. Line number *n* of the parser is item
+    """Return the lines of a robots.txt as text for display. The line with the number *n* has the index
     *n* - 1.
     """
     text = decoded_text(body, dialect).decode("utf-8", "backslashreplace")
@@ -125,8 +126,8 @@ def text_lines(body: bytes, dialect: Dialect) -> list[str]:
 
 
 def _is_utf_16(body: bytes) -> bool:
-    """Whether *body* is UTF-16, as its byte order mark says: it has null bytes where ASCII characters
-    have them in UTF-16. Nearly all of a robots.txt except comments is ASCII.
+    """Whether *body*, which begins with a byte order mark of UTF-16, really is UTF-16. If it is, it contains
+    null bytes where UTF-16 encodes ASCII characters, because most of a robots.txt is ASCII.
     """
     low, high = body[2::2], body[3::2]
     if body.startswith(BOM_UTF16_BE):
@@ -136,8 +137,8 @@ def _is_utf_16(body: bytes) -> bool:
 
 
 def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
-    """Yield the lines of a robots.txt that have a field. In a dialect in which blank lines end groups,
-    yield blank lines too, with an empty field.
+    """Yield the lines of a robots.txt that have a field. In a dialect in which blank lines end groups, also
+    yield the blank lines, with an empty field.
     """
     for number, field, rest in plain_lines(decoded_text(body, dialect), dialect):
         yield Line(number, field, octets(rest))
@@ -146,17 +147,17 @@ def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
 def plain_lines(
     text: bytes, dialect: Dialect, first: int = 1, *, to_blank: bool = False
 ) -> list[PlainLine]:
-    """Return the same lines as :func:`lines`, but not yet split into all of their parts, in 1/1.75 of the time.
-    With *to_blank*, stop at the first blank line that ends a group.
+    """Return the same lines as :func:`lines`, but only partly parsed; :func:`lines` takes 1.75 times as long.
 
-    *text* is a part of a :func:`decoded_text`, and *first* the number of its first line.
+    *text* is a part of a result of :func:`decoded_text`, and *first* is the number of its first line. If
+    *to_blank* is True, the result ends with the first blank line that ends a group.
     """
     usual = {} if _may_be_cut(text, dialect) else _USUAL
     needs_no_colon = dialect.misspelt_fields or dialect.blank_line_ends_group
     lines: list[PlainLine] = []
     for number, raw in enumerate(text.decode("latin-1").split("\n"), first):
         name, colon, rest = raw.partition(":")
-        if colon and name in usual:  # This is so in most lines.
+        if colon and name in usual:  # True for most lines.
             lines.append((number, usual[name], rest))
         elif colon or needs_no_colon:
             line = _plain_line(number, raw, dialect)
@@ -170,9 +171,8 @@ def plain_lines(
 def user_agent_lines(
     text: bytes, dialect: Dialect
 ) -> list[tuple[int, tuple[str, ...]]]:
-    """Return the offset and the tokens of each user-agent line in *text*, a result of :func:`decoded_text`.
-
-    For speed, lines without the word "user" are skipped unparsed.
+    """Return the offset and the product tokens of each user-agent line in *text*, a result of
+    :func:`decoded_text`. For speed, lines without the word "user" are skipped without being parsed.
     """
     lowered = text.lower()
     is_plain = not _may_be_cut(text, dialect)
@@ -191,7 +191,9 @@ def user_agent_lines(
 
 
 def _may_be_cut(text: bytes, dialect: Dialect) -> bool:
-    """Whether the dialect may ignore the end of a line of *text*, because of its length or a null byte."""
+    """Whether the dialect may ignore the end of a line in *text*, because the line is too long or contains a
+    null byte.
+    """
     limit = dialect.line_limit
     if limit is not None and len(text) > limit < max(map(len, text.split(b"\n"))):
         return True
@@ -199,20 +201,22 @@ def _may_be_cut(text: bytes, dialect: Dialect) -> bool:
 
 
 def octets(rest: str) -> bytes:
-    """Return the value of a line: the text after its colon, without the comment and without white space
-    around.
+    """Return the value of a line, without the comment and the surrounding white space. *rest* is the text
+    after the colon, with one character for each octet.
     """
     return rest.partition("#")[0].strip(WHITE_SPACE).encode("latin-1")
 
 
 def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
-    """Return the field and value of a line of :func:`decoded_text`; None if the line has no field."""
+    """Parse the line *raw* of a result of :func:`decoded_text`. Return None if the line has no field."""
     line = _plain_line(number, raw.decode("latin-1"), dialect)
     return line and Line(number, line[1], octets(line[2]))
 
 
 def _plain_line(number: int, raw: str, dialect: Dialect) -> PlainLine | None:
-    """Return the number, the field and the rest of a line; None if the line has no field."""
+    """Parse a line up to its value. Return None if the line has no field. In a dialect in which blank lines end
+    groups, return an empty field for a blank line.
+    """
     raw = raw[: dialect.line_limit]
     if dialect.nul_ends_line:
         raw = raw.partition("\0")[0]
@@ -223,8 +227,7 @@ def _plain_line(number: int, raw: str, dialect: Dialect) -> PlainLine | None:
         if name:
             return number, _field(name, dialect), value
     elif name and dialect.misspelt_fields:
-        # Two words without a colon are a field and a value. Only spaces and tabs separate
-        # words.
+        # Two words without a colon are a field and its value. Only spaces and tabs separate words.
         words = [word for word in name.replace("\t", " ").split(" ") if word]
         if len(words) == 2:
             return number, _field(words[0].strip(WHITE_SPACE), dialect), words[1]

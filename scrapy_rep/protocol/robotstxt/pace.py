@@ -1,11 +1,12 @@
-"""The delays that robots.txt asks for: ``Crawl-delay`` and ``Request-rate``.
+"""The delays that robots.txt sets between requests: ``Crawl-delay`` and ``Request-rate``.
 
-Neither is in RFC 9309. ``Crawl-delay`` is a number of seconds. ``Request-rate`` comes from "An
-Extended Standard for Robot Exclusion" (1996): ``1/5`` allows a page in five seconds; ``s``,
-``m`` or ``h`` may give the unit. A time of day may follow, and is ignored: the rate always holds.
+RFC 9309 defines neither. ``Crawl-delay`` is a number of seconds. ``Request-rate`` comes from "An
+Extended Standard for Robot Exclusion" (1996): ``1/5`` allows one page in five seconds. A unit,
+``s``, ``m`` or ``h``, may follow the number of seconds. A time of day may follow too; it is ignored,
+so the rate applies all day.
 
-Crawlers ignore any other value: a negative number, ``inf``, ``1e3``, or ``1,5``, which may
-be a fraction or a list.
+All other values are ignored, such as a negative number, ``inf``, ``1e3``, or ``1,5``, which could
+mean a fraction or a list.
 """
 
 import re
@@ -18,45 +19,45 @@ from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
 # Python compiles these expressions at their first use, since few files have delays.
 _DELAY = r"(?ai)(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?"
 
-# The longest delay, in seconds. A longer value counts as this delay.
+# The maximum Crawl-delay, in seconds. A longer delay is reduced to this value.
 _MAX_DELAY = 1e9
 
-# Nine digits are enough for any real value, and keep numbers small.
+# Each number has at most nine digits, which are enough for any real value and keep the numbers small.
 _RATE = r"(?a)(\d{1,9})\s?/\s?(\d{1,9})\s?([smh]?)(?:\s+\d\d:?\d\d-\d\d:?\d\d)?"
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 class RequestRate(NamedTuple):
-    """A rate of at most so many *requests* in so many *seconds*."""
+    """A maximum rate: *requests* requests in *seconds* seconds."""
 
     requests: int
     seconds: int
 
     @property
     def delay(self) -> float:
-        """The seconds between two requests."""
+        """The delay between two requests, in seconds."""
         return self.seconds / self.requests
 
 
 class Pace(NamedTuple):
-    """How long a crawler must wait between two requests, as its groups in robots.txt ask."""
+    """The delay that the groups for a crawler in robots.txt set between two requests."""
 
     crawl_delay: float | None = None
-    """The longest ``Crawl-delay``, in seconds."""
+    """The longest ``Crawl-delay`` in seconds; None if the groups have none."""
 
     request_rate: RequestRate | None = None
-    """The slowest ``Request-rate``."""
+    """The slowest ``Request-rate``; None if the groups have none."""
 
     delay: float = 0.0
-    """The delay between two requests in seconds: the longer of ``Crawl-delay`` and ``Request-rate``; 0
-    if the groups have neither."""
+    """The delay between two requests in seconds, either from :attr:`crawl_delay` or from
+    :attr:`request_rate`, whichever is longer; 0 if the groups have neither."""
 
     record: OtherRecord | None = None
-    """The first record that asks for :attr:`delay`; None if it is 0."""
+    """The first record that sets :attr:`delay`; None if the delay is 0."""
 
     @classmethod
     def of(cls, records: Iterable[OtherRecord]) -> "Pace":
-        """Return the delay for which *records* ask: ``Crawl-delay`` and ``Request-rate`` lines."""
+        """Return the pace that *records* set, which are ``Crawl-delay`` and ``Request-rate`` lines."""
         delays: list[float] = []
         rates: list[RequestRate] = []
         longest, longest_record = 0.0, None
@@ -76,9 +77,9 @@ class Pace(NamedTuple):
         return cls(max(delays, default=None), slowest, longest, longest_record)
 
     def refusal(self, agent: str | None) -> Decision:
-        """Return the decision that refuses a URL because the delay is longer than the crawl accepts. The
-        rule of the decision is the record that asks for the delay. *agent* is the product token of
-        the groups that the crawler follows, or ``*``.
+        """Return a decision that refuses a URL because the delay is longer than the crawl accepts. The rule
+        in the decision is the record that sets the delay. *agent* is the product token whose groups the
+        crawler follows, or ``*``.
         """
         record = self.record
         rule = record and Rule(record.field, record.value, record.line)
@@ -89,15 +90,15 @@ NO_PACE = Pace()
 
 
 def crawl_delay(value: str) -> float | None:
-    """Return the number of seconds that the value of a ``Crawl-delay`` states, or None for an invalid
-    value. A value is a decimal number, with or without ``s``, ``sec`` or ``seconds`` after it.
+    """Parse the *value* of a ``Crawl-delay`` line. Return the delay in seconds, or None if the value is invalid.
+    A valid value is a decimal number, with or without a unit such as ``s``, ``sec`` or ``seconds``.
     """
     match = re.fullmatch(_DELAY, value)
     return min(float(match[1]), _MAX_DELAY) if match else None
 
 
 def request_rate(value: str) -> RequestRate | None:
-    """Return the rate that the value of a ``Request-rate`` states, or None for an invalid value."""
+    """Parse the *value* of a ``Request-rate`` line. Return None if the value is invalid."""
     match = re.fullmatch(_RATE, value.lower())
     if match is None:
         return None
@@ -109,4 +110,4 @@ READERS: dict[str, Callable[[str], float | RequestRate | None]] = {
     "crawl-delay": crawl_delay,
     "request-rate": request_rate,
 }
-"""For each field of a delay, the function that parses its value."""
+"""The functions that parse the values of delay lines, by field."""

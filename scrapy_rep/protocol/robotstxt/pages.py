@@ -1,24 +1,27 @@
-"""Recognises HTML pages in place of a robots.txt, and reads the robots.txt in pages that a browser made.
+"""Recognizes an HTML page that was sent in place of a robots.txt, and extracts a robots.txt from the page in which
+a browser shows it.
 
-A browser shows plain text as the only ``<pre>`` of an otherwise empty page. A crawl that fetches
-robots.txt through a browser gets such a page::
+A browser shows plain text in the ``<pre>`` of an otherwise empty page. A crawl that fetches
+robots.txt through a browser receives a page with one of these beginnings::
 
     <html><head><meta name="color-scheme" content="light dark"></head><body><pre style="...">
     <html><head><link rel="stylesheet" href="resource://...plaintext.css"></head><body><pre>
     <html><head></head><body><pre style="...">
 
-The first form is that of Chromium, the second of Firefox, the last of WebKit. The text follows on the
-same line. Chromium may add an empty ``<div>`` after the text. A page of an empty file has no ``<pre>``.
+The first is that of Chromium, the second that of Firefox, the third that of WebKit. The text follows on
+the same line. Chromium may add an empty ``<div>`` after the text. If the robots.txt is empty, the page
+has no ``<pre>``.
 """
 
 import html
 import re
 
-# The number of bytes of the page that are read before the text, and after the text.
+# The maximum number of bytes of markup before the text, and of markup after the text. A page with more is not
+# a page that a browser made of plain text.
 _MAX_AROUND = 4_096
 
-# Match the markup before the text, and after the text. Each part begins with a "<", which the parts
-# before cannot match, so there is no backtracking.
+# Two expressions that match the markup before the text and after the text. Each part of an expression begins
+# with a "<", which the previous part cannot match, so there is no backtracking.
 _BEFORE = re.compile(
     rb"(?:<!doctype html>\s*)?<html[^<>]*>\s*<head[^<>]*>\s*(?:<(?:meta|link)\b[^<>]*>\s*)*</head>"
     rb"\s*<body[^<>]*>(?:\s*<pre[^<>]*>|(?=\s*</body>))",
@@ -28,7 +31,7 @@ _BEHIND = re.compile(
     rb"\s*(?:</pre>\s*)?(?:<div[^<>]*>\s*</div>\s*)?</body>\s*</html>\s*", re.IGNORECASE
 ).fullmatch
 
-# Matches the character references that browsers write, and numeric ones, which other programs write.
+# Matches the character references that browsers write, and numeric references, which other programs write.
 _REFERENCE = re.compile(
     rb"&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});"
 )
@@ -39,14 +42,13 @@ begins_page = re.compile(
 ).match
 """Matches the beginning of an HTML page."""
 
-# The number of bytes that are searched for the beginning of a page.
+# The maximum number of bytes in which the beginning of a page is searched.
 _MAX_BEGINNING = 1_024
 
 
 def shown_text(body: bytes) -> bytes | None:
-    """Return the text that a browser shows in the page *body*, in UTF-8; None if *body* is not a page
-    that a browser made of plain text. If *body* is cut off within the text, return the text up to
-    the cut.
+    """Return the plain text, in UTF-8, that a browser has put into the page *body*. Return None if *body* is
+    not such a page. If *body* is cut off within the text, return the text up to the cut.
     """
     if not body.startswith(b"<"):
         return None
@@ -54,7 +56,7 @@ def shown_text(body: bytes) -> bytes | None:
     if before is None:
         return None
     start = before.end()
-    # A browser encodes each "<" of the text.
+    # A browser encodes each "<" in the text, so the first raw "<" ends the text.
     end = body.find(b"<", start)
     if end < 0:
         end = len(body)

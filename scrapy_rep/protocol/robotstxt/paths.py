@@ -1,9 +1,9 @@
-"""Normalizes and compares the targets of URLs and the patterns of rules.
+"""Compares path patterns of rules with targets. A target is the path and query of a URL.
 
-Targets and patterns become strings in which each character stands for one octet, so that ``str``
-methods compare and count octets. RFC 9309, 2.2.2, normalizes both before they are compared; see
-:attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding`. A pattern matches a target if the two
-match as written, or if they match after both are normalized.
+Targets and patterns are strings in which each character stands for one octet, so that ``str``
+methods compare and count octets. Both are normalized before they are compared (RFC 9309, 2.2.2);
+:attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding` describes how. A pattern matches a target
+if the two match after normalization, or, in most dialects, if they match as written.
 """
 
 import re
@@ -13,20 +13,21 @@ from typing import NamedTuple
 
 from scrapy_rep.protocol.dialect import Dialect
 
-# Characters that stand for themselves in a path: unreserved ones (RFC 3986, 2.3) and delimiters (2.2).
-# Four characters do not: "#" ends a path, "%" begins an encoded octet, and patterns have "*" and "$".
+# Characters that represent themselves in a path or query: unreserved characters (RFC 3986, 2.3) and delimiters
+# (RFC 3986, 2.2). Four other characters have a special meaning: "#" begins the fragment of a URL, "%" begins an
+# encoded octet, and "*" and "$" are wildcards in patterns.
 _UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 _DELIMITERS = "/?&=+"
 
 # Reserved characters that delimit nothing in a path or query.
 _OTHER_RESERVED = ":@!(),;"
 
-# More characters that delimit nothing, and that only some URL libraries encode: w3lib encodes brackets,
-# which are not valid in a path or query, and WHATWG parsers encode the quote in a query.
+# More reserved characters that delimit nothing in a path or query. Only some URL libraries encode them: w3lib
+# encodes brackets, which are not valid there, and WHATWG parsers encode the single quote in a query.
 _ENCODED_BY_SOME = "[]'"
 
 NORMAL = _UNRESERVED + _OTHER_RESERVED + _DELIMITERS
-"""The characters that stand for themselves in patterns and URLs, in every dialect."""
+"""The normal characters, which represent themselves in patterns and URLs in every dialect."""
 
 _DECODED = frozenset(_UNRESERVED + _OTHER_RESERVED + _ENCODED_BY_SOME)
 
@@ -34,23 +35,25 @@ NORMAL_CLASS = re.escape(NORMAL)
 """The normal characters, escaped for a character class of a regular expression."""
 
 PLAIN_PATTERN = re.compile(rf"[/*][{NORMAL_CLASS}*]*\$?").fullmatch
-"""Matches the value of a rule that needs no normalization, if wildcards are special."""
+"""Matches a rule's value that consists of normal characters and wildcards, and so needs no normalization.
+Use it only for a dialect with wildcards."""
 
-# These expressions match one octet, or one encoded octet, at a time, and do not backtrack.
+# None of these expressions can backtrack: _NORMAL repeats a single class of characters, and each of the others
+# matches a single octet, raw or encoded.
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
 _ABNORMAL = "".join(set(map(chr, range(128))).difference(NORMAL, "%*$"))
 _ASCII_TO_NORMALIZE = re.compile(rf"%[0-9A-Fa-f]{{2}}|[{re.escape(_ABNORMAL)}]")
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 PERCENT_ALONE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-"""A ``%`` that begins no encoded octet. At the end of a pattern, it matches the ``%`` of an encoded
-octet in a target."""
+"""Finds a ``%`` that is not followed by two hex digits. Such a ``%`` at the end of a pattern can match the ``%``
+of an encoded octet in a target."""
 
 SHORT = 2048
-"""The length in octets up to which targets take the fast paths, :data:`NORMAL_URL` and
-:func:`~scrapy_rep.protocol.robotstxt.rules.first_answer`. Nearly all targets are shorter."""
+"""The maximum length, in octets, of a target for which the fast paths, :data:`NORMAL_URL` and
+:func:`~scrapy_rep.protocol.robotstxt.rules.first_answer`, are used. Nearly all targets are shorter."""
 
-# Matches a URL with a short target that needs no normalization, and captures the target. Nearly every
-# URL of a crawl matches, since Scrapy encodes URLs.
+# Matches a URL whose target is short and needs no normalization, and captures the target. Nearly every URL of a
+# crawl matches, because Scrapy encodes URLs.
 NORMAL_URL = re.compile(
     rf"https?://[A-Za-z0-9.:-]*(/[{NORMAL_CLASS}]{{0,{SHORT - 1}}})"
 ).fullmatch
@@ -59,22 +62,23 @@ _AUTHORITY_END = re.compile(r"[/?#]")
 
 
 class Pattern(NamedTuple):
-    """The parsed and normalized pattern of a rule."""
+    """The parsed and normalized path pattern of a rule."""
 
     segments: tuple[str, ...]
-    """The parts between the ``*``; only one part if there is no ``*``."""
+    """The normalized parts of the pattern between its ``*`` wildcards; one part if it has no ``*``."""
 
     anchored: bool
-    """Whether the pattern ends with ``$``, so the target must end there too."""
+    """Whether the pattern ends with ``$``, so that it must match up to the end of the target."""
 
     octets: int
-    """The length of the normalized pattern, including its special characters."""
+    """The length of the normalized pattern in octets, including ``*`` and ``$``."""
 
     has_query: bool = False
-    """Whether the pattern has a raw ``?``, after which ``/`` and ``?`` also match their encoded forms."""
+    """Whether the pattern contains a raw ``?``, and the dialect lets each ``/`` and ``?`` after it match its
+    encoded form."""
 
     written: tuple[str, ...] = ()
-    """The segments as written, without normalization; empty in a dialect that compares only normalized
+    """The segments as written, without normalization; empty if the dialect compares only normalized
     segments."""
 
 
@@ -83,25 +87,26 @@ EVERYTHING = Pattern(("",), anchored=False, octets=0)
 
 
 class Target(NamedTuple):
-    """The path and query of a URL, to compare with patterns."""
+    """The path and query of a URL, in the two forms that are compared with patterns."""
 
     normal: str
     """The normalized target."""
 
     written: str = ""
-    """The target as written; empty if the target has no ``%``, since then every pattern that matches the
-    target as written also matches the normalized target.
+    """The target as written. Empty if the normalized form is enough: without a ``%``, every pattern that
+    matches the target as written also matches the normalized target, and some dialects never compare
+    targets as written.
     """
 
 
 def target(url: str, dialect: Dialect) -> Target:
-    """Return the target of *url*: its path and query, without a fragment. An empty path becomes ``/``."""
+    """Return the path and query of *url*, without the fragment. An empty path becomes ``/``."""
     normal = NORMAL_URL(url)
     return Target(normal[1]) if normal else plain_target(url, dialect)
 
 
 def plain_target(url: str, dialect: Dialect) -> Target:
-    """Return the target of *url* as :func:`target` does, but without the fast path for most URLs."""
+    """Return the same as :func:`target`, without its fast path for URLs that need no normalization."""
     scheme = _SCHEME.match(url)
     end_of_authority = _AUTHORITY_END.search(url, scheme.end() if scheme else 0)
     if end_of_authority is None:
@@ -121,18 +126,18 @@ def plain_target(url: str, dialect: Dialect) -> Target:
 
 
 def may_delimit_nothing(target: str) -> bool:
-    """Whether *target* has an encoded ``/`` or ``?``. In a query, where these two delimit nothing
-    (RFC 3986, 3.4), the encoded character may match a raw one.
+    """Whether *target* contains an encoded ``/`` or ``?``. In a query, these two delimit nothing
+    (RFC 3986, 3.4), so their encoded forms may match raw characters of a pattern.
     """
     return "%2F" in target or "%3F" in target
 
 
 def with_decoded_query(target: str, dialect: Dialect) -> str:
-    """Return the normalized *target* with each encoded ``/`` and ``?`` of its query decoded, for the
-    comparison with patterns that have a ``?``.
+    """Return the normalized *target*, with each encoded ``/`` and ``?`` in its query decoded. Patterns that
+    contain a ``?`` are compared with this form.
 
-    In a dialect in which encoded and raw characters differ there, return *target* unchanged. A
-    pattern without ``?`` and ``*`` matches both *target* and the result, or neither.
+    Return *target* unchanged if an encoded and a raw ``/`` differ in the query in this dialect. A
+    pattern without ``?`` and ``*`` matches either both *target* and the result, or neither.
     """
     if "%" not in target or dialect.path_encoding != "rfc3986":
         return target
@@ -140,18 +145,18 @@ def with_decoded_query(target: str, dialect: Dialect) -> str:
 
 
 def _with_decoded_query(text: str) -> str:
-    """Return a target or pattern with each ``%2F`` and ``%3F`` decoded after its first ``?``."""
+    """Return a target or pattern in which each ``%2F`` and ``%3F`` after the first ``?`` is decoded."""
     path, mark, query = text.partition("?")
     return path + mark + query.replace("%2F", "/").replace("%3F", "?")
 
 
 def pattern(value: str, dialect: Dialect) -> Pattern | None:
-    """Parse the value of a rule, in which each character stands for one octet. Return None for a
-    pattern that matches nothing.
+    """Parse the *value* of a rule as a pattern. Return None for a pattern that matches nothing. Each character
+    of *value* stands for one octet.
     """
     if dialect.wildcards and PLAIN_PATTERN(value):
-        # Most values need no normalization in any dialect. Without this branch, to read and sort all
-        # rules takes 1.13 times as long.
+        # A fast path for the values that need no normalization, which are most values. Without this branch, to
+        # parse and sort all rules takes 1.13 times as long.
         segments = value.removesuffix("$").split("*")
         parts = _without_runs(segments) if "**" in value else tuple(segments)
         has_query = "?" in value and dialect.path_encoding == "rfc3986"
@@ -168,8 +173,8 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
 
 
 def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
-    """Return the pattern that matches exactly the directory of an index page: ``/dir/$`` for the *value*
-    ``/dir/index.html``. Return None for all other values.
+    """Return the pattern that matches only the directory of an index page, if *value* is the path of an index
+    page: ``/dir/$`` for ``/dir/index.html``. Return None for all other values.
     """
     parsed = _segments(value, dialect)
     if parsed is None:
@@ -186,8 +191,8 @@ def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
 
 
 def _segments(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
-    """Return the parts of *value* between the ``*``, as written, and whether the pattern ends with a
-    ``$``; None for a pattern that matches nothing.
+    """Split *value* at its ``*`` wildcards. Return the segments as written, and whether the pattern ends with
+    ``$``. Return None for a pattern that matches nothing.
     """
     if not value.startswith("/") and not (dialect.wildcards and value[:1] == "*"):
         if not dialect.leading_slash_assumed:
@@ -206,14 +211,14 @@ def _normalized_segments(segments: list[str], dialect: Dialect) -> list[str]:
 
 
 def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
-    """Return the pattern of normalized *segments*."""
+    """Return a pattern with the normalized *segments*. *anchored* is whether it ends with ``$``."""
     has_query = False
     if dialect.path_encoding == "rfc3986" and any("?" in part for part in segments):
         has_query = True
         segments = _with_decoded_query("*".join(segments)).split("*")
     octets = sum(map(len, segments)) + len(segments) - 1 + anchored
     if dialect.path_encoding == "high-octets":
-        # Google's parser does not have this normalization, so it is not counted in the octets.
+        # Google's parser does not encode these characters, so `octets` above counts their raw forms.
         segments = [
             _ASCII_TO_NORMALIZE.sub(_encoded_by_some, part) for part in segments
         ]
@@ -221,7 +226,9 @@ def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
 
 
 def _without_runs(segments: list[str]) -> tuple[str, ...]:
-    """Return the segments of the equivalent pattern in which each run of ``*`` is a single ``*``."""
+    """Return *segments* without the empty segments between adjacent ``*``: two or more ``*`` in a row are
+    equivalent to one.
+    """
     if len(segments) < 3:
         return tuple(segments)
     first, *inner, last = segments
@@ -229,9 +236,9 @@ def _without_runs(segments: list[str]) -> tuple[str, ...]:
 
 
 def matches(pattern: Pattern, target: str, decoded: str, written: str) -> bool:
-    """Whether *pattern* matches a target, either with both normalized, or with both as written.
+    """Whether *pattern* matches a target, either after both are normalized or as both are written.
 
-    *target* and *written* are the two parts of a :class:`Target`; *decoded* is the result of
+    *target* and *written* are the two forms in a :class:`Target`. *decoded* is the result of
     :func:`with_decoded_query` for *target*.
     """
     normal = decoded if pattern.has_query else target
@@ -243,10 +250,12 @@ def matches(pattern: Pattern, target: str, decoded: str, written: str) -> bool:
 
 
 def _matches(segments: tuple[str, ...], anchored: bool, target: str) -> bool:
-    """Whether *segments* with a ``*`` between them match *target*, octet by octet.
+    """Whether a pattern that consists of *segments*, separated by ``*``, matches *target*. *anchored* is
+    whether the pattern ends with ``$``.
 
-    Each segment is searched after the one before. Its first occurrence leaves most room for the next
-    segments, so there is no backtracking, and the target is read once.
+    The search for each segment begins where the previous segment ends. The first occurrence of a
+    segment leaves the most room for later segments. So no other occurrence needs to be tried, and the
+    target is read only once.
     """
     if not target.startswith(segments[0]):
         return False
@@ -278,9 +287,11 @@ def _normalized(octets: str, dialect: Dialect) -> str:
 def _writer(
     decoded: AbstractSet[str] = frozenset(), kept: AbstractSet[str] = frozenset()
 ) -> Callable[[re.Match[str]], str]:
-    """Return a function for ``re.sub`` that rewrites one octet, raw or encoded. It encodes a raw octet,
-    decodes an encoded octet in *decoded*, keeps an encoded octet in *kept* as it is, and writes the
-    hex digits of all others in upper case.
+    """Return a replacement function for ``re.sub``. Each match must be one octet, raw or encoded.
+
+    The function encodes a raw octet. It decodes an encoded octet that is in *decoded*, leaves an encoded
+    octet that is in *kept* unchanged, and writes the hex digits of any other encoded octet in upper
+    case.
     """
 
     def write(match: re.Match[str]) -> str:
@@ -296,7 +307,7 @@ def _writer(
 
 
 def _table(raw: AbstractSet[str]) -> dict[int, str]:
-    """Return the table for ``str.translate`` that encodes the octets *raw*."""
+    """Return a table for ``str.translate`` that percent-encodes the octets *raw*."""
     return {ord(octet): f"%{ord(octet):02X}" for octet in raw}
 
 
@@ -309,7 +320,7 @@ _ENCODINGS = {
     "high-octets": (_writer(), _table({*map(chr, range(0x80, 0x100))})),
     "decoded": (_writer(decoded=_OCTETS - {"/"}), {}),
 }
-"""For each path encoding, the function that rewrites encoded octets, and the table that encodes raw
+"""For each value of ``path_encoding``, the function that rewrites encoded octets, and the table that encodes raw
 octets."""
 
 _encoded_by_some = _writer(kept={*NORMAL, *"*$#", *map(chr, range(0x80, 0x100))})

@@ -1,1 +1,1 @@
-"""Usage preferences: what a site allows crawlers to use fetched content for."""
+"""Usage preferences: the uses of fetched content that a site allows or disallows."""

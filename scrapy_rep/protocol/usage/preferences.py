@@ -1,4 +1,4 @@
-"""Usage preferences: the uses for which a site allows its content, from the headers and tags of a page."""
+"""The usage preferences of a page: which uses of the page its headers, its tags and a tdmrep.json allow."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,13 +25,13 @@ _SIGNALS = {
     "link": Signal.LICENSE,
 }
 FIELDS = frozenset(_SIGNALS)
-"""The header fields with usage statements, in lower case, except ``X-Robots-Tag``, which
-:mod:`~scrapy_rep.protocol.indexing.statements` reads."""
+"""The names, in lower case, of the header fields that contain usage statements. ``X-Robots-Tag`` is not included,
+because :mod:`~scrapy_rep.protocol.indexing.statements` parses it."""
 
 _MAX_LINES = 100
 
-# Match a link with its parameters, and a parameter (RFC 8288, 3). No repetition shares a character with
-# the part after it, so there is no backtracking.
+# The first expression matches a link with its parameters, and the second matches a parameter (RFC 8288, 3). No
+# repetition can match a character with which the next part of the expression begins, so there is no backtracking.
 _LINK = r"<([^<>]{0,4096})>((?:[^,\"<]|\"[^\"]*\")*)"
 _PARAMETER = r"(?a);\s*([A-Za-z*]+)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))"
 
@@ -41,17 +41,17 @@ def page_statements(
     statements: Iterable[Statement],
     tags: Iterable[Tag],
 ) -> Iterator[UsageStatement]:
-    """Yield the usage statements of a response: those in its header *fields*, which have names in lower
-    case, those among its indexing *statements* (``noai``), and those in its usage *tags*.
+    """Yield the usage statements of a response. They are in its header *fields*, whose names are in lower case,
+    among its indexing *statements* (such as ``noai``), and in its usage *tags*.
     """
     by_name: dict[str, list[str]] = {name: [] for name in _SIGNALS}
     for name, value in fields:
         lines = by_name.get(name, [])
-        # The limits keep the work for one page small. Real pages have a few short lines.
+        # These limits bound the time for one page. Real pages have a few short lines.
         if sum(map(len, lines)) <= MAX_TEXT and len(lines) < _MAX_LINES:
             lines.append(value.strip().decode("utf-8", "replace"))
-    # All Content-Usage lines form one dictionary (RFC 9651, 4.2): an error in a line makes all
-    # preferences unknown.
+    # All Content-Usage lines together form one dictionary (RFC 9651, 4.2), so a mistake in one line makes
+    # all preferences in these lines unknown.
     by_name["content-usage"] = [", ".join(by_name["content-usage"])]
     for name, lines in by_name.items():
         for position, line in enumerate(lines, 1):
@@ -82,7 +82,7 @@ def _read(
 
 
 def _license_urls(value: str) -> Iterator[str]:
-    """Yield the targets of the licence links in the value of a ``Link`` field line."""
+    """Yield the URLs of the links with ``rel=license`` in the *value* of a ``Link`` field line."""
     for match in re.finditer(_LINK, value[:MAX_TEXT]):
         for name, quoted, token in re.findall(_PARAMETER, match[2]):
             relations = (quoted or token).lower().split()
@@ -91,15 +91,15 @@ def _license_urls(value: str) -> Iterator[str]:
 
 
 class UsagePreferences:
-    """The usage preferences of a page, with the statements from which they result.
+    """The usage preferences of a page, and the statements that express them.
 
     Two instances are equal if they allow the same uses, even if their statements differ. Instances
     are immutable, because all pages without statements share one instance.
     """
 
     statements: tuple[UsageStatement, ...]
-    """The evidence: every statement addressed to the crawler. If many statements have the same value for
-    a category, only the first are kept."""
+    """All statements that are addressed to the crawler, as the evidence for the preferences. If many
+    statements have the same value for a category, only the first of these are included."""
 
     def __init__(self, statements: tuple[UsageStatement, ...] = ()) -> None:
         vars(self)["statements"] = statements
@@ -118,15 +118,18 @@ class UsagePreferences:
     ) -> "UsagePreferences":
         """Return the usage preferences of a response. No content raises an exception.
 
-        :param headers: the name and value of each field line
+        :param headers: the name and value of each header field line
         :param html: the body, if it is an HTML page
-        :param agents: the crawler's product tokens; statements to any of them count
-        :param encoding: the page's encoding, if the transport declares one
-        :param tdmrep: the preferences of ``tdmrep.json`` for the page; its headers and tags
+        :param agents: the crawler's product tokens; statements addressed to any of them count
+        :param encoding: the encoding of the page, if the ``Content-Type`` header declares it
+        :param tdmrep: the preferences for the page in ``tdmrep.json``; headers and tags of the page
             override them
+        :raises TypeError: if *headers* is a text instead of a list of pairs
         """
         if isinstance(headers, (bytes, str)):
-            raise TypeError("headers is not a list of pairs of a name and a value")
+            raise TypeError(
+                "headers must be an iterable of (name, value) pairs, not bytes or str"
+            )
         fields = [(name.lower(), value) for name, value in headers]
         rules = IndexingRules.parse(fields, html, agents, encoding=encoding)
         return cls.of_page(fields, rules.statements, rules.tags, tdmrep)
@@ -139,10 +142,11 @@ class UsagePreferences:
         tags: Iterable[Tag],
         tdmrep: "UsagePreferences | None" = None,
     ) -> "UsagePreferences":
-        """Return the same as :meth:`parse`, if the indexing rules of the response are already parsed.
+        """Return the same as :meth:`parse`, for a response whose indexing rules are already parsed.
 
-        *fields* are the header fields, with names in lower case; *statements* and *tags* come from
-        the :class:`IndexingRules` of the response. They override the preferences *tdmrep*.
+        *fields* are the header fields, with names in lower case. *statements* and *tags* are those of the
+        response's :class:`IndexingRules`. All three override *tdmrep*, the preferences for the page in
+        ``tdmrep.json``.
         """
         all_statements = [*page_statements(fields, statements, tags)]
         if tdmrep is not None:
@@ -152,17 +156,18 @@ class UsagePreferences:
         return cls(limited(_overridden(all_statements)))
 
     def get(self, category: str, *, image: bool = False) -> bool | None:
-        """Return whether a use is allowed: False if any statement disallows the use, else True if any
-        statement allows it, else None for unknown (draft-ietf-aipref-vocab-08, 5.1).
+        """Return whether the use of the page for *category* is allowed. Return False if any statement
+        disallows the use. Otherwise, return True if any statement allows the use, and None if no
+        statement does (draft-ietf-aipref-vocab-08, 5.1).
 
-        With *image*, statements about the images of the page count too.
+        If *image* is True, statements that are only about the page's images count too.
         """
         statement = self.because(category, image=image)
         return None if statement is None else statement.value
 
     def because(self, category: str, *, image: bool = False) -> UsageStatement | None:
-        """Return the statement because of which :meth:`get` returns True or False: the first with this
-        value; None if :meth:`get` returns None.
+        """Return the first statement that makes :meth:`get` return True or False. Return None if
+        :meth:`get` returns None.
         """
         allows = None
         for statement in self.statements:
@@ -180,8 +185,8 @@ class UsagePreferences:
         """Return the first of *purposes* that is not allowed, and the statement that disallows it. Return
         None if all purposes are allowed.
 
-        *unknown* says whether a purpose without any statement is allowed. A purpose that is denied for
-        this reason is returned with None in place of a statement.
+        *unknown* is whether a purpose is allowed if no statement allows or disallows it. If such a purpose
+        is the first that is not allowed, None is returned in place of the statement.
         """
         for purpose in purposes:
             allowed = self.get(purpose, image=image)
@@ -191,7 +196,7 @@ class UsagePreferences:
 
     @property
     def licenses(self) -> tuple[str, ...]:
-        """The URLs of licences (RSL) and policies (TDMRep), as written, without duplicates."""
+        """The URLs of the page's licences (RSL) and policies (TDMRep), as written, without duplicates."""
         urls = (
             statement.label
             for statement in self.statements
@@ -200,12 +205,12 @@ class UsagePreferences:
         return tuple(dict.fromkeys(urls))
 
     def to_dict(self) -> dict[str, bool | None]:
-        """Return the preference for each category of use: true, false, or null for unknown in JSON."""
+        """Return the preference for each category of use: True, False, or None if it is unknown."""
         return {category: self.get(category) for category in CATEGORIES}
 
     def __or__(self, other: "UsagePreferences") -> "UsagePreferences":
-        """Combine both: a use is disallowed if either disallows it, else allowed if either
-        allows it, else unknown."""
+        """Return the combination of two instances. A use is disallowed if either disallows it. Otherwise, it
+        is allowed if either allows it. Otherwise, it is unknown."""
         if not other.statements:
             return self
         if not self.statements:
@@ -245,12 +250,12 @@ NOTHING_STATED = UsagePreferences()
 """The preferences of a page without statements."""
 
 _PRIORITY = (Source.TDMREP, Source.HEADER, Source.META)
-"""The sources of statements of TDMRep, in order: a later source overrides the earlier ones."""
+"""The sources of TDMRep statements in ascending priority. A source overrides all sources before it."""
 
 
 def _overridden(statements: list[UsageStatement]) -> list[UsageStatement]:
-    """Return *statements*, with ``is_overridden`` set for each statement of TDMRep that is overridden by
-    a source of higher priority. Only a statement with a valid value, 0 or 1, overrides others.
+    """Return *statements*. The result has ``is_overridden`` set in each ``tdm-reservation`` that a source with
+    a higher priority overrides. Only a statement with a valid value, 0 or 1, overrides others.
     """
     reservations = [
         statement

@@ -1,19 +1,20 @@
-"""The usage statements of a site about a URL: those in its robots.txt, and those in its tdmrep.json.
+"""Finds the usage statements about a URL in the robots.txt and the tdmrep.json of its site.
 
 The usage records of a robots.txt, ``Content-Usage``, ``Content-Signal`` and ``License``, belong to
-groups, like rules (RFC 9309, 2.2.1). ``Content-Usage`` is a rule (draft-ietf-aipref-attach-05, 3):
-the next user-agent line begins a new group. ``Content-Signal`` and ``License`` are other records,
-and do not end a group. A ``Content-Signal`` applies only to the run of user-agent lines directly
-above it, as a ``Crawl-delay`` does.
+groups, like rules (RFC 9309, 2.2.1). ``Content-Usage`` is a rule (draft-ietf-aipref-attach-05, 3),
+so the next user-agent line begins a new group. ``Content-Signal`` and ``License`` are other records,
+so the next user-agent line does not begin a new group. A ``Content-Signal``, like a ``Crawl-delay``,
+applies only to the user-agent lines directly above it.
 
-A group may be addressed to a purpose instead of a crawler: ``User-agent: __usage_ai-training``. Its
-rules state which URLs may be used for the purpose (draft-kelley-aipref-training-preference-signal-00;
-according to the abstract, such groups have the same paths and the same precedence as all groups).
+A group may be addressed to a purpose instead of a crawler: ``User-agent: __usage_ai-training``. The
+rules of this group state which URLs may be used for the purpose. The source is
+draft-kelley-aipref-training-preference-signal-00. According to its abstract, paths and precedence are
+the same as in all other groups.
 
-``/.well-known/tdmrep.json`` has the reservations of an origin, by path. Source: TDM Reservation
-Protocol, "TDM File on the Origin Server". The file is an array of rules. Each rule has a
-``location``, which matches like a path pattern of robots.txt, a ``tdm-reservation``, and an optional
-``tdm-policy``. The first rule that matches counts.
+``/.well-known/tdmrep.json`` contains an origin's reservations of rights (TDM Reservation Protocol,
+"TDM File on the Origin Server"). The file is an array of rules. Each rule has a ``location``, which
+matches like a path pattern of robots.txt, a ``tdm-reservation``, and an optional ``tdm-policy``. The
+first rule that matches a URL applies.
 """
 
 from __future__ import annotations
@@ -56,16 +57,16 @@ if TYPE_CHECKING:
     Statements = tuple[UsageStatement, ...]
 
 MAX_COMPARED = 4_000_000
-"""The limit for comparisons with one target, in octets: the length of the target, times the number of
-patterns with a ``*``. A target of 1 KB can be compared with 4,000 patterns, in some hundredths of a
-second."""
+"""The limit for comparisons with one target. The length of the target in octets, times the number of patterns with a
+``*``, must not exceed this number. A target of 1 KB can be compared with 4,000 patterns, which takes some hundredths of
+a second."""
 
 
 class StatementsByPath:
-    """The usage statements of records that have a path: finds those that apply to a URL.
+    """A collection of usage records with paths. It finds the statements that apply to a URL.
 
-    Depending on the dialect, these are the statements of all records with the longest matching
-    path, or of the first record with a matching path.
+    Depending on the dialect, these are the statements of all records with the longest matching path, or
+    the statements of the first record with a matching path. An empty path matches every URL.
     """
 
     __slots__ = ("_dialect", "_ranked", "_wildcard_patterns")
@@ -75,8 +76,8 @@ class StatementsByPath:
     ) -> None:
         self._dialect = dialect
         self._ranked: list[tuple[int, paths.Pattern, Statements]] = []
-        """The rank, the pattern and the statements of each record, in order of rank. Of the records that
-        match a URL, those with the lowest rank count."""
+        """The rank, the pattern and the statements of each record, sorted by rank. Among the records that
+        match a URL, those with the lowest rank apply."""
 
         for number, (path, statements) in enumerate(records):
             pattern = paths.EVERYTHING
@@ -92,14 +93,15 @@ class StatementsByPath:
         self._wildcard_patterns = sum(
             any(pattern.segments[1:]) for _, pattern, _ in self._ranked
         )
-        """The number of patterns with a ``*`` before other text, which have to be searched in a target."""
+        """The number of patterns with a ``*`` before other text. The comparison searches this text in the
+        whole target."""
 
     def for_target(self, target: str, written: str = "") -> Statements:
         """Return the statements that apply to a target.
 
-        *target* and *written* are the two parts of a
-        :class:`~scrapy_rep.protocol.robotstxt.paths.Target`. If they are too long to compare
-        with all patterns, every statement that disallows a use applies.
+        *target* and *written* are the two forms in a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`. If
+        they are too long to compare with all patterns, return all statements that disallow a use,
+        whatever their paths.
         """
         if (len(target) + len(written)) * self._wildcard_patterns > MAX_COMPARED:
             everything = chain.from_iterable(map(itemgetter(2), self._ranked))
@@ -121,8 +123,8 @@ class StatementsByPath:
 PURPOSE_TOKENS = tuple(
     label.name for label in LABELS if label.signal is Signal.USER_AGENT
 )
-"""The tokens in user-agent lines that name a purpose. The rules of a group for such a token are usage
-statements. They do not restrict access, since no crawler has such a name."""
+"""The tokens in user-agent lines that name a purpose. The rules of a group for one of these tokens are usage
+statements. They do not restrict access, because no crawler uses the token as its name."""
 
 _BY_PATH = (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
 _SIGNALS = {signal.lower(): signal for signal in (*_BY_PATH, Signal.LICENSE)}
@@ -132,13 +134,15 @@ FIELDS = frozenset(_SIGNALS)
 _NAMES = tuple(name.encode() for name in (*FIELDS, *PURPOSE_TOKENS))
 _RULES = frozenset({*RULES, "content-usage"})
 
-# The number of characters of usage records that are read for one crawler: more than any site has. The
-# limit is needed because a dictionary takes a thousand times as long to parse as a rule.
+# The maximum total length, in characters, of the usage records that are parsed for one crawler. No known site has
+# more. The limit is needed because a dictionary takes a thousand times as long to parse as a rule.
 _MAX_READ = 50_000
 
 
 def may_state_usage(body: bytes, dialect: Dialect) -> bool:
-    """Whether a robots.txt may have usage records, by a fast search that rules out most files."""
+    """Whether a robots.txt may contain usage records. A fast search returns False for most files; True does not
+    mean that there are any.
+    """
     if NUL in body:  # The file may be in UTF-16.
         body = decoded_text(body, dialect)
     lowered = body.lower()
@@ -146,7 +150,9 @@ def may_state_usage(body: bytes, dialect: Dialect) -> bool:
 
 
 class UsageRecords:
-    """The usage records of a robots.txt for one crawler, and the purposes that have groups of their own."""
+    """The usage records of a robots.txt for one crawler, and the purposes to which groups of the file are
+    addressed. *agents* are the crawler's product tokens.
+    """
 
     __slots__ = ("_by_path", "_licenses", "purpose_tokens")
 
@@ -161,21 +167,21 @@ class UsageRecords:
         self.purpose_tokens = [
             token for token in PURPOSE_TOKENS if token in group_tokens
         ]
-        """The tokens of purposes for which the file has a group."""
+        """The purpose tokens that have a group in the file."""
 
         self._by_path: list[StatementsByPath] = []
         self._licenses: tuple[UsageStatement, ...] = ()
         for_all = records_for_all(all_lines)
         for_agent = _records_of(groups, matching, dialect)
-        # This is the file order: the records for all crawlers stand before the first group.
+        # The records for all crawlers come first, because they stand before the first group of the file.
         for addressee, records in ((None, for_all), (agent, for_agent)):
             by_signal: dict[Signal, list[OtherRecord]] = {}
             for record in _within_limit(records):
                 by_signal.setdefault(_SIGNALS[record.field], []).append(record)
             for signal in _BY_PATH:
                 if signal in by_signal:
-                    # Records without a known label are included: they override records with
-                    # shorter paths.
+                    # Records without a known label are included, because they override
+                    # records with shorter paths.
                     by_path = [
                         (
                             split_path(record.value)[0],
@@ -185,7 +191,7 @@ class UsageRecords:
                     ]
                     self._by_path.append(StatementsByPath(by_path, dialect))
             if Signal.LICENSE in by_signal:
-                # Licences in a group override the licences for all (RSL 1.0, 4.4.3).
+                # The licences in a group override the licences for all crawlers (RSL 1.0, 4.4.3).
                 self._licenses = limited(
                     statement
                     for record in by_signal[Signal.LICENSE]
@@ -194,7 +200,8 @@ class UsageRecords:
                 )
 
     def of_target(self, target: str, written: str = "") -> UsagePreferences:
-        """Return the preferences for a target that the crawler may fetch. *target* and *written* are as in
+        """Return the usage preferences for a target, without those of the groups for purposes. The caller must
+        check that the crawler may fetch the target. *target* and *written* are as in
         :meth:`StatementsByPath.for_target`.
         """
         statements = [
@@ -207,11 +214,11 @@ class UsageRecords:
 
 
 def purpose_statements(token: str, decision: Decision) -> Statements:
-    """Return the usage statement that the groups for a purpose make about a URL, as a tuple with one item.
-    Return an empty tuple if no rule of these groups decides. The groups for all crawlers (``*``) are ignored.
+    """Return the usage statement about a URL in the groups for a purpose, as a tuple with one item. Return an
+    empty tuple if no rule in these groups decides. The groups for all crawlers (``*``) are ignored.
 
-    *token* is the product token that stands for the purpose, and *decision* is the decision on the URL for a
-    crawler with that token.
+    *token* is the product token that names the purpose. *decision* is the decision on the URL for a crawler
+    whose product token is *token*.
     """
     rule = decision.rule
     if decision.agent != token or rule is None:
@@ -223,7 +230,7 @@ def purpose_statements(token: str, decision: Decision) -> Statements:
 
 
 def records_for_all(lines: Iterable[Line]) -> list[OtherRecord]:
-    """Return the usage records for all crawlers: the records before the first group."""
+    """Return the usage records for all crawlers, which are the records before the first group."""
     before = takewhile(lambda line: line.field != USER_AGENT, lines)
     return [
         OtherRecord(field, value.decode("utf-8", "replace"), number)
@@ -235,7 +242,7 @@ def records_for_all(lines: Iterable[Line]) -> list[OtherRecord]:
 def _records_of(
     groups: Iterable[Group], tokens: AbstractSet[str], dialect: Dialect
 ) -> list[OtherRecord]:
-    """Return the usage records that apply to the agents *tokens*."""
+    """Return the usage records in *groups* that apply to the agents *tokens*."""
     by_group = [
         [
             record
@@ -250,7 +257,7 @@ def _records_of(
 
 
 def _within_limit(records: list[OtherRecord]) -> list[OtherRecord]:
-    """Return the first *records* that together have at most ``_MAX_READ`` characters."""
+    """Return as many of the first *records* as fit into ``_MAX_READ`` characters."""
     sizes = accumulate(len(record.value) for record in records)
     return [
         record for record, size in zip(records, sizes, strict=True) if size <= _MAX_READ
@@ -258,8 +265,8 @@ def _within_limit(records: list[OtherRecord]) -> list[OtherRecord]:
 
 
 def statements_of(record: OtherRecord, agent: str | None) -> Iterable[UsageStatement]:
-    """Return the statements that a usage record makes. They are addressed to *agent*, or to all crawlers
-    if *agent* is None.
+    """Return the statements in a usage record. The statements are addressed to *agent*, or to all crawlers if
+    *agent* is None.
     """
     signal, expression = expression_of(record.field, record.value)
     text = f"{signal}: {record.value}"
@@ -268,33 +275,40 @@ def statements_of(record: OtherRecord, agent: str | None) -> Iterable[UsageState
 
 
 def expression_of(field: str, value: str) -> tuple[Signal, Expression]:
-    """Return the signal of a usage record with this *field*, and the labels and values in its *value*."""
+    """Parse a usage record. Return the signal that its *field* names, and the labels and values in its *value*,
+    without the path.
+    """
     signal = _SIGNALS[field]
     return signal, read_expression(signal, split_path(value)[1])
 
 
 MAX_SIZE = 512_000
-"""The size of the largest tdmrep.json that is read, in bytes. A larger file states nothing, because a
-part of it is not valid JSON."""
+"""The maximum size, in bytes, of a tdmrep.json. A larger file is ignored as a whole, because the first part of a
+file is not valid JSON."""
 
-# TDMRep refers to the draft of RFC 9309 for patterns, but the first rule that matches counts.
+# In TDMRep, patterns match as in the draft of RFC 9309. But unlike there, the first rule that matches applies.
 _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 
 
 class TdmRep:
-    """A parsed tdmrep.json. Create an instance with :meth:`parse`. Instances are immutable."""
+    """A parsed tdmrep.json, which contains an origin's usage statements by path. Create an instance with
+    :meth:`parse`. Instances are immutable.
+    """
 
     __slots__ = ("_statements", "is_valid")
 
     def __init__(self, rules: list[Any] | None) -> None:
         self.is_valid = rules is not None
-        """Whether the file is a JSON array. Otherwise it states nothing."""
+        """Whether the file is a JSON array of at most :data:`MAX_SIZE` bytes. If False, it contains no
+        statements."""
 
         self._statements = StatementsByPath(_tdmrep_records(rules or []), _IN_SEQUENCE)
 
     @classmethod
     def parse(cls, body: bytes) -> TdmRep:
-        """Parse a tdmrep.json. A file that is too long, or not an array of rules, states nothing."""
+        """Parse a tdmrep.json. A file that is too large, or is not a JSON array, gives an instance without
+        statements.
+        """
         try:
             rules = json.loads(body) if len(body) <= MAX_SIZE else None
         except (ValueError, RecursionError):
@@ -308,7 +322,7 @@ class TdmRep:
 
 
 def _tdmrep_records(rules: list[Any]) -> Iterator[tuple[str, Statements]]:
-    """Yield the path and the statements of each rule of a tdmrep.json."""
+    """Yield the path and the statements of each rule in a tdmrep.json. Rules without a path are skipped."""
     for number, rule in enumerate(rules, 1):
         path = rule.get("location") if isinstance(rule, dict) else None
         if isinstance(path, str) and (path := path.strip(" \t\v\f")):
@@ -318,13 +332,15 @@ def _tdmrep_records(rules: list[Any]) -> Iterator[tuple[str, Statements]]:
 def _tdmrep_statements(
     number: int, path: str, rule: dict[str, Any]
 ) -> Iterator[UsageStatement]:
-    """Yield the statements of the rule *number* of a tdmrep.json, which is about *path*."""
+    """Yield the statements of *rule*, the rule for *path* in a tdmrep.json. *number* is its position in the file,
+    from 1.
+    """
     value: Any = rule.get("tdm-reservation")
-    # In JSON, true is not 1, as it is in Python.
+    # In JSON, true and 1 are different values, but in Python, True == 1.
     is_valid = value in (0, 1) and not isinstance(value, bool)
     pair = "tdm-reservation", str(int(value)) if is_valid else None
     location = Source.TDMREP, Signal.TDM_RESERVATION, None, number
-    # An array or object is not shown: repr() would recurse as deep as the file nests it.
+    # For an array or object, only its type is shown, because repr() might exceed the recursion limit.
     shown = type(value).__name__ if isinstance(value, list | dict) else repr(value)
     text = f"{path}: tdm-reservation {shown:.60}"
     yield from statements_at(location, text, [pair])

@@ -1,6 +1,6 @@
-"""Usage statements: the categories of use, the labels and values of each signal, and the parsers.
+"""Usage statements: the categories of use, the labels and values of each signal, and their parsers.
 
-Sources, each with its date:
+The sources, with their dates:
 
 - ``Content-Usage``: https://www.ietf.org/archive/id/draft-ietf-aipref-vocab-08.txt
   (2026-09-14), the newest version on 2026-11-23;
@@ -23,8 +23,8 @@ The grammars::
     pair           = label "=" value
     path           = "/" *non-white-space
 
-The grammar of ``content-usage`` is that of draft-ietf-aipref-attach-05, 3.2; header fields have no
-path. ``content-signal`` has no specification: its grammar here covers the examples of
+The grammar of ``content-usage`` is that of draft-ietf-aipref-attach-05, 3.2. Only records in robots.txt
+have a path. No specification defines ``content-signal``; this grammar covers the examples on
 contentsignals.org, and the forms that sites use.
 """
 
@@ -38,7 +38,7 @@ from scrapy_rep.protocol.text import WHITE_SPACE
 
 
 class Source(str, Enum):
-    """The place where a site makes a usage statement."""
+    """The place in which a site publishes a usage statement."""
 
     ROBOTS_TXT = "robots.txt"
     TDMREP = "tdmrep.json"
@@ -49,7 +49,7 @@ class Source(str, Enum):
 
 
 class Signal(str, Enum):
-    """The kind of a usage statement, named after its header field, record or tag."""
+    """The kind of usage statement, named after its header field, record or tag."""
 
     CONTENT_USAGE = "Content-Usage"
     CONTENT_SIGNAL = "Content-Signal"
@@ -75,23 +75,24 @@ CATEGORIES: dict[str, str] = {
     SEARCH: "a search engine that leads its users to the page",
     TDM: "text and data mining",
 }
-"""The categories of use, each with a description. The first three are those of AIPREF, the last is that
-of TDMRep, which does not distinguish further."""
+"""The categories of use, each with a description. AIPREF defines the first three, and TDMRep defines only the
+last."""
 
 
 class Label(NamedTuple):
-    """A label of a signal: the values that it can have, and the categories of use that it is about."""
+    """A label that a signal defines: its effective values, and the categories of use to which they apply."""
 
     signal: Signal
     name: str
     allows: str | None
-    """The value that allows the use; None if no value does."""
+    """The value that allows the use; None if no value allows it."""
     disallows: str | None
-    """The value that disallows the use; for a label without values, the label itself."""
+    """The value that disallows the use, or None if no value disallows it. For a label without values, such as
+    ``noai``, it is the label itself."""
     categories: tuple[str, ...]
     """The categories of use; empty for a label that neither allows nor disallows a use, such as a licence."""
     images: bool = False
-    """Whether the label is only about the images of a page."""
+    """Whether the label applies only to the images of a page."""
 
 
 LABELS = (
@@ -101,59 +102,64 @@ LABELS = (
     Label(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,)),
     Label(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,)),
     Label(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,)),
-    # The value is the maximum level of use. "immediate" disallows storing or reusing content, so neither
-    # an index nor a model may be built from it. "full" disallows nothing, and it is contested which uses
-    # "reference" disallows: statements with these two values are recorded, without an effect.
+    # The value is the maximum level of use. "immediate" disallows storing or reusing content, so neither an index
+    # nor a model may be built from the content. The two other values, "reference" and "full", have no effect, but
+    # are recorded: "full" disallows nothing, and it is disputed which uses "reference" disallows.
     Label(Signal.CONTENT_SIGNAL, "use", None, "immediate", (SEARCH, TRAIN_AI)),
-    # To train a model is a form of text and data mining (EU 2024/1689, art. 53, 1 c).
+    # Training a model is a form of text and data mining (EU 2024/1689, art. 53, 1 c).
     Label(Signal.TDM_RESERVATION, "tdm-reservation", "0", "1", (TDM, TRAIN_AI)),
     Label(Signal.TDM_POLICY, "tdm-policy", None, None, ()),
     Label(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,)),
     Label(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), images=True),
     Label(Signal.LICENSE, "license", None, None, ()),
-    # A group of robots.txt that is addressed to this token: its rules allow or disallow the use.
+    # The product token of a group in robots.txt. The rules of this group allow or disallow the use.
     Label(Signal.USER_AGENT, "__usage_ai-training", "allow", "disallow", (TRAIN_AI,)),
 )
-"""All known labels. Any other value of a label leaves the preference unknown."""
+"""All known labels. A value that neither allows nor disallows the use leaves the preference unknown."""
 
 _BY_NAME = {(label.signal, label.name): label for label in LABELS}
 
 
 def label_of(signal: Signal, name: str) -> Label | None:
-    """Return the label of *signal* with this name, or None. Names are case-sensitive."""
+    """Return the label that *signal* defines with this *name*, or None if there is none. Names are
+    case-sensitive.
+    """
     return _BY_NAME.get((signal, name))
 
 
 MINING = frozenset(_BY_NAME[Signal.TDM_RESERVATION, "tdm-reservation"].categories)
-"""The categories of use that a tdmrep.json is about. A crawl for one of them needs this file."""
+"""The categories of use that a tdmrep.json can disallow. A crawl whose purposes include one of them needs this
+file."""
 
 
 MAX_TEXT = 65_536
-"""The number of characters of a record or header field that are read."""
+"""The maximum length, in characters, of a record or header field with usage statements. Longer ones are ignored,
+except ``Link`` fields, of which the first part is read."""
 
 MAX_SHOWN = 1_024
-"""The number of characters of a statement's text that are kept."""
+"""The maximum number of characters of a statement's text; the text is cut after them."""
 
 _MAX_PAIRS = 1_000
 
-# How many statements are kept that give the same category the same value, and how many that have no
-# category, such as licences.
+# The maximum number of statements with the same category and the same value, and the maximum number of statements
+# without a category, such as licences. Further statements are dropped.
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 
 _PATH = rf"/[^{WHITE_SPACE}]*"
 _URLS = frozenset({Signal.LICENSE, Signal.TDM_POLICY})
 
-# The word before the position of a statement. Statements of other sources are shown without a position.
+# The word before the position of a statement when the statement is shown. Statements from sources that are not in
+# this dict are shown without a position.
 _NUMBERED = {Source.ROBOTS_TXT: "line", Source.TDMREP: "rule"}
 
 
 Location: TypeAlias = tuple[Source, Signal, "str | None", int]
-"""Where a UsageStatement is made: its source, signal, agent and position."""
+"""The first four fields of a UsageStatement: its source, signal, agent and position."""
 
 
 class UsageStatement(NamedTuple):
-    """A site's statement about the use of its content."""
+    """A statement in which a site allows or disallows a use of its content, or names a licence."""
 
     source: Source
     signal: Signal
@@ -163,15 +169,15 @@ class UsageStatement(NamedTuple):
     """The agent to which the statement is addressed: a product token or ``*``; None for everyone."""
 
     position: int
-    """The position in the source, from 1: the number of the line in robots.txt, of the rule in
-    tdmrep.json, of the header field among those with its name, or of the line of the page on which
-    the tag begins."""
+    """The position in the source, from 1. In robots.txt, this is the line number; in tdmrep.json, the
+    number of the rule; in headers, the number of the field among the fields with the same name; in a page,
+    the number of the line on which the tag begins."""
 
     text: str
-    """The text as written, cut to 1,024 characters."""
+    """The text of the statement as written, cut after 1,024 characters."""
 
     label: str
-    """The label, which may be unknown."""
+    """The label, which may be unknown. For a licence or policy, its URL."""
 
     category: str = ""
     """The category of use; empty if the label is unknown or has no category."""
@@ -180,7 +186,7 @@ class UsageStatement(NamedTuple):
     """True if the statement allows the use, False if it disallows the use, None if it does neither."""
 
     images: bool = False
-    """Whether the statement is only about the images of a page."""
+    """Whether the statement applies only to the images of a page."""
 
     is_overridden: bool = False
     """Whether another statement overrides this one (TDMRep, "Processing priority")."""
@@ -194,8 +200,10 @@ class UsageStatement(NamedTuple):
 def statements_at(
     location: Location, text: str, pairs: Iterable[tuple[str, str | None]]
 ) -> Iterator[UsageStatement]:
-    """Yield the statements that *pairs* make, each a label with its value. A label with several categories
-    makes a statement for each category; a label without a category makes a single statement.
+    """Yield the statements for *pairs* of a label and its value. There is a statement for each category of
+    the label, or a single statement if the label is unknown or has no category.
+
+    *location* and *text* are the place and the text of all these statements.
     """
     common = *location, text[:MAX_SHOWN]
     for name, value in pairs:
@@ -213,31 +221,31 @@ class Expression(NamedTuple):
     """The labels and values in the text of a usage record, header field or tag."""
 
     pairs: tuple[tuple[str, str | None], ...] = ()
-    """Pairs of a label and its value. The value is None if it is missing, or of a type that no label
-    takes."""
+    """Pairs of a label and its value. The value is None if it is missing, or if its type is not valid for any
+    label."""
 
     mistake: str = ""
-    """The first mistake in the text, for the linter; empty if there is none."""
+    """A message for the linter that describes the first mistake in the text; empty if there is no mistake."""
 
 
 def split_path(value: str) -> tuple[str, str]:
-    """Split the value of a record into its path, which may be empty, and the rest."""
+    """Split the *value* of a record into its path and the rest. The path is empty if the record has none."""
     match = re.match(_PATH, value)
     path = match[0] if match else ""
     return path, value[len(path) :].strip(WHITE_SPACE)
 
 
 def read_expression(signal: Signal, text: str) -> Expression:
-    """Parse the value of a record (without its path), of a header field or of a tag.
+    """Parse *text*, the value of a record (without its path), of a header field or of a tag.
 
-    The value of ``Content-Usage`` is parsed as draft-ietf-aipref-vocab-08, 6.5, says. The URL of a
-    licence or policy becomes a label without a value.
+    ``Content-Usage`` is parsed according to draft-ietf-aipref-vocab-08, 6.5. The URL of a licence or
+    policy becomes a label without a value.
     """
     if not text.strip():
-        return Expression(mistake="the line states nothing")
+        return Expression(mistake="the line has no labels")
     if len(text) > MAX_TEXT:
         return Expression(
-            mistake=f"crawlers ignore a line of more than {MAX_TEXT} characters"
+            mistake=f"crawlers ignore lines of more than {MAX_TEXT} characters"
         )
     if signal is Signal.CONTENT_USAGE:
         is_short = len(text) <= MAX_SHOWN
@@ -253,7 +261,7 @@ def _read_dictionary(text: str) -> Expression:
 
     try:
         dictionary: Any = parse(text.encode(), tltype="dictionary")
-    except Exception as error:  # noqa: BLE001  whatever the library raises
+    except Exception as error:  # noqa: BLE001  The library may raise any exception.
         message = f"crawlers ignore this line, because it is not an RFC 9651 dictionary: {error}"
         return Expression(mistake=message[:200])
     pairs: list[tuple[str, str | None]] = []
@@ -263,7 +271,7 @@ def _read_dictionary(text: str) -> Expression:
     return Expression(tuple(pairs))
 
 
-# Sites often send the same field with every page.
+# Cached, because sites often send the same header field with every page.
 _read_dictionary_cached = lru_cache(maxsize=256)(_read_dictionary)
 
 
@@ -281,8 +289,8 @@ def _read_pairs(text: str) -> Expression:
 
 
 def limited(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
-    """Return *statements* without duplicates, and not more than a few with the same value for the same
-    category.
+    """Return *statements* without duplicates, and with at most ``_MAX_ALIKE`` statements that have the same
+    value for the same category. At most ``_MAX_OTHERS`` statements have no category.
     """
     alike: dict[object, int] = {}
     kept: dict[UsageStatement, None] = {}

@@ -322,7 +322,7 @@ def test_a_tag_named_robot_has_no_effect() -> None:
         "meta",
         2,
     )
-    assert finding.message.endswith("write robots")
+    assert finding.message.endswith('write "robots"')
     assert not IndexingRules.parse(html=html, agents="robot").index
 
 

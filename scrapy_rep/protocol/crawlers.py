@@ -56,7 +56,7 @@ _DOCUMENTED = (
     ("Baidu", "http://www.baidu.com/search/spider.html", {"Baiduspider": _SEARCH}),
 )  # fmt: skip
 
-_FOLLOWED_NEXT = {"Applebot": "Googlebot", "YandexBot": "Yandex"}
+_FALLBACK_TOKENS = {"Applebot": "Googlebot", "YandexBot": "Yandex"}
 """The fallback token of a crawler, by the crawler's own token. According to the operator, the crawler
 follows the groups for the fallback token if no group names the crawler itself."""
 
@@ -91,7 +91,7 @@ class Crawler(NamedTuple):
         """The crawler's product tokens, in order of preference: its own, and its fallback token if it has
         one.
         """
-        return tuple(filter(None, (self.token, _FOLLOWED_NEXT.get(self.token))))
+        return tuple(filter(None, (self.token, _FALLBACK_TOKENS.get(self.token))))
 
 
 CRAWLERS = {

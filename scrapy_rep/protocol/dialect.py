@@ -25,7 +25,7 @@ class Dialect:
 
     name: str
 
-    # Rules.
+    # How rules are read.
 
     rule_choice: Literal["most-octets", "first"] = "most-octets"
     """Which rule decides if several rules match a URL.
@@ -78,7 +78,7 @@ class Dialect:
     """The effect of an empty ``Disallow``. ``"no-rule"``: the line has no effect (RFC 2.2.2).
     ``"allow-all"``: the line is a rule that allows every URL (1994)."""
 
-    # Groups.
+    # How groups are read, and whose groups a crawler follows.
 
     agent_match: Literal["token", "letters", "prefix"] = "token"
     """When a user-agent line names a crawler. The comparison ignores case.
@@ -110,7 +110,7 @@ class Dialect:
     crawl_delay: bool = True
     """Whether ``Crawl-delay`` and ``Request-rate`` have an effect (Google does not support them)."""
 
-    # Pages.
+    # How the tags, headers and links of pages are read.
 
     untrusted_rel: frozenset[str] = frozenset()
     """The values of a link's ``rel`` attribute that keep a crawl from following the link by default
@@ -130,7 +130,7 @@ class Dialect:
     ``noindex; nofollow``, if all the parts are known rules. Google documents only the comma as a
     separator, and reads this example as a single unknown rule."""
 
-    # Bytes.
+    # How the bytes of robots.txt are decoded and limited.
 
     utf_16: bool = True
     """Whether a robots.txt in UTF-16 is decoded. Such a file has a byte order mark, and null bytes
@@ -152,7 +152,7 @@ class Dialect:
     """Whether an incomplete UTF-8 byte order mark at the start of the file is skipped, as a complete
     mark always is (Google's parser)."""
 
-    # The result of a fetch, and how long it is fresh.
+    # What the result of a fetch means, and how long it is fresh.
 
     max_redirects: int = 5
     """The maximum number of redirects that are followed, to any host. After one more redirect,

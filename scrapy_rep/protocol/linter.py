@@ -90,7 +90,7 @@ class FindingKind(NamedTuple):
 
 KINDS = {
     "absolute-url": FindingKind("error",
-        "crawlers compare the pattern with paths, so they read the host as a part of the path",
+        "crawlers compare the pattern with paths, so they read the host as part of the path",
         b"User-agent: *\nDisallow: https://example.com/a"),
     "agent-cut": FindingKind("warning",
         "most crawlers read only {} of this line",
@@ -160,7 +160,7 @@ KINDS = {
         b"",
         "put important rules first, and replace long lists by shorter patterns"),
     "white-space": FindingKind("warning",
-        "the white space is a part of the pattern, so the pattern matches hardly any URL",
+        "the white space is part of the pattern, so the pattern matches hardly any URL",
         b"User-agent: *\nDisallow: /a b",
         "write one path on each line, and %20 for a space"),
 }  # fmt: skip
@@ -282,7 +282,7 @@ class LintedFile:
         return (line for line in self.lines if line.field in fields)
 
     def nearest(self, word: str, words: dict[str, str], likeness: float) -> str | None:
-        """Return the known word of which *word* is probably a misspelling, or None if there is none.
+        """Return the known word that *word* probably misspells, or None if *word* is not similar to any.
 
         *words* are the known words: the keys are in lower case, and the values in their proper spelling.
         *likeness*, from 0 to 1, is the minimum similarity between *word* and the known word.
@@ -321,7 +321,7 @@ def quoted(octets: bytes) -> str:
     return repr(text if len(text) <= _MAX_QUOTED else text[: _MAX_QUOTED - 3] + "...")
 
 
-# Bytes.
+# Checks of sizes and encodings.
 
 
 def _bytes(file: LintedFile) -> Iterator[Mistake]:
@@ -353,7 +353,7 @@ def _bytes_of_line(line: LintedLine) -> Iterator[Mistake]:
         yield "encoding", line.number
 
 
-# Fields.
+# Checks of fields.
 
 _SPELLINGS = (
     "User-agent", "Allow", "Disallow", "Sitemap", "Crawl-delay", "Request-rate",
@@ -417,7 +417,7 @@ def _fields(file: LintedFile) -> Iterator[Mistake]:
                 yield "misspelt-field", line.number, shown, f"{proper}:"
 
 
-# User-agent lines.
+# The check of user-agent lines.
 
 _MAX_AGENT = 2000
 # Matches the text after the token of a user-agent line if this text is harmless: a version, a "*", or digits and dots,
@@ -455,7 +455,7 @@ def _agents(file: LintedFile) -> Iterator[Mistake]:
             yield "agent-cut", line.number, token
 
 
-# Groups.
+# Checks of groups.
 
 _GROUPED = (*RULES, *PACE_FIELDS, "content-usage")
 
@@ -597,7 +597,7 @@ def _never_wins(file: LintedFile) -> Iterator[Mistake]:
     """
     merged: dict[object, list[Rule]] = {}
     for position, group in enumerate(file.groups):
-        # In most dialects, crawlers merge all groups for the same agent.
+        # In most dialects, crawlers merge all groups for the same agents, so the rules of these groups are joined.
         key = frozenset(group.agents) if file.dialect.merge_groups else position
         merged.setdefault(key, []).extend(group.rules)
     budget = _MAX_COMPARED
@@ -655,7 +655,7 @@ def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> i
     return _NO_RULE if first_winner is None else first_winner
 
 
-# Patterns.
+# The check of path patterns.
 
 # Matches a pattern that contains a host, and captures the path after the host. The pattern begins with a URL, with the
 # host from which the file was fetched, or with another text that looks like a host. Slashes may precede the host.
@@ -690,7 +690,7 @@ def _patterns(file: LintedFile) -> Iterator[Mistake]:
             yield "fragment", number, value
 
 
-# Other records.
+# Checks of records other than rules.
 
 _MAX_VALUE = 65_536
 _GOOD_VALUES = {

@@ -91,7 +91,7 @@ def origin_of(url: str) -> Origin | None:
     """
     try:
         parts = urlsplit(url.strip(C0_CONTROL_OR_SPACE))
-    except ValueError:  # "http://["
+    except ValueError:  # For example, "http://[".
         return None
     return origin(parts.scheme, parts.netloc)
 

@@ -33,13 +33,13 @@ class Words(NamedTuple):
 
 _NOT_INDEXED = "the page must not be in an index"
 
-_PERMISSION = "only with the owner's permission: REP_OVERRIDES"
+_PERMISSION = "with the owner's permission, REP_OVERRIDES changes this"
 
 REASONS = {
     "rule": Words("a rule matches", "REP_OVERRIDES"),
     "disallowed": Words("robots.txt disallows", "REP_OVERRIDES", _PERMISSION),
     "no-rule": Words("no rule matches"),
-    "no-group": Words("there is no group for this agent or for everyone"),
+    "no-group": Words("robots.txt has no group for this crawler or for *"),
     "robots-txt": Words("robots.txt itself is always allowed"),
     "unavailable": Words(
         "robots.txt does not exist, or access to it is denied",
@@ -53,7 +53,7 @@ REASONS = {
     ),
     "override": Words("REP_OVERRIDES decides", "REP_OVERRIDES"),
     "bad-url": Words("the URL or the Host header has an invalid host or port"),
-    "too-long": Words("the URL is too long to compare with all rules that have a *"),
+    "too-long": Words("the URL is too long to compare with all rules that contain a *"),
     "crawl-delay": Words(
         "robots.txt sets a longer delay than the crawl accepts",
         "REP_SKIP_DELAY_OVER",

@@ -31,7 +31,7 @@ _AGE_DIRECTIVES = {
     "expires": (),
 }
 
-_DELTA_SECONDS = r"(?a)\d+"  # RFC 9111, 1.2.2
+_DELTA_SECONDS = r"(?a)\d+"  # The form "delta-seconds" in RFC 9111, 1.2.2.
 _WITH_FRACTION = r"(?a)\d+(\.\d+)?"
 _MAX_SECONDS = 2.0**31
 """The maximum duration in seconds. A larger number is reduced to this number (RFC 9111, 1.2.2)."""
@@ -122,7 +122,7 @@ def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> f
 
 def pause_asked(headers: Headers, now: float) -> float | None:
     """Return the pause, in seconds, that ``Retry-After`` in *headers* requests. Return None if the field is
-    missing or invalid. *now* is the time at which the response was received.
+    missing or invalid. *now* is the time when the response was received.
 
     The value is a number of seconds, or the date of the end of the pause (RFC 9110, 10.2.3). If it is a
     date, the pause starts at the ``Date`` of the response, so that the clocks of server and crawler do
@@ -149,7 +149,7 @@ def _pause(value: str, since: float) -> float | None:
 
 
 def cache_control(fields: dict[str, str]) -> dict[str, str]:
-    """Return the directives in the ``Cache-Control`` field as a dict of names, in lower case, and values (5.2)."""
+    """Return the directives in the ``Cache-Control`` field (5.2) as a dict. The keys are in lower case."""
     directives: dict[str, str] = {}
     for part in fields.get("cache-control", "")[:4096].split(","):
         match = re.fullmatch(_DIRECTIVE, part)

@@ -56,8 +56,8 @@ class Override(NamedTuple):
     """The operator's reason for the override, as one line of text; empty if none is given."""
 
     until: str = ""
-    """The last day of the override, or the time at which it ends, as written; empty if the override
-    does not end."""
+    """The last day of the override, or the time when it ends, as written; empty if the override does not
+    end."""
 
     ends: float = inf
     """When the override ends, in seconds since the epoch; infinity if it does not end."""
@@ -246,7 +246,7 @@ def _end(until: object) -> float:
     if isinstance(until, str):
         text = until.strip()
         is_day = len(text) == len("2027-01-01")
-        # Python 3.10 does not read "Z".
+        # Python 3.10 does not accept "Z" as the offset.
         text = re.sub("[Zz]$", "+00:00", text)
         until = date.fromisoformat(text) if is_day else datetime.fromisoformat(text)
     if not isinstance(until, date):

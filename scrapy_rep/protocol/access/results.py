@@ -101,7 +101,7 @@ class AccessResult(NamedTuple):
             return Access.UNREACHABLE
         if 200 <= self.status < 300:
             return Access.SUCCESSFUL
-        # A 3xx status is left only if the redirect was invalid, or exceeded the limit (RFC 9309, 2.3.1.2).
+        # The last status is 3xx only if the redirect was invalid, or exceeded the limit (RFC 9309, 2.3.1.2).
         if 300 <= self.status < 500:
             return Access.UNAVAILABLE
         return Access.UNREACHABLE

@@ -39,7 +39,7 @@ def robots_of(
 
 
 class SiteRules:
-    """An origin's parsed robots.txt and tdmrep.json, and the cache entry from which they were parsed."""
+    """An origin's parsed robots.txt and tdmrep.json, and the cache entry that contains the two files."""
 
     __slots__ = (
         "entry", "learned", "origin", "robots", "state", "tdmrep",
@@ -68,5 +68,5 @@ class SiteRules:
         if every fetch failed."""
 
         self.learned = learned
-        """The time, on the monotonic clock, at which this process received the entry. The length of an
-        outage is measured from here."""
+        """When this process received the entry, on the monotonic clock. The length of an outage is measured from
+        this time."""

@@ -22,7 +22,7 @@ from datetime import datetime, timedelta, timezone
 from dateutil.parser import parser, parserinfo
 
 _HOURS = {
-    # RFC 822, and the rest of North America.
+    # The zones of RFC 822, and all other zones of North America.
     "UT": 0, "UTC": 0, "GMT": 0, "Z": 0,
     "EST": -5, "EDT": -4, "CST": -6, "CDT": -5,
     "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
@@ -49,7 +49,7 @@ _WORDS = frozenset(ZONES) | {
         *parserinfo.MONTHS,
         *parserinfo.WEEKDAYS,
         *parserinfo.AMPM,
-        parserinfo.JUMP,  # "at", "of", "st", "th", and signs
+        parserinfo.JUMP,  # Words without a meaning, such as "at", "of", "st" and "th".
     )
     for word in words
     # Single letters are left out: dateutil reads "a" and "p" as am and pm, and ignores "m" and "t".
@@ -80,8 +80,8 @@ _MAX_LENGTH = 80
 _EARLIEST = datetime(1900, 1, 1, tzinfo=timezone.utc)
 """The earliest valid date. Earlier dates are usually placeholders, such as a date in the year 1, which is the zero
 value of dates in some programming languages."""
-# The date from which dateutil takes the missing parts of a date. Only the time, 0:00, is ever taken from it, because
-# _CompleteDates rejects dates without a year, a month or a day.
+# dateutil replaces the missing parts of a date by the parts of this default. Only its time, 0:00, is ever used,
+# because _CompleteDates rejects dates without a year, a month or a day.
 _NO_DEFAULT = datetime(2000, 1, 1)
 
 

@@ -1,8 +1,8 @@
 """Finds the robots meta tags and the usage tags in a page, and parses them.
 
-Most pages contain no such tags. A fast search finds the offsets at which the bytes look like such a tag.
-If there are any, a tokenizer reads the page up to the last of these offsets. It determines which of
-the offsets are real tags, and not part of a comment or a script.
+Most pages contain none of these tags. A fast search finds the offsets in the page where such a tag may
+begin. If there are any, a tokenizer reads the page up to the last of these offsets. It determines at
+which offsets there is a real tag, and not a part of a comment or a script.
 
 The tokenizer is that of the HTML Standard (WHATWG, 13.2.5), reduced to the states that determine whether
 bytes are a ``<meta>`` or ``<link>`` tag: comments, elements that contain only text, ``<template>``,
@@ -174,7 +174,7 @@ class _OpenElements:
 
     @property
     def is_in_foreign(self) -> bool:
-        """Whether an element at this position belongs to SVG or MathML instead of HTML."""
+        """Whether the next element belongs to SVG or MathML instead of HTML."""
         return bool(self.foreign) and self.foreign[-1] in _FOREIGN
 
     def note(self, name: bytes, *, is_end: bool, closes_itself: bool) -> None:
@@ -252,7 +252,9 @@ def _script_end(html: bytes, position: int) -> int:
         position = match.end()
         if opens:
             escaped = True
-            position -= 2  # "<!-->" is a complete comment.
+            position -= (
+                2  # So that "-->" is found in "<!-->", which is a complete comment.
+            )
         elif closes:
             escaped = nested = False
         elif not slash:
@@ -286,10 +288,10 @@ name, the match extends to the end of the tag."""
 
 _AFTER_NAME = frozenset({b"\t", b"\n", b"\f", b"\r", b" ", b"/"})
 """The bytes that may follow the name of an element in a start tag, except ``>``."""
-_MAX_GLANCES = 500
+_MAX_NAMES_CHECKED = 500
 """The maximum number of ``<meta`` in a page whose names are checked before the tokenizer reads the page. The names of
 further ones are found by the tokenizer."""
-_MAX_GLANCE = 2_000
+_MAX_BYTES_CHECKED = 2_000
 """The maximum number of bytes of a ``<meta`` that this check reads to find the name."""
 
 _MAX_ROBOTS_TAGS = MAX_STATEMENTS
@@ -371,7 +373,7 @@ def read_page(
 
 
 def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]:
-    """Return the offsets, in ascending order, at which a robots meta tag or a usage tag may begin.
+    """Return the offsets where a robots meta tag or a usage tag may begin, in ascending order.
 
     These are the offsets of each ``<meta`` with one of *names*, and of each ``<meta`` whose name is not
     checked because of a limit. If the head of the page contains the word "license", the offset of each
@@ -379,9 +381,11 @@ def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]
     """
     metas = _offsets(lowered, b"<meta", len(lowered))
     starts = [
-        at for at in metas[:_MAX_GLANCES] if _may_be_ours(html, lowered, at, names)
+        at
+        for at in metas[:_MAX_NAMES_CHECKED]
+        if _may_be_ours(html, lowered, at, names)
     ]
-    starts += metas[_MAX_GLANCES:]
+    starts += metas[_MAX_NAMES_CHECKED:]
     # A licence neither allows nor disallows a use, so it is enough to search for licences in the head.
     body = lowered.find(b"<body")
     head = len(lowered) if body < 0 else body
@@ -391,8 +395,8 @@ def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]
 
 
 def _offsets(lowered: bytes, tag: bytes, end: int) -> list[int]:
-    """Return the offsets before *end* at which *tag*, ``<meta`` or ``<link``, occurs in a page in lower case, in
-    ascending order. Longer names, such as ``<metadata``, are not included.
+    """Return the offsets of *tag*, ``<meta`` or ``<link``, before the offset *end* in a page in lower case. The
+    offsets are in ascending order. Longer names, such as ``<metadata``, are not included.
     """
     offsets = []
     at = lowered.rfind(tag, 0, end)
@@ -411,7 +415,7 @@ def _may_be_ours(
     """
     if (plain := _PLAIN.match(lowered, start)) is not None:
         return (plain[1] or b"").decode("ascii", "replace").strip(_SPACES) in names
-    values, end, _ = attributes(html, start + len(b"<meta"), start + _MAX_GLANCE)
+    values, end, _ = attributes(html, start + len(b"<meta"), start + _MAX_BYTES_CHECKED)
     return end < 0 or _name(values).lower() in names
 
 

@@ -326,7 +326,7 @@ _NOTHING_STATED = IndexingRules()
 
 
 DOCUMENTS = (
-    # Pages.
+    # HTML pages.
     "text/html",
     "application/xhtml+xml",
     "application/vnd.wap.xhtml+xml",
@@ -338,7 +338,7 @@ DOCUMENTS = (
     "application/x-pdf",
     "application/postscript",
     "application/epub+zip",
-    # Office files.
+    # Files of office applications.
     "application/rtf",
     "text/rtf",
     "application/msword",
@@ -347,7 +347,7 @@ DOCUMENTS = (
     "application/vnd.ms-word",
     "application/vnd.openxmlformats-officedocument.",
     "application/vnd.oasis.opendocument.",
-    # Media.
+    # All images, audio and video.
     "image/",
     "audio/",
     "video/",
@@ -362,9 +362,8 @@ _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 _XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s")
 _XHTML = re.compile(rb"<(?:!doctype )?html\b", re.IGNORECASE)
 _MAX_PROLOGUE = 4_096
-"""The maximum number of bytes at the start of a body in which the first bracket of JSON, or the root element of XML,
-is searched, and the maximum number of bytes at the end in which the last bracket is searched. The limit is needed
-because a body may begin with megabytes of white space, and is searched again for each item of the page."""
+"""The maximum number of bytes at the start of a body, and at its end, that are read to recognize JSON and XML. The
+limit is needed because a body may begin with megabytes of white space, and is read again for each item of the page."""
 
 
 def is_document(media_type: str, body: bytes = b"") -> bool:

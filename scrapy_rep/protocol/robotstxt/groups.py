@@ -226,7 +226,7 @@ def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
         try:
             absolute = urljoin(url, written) if url else written
             parts = urlsplit(absolute)
-        except ValueError:  # "http://["
+        except ValueError:  # For example, "http://[".
             continue
         is_of_the_web = parts.scheme in {"http", "https", "ftp"} and parts.netloc
         if written and is_of_the_web and absolute not in seen:

@@ -208,14 +208,14 @@ def octets(rest: str) -> bytes:
 
 
 def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
-    """Parse the line *raw* of a result of :func:`decoded_text`. Return None if the line has no field."""
+    """Return the parsed line *raw*, a line in a result of :func:`decoded_text`. Return None if it has no field."""
     line = _plain_line(number, raw.decode("latin-1"), dialect)
     return line and Line(number, line[1], octets(line[2]))
 
 
 def _plain_line(number: int, raw: str, dialect: Dialect) -> PlainLine | None:
-    """Parse a line up to its value. Return None if the line has no field. In a dialect in which blank lines end
-    groups, return an empty field for a blank line.
+    """Return the partly parsed line *raw*. Return None if the line has no field. But if the line is blank, and the
+    dialect lets blank lines end groups, return an empty field.
     """
     raw = raw[: dialect.line_limit]
     if dialect.nul_ends_line:

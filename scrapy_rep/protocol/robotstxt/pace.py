@@ -57,7 +57,7 @@ class Pace(NamedTuple):
 
     @classmethod
     def of(cls, records: Iterable[OtherRecord]) -> "Pace":
-        """Return the pace that *records* set, which are ``Crawl-delay`` and ``Request-rate`` lines."""
+        """Return the pace that the ``Crawl-delay`` and ``Request-rate`` lines in *records* set."""
         delays: list[float] = []
         rates: list[RequestRate] = []
         longest, longest_record = 0.0, None
@@ -90,15 +90,15 @@ NO_PACE = Pace()
 
 
 def crawl_delay(value: str) -> float | None:
-    """Parse the *value* of a ``Crawl-delay`` line. Return the delay in seconds, or None if the value is invalid.
-    A valid value is a decimal number, with or without a unit such as ``s``, ``sec`` or ``seconds``.
+    """Return the delay, in seconds, in the *value* of a ``Crawl-delay`` line, or None if the value is invalid. A
+    valid value is a decimal number, with or without a unit such as ``s``, ``sec`` or ``seconds``.
     """
     match = re.fullmatch(_DELAY, value)
     return min(float(match[1]), _MAX_DELAY) if match else None
 
 
 def request_rate(value: str) -> RequestRate | None:
-    """Parse the *value* of a ``Request-rate`` line. Return None if the value is invalid."""
+    """Return the rate in the *value* of a ``Request-rate`` line, or None if the value is invalid."""
     match = re.fullmatch(_RATE, value.lower())
     if match is None:
         return None

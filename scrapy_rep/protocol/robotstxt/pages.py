@@ -1,5 +1,5 @@
-"""Recognizes an HTML page that was sent in place of a robots.txt, and extracts a robots.txt from the page in which
-a browser shows it.
+"""Extracts a robots.txt from the HTML page that a browser creates to show the file, and recognizes other HTML pages
+that were sent in place of a robots.txt.
 
 A browser shows plain text in the ``<pre>`` of an otherwise empty page. A crawl that fetches
 robots.txt through a browser receives a page with one of these beginnings::
@@ -18,7 +18,7 @@ import re
 
 # The maximum number of bytes of markup before the text, and of markup after the text. A page with more is not
 # a page that a browser made of plain text.
-_MAX_AROUND = 4_096
+_MAX_MARKUP = 4_096
 
 # Two expressions that match the markup before the text and after the text. Each part of an expression begins
 # with a "<", which the previous part cannot match, so there is no backtracking.
@@ -27,7 +27,7 @@ _BEFORE = re.compile(
     rb"\s*<body[^<>]*>(?:\s*<pre[^<>]*>|(?=\s*</body>))",
     re.IGNORECASE,
 ).match
-_BEHIND = re.compile(
+_AFTER = re.compile(
     rb"\s*(?:</pre>\s*)?(?:<div[^<>]*>\s*</div>\s*)?</body>\s*</html>\s*", re.IGNORECASE
 ).fullmatch
 
@@ -42,7 +42,7 @@ begins_page = re.compile(
 ).match
 """Matches the beginning of an HTML page."""
 
-# The maximum number of bytes in which the beginning of a page is searched.
+# The maximum number of bytes at the start of a body that are searched for the beginning of a page.
 _MAX_BEGINNING = 1_024
 
 
@@ -52,7 +52,7 @@ def shown_text(body: bytes) -> bytes | None:
     """
     if not body.startswith(b"<"):
         return None
-    before = _BEFORE(body, 0, _MAX_AROUND)
+    before = _BEFORE(body, 0, _MAX_MARKUP)
     if before is None:
         return None
     start = before.end()
@@ -60,7 +60,7 @@ def shown_text(body: bytes) -> bytes | None:
     end = body.find(b"<", start)
     if end < 0:
         end = len(body)
-    elif len(body) - end > _MAX_AROUND or not _BEHIND(body, end):
+    elif len(body) - end > _MAX_MARKUP or not _AFTER(body, end):
         return None
     return _REFERENCE.sub(_decoded, body[start:end])
 

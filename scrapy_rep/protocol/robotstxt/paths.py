@@ -49,8 +49,8 @@ PERCENT_ALONE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 of an encoded octet in a target."""
 
 SHORT = 2048
-"""The maximum length, in octets, of a target for which the fast paths, :data:`NORMAL_URL` and
-:func:`~scrapy_rep.protocol.robotstxt.rules.first_answer`, are used. Nearly all targets are shorter."""
+"""The maximum length of a target, in octets, for two fast paths: :data:`NORMAL_URL` and
+:func:`~scrapy_rep.protocol.robotstxt.rules.first_answer`. Nearly all targets are shorter."""
 
 # Matches a URL whose target is short and needs no normalization, and captures the target. Nearly every URL of a
 # crawl matches, because Scrapy encodes URLs.

@@ -104,8 +104,8 @@ _REQUIRED_LENGTH = 4
 # substrings of the target and to look up each text in the set.
 _MAX_SEARCHED = 1_000_000
 
-# The maximum total length, in octets, of the patterns that first_answer() sorts. Patterns of this total length
-# cannot exceed MAX_COMPARED, so first_answer() needs no other limit.
+# The maximum total length, in octets, of the patterns that first_answer() sorts. first_answer() needs no other limit,
+# because the comparisons with so few patterns never cost more than MAX_COMPARED.
 _MAX_CANDIDATES = 2_048
 
 _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
@@ -203,7 +203,8 @@ class RuleList:
                 # The pattern may end within an encoded octet of a target. So it must be compared as written, too.
             self._compared.append((index, _required(pattern), _prefix(pattern)))
             if allows and dialect.index_html_quirk:
-                # This may be the pattern of the directory of an index page. _parse() would not return it.
+                # Keep the pattern, because it may be the second pattern of its value (see effect_of()). _parse() would
+                # return the first pattern.
                 self._patterns[index] = pattern
         literals.setdefault("", no_rule)
         self._exact = exact
@@ -215,9 +216,9 @@ class RuleList:
             best[at] = min(best[at], best[parent])
         self._parents = _compact(parents)
         self._best = _compact(best)
-        """For each prefix in ``_prefixes``, the index of the rule that decides if this prefix is the longest
-        prefix of a target. It is the lowest index among the rules of this prefix and of all shorter
-        prefixes with which it begins."""
+        """For each prefix in ``_prefixes``, the index of the rule that decides if this is the longest prefix
+        that a target begins with. A target with this prefix also begins with the prefix's parents, so the
+        index is the lowest index among the rules of the prefix and its parents."""
 
     def winner(
         self, target: str, written: str = "", max_compared: int = MAX_COMPARED
@@ -243,7 +244,7 @@ class RuleList:
         parts = searched if is_short else _parts_of(searched)
         octets_left = max_compared
         for index, required, prefix in compared:
-            if required not in parts:  # This rules out most patterns.
+            if required not in parts:  # True for most patterns.
                 continue
             if index > best:
                 break
@@ -330,7 +331,7 @@ def _candidates_for(characters: str) -> Callable[[str], list[tuple[str, str, str
     """
     others = re.escape("".join(sorted({*paths.NORMAL} - {*characters})))
     return re.compile(
-        rf"\n(?!Disallow: /[{others}])"  # For speed: this rules out most lines.
+        rf"\n(?!Disallow: /[{others}])"  # For speed: this line rejects most rules.
         rf"{WS}(?:([dD])(?i:isallow)|[aA](?i:llow)){WS}:{WS}"
         rf"(?:(/(?![{others}])[{paths.NORMAL_CLASS}]*)|(?![/{WHITE_SPACE}]))([^#\n]*)"
     ).findall
@@ -386,7 +387,7 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
 
 
 def _prefix(pattern: paths.Pattern) -> str:
-    """Return a text with which every normalized target that matches *pattern* begins.
+    """Return a text that every normalized target that matches *pattern* begins with.
 
     This is the text of the pattern up to its first ``*``. It ends earlier at a character that
     normalization changes, because the pattern may match as written. It also ends at a ``/`` or ``?`` in
@@ -436,7 +437,7 @@ def _cost(pattern: paths.Pattern, octets: int) -> int:
 
 
 def _parents(prefixes: list[str]) -> list[int]:
-    """Return the index of each prefix's parent, which is the longest other prefix with which it begins.
+    """Return the index of each prefix's parent. The parent is the longest other prefix that the prefix begins with.
 
     *prefixes* must be sorted. The first prefix is empty, so it is the parent of every prefix without a
     longer parent, and of itself.

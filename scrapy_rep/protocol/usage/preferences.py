@@ -47,7 +47,7 @@ def page_statements(
     by_name: dict[str, list[str]] = {name: [] for name in _SIGNALS}
     for name, value in fields:
         lines = by_name.get(name, [])
-        # These limits bound the time for one page. Real pages have a few short lines.
+        # The condition bounds the time for one page. Real pages have a few short field lines.
         if sum(map(len, lines)) <= MAX_TEXT and len(lines) < _MAX_LINES:
             lines.append(value.strip().decode("utf-8", "replace"))
     # All Content-Usage lines together form one dictionary (RFC 9651, 4.2), so a mistake in one line makes

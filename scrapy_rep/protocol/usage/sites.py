@@ -143,15 +143,15 @@ def may_state_usage(body: bytes, dialect: Dialect) -> bool:
     """Whether a robots.txt may contain usage records. A fast search returns False for most files; True does not
     mean that there are any.
     """
-    if NUL in body:  # The file may be in UTF-16.
+    if NUL in body:  # A null byte shows that the file may be in UTF-16.
         body = decoded_text(body, dialect)
     lowered = body.lower()
     return any(name in lowered for name in _NAMES)
 
 
 class UsageRecords:
-    """The usage records of a robots.txt for one crawler, and the purposes to which groups of the file are
-    addressed. *agents* are the crawler's product tokens.
+    """The usage records of a robots.txt for one crawler, and the purposes that the user-agent lines name. *agents*
+    are the crawler's product tokens.
     """
 
     __slots__ = ("_by_path", "_licenses", "purpose_tokens")
@@ -196,7 +196,7 @@ class UsageRecords:
                     statement
                     for record in by_signal[Signal.LICENSE]
                     for statement in statements_of(record, addressee)
-                    if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
+                    if "://" in statement.label  # RSL 1.0, 4.4.1: an absolute URI
                 )
 
     def of_target(self, target: str, written: str = "") -> UsagePreferences:
@@ -286,7 +286,7 @@ MAX_SIZE = 512_000
 """The maximum size, in bytes, of a tdmrep.json. A larger file is ignored as a whole, because the first part of a
 file is not valid JSON."""
 
-# In TDMRep, patterns match as in the draft of RFC 9309. But unlike there, the first rule that matches applies.
+# In TDMRep, patterns match as in the draft of RFC 9309. But the first rule that matches applies, not the longest.
 _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 
 

@@ -14,7 +14,7 @@ The sources, with their dates:
   UPDATE-All-Deviations-Are-Opted-Out-of-AI-Datasets-934500371 (2022-11-11);
 - ``License``: https://rslstandard.org/rsl (2025-12-10);
 - ``User-agent: __usage_ai-training``: draft-kelley-aipref-training-preference-signal-00
-  (2026-10-30), of which only the abstract could be read.
+  (2026-10-30); only its abstract could be read.
 
 The grammars::
 
@@ -38,7 +38,7 @@ from scrapy_rep.protocol.text import WHITE_SPACE
 
 
 class Source(str, Enum):
-    """The place in which a site publishes a usage statement."""
+    """Where a site publishes a usage statement."""
 
     ROBOTS_TXT = "robots.txt"
     TDMREP = "tdmrep.json"
@@ -80,7 +80,9 @@ last."""
 
 
 class Label(NamedTuple):
-    """A label that a signal defines: its effective values, and the categories of use to which they apply."""
+    """A label that a signal defines, such as ``ai-train``. A label and its value together allow or disallow one or
+    more categories of use.
+    """
 
     signal: Signal
     name: str
@@ -134,7 +136,7 @@ file."""
 
 MAX_TEXT = 65_536
 """The maximum length, in characters, of a record or header field with usage statements. Longer ones are ignored,
-except ``Link`` fields, of which the first part is read."""
+except ``Link`` fields, which are cut after this length."""
 
 MAX_SHOWN = 1_024
 """The maximum number of characters of a statement's text; the text is cut after them."""

@@ -286,7 +286,7 @@ def test_a_refusal_names_the_user_agent_line_of_its_group(site: Site) -> None:
     host = site.add(f"{CRAWLERS}User-agent: *\nCrawl-delay: 999\n")
     groups = {
         SCRAPY: "line 3 (disallow: /), in the group of line 2 (user-agent: Scrapy): <GET",
-        "testbot": "line 6 (crawl-delay: 999), in the group of line 5 (user-agent: *): the host",
+        "testbot": "line 6 (crawl-delay: 999), in the group of line 5 (user-agent: *): robots.txt",
     }
     for agent, words in groups.items():
         result = run_crawl([host.url("/1")], settings={"USER_AGENT": agent})

@@ -361,7 +361,9 @@ each octet, and its pattern. The pattern is None if the value consists of normal
 
 
 def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
-    """Return the rules in *lines* in order of precedence. If several rules are equal, only the first is kept."""
+    """Return the rules in *lines* in order of precedence. If several lines have the same field and value, only the
+    first of them is included.
+    """
     disallows: dict[str, int] = {}
     allows: dict[str, int] = {}
     for number, field, rest in lines:

@@ -191,18 +191,19 @@ class UsageRecords:
                     ]
                     self._by_path.append(StatementsByPath(by_path, dialect))
             if Signal.LICENSE in by_signal:
-                # The licences in a group override the licences for all crawlers (RSL 1.0, 4.4.3).
+                # The licences in a group override the licences for all crawlers (RSL 1.0, 4.4.3). Only absolute
+                # URIs are valid (4.4.1).
                 self._licenses = limited(
                     statement
                     for record in by_signal[Signal.LICENSE]
                     for statement in statements_of(record, addressee)
-                    if "://" in statement.label  # RSL 1.0, 4.4.1: an absolute URI
+                    if "://" in statement.label
                 )
 
     def of_target(self, target: str, written: str = "") -> UsagePreferences:
-        """Return the usage preferences for a target, without those of the groups for purposes. The caller must
-        check that the crawler may fetch the target. *target* and *written* are as in
-        :meth:`StatementsByPath.for_target`.
+        """Return the usage preferences that the usage records state for a target. The groups for purposes are
+        not included. The caller must check that the crawler may fetch the target. *target* and *written*
+        are as in :meth:`StatementsByPath.for_target`.
         """
         statements = [
             statement

@@ -1,4 +1,7 @@
-"""The frontier of a crawl: connects scheduler, gate and wire with the limits, which know nothing of Scrapy."""
+"""The frontier of a crawl: the state that scheduler, gate and wire share.
+
+It connects these three parts, which belong to Scrapy, with the :class:`Limits`, which do not depend on Scrapy.
+"""
 
 from __future__ import annotations
 
@@ -50,52 +53,54 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.sites import Site
     from scrapy_rep.protocol.origins import Origin
 
-# Scrapy sends no signal when the spider begins to close, or when a component hides the end of a request from the
-# wire. While requests wait in the downloader, the frontier looks for both each time this many seconds have passed.
+# The seconds between two checks for a closing spider and for requests that ended unseen. Scrapy sends no signal when
+# the spider begins to close, nor when a component hides the end of a request from the wire. The checks run only while
+# requests wait in the downloader.
 _CHECK_EVERY = 0.2
 
-# If a component of the project keeps the fetch of robots.txt from ever ending, a request in the downloader is
-# refused after REP_WAIT_TIMEOUT, but not sooner than after this many seconds.
+# The minimum number of seconds for which a request in the downloader waits for its robots.txt. After that and after
+# REP_WAIT_TIMEOUT, it is refused: a component of the project may keep the fetch of robots.txt from ever ending.
 _MIN_PATIENCE = 120.0
 
-# The seconds between two log lines about an idle crawl. Limiters and sites that nothing needs are forgotten at
-# the same time.
+# The seconds between two log lines about an idle crawl. Unused limiters and sites are removed from memory at the same
+# times.
 _LOG_EVERY = 60.0
 
-# The seconds for which no request is sent after the machine had no more files, ports or memory.
+# The number of seconds without requests after the machine has run out of file descriptors, ports or memory.
 _EXHAUSTED = 1.0
 
 
 class Permits(Protocol):
-    """Permits to send requests to a host that several workers send to, which keep its delay together."""
+    """Issues permits to send requests. Workers need them for a host to which several workers send requests, so that
+    all of them together keep its delay.
+    """
 
     def is_needed(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request*, which is at the wire, needs a permit that it does not have."""
+        """Whether *request*, which is at the wire, needs a permit and has none."""
 
     async def acquire(
         self, request: Request, entry: InFlight, *, may_return: bool
     ) -> bool:
-        """Wait for the permit of *request*, which holds until *request* is in flight no more. Return False if
-        *request* is to return to the scheduler, and to come again later; only if it *may return*. Raises
-        SpiderClosing.
+        """Wait for a permit for *request*. The permit ends with the download of *request*. Return False if *request*
+        has to go back to the scheduler and wait there, which happens only with *may_return*. Raises SpiderClosing.
         """
 
     def release(self, entry: InFlight) -> None:
-        """Release the permit of *entry*, whose request is not sent after all."""
+        """Release the permit of *entry*, because its request was not sent."""
 
 
 class Withdrawn(Exception):
-    """Raised for a request that the frontier takes out of its download slot, because its host asked for a pause or
-    the network is gone. The request is not lost: the wire sends it back to where it waits.
+    """The download of a request ends with this error if the frontier takes the request out of its download slot,
+    because its host asked for a pause or the network is gone. The wire catches the error, and has the request wait.
     """
 
 
 class Frontier:
-    """The shared state of scheduler, gate and wire: all requests that wait or are in flight.
+    """The state that scheduler, gate and wire share: all requests that wait or are in flight.
 
-    The scheduler plans requests, the gate judges them, and the wire sends them. The frontier owns the
-    :class:`Limits`, and acts on each of their changes: it wakes requests and the engine, and has robots.txt
-    files fetched.
+    The scheduler plans requests, the gate judges them, and the wire sends them. Each of these steps changes the
+    :class:`Limits` of the frontier. After each change, :meth:`flush` wakes the waiting requests that may continue,
+    has robots.txt files fetched, and wakes the engine if the scheduler has a request for it.
     """
 
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
@@ -111,7 +116,7 @@ class Frontier:
         self.queues = Queues(crawler, self.limits, self.clock)
         self.politeness = Politeness(crawler, self.limits, self.alarms)
         self.rules: Rules | None = None
-        """The rules of sites; None if the crawl ignores robots.txt."""
+        """Fetches robots.txt files for the sites; None if the crawl ignores robots.txt."""
 
         self.has_scheduler = False
         """Whether the crawl uses the scheduler of this package, so that requests wait there."""
@@ -123,39 +128,39 @@ class Frontier:
         """Limits the pages of each host; None if no setting does."""
 
         self.permits: Permits | None = None
-        """What a request needs before it is sent to a host of several workers; None if there is one process."""
+        """Issues the permits that several workers need; None if the crawl runs in one process."""
 
         self._returned: set[Request] = set()
-        """The requests that the gate or the wire has returned, until the scheduler has taken them back."""
+        """The requests on their way from the gate or the wire back to the scheduler."""
 
         self.interrupted: set[Request] = set()
         """The requests that failed only because the spider closed, and the pages whose callbacks or items may
-        have waited for them. With a ``JOBDIR``, the next run sends them again."""
+        have waited for such requests. With a ``JOBDIR``, the next run sends all of them again."""
 
         self.closes_for = ""
-        """The reason for which the crawl is closing, so that no request is planned any more; empty while the
-        crawl goes on."""
+        """The reason why the frontier closes the crawl. While it is set, no request is planned; it is empty while the
+        crawl runs."""
 
         self._repeated: WeakSet[Request] = WeakSet()
-        """The requests that were downloaded a second time while the same object was still at the wire."""
+        """The request objects that a component downloaded a second time while their first download was at the wire."""
 
         self._planned_robotstxt: dict[RobotsTxtRequest, InFlight] = {}
-        """The requests for robots.txt that wait for room or have it, and have not reached the wire yet."""
+        """The robots.txt requests that wait for room, or have room and have not reached the wire."""
 
         self._waiting: dict[Waiter, tuple[Request, float]] = {}
-        """The requests that wait outside the scheduler, each with the time from which its wait counts."""
+        """The requests that wait outside the scheduler. Each has the time at which its wait began."""
 
         self._tried: Origin | None = None
-        """The site whose robots.txt was fetched last to find out whether the network is back."""
+        """The site whose robots.txt was requested last to find out whether the network is back."""
 
         self._alarm_at = inf
         self._check_at = 0.0
         self._is_flushing = False
         self.has_page = False
-        """Whether the crawl has got any page."""
+        """Whether the crawl has received any page."""
 
         self._has_sent = False
-        """Whether any sent request has ended since the last log line about an idle crawl."""
+        """Whether the download of any request ended since the last log line about an idle crawl."""
 
         self._has_warned_of_waiting = False
         self._was_exhausted = False
@@ -174,12 +179,12 @@ class Frontier:
 
     @classmethod
     def of(cls, crawler: Crawler) -> Frontier:
-        """Return the instance that the components of a crawl share."""
+        """Return the frontier that all components of *crawler* share."""
         return shared_component(crawler, cls)
 
     def make_rules(self) -> Rules:
-        """Obey robots.txt from now on, and return the rules of sites. The gate calls this when it is created, which
-        Scrapy does before it creates the scheduler.
+        """Have the crawl obey robots.txt, and return the object that fetches the rules of sites. The gate calls this
+        method when Scrapy creates it, which happens before Scrapy creates the scheduler.
         """
         self.rules = Rules(
             self._crawler,
@@ -200,7 +205,9 @@ class Frontier:
     # For the scheduler.
 
     def fill(self, queue: Queue, request: Request | None = None) -> None:
-        """Note that *request* was pushed to *queue*; None if the queue has requests of an earlier run."""
+        """Note that *request* was pushed to *queue*. *request* is None if *queue* contains the requests of an earlier
+        run.
+        """
         site = queue.site
         if queue.place is None:
             now = self.clock.monotonic()
@@ -215,12 +222,12 @@ class Frontier:
             and site.phase is not Phase.OPEN
             and "proxy" in request.meta
         ):
-            # The fetch of robots.txt uses the proxies of the requests that wait for it, one after another.
+            # robots.txt is fetched with the proxies of the waiting requests, one proxy after another.
             self.rules.add_template(site, request)
 
     def next_queue(self) -> Queue | None:
-        """Return the queue from which the scheduler takes its next request, which may be sent now, or which the
-        gate will refuse; None if there is none.
+        """Return the queue whose next request the scheduler should hand out: the request may be sent now, or the gate
+        will refuse it. Return None if there is no such queue.
         """
         self._end_unseen()
         if self.closes_for:
@@ -233,8 +240,8 @@ class Frontier:
         return None
 
     def plan(self, queue: Queue, request: Request | None) -> None:
-        """Plan *request*, which was taken from *queue*, the queue that :meth:`next_queue` returned; None if it
-        could not be read.
+        """Plan *request*, which the scheduler took from *queue*, the result of :meth:`next_queue`. *request* is None
+        if the stored request could not be read.
         """
         now = self.clock.monotonic()
         entry = self.limits.plan(queue, now)
@@ -244,25 +251,27 @@ class Frontier:
             self.limits.end(entry, now)
 
     def _end_unseen(self) -> None:
-        """End the requests that have ended although no middleware of this package has seen it."""
+        """Remove the requests whose downloads ended without a response or error at the wire."""
         active = self._downloader.active
         if active is None or len(self.in_flight) <= len(active):
             return
         in_progress = requests_in_progress(self._crawler)
         for request in self.in_flight.keys() - active:
             entry = self.in_flight[request]
-            # In a later Scrapy, a planned request may wait before it comes to the downloader.
+            # In a later Scrapy, a planned request may wait before it enters the downloader.
             is_on_its_way = entry.judgement is None and not entry.is_at_wire
             if is_on_its_way and request in in_progress:
                 continue
-            # If one object was downloaded twice, Scrapy has forgotten it as soon as one download has ended.
+            # Scrapy removes a request object that is downloaded twice when the first of the two downloads ends.
             if request not in self._repeated:
                 self.end(request, entry)
 
     # For the gate and the wire.
 
     def enter(self, request: Request) -> InFlight:
-        """Return the entry of *request*, which passes a middleware, and create it if there is none."""
+        """Return the entry of *request*, and create it if there is none. Gate and wire call this for each request that
+        reaches them.
+        """
         entry = self.in_flight.get(request)
         if entry is None:
             if isinstance(request, RobotsTxtRequest):
@@ -276,25 +285,25 @@ class Frontier:
         return InFlight(self.queues.of(request), is_for_robotstxt=is_for_robotstxt)
 
     def return_to_scheduler(self, request: Request, entry: InFlight) -> Request:
-        """Take *request* out of flight, and return it for the middleware to return: Scrapy then gives it to the
-        scheduler, which puts it back into its queue.
+        """End the download of *request*, and return *request*, which the calling middleware has to return to Scrapy.
+        Scrapy then passes it to the scheduler, which puts it back into its queue.
         """
         self._returned.add(request)
         self.end(request, entry)
         return request
 
     def take_returned(self, request: Request) -> bool:
-        """Return whether *request*, which the scheduler gets, is one that the gate or the wire has returned. The
-        scheduler has it from now on.
+        """Return whether *request*, which Scrapy passes to the scheduler, comes back from the gate or the wire. The
+        scheduler calls this once for each request.
         """
         is_returned = request in self._returned
         self._returned.discard(request)
         return is_returned
 
     def waits_in_scheduler(self, entry: InFlight) -> bool:
-        """Whether the request of *entry*, which may not be sent now, is to wait in the scheduler: it may return
-        there, and waits for the end of a pause or for the network. For a delay or for room, it waits at the
-        wire: that takes less long, and the other middlewares do not process it a second time.
+        """Whether the request of *entry*, which may not be sent now, should wait in the scheduler. It should if it may
+        return there and its host has a pause or the network is gone. It waits for a delay or for room at the wire
+        instead, because this takes less time, and other middlewares should not process it a second time.
         """
         may_wait_there = entry.may_return and not self.refusal(entry)
         return may_wait_there and (
@@ -302,17 +311,17 @@ class Frontier:
         )
 
     def _is_paused(self, entry: InFlight) -> bool:
-        """Whether the host or the download slot of the request of *entry* has a pause now."""
+        """Whether requests to the host, or in the download slot, of *entry* are paused now."""
         queue = entry.queue
         return self.clock.monotonic() < max(queue.host.next_at, queue.slot.next_at)
 
     async def until_known(self, request: Request, entry: InFlight, site: Site) -> bool:
-        """Have *request* wait until the robots.txt of *site* is known, or known to be unreachable. Return False if
-        that takes too long. Raises SpiderClosing.
+        """Wait until the robots.txt of *site*, which *request* needs, is known or known to be unreachable. Return False
+        if this takes too long. Raises SpiderClosing.
         """
         assert self.rules is not None
         now = self.clock.monotonic()
-        # The request for robots.txt may need the room.
+        # The robots.txt request may need the room that *request* has.
         self.limits.unplan(entry, now)
         site.expire()
         self.rules.add_template(site, request)
@@ -324,8 +333,8 @@ class Frontier:
         return waiter.may_continue
 
     def ask_again(self, site: Site) -> None:
-        """Have the robots.txt of *site* fetched again if a retry is due. The gate calls this when it refuses a request
-        because that robots.txt is unreachable.
+        """Have the unreachable robots.txt of *site* fetched again if a retry is due. The gate calls this when it refuses
+        a request to *site*.
         """
         now = self.clock.monotonic()
         if site.outage is not None and now >= site.outage.retry_at:
@@ -333,8 +342,8 @@ class Frontier:
             self.flush()
 
     def refusal(self, entry: InFlight) -> str:
-        """Return why the request of *entry* is refused, if the pauses of its host or download slot are too long;
-        else an empty string.
+        """Return the reason why the request of *entry* is refused: its host or download slot asks for too long a pause.
+        Return an empty string if it is not refused.
         """
         queue = entry.queue
         if queue.host.refuses_until == queue.slot.refuses_until == -inf:
@@ -343,7 +352,7 @@ class Frontier:
         return "" if limiter is None else self.politeness.why_refused(limiter)
 
     def may_send(self, request: Request, entry: InFlight) -> bool:
-        """Count *request* as sent if it may be sent now. Return whether it may."""
+        """Return whether *request* may be sent now. If so, count it as sent."""
         limits, now, queue = (
             self.limits,
             self.clock.monotonic(),
@@ -353,7 +362,7 @@ class Frontier:
             if entry.queue.key == queue.key._replace(is_unwritable=True):
                 queue = entry.queue  # It waited in memory.
             else:
-                # A component has changed it: in its old queue, it would not wait for its limiters.
+                # A component has changed the request, so it needs room in the limiters of another queue.
                 entry.queue, entry.may_return = queue, False
         if "redirect_urls" in request.meta:
             self._leave_slot_of_redirect(request, queue)
@@ -370,17 +379,19 @@ class Frontier:
         return True
 
     def _leave_slot_of_redirect(self, request: Request, queue: Queue) -> None:
-        """Have Scrapy send *request*, which was redirected from another host, in the slot of *queue*. Scrapy would
-        keep it in the slot of the other host. There it would take room of which the limits do not know, so that
-        a request of the other host would wait in the slot, and be sent when its host has just asked for a pause.
+        """Have Scrapy send *request*, which was redirected from another host, in the slot of *queue*.
+
+        Scrapy would send it in the slot of the other host, where the limits do not count it. It would take the room of
+        a request to the other host. That request would wait in the slot, and be sent even if its host asks for a pause
+        meanwhile.
         """
         if request.meta.get("download_slot") in hosts_of_redirects(request):
             request.meta["download_slot"] = queue.key.slot
 
     async def until_sent(self, request: Request, entry: InFlight) -> bool:
-        """Wait until *request* may be sent, and count it as sent. Return False if its host has asked for a pause
-        between the moment in which it got its room and the moment in which it continues, so that it must not be
-        sent. Raises SpiderClosing, or BackingOff if its host asks for too long a pause.
+        """Wait until *request* may be sent, and count it as sent. Return False if it must not be sent after all, because
+        its host asked for a pause just before this coroutine continued. Raises SpiderClosing, or BackingOff if its
+        host asks for too long a pause.
         """
         self.limits.unplan(entry, self.clock.monotonic())
         await self._until_granted(Waiter(entry), request)
@@ -390,25 +401,25 @@ class Frontier:
         return True
 
     def may_use_rules(self, entry: InFlight) -> bool:
-        """Whether the request of *entry* may go by the rules by which it was judged: they are fresh, or hold for
-        this request although they are stale.
+        """Whether the judgement of *entry* still applies: its rules are fresh, or this request may use them although
+        they are stale.
         """
         judgement = entry.judgement
         is_fresh = judgement is None or self.clock.time() < judgement.fresh_until
         return is_fresh or entry.may_use_stale or entry.queue.site is None
 
     def unsend(self, entry: InFlight) -> None:
-        """Stop counting the request of *entry* as sent: it has not reached the network."""
+        """Undo the count of *entry* as sent, because its request did not reach the network."""
         self.limits.end(entry, self.clock.monotonic(), is_withdrawn=True)
         entry.sent_at = -inf
 
     def note_fetched(self, request: Request, entry: InFlight) -> None:
-        """Count *request* as sent, because another middleware has fetched it by itself."""
+        """Count *request* as sent, because another middleware fetched it without passing it to the wire."""
         self.limits.send(entry, self.clock.monotonic())
         self.politeness.measure_sent(request, entry)
 
     def answered(self, request: Request, response: Response, entry: InFlight) -> None:
-        """Note what *response*, the answer to *request*, says about its host: address, pauses, network."""
+        """Update the limits from *response*, the answer to *request*: the address of its host, pauses, the network."""
         host, now = entry.queue.host, self.clock.monotonic()
         if self._settings.concurrency_per_address:
             self._note_address(request, response, entry, now)
@@ -428,9 +439,9 @@ class Frontier:
     def _note_address(
         self, request: Request, response: Response, entry: InFlight, now: float
     ) -> None:
-        """Limit the host of *request* together with the other hosts at the IP address of *response*. Only the
-        first answer of the host and each of its robots.txt files count. The address of a proxy, or of a service
-        that fetches pages, is not that of the host.
+        """Limit the host of *request* together with the other hosts at the IP address of *response*. The address is
+        taken from the first response of the host, and from each of its robots.txt files. A response from a proxy,
+        or from a service that fetches pages, does not count, because it does not show the address of the host.
         """
         host = entry.queue.host
         is_robotstxt = isinstance(request, RobotsTxtRequest)
@@ -442,26 +453,26 @@ class Frontier:
             self.limits.set_address(host, str(response.ip_address), most, now)
 
     def admits_page(self, request: Request, entry: InFlight) -> bool:
-        """Whether the budget of its host has room for *request*. Files for pipelines do not count."""
+        """Whether the page budget of its host has room for *request*. Files for pipelines always have room."""
         if self.budget is None or not entry.queue.key.is_of_http:
             return True
         return not self.is_page(request, entry) or self.budget.admits(request, entry)
 
     def is_page(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request* is for a page, as opposed to a file for a pipeline or a component: it came from the
-        scheduler. Without a scheduler that says so, its callback tells.
+        """Whether *request* is for a page, not for a file of a pipeline or component. Requests from the scheduler are
+        for pages. Without a scheduler of this package, requests with a callback are.
         """
         if self.has_scheduler:
             return entry.came_from_scheduler
         return request.callback is not NO_CALLBACK
 
     def why_no_page(self, request: Request, entry: InFlight) -> str:
-        """Return the message for *request*, which the budget of its host refuses."""
+        """Return the reason, for a message, why the page budget of its host refuses *request*."""
         assert self.budget is not None
         return self.budget.why_refused(request, entry)
 
     def failed(self, request: Request, error: Exception, entry: InFlight) -> None:
-        """Note what *error*, with which *request* has failed, says about its host, the network and the machine."""
+        """Update the limits from *error*, which ended *request*: pauses of its host, the network, the machine."""
         now, host = self.clock.monotonic(), entry.queue.host
         kind, network = kind_of(error), self.limits.network
         if kind is Failure.OWN:
@@ -492,8 +503,9 @@ class Frontier:
             )
 
     def withdrawn(self, request: Request, entry: InFlight) -> Request:
-        """Return what the wire returns for *request*, which :class:`Withdrawn` has taken out of its download slot:
-        the request goes back to the scheduler, or it or a copy of it comes to the wire again.
+        """Return the request that the wire should return to Scrapy for *request*, whose download has ended with
+        :class:`Withdrawn`. Scrapy then passes it to the scheduler, which puts it back into its queue. If *request*
+        did not come from the scheduler, Scrapy downloads it, or a copy of it, again.
         """
         self.unsend(entry)
         if entry.may_return:
@@ -506,9 +518,9 @@ class Frontier:
         )
 
     def _site_on_network(self, request: Request, entry: InFlight) -> Origin | None:
-        """Return the origin of *request*, if its answer or failure says whether the network of the crawler works;
-        else None. The result is always None in a crawl that ignores robots.txt, which could not fetch
-        a robots.txt to try the network.
+        """Return the origin of *request* if its answer or failure shows whether the network of the crawler works. Return
+        None if it does not. The result is always None in a crawl that ignores robots.txt, because such a crawl cannot
+        try the network with robots.txt requests.
         """
         key = entry.queue.key
         if self.rules is None or not key.is_of_http:
@@ -516,8 +528,8 @@ class Frontier:
         return key.origin or url_origin(request)
 
     def end(self, request: Request, entry: InFlight) -> None:
-        """End the way of *request* through the downloader, and free its room: its download has ended, or it was
-        dropped, refused or returned before it was sent.
+        """Free the room of *request*, and forget its entry. Gate and wire call this when its download has ended, and
+        when it was dropped, refused or returned to the scheduler before it was sent.
         """
         self.in_flight.pop(request, None)
         if entry.page_of and entry.sent_at == -inf and self.budget is not None:
@@ -527,8 +539,9 @@ class Frontier:
         self.flush()
 
     def copy_for_second_download(self, request: Request) -> Request:
-        """Return a copy of *request* to be downloaded in its place, because a component downloads the same object
-        a second time while the first download is at the wire. So each download counts by itself.
+        """Return a copy of *request*, which Scrapy should download in its place. Gate and wire call this when a component
+        downloads the same request object a second time while its first download is at the wire. With the copy, each
+        of the two downloads has an entry of its own.
         """
         self._repeated.add(request)
         return (
@@ -540,8 +553,8 @@ class Frontier:
     # Waiting in the downloader.
 
     def _wait(self, waiter: Waiter, request: Request) -> Deferred[None]:
-        """Return a Deferred that is called back when *waiter* is decided. If the spider has closed, it fails with
-        SpiderClosing at once, because nothing would decide the waiter.
+        """Return a Deferred that is called back when *waiter*, for *request*, is decided. If the spider has closed, the
+        Deferred has already failed with SpiderClosing, because nothing would decide the waiter.
         """
         if self.alarms.is_stopped:
             return fail(SpiderClosing(f"The spider closed before {request}"))
@@ -553,7 +566,7 @@ class Frontier:
         return call
 
     async def _until_granted(self, waiter: Waiter, request: Request) -> None:
-        """Wait until *waiter*, for *request*, has room. Raises SpiderClosing, or BackingOff if it is refused."""
+        """Wait until *waiter*, for *request*, has room. Raises SpiderClosing, or BackingOff if *request* is refused."""
         call = self._wait(waiter, request)
         self.limits.wait(waiter, self.clock.monotonic())
         self.flush()
@@ -563,7 +576,7 @@ class Frontier:
             raise BackingOff(why)
 
     def _cancel(self, waiter: Waiter) -> None:
-        """Forget *waiter*, whose Deferred was cancelled."""
+        """Remove *waiter*, because its Deferred was cancelled."""
         if self._waiting.pop(waiter, None) is None:
             return
         now = self.clock.monotonic()
@@ -575,29 +588,32 @@ class Frontier:
     # For requests for robots.txt.
 
     async def _take_room(self, request: RobotsTxtRequest) -> None:
-        """Wait until there is room for *request*, and plan it. Raises SpiderClosing, or BackingOff."""
+        """Wait until there is room for the robots.txt *request*, and plan it. Raises SpiderClosing, or BackingOff if its
+        host asks for too long a pause.
+        """
         queue = self.queues.of(request)
         self.queues.look_at_slot(queue.slot)
         if self.is_awaited_by_browser(queue.robotstxt_limiters):
             return
         entry = InFlight(queue, is_for_robotstxt=True)
-        # While the network is gone, many may wait: the site that was chosen to try the network goes first.
+        # While the network is gone, many robots.txt requests may wait. The one that tries the network is first.
         is_first = queue.site is not None and queue.site.origin == self._tried
         waiter = Waiter(entry, counts_as_planned=True, is_first=is_first)
-        # Before it waits: the fetch may be cancelled in the moment in which it gets its room.
+        # This has to be noted before the wait, because the fetch may be cancelled just when the request gets room.
         self._planned_robotstxt[request] = entry
         await self._until_granted(waiter, request)
 
     def _free_room(self, request: RobotsTxtRequest) -> None:
-        """Free the room of *request*, if it has any and has not reached the wire."""
+        """Free the room of the robots.txt *request* if it has room and has not reached the wire."""
         entry = self._planned_robotstxt.pop(request, None)
         if entry is not None:
             self.limits.end(entry, self.clock.monotonic())
             self.flush()
 
     def is_awaited_by_browser(self, limiters: tuple[Limiter, ...]) -> bool:
-        """Whether a page that a browser loads counts in any of *limiters*. A robots.txt must not wait until the page has
-        ended: the page may wait for this robots.txt before it loads a script or an image, and neither would end.
+        """Whether any of *limiters* counts a page that a browser is loading. A robots.txt request must not wait for the
+        end of that page. The page may itself wait for the robots.txt before it loads a script or an image, so
+        neither would end.
         """
         return self._has_browser and any(
             entry.stage is Stage.SENT
@@ -609,8 +625,8 @@ class Frontier:
     # Pauses, and the network of the crawler itself.
 
     def pause(self, key: str, delay: float | None, cap: float | None, why: str) -> None:
-        """Pause the host or download slot *key* for *delay* seconds. If that is None, the pause doubles each time,
-        up to *cap* seconds. *why* is for the log.
+        """Pause the host or download slot *key* for *delay* seconds. If *delay* is None, the pause takes a second, and
+        twice as long each further time, up to *cap* seconds. *why* is the reason for the log.
         """
         host = self.limits.limiter(key)
         self.politeness.back_off(host, delay, cap, self.clock.monotonic(), why)
@@ -618,14 +634,14 @@ class Frontier:
         self.flush()
 
     def resume_pause(self, key: str, seconds: float) -> None:
-        """Pause the host *key* for the *seconds* that are left of the pause for which it asked another worker."""
+        """Pause the host *key* for *seconds*, the rest of a pause that the host requested from another worker."""
         host, now = self.limits.limiter(key), self.clock.monotonic()
         self.limits.resume_pause(host, now, until=now + seconds)
         self._withdraw_paused(host)
         self.flush()
 
     def _withdraw_paused(self, host: Limiter) -> None:
-        """If *host* is paused, take its requests out of the download slots in which they wait to be sent."""
+        """If *host* is paused, take its requests out of the download slots where they wait."""
         if self.clock.monotonic() < host.next_at:
             self._withdraw(
                 request
@@ -634,7 +650,7 @@ class Frontier:
             )
 
     def _withdraw(self, requests: Iterable[Request]) -> None:
-        """Take those of *requests* out of their download slots that wait there."""
+        """Take out of their download slots those *requests* that still wait there."""
         for request in list(requests):
             entry = self.in_flight.get(request)
             if entry is not None and entry.stage is Stage.SENT:
@@ -661,8 +677,8 @@ class Frontier:
         self.limits.network_is_back(now, since)
 
     def _try_network(self, now: float) -> None:
-        """If the network is gone, fetch a robots.txt when it is time, to find out whether the network is back;
-        close the crawl if that has taken too long.
+        """If the network is gone and the next attempt is due, fetch a robots.txt to find out whether the network is back.
+        If the network has been gone for longer than ``REP_WAIT_TIMEOUT``, close the crawl.
         """
         network, rules = self.limits.network, self.rules
         limiter = network.robotstxt
@@ -706,19 +722,19 @@ class Frontier:
     # Reactions to changes of the limits.
 
     def flush(self, *, is_called_by_engine: bool = False) -> None:
-        """Act on the changes of the limits, until there are no more: wake the waiters that are decided, begin
-        wanted fetches, wake the engine if a queue has become ready, and set the next alarm.
+        """Do what follows from the last changes of the limits: wake the decided waiters, begin the wanted fetches, wake
+        the engine if a queue has become ready, and set the next alarm.
 
-        With *is_called_by_engine*, the engine is not woken, because it asks for requests next.
+        With *is_called_by_engine*, the engine is not woken, because it calls ``next_request`` anyway.
         """
         if self._is_flushing:
-            return  # The call that is running acts on it.
+            return  # The outer call continues until there are no more changes.
         limits, rules, self._is_flushing = self.limits, self.rules, True
         try:
             while limits.decided or limits.urgent or limits.wanted:
                 while limits.decided:
                     waiter = limits.decided.popleft()
-                    # Without asyncio, the call continues the request at once, which may cancel other waiters.
+                    # Without asyncio, the callback runs the request at once, which may cancel other waiters.
                     if self._waiting.pop(waiter, None) is not None:
                         waiter.call.callback(None)
                 if rules is not None and not self.closes_for:
@@ -732,7 +748,7 @@ class Frontier:
             if not is_called_by_engine:
                 wake(self._crawler)
         at = limits.alarms.first_at
-        # While requests wait in the downloader, `_check` looks for a closing spider (Ctrl-C).
+        # While requests wait in the downloader, `_check` has to notice a closing spider (Ctrl-C).
         is_watched = self._waiting or limits.network.is_gone
         if is_watched or (rules is not None and rules.fetches):
             at = min(at, self._check_at)
@@ -742,7 +758,7 @@ class Frontier:
 
     def _on_alarm(self, at: float) -> None:
         if at != self._alarm_at:
-            return  # An earlier alarm has replaced this one.
+            return  # An earlier alarm has replaced this alarm.
         now, self._alarm_at = self.clock.monotonic(), inf
         if now >= self._check_at:
             self._check_at = now + _CHECK_EVERY
@@ -752,15 +768,15 @@ class Frontier:
         self.flush()
 
     def _check(self, now: float) -> None:
-        """Look for a closing spider, for requests that have ended unseen, and for requests that wait too long for
-        robots.txt: Scrapy sends no signals for these.
+        """Handle three events without a signal of Scrapy: the spider is closing, requests have ended unseen, and requests
+        have waited too long for robots.txt.
         """
         if is_closing(self._crawler):
             self._close()
             return
         self._end_unseen()
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
-        # The time in which a request for robots.txt waits for its own room, or for the network, does not count.
+        # While the robots.txt request itself waits for room or for the network, the wait does not count.
         waits_for_room = {
             request.fetch.asked_url
             for request, _ in self._waiting.values()
@@ -779,12 +795,12 @@ class Frontier:
     # The end.
 
     def stop(self, reason: str) -> None:
-        """Close the spider with *reason*, and plan no request from now on."""
+        """Plan no more requests, and close the spider with *reason*."""
         self.closes_for = reason
         self.alarms.at(self.clock.monotonic(), self._close_spider)
 
     def _close_spider(self) -> None:
-        # Before the engine has started, Scrapy would leave its connections open.
+        # If the spider closed before the engine has started, Scrapy would leave its connections open.
         if self._has_started:
             close_spider(self._crawler, self.closes_for)
 
@@ -794,21 +810,21 @@ class Frontier:
             self.stop(self.closes_for)
 
     def _close(self) -> None:
-        """Cancel the fetches, and fail the requests that wait in the downloader: the spider closes only when they
-        have ended.
+        """Cancel the fetches, and end the requests that wait in the downloader with SpiderClosing. Scrapy closes the
+        spider only after their ends.
         """
         self.flush()
         waiting, self._waiting = self._waiting, {}
         requests = [request for request, _ in waiting.values()]
         self.interrupted.update(requests)
         if not all(map(_is_for_robotstxt, requests)):
-            # A callback or pipeline may wait for such a request. Its page has left the downloader, but is not
-            # done, so the next run fetches all such pages again.
+            # The callback or pipeline of a page may wait for one of these requests. Such a page has left the
+            # downloader, but is still in progress, so the next run has to fetch all pages in progress again.
             pages = set(requests_in_progress(self._crawler))
             self.interrupted |= pages - set(self._downloader.active or ())
         for waiter, (request, _) in waiting.items():
             self.limits.leave(waiter, self.clock.monotonic())
-            # Without asyncio, the call continues the request at once, which may cancel other waiters.
+            # Without asyncio, the errback runs the request at once, which may cancel other waiters.
             if not waiter.call.called:
                 why = f"The spider closed while {request} waited"
                 waiter.call.errback(SpiderClosing(why))
@@ -826,7 +842,7 @@ class Frontier:
     # The log.
 
     def _warn_of_waiting(self, request: Request) -> None:
-        """Warn once that *request* and others wait in the downloader, because the crawl has another scheduler."""
+        """Warn once that requests such as *request* wait in the downloader, because the crawl has another scheduler."""
         if request.callback is NO_CALLBACK:
             return
         self._has_warned_of_waiting = True
@@ -849,7 +865,7 @@ class Frontier:
         )
 
     def _on_minute(self) -> None:
-        """Log what an idle crawl waits for, and forget the limiters and sites that no request needs."""
+        """If the crawl is idle, log what it waits for. Remove unused limiters and sites from memory."""
         now = self.clock.monotonic()
         self._log_waiting(now)
         if self.limits.sweep(now):

@@ -1,5 +1,5 @@
-"""The gate: the downloader middleware that judges each request by robots.txt before other middlewares can send
-it. In a dry run, another one takes its place, which judges each request and refuses none.
+"""The gate: the downloader middleware that judges each request by robots.txt, before any other middleware can send
+the request. In a dry run, :class:`DryRun` takes its place, which judges each request and refuses none.
 """
 
 from __future__ import annotations
@@ -70,49 +70,50 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.protocol.robotstxt.rules import Decision
 
-# At the end of a dry run, the log names at most this many hosts with a delay.
+# The maximum number of hosts with a delay that the log names at the end of a dry run.
 _SLOWEST_NAMED = 5
 
-# The maximum number of origins that are remembered because requests to them were exempt from robots.txt.
+# The maximum number of remembered origins of requests that are exempt from robots.txt.
 _MAX_EXEMPT_ORIGINS = 10_000
 
-# The header's name as Scrapy stores it. isdisjoint() takes a tenth of the time of a look-up, which normalizes
-# the name first.
+# The header's name as Scrapy stores it. A look-up by name normalizes the name first, and takes ten times as long as
+# isdisjoint().
 _HOST = frozenset({b"Host"})
 
 _SCRAPYS_REFUSAL = "Forbidden by robots.txt"
 
 
 class BrowserGate(Protocol):
-    """Decides about the URLs that a browser fetches on its own: redirects, scripts, images, frames."""
+    """Decides about the URLs that a browser fetches without a Scrapy request: redirects, scripts, images, frames."""
 
     async def refusal_of(
         self, url: str, cause: Request | None, page: str = ""
     ) -> Exception | None:
-        """Return the error because of which a browser must not fetch *url* for the page at the URL *page*; None if
-        it may. Waits until robots.txt is known.
+        """Return None if a browser may fetch *url* for the page at the URL *page*, else the error that forbids it.
+        Waits until robots.txt is known.
 
-        *cause* is the spider's request for the page: if it is exempt from robots.txt, so is its origin. The
-        error is RobotsDenied if robots.txt or an override forbids the URL, SpiderClosing if the crawl ends, or
-        any other error, which has been logged.
+        *cause* is the spider's request for the page. If *cause* is exempt from robots.txt, its whole origin is. The
+        error is RobotsDenied if robots.txt or an override forbids the URL, and SpiderClosing if the crawl ends. Any
+        other error is an unexpected one, which was logged.
         """
         ...
 
 
 def gate_of(crawler: Crawler) -> RobotsTxtMiddleware | None:
-    """Return the gate of *crawler*, whose engine must exist; None if there is none, because the crawl ignores
-    robots.txt or is a dry run.
+    """Return the gate of *crawler*, whose engine must exist. Return None if the crawl ignores robots.txt or is a dry
+    run, because it has no gate then.
     """
     return crawler.get_downloader_middleware(RobotsTxtMiddleware)
 
 
 class Judge:
-    """Decides whether robots.txt, or an override of the user, allows a request, and whether the delay of its host
-    is acceptable.
+    """Decides whether robots.txt, or an override of the user, allows a request, and whether the crawl accepts the
+    delay of its host. The gate and the dry run are its subclasses.
     """
 
     ORDER = 100
-    """The order of Scrapy's own RobotsTxtMiddleware. Middlewares that send requests themselves come later."""
+    """The order of Scrapy's own RobotsTxtMiddleware. Middlewares that send requests themselves have higher orders, so
+    that they get a request after the gate."""
 
     _cache: RobotsTxtCache
 
@@ -129,8 +130,8 @@ class Judge:
         self._reports_all = reporter.reports_all
 
     def look_up(self, check: Check) -> bool:
-        """Add to *check* the override or the rules by which its request is judged. Return False if its robots.txt
-        must be fetched first. Raises ValueError if the purposes in the meta of the request are invalid.
+        """Add to *check* the override or the rules that decide about its request. Return False if its robots.txt must
+        be fetched first. Raises ValueError if the purposes in the meta of the request are invalid.
         """
         origin = check.origin
         if check.is_exempt or origin is None:
@@ -149,17 +150,17 @@ class Judge:
         ):
             check.rules = site_rules
         else:
-            check.rules = None  # Requests wait until robots.txt is reachable again.
+            check.rules = None  # The request waits until robots.txt is reachable again.
         return check.rules is not None
 
     def judge(
         self, check: Check, tokens: tuple[str, ...]
     ) -> tuple[Decision | None, Pace | None]:
-        """Judge the request of *check* for a crawler with the product *tokens*. Raises RobotsDenied if it is
-        forbidden, or if the delay of its host is longer than the settings allow.
+        """Judge the request of *check* for a crawler with the product *tokens*. Raises RobotsDenied if the request is
+        forbidden, or if the delay of its host is longer than the settings accept.
 
-        Return the decision that allows the request, None if it need not be reported; and the pace of its host,
-        None if no robots.txt decides.
+        Return two values. The first is the decision that allows the request, or None if that decision is not to be
+        reported. The second is the pace of the host, or None if no robots.txt decides about the request.
         """
         if check.is_exempt:
             return BY_USER, None
@@ -198,14 +199,14 @@ class Judge:
         raise self._reporter.refused(check, decision)
 
     def allow(self, check: Check, decision: Decision | None) -> None:
-        """Report that the request of *check* is sent, as allowed by *decision*, which :meth:`judge` returned."""
+        """Report that the request of *check* is sent, because *decision*, a result of :meth:`judge`, allows it."""
         if self._has_overrides and not check.is_exempt:
             self.count_override(check.origin)
         if decision is not None:
             self._reporter.allowed(check, decision)
 
     def count_override(self, origin: Origin | None) -> None:
-        """If there is an override for *origin*, count that it was used for a decision."""
+        """Count a decision of the override for *origin*, if there is one."""
         if not self._has_overrides or origin is None:
             return
         override = self._cache.override_for(origin)
@@ -216,8 +217,8 @@ class Judge:
 class RobotsTxtMiddleware(Judge, BrowserGate):
     """The gate: refuses each request that the robots.txt of its origin forbids.
 
-    It replaces Scrapy's own RobotsTxtMiddleware, and has its order. When an allowed request is sent is decided
-    by the wire (:mod:`scrapy_rep.crawl.wire`).
+    It replaces Scrapy's own RobotsTxtMiddleware, and has the same order. The wire (:mod:`scrapy_rep.crawl.wire`)
+    decides when an allowed request is sent.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -227,9 +228,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self._cache = self._frontier.make_rules().cache
         self._default_host = default_field(crawler.settings, "host") or ""
         self._exempt_origins: LocalCache[Origin, bool] = LocalCache(_MAX_EXEMPT_ORIGINS)
-        """The origins of the last requests that were exempt from robots.txt. A response from such an origin is
-        exempt as well: a component may have replaced the URL of the request by that of a service, and restored
-        it in the response."""
+        """The origins of the last requests that were exempt from robots.txt. A response from such an origin is exempt
+        too, because a component may have put the URL of a service into the request, and the page's own URL into the
+        response."""
 
         crawler.signals.connect(self._spider_idle, signals.spider_idle)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
@@ -243,8 +244,10 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def process_request(
         self, request: Request
     ) -> Response | Request | Coroutine[Any, Any, Response | Request | None] | None:
-        """Judge *request*. If its rules are not known, a request of the scheduler goes back there, and any other
-        request waits here: only then is the result a coroutine. Raises RobotsDenied.
+        """Called by Scrapy. Judge *request*. Raises RobotsDenied.
+
+        Return None if *request* may be sent. If its rules are not known, return *request*, which goes back to the
+        scheduler; or, for a request that did not come from there, a coroutine that waits for the rules.
         """
         if isinstance(request, RobotsTxtRequest):
             request.passed()
@@ -263,9 +266,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _judge(
         self, check: Check, entry: InFlight
     ) -> Response | Request | Coroutine[Any, Any, Response | None] | None:
-        """Judge the request of *check* by the rules that are known. If they are not known, a request of the
-        scheduler goes back there, and for any other one the result is a coroutine that waits for them. Raises
-        RobotsDenied.
+        """Judge the request of *check* at once if its rules are known, and return the response or None. If they are
+        not known, return the request, which goes back to the scheduler; or, for a request that did not come from
+        there, a coroutine that waits for the rules. Raises RobotsDenied.
         """
         if self._find_rules(check, entry):
             return self._judge_now(check, entry)
@@ -279,7 +282,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return self._judge_when_known(check, entry)
 
     def _check_of(self, request: Request, entry: InFlight) -> Check:
-        """Return a new check for *request*, with its origin and whether it is exempt from robots.txt."""
+        """Return a new check for *request*. It contains the origin, and whether *request* is exempt from robots.txt."""
         origin = entry.queue.key.origin
         if (
             origin is not None
@@ -292,8 +295,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return check
 
     def _origin_of(self, request: Request) -> Origin | None:
-        """Return the origin of *request*, at the virtual host that a ``Host`` header names: that of the request,
-        or that of ``DEFAULT_REQUEST_HEADERS``.
+        """Return the origin of *request*. A ``Host`` header, of the request or in ``DEFAULT_REQUEST_HEADERS``, names
+        the virtual host.
         """
         origin, host = request_origin(request), self._default_host
         if not host or origin is None or "Host" in request.headers:
@@ -303,8 +306,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _find_rules(
         self, check: Check, entry: InFlight, *, may_use_stale: bool = False
     ) -> bool:
-        """Add to *check* what decides about its request. Return False if the request has to wait for its
-        robots.txt.
+        """Add to *check* the override or the rules that decide about its request, fresh ones if possible. Return False
+        if the request has to wait for its robots.txt.
         """
         return (
             self.look_up(check)
@@ -314,8 +317,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         )
 
     def _is_refused_by_outage(self, check: Check) -> bool:
-        """Whether the robots.txt of *check* is unreachable for so long that its requests are refused. If so, add
-        the unreachable robots.txt to *check*, and have it fetched again if a retry is due.
+        """Whether requests to the origin of *check* are refused because its robots.txt has been unreachable for too
+        long. If so, add the failed robots.txt to *check*, and have it fetched again if a retry is due.
         """
         site = self._known_site(check)
         if site is None or site.phase is not Phase.REFUSED or site.outage is None:
@@ -331,8 +334,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return check.rules is not None
 
     def _is_for_fetch(self, check: Check, entry: InFlight) -> bool:
-        """Whether the request of *check* may be part of a robots.txt fetch that is under way: a component may have
-        replaced the robots.txt request by this request. If it waited for the rules, the fetch would wait for itself.
+        """Whether the request of *check* may be part of a running fetch of robots.txt, because a component replaced the
+        robots.txt request by this request. If it waited for the rules, the fetch would wait for itself.
         """
         site = self._known_site(check)
         is_under_way = site is not None and site.fetch_stage is FetchStage.UNDER_WAY
@@ -340,13 +343,13 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return is_under_way and is_new and is_robotstxt(check.request.url)
 
     def _known_site(self, check: Check) -> Site | None:
-        """Return the site of the origin of *check*; None if no queue needed it so far."""
+        """Return the site of the origin of *check*; None if the frontier has no such site yet."""
         assert check.origin is not None
         return self._frontier.limits.sites.get(check.origin)
 
     def _judge_now(self, check: Check, entry: InFlight) -> Response | None:
-        """Judge the request of *check* by its rules, without waiting. Return None if it may be sent, or the cached
-        response if a spider requests a robots.txt that the crawl has. Raises RobotsDenied.
+        """Judge the request of *check* by the rules in *check*. Return None if it may be sent. If it is a spider's own
+        request for a robots.txt that the crawl has cached, return that response. Raises RobotsDenied.
         """
         tokens = self._identity.tokens(check.request)
         decision, pace = self.judge(check, tokens)
@@ -383,9 +386,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return None
 
     async def _judge_when_known(self, check: Check, entry: InFlight) -> Response | None:
-        """Wait until the rules for *check* are known, and judge its request. While robots.txt is unreachable, a
-        file for a pipeline is refused at once. A page waits on, if the crawl has no scheduler of this package,
-        where it would have waited.
+        """Wait until the rules for *check* are known, then judge its request as :meth:`_judge_now` does. If robots.txt
+        is unreachable, a request for a file is refused at once. In a crawl without the scheduler of this package,
+        a request for a page waits on, as it would wait in that scheduler.
         """
         assert check.origin is not None
         frontier, request = self._frontier, check.request
@@ -398,12 +401,14 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
                 outage = site.outage
                 check.rules = None if outage is None else outage.last_result
                 break
-            # They decide about the requests that have waited for them, even if they are stale by now.
+            # New rules decide about the requests that waited for them, even if the rules are stale by now.
             is_known = self._find_rules(check, entry, may_use_stale=True)
         return self._judge_now(check, entry)
 
     def _site_of(self, origin: Origin, entry: InFlight) -> Site:
-        """Return the site of *origin*. That is not the site of the queue if a ``Host`` header names another host."""
+        """Return the site of *origin*, the origin of the request of *entry*. It is not the site of the queue if a
+        ``Host`` header names another host.
+        """
         frontier, queue = self._frontier, entry.queue
         if queue.site is not None and queue.site.origin == origin:
             return queue.site
@@ -415,7 +420,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     # For the wire.
 
     def is_judged(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request* is unchanged since it was judged: its URL, ``Host`` and ``User-Agent`` are the same."""
+        """Whether *request* still has the URL, ``Host`` and ``User-Agent`` with which it was judged."""
         judgement = entry.judgement
         if judgement is None:
             return not entry.queue.key.is_of_http
@@ -432,19 +437,19 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     async def judge_again(
         self, request: Request, entry: InFlight
     ) -> Response | Request | None:
-        """Judge *request* again, because it has changed or its rules have become stale, and return the result as
-        :meth:`process_request` does. Raises RobotsDenied.
+        """Judge *request* again, because it has changed or its rules have become stale. Return what
+        :meth:`process_request` returns. Raises RobotsDenied.
         """
         entry.queue = self._frontier.queues.of(request)
-        # By now, the request has its default headers, so they need not be looked up.
+        # At the wire, the request already has its default headers.
         check = Check(request, request_origin(request))
         check.is_exempt = is_exempt(request)
         judged = self._judge(check, entry)
         return await judged if isinstance(judged, Awaitable) else judged
 
     def report(self, entry: InFlight) -> None:
-        """Report that the request of *entry* is sent or has its response, unless that was reported before or need
-        not be.
+        """Report, once, that the request of *entry* is sent or has its response. Decisions that need no report are
+        skipped.
         """
         if entry.report is not None:
             report, entry.report = entry.report, None
@@ -453,9 +458,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     # Responses.
 
     def _cached_response(self, check: Check) -> Response | None:
-        """Return the cached response to a spider's own request for a robots.txt. Return None if there is none, or
-        if the robots.txt is unreachable or was redirected: Scrapy downloads it then, and notes redirects in the
-        meta of the request.
+        """Return the cached response to a spider's own request for a robots.txt. Return None if the request has to be
+        downloaded: the robots.txt is not cached, is unreachable, or was redirected. Only a download notes redirects
+        in the meta of the request.
         """
         if check.rules is None:
             return None
@@ -476,8 +481,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         )
 
     def _spider_idle(self) -> None:
-        """Close the crawl with the reason ``robots_denied`` if it got no page because robots.txt refused its start
-        requests.
+        """Close the crawl with the reason ``robots_denied`` if robots.txt forbade its start requests and it got no
+        page.
         """
         if self._reporter.is_start_refused and not self._frontier.has_page:
             raise CloseSpider("robots_denied")
@@ -485,7 +490,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     # Browsers behind download handlers.
 
     def _spider_opened(self) -> None:
-        """Warn if the browser of a download handler is not set up to ask the gate before it fetches URLs."""
+        """Warn if a download handler uses a browser that does not ask the gate before it fetches URLs."""
         settings = self._crawler.settings
         handler = browser_handler(settings)
         if handler is None or (handler[1] and abort_setting(settings) is not None):
@@ -500,8 +505,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         )
 
     async def check_arrival(self, request: Request, response: Response) -> Response:
-        """Return *response* if robots.txt allows its URL, which is not that of *request*: the download handler has
-        followed a redirect. Raises RobotsDenied or SpiderClosing.
+        """Return *response* if robots.txt allows its URL. That URL differs from the URL of *request*, because the
+        download handler has followed a redirect. Raises RobotsDenied or SpiderClosing.
         """
         arrived = Request(
             response.url,
@@ -545,8 +550,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return None
 
     async def _check(self, request: Request, via: Via, cause: Request | None) -> None:
-        """Judge *request*, which a browser or download handler sends *via* a redirect or a page, unless *cause*,
-        the request of the spider, exempts it. Raises RobotsDenied or SpiderClosing.
+        """Judge *request*, which a browser or download handler sends because of a redirect or a page (*via*). If the
+        spider's request *cause* is exempt from robots.txt, *request* may be exempt too. Raises RobotsDenied or
+        SpiderClosing.
         """
         entry = InFlight(self._frontier.queues.of(request))
         check = Check(request, request_origin(request))
@@ -558,8 +564,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self.report(entry)
 
     def _exempts(self, cause: Request, origin: Origin | None) -> bool:
-        """Whether ``dont_obey_robotstxt`` of *cause* exempts *origin*: it is the origin of *cause*, or that of
-        another exempt request, whose URL a component may have replaced by that of a service.
+        """Whether ``dont_obey_robotstxt`` of *cause* exempts *origin*. It exempts the origin of *cause*, and the
+        origins of other exempt requests, because a component may have put the URL of a service into *cause*.
         """
         if not cause.meta.get(meta.DONT_OBEY_ROBOTSTXT):
             return False
@@ -567,8 +573,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
 
 class ArrivalMiddleware:
-    """Judges each response that comes from another URL than that of its request, before Scrapy follows a redirect
-    or meta refresh in it; and decodes robots.txt files that come compressed.
+    """Judges each response whose URL differs from the URL of its request, before the spider gets it. Also decodes
+    compressed robots.txt files.
     """
 
     ORDER = FetchMiddleware.ORDER
@@ -579,7 +585,7 @@ class ArrivalMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> ArrivalMiddleware | FetchMiddleware:
-        """Called by Scrapy. In a dry run, responses are not judged."""
+        """Called by Scrapy. A dry run does not judge responses, and only decodes robots.txt files."""
         is_dry_run = RepSettings.of(crawler).dry_run
         return FetchMiddleware.from_crawler(crawler) if is_dry_run else cls(crawler)
 
@@ -602,8 +608,8 @@ class ArrivalMiddleware:
 
 
 def _has_moved(request: Request, response: Response) -> bool:
-    """Whether the URLs of *request* and *response* differ in more than spelling, because the download handler
-    has followed a redirect that Scrapy has not seen.
+    """Whether the URLs of *request* and *response* differ in more than spelling. Then the download handler has followed
+    a redirect itself.
     """
     if not is_of_http(response):
         return False
@@ -615,16 +621,16 @@ def _has_moved(request: Request, response: Response) -> bool:
 
 
 class DryRun(Judge):
-    """Takes the place of :class:`RobotsTxtMiddleware` in a dry run: judges each request by the same rules, reports
-    those that a real run would refuse, and lets all of them pass.
+    """Takes the place of :class:`RobotsTxtMiddleware` in a dry run. It judges each request by the same rules, reports
+    the requests that a real run would refuse, and refuses none.
 
-    A request waits only until its robots.txt is known or unreachable, as in stock Scrapy.
+    As in stock Scrapy, a request waits until its robots.txt is known or unreachable, and for nothing else.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         self._clock = self._frontier.clock
-        # Requests for robots.txt do not wait for room: pages do not either, so there might never be any.
+        # Requests for robots.txt do not wait for room. Pages do not wait either, so there might never be any room.
         fetcher = RobotsTxtFetcher(crawler, self._settings)
         self._cache = RobotsTxtCache(
             crawler, fetcher, self._settings, self._reporter, self._clock

@@ -1,7 +1,7 @@
-"""The wire: the downloader middleware nearest to the network, which sends each request at its time.
+"""The wire: the downloader middleware nearest to the network. It holds each request until it may be sent.
 
-It comes after all of Scrapy's middlewares, the HTTP cache included. So it sees each request as it is sent, and
-each response before another component can change or hide it.
+It is nearer to the network than all of Scrapy's middlewares, the HTTP cache included. So it gets each request as it is
+sent, and each response before another component can change or hide it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.gate import RobotsTxtMiddleware
     from scrapy_rep.protocol.robotstxt.rules import Decision
 
-# The flags of responses for which no request was sent: from Scrapy's HTTP cache, and the copies of robots.txt
-# files that the gate gives to spiders.
+# The flags of responses that were not downloaded: those from Scrapy's HTTP cache, and the copies of robots.txt files
+# that the gate returns to spiders.
 _NOT_FETCHED = frozenset({"cached", COPIED_FLAG})
 
 
 class WireMiddleware:
-    """Sends each request when the limits of its host allow it, and tells the frontier of each answer."""
+    """Holds each request until the limits of its host allow it to be sent. Passes each response and each failed
+    download to the frontier, which learns pauses and outages from them.
+    """
 
     ORDER = 950
     """After HttpCacheMiddleware (900), the last of Scrapy's own."""
@@ -53,14 +55,14 @@ class WireMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Called by Scrapy. A dry run has no wire: it delays no request."""
+        """Called by Scrapy. A dry run has no wire, because it delays no request."""
         if RepSettings.of(crawler).dry_run:
             raise NotConfigured
         return cls(crawler)
 
     @cached_property
     def _gate(self) -> RobotsTxtMiddleware | None:
-        """The gate; None if the crawl ignores robots.txt or the project has disabled the gate."""
+        """The gate of the crawl; None if the crawl ignores robots.txt, or if the project has disabled the gate."""
         return gate_of(self._crawler)
 
     # Requests.
@@ -68,9 +70,9 @@ class WireMiddleware:
     def process_request(
         self, request: Request
     ) -> Request | Coroutine[Any, Any, Request | Response | None] | None:
-        """Return None if *request* may be sent now, else a coroutine that waits until it may. If this very object
-        is at the wire already, return a copy of it, since each download counts by itself. Raises RobotsDenied if a
-        crawl without a gate has fetched as many pages of the host as it may.
+        """Called by Scrapy. Return None if *request* may be sent now, else a coroutine that waits until it may be sent.
+        If the same object is at the wire already, return a copy, which counts as a download of its own. Raises
+        RobotsDenied if the crawl has no gate, and the host of *request* has reached its limit of pages.
         """
         frontier, gate = self._frontier, self._gate
         entry = frontier.in_flight.get(request) or frontier.enter(request)
@@ -100,10 +102,13 @@ class WireMiddleware:
         *,
         is_judged: bool,
     ) -> Request | Response | None:
-        """Wait until *request* is judged as it is now, has its permit among all workers, and has room in its limiters.
-        Return None when it may be sent, the request if it is to wait in the scheduler instead, or the cached
-        response if it has become one for a robots.txt that the crawl has. Raises SpiderClosing, or RobotsDenied,
-        also if its host asks for too long a pause (BackingOff if the request is for robots.txt).
+        """Wait until three conditions hold: *request* was judged as it is now, it has a permit if several workers send
+        to its host, and it has room in its limiters.
+
+        Return None when it may be sent. Return the request itself if it has to wait in the scheduler instead. If a
+        component has turned it into a request for a robots.txt that the crawl has cached, return that response.
+        Raises RobotsDenied if it is forbidden or its host asks for too long a pause; in the second case, BackingOff
+        for a robots.txt request. Raises SpiderClosing.
         """
         frontier, permits = self._frontier, self._frontier.permits
         while True:
@@ -133,14 +138,14 @@ class WireMiddleware:
                 if gate is not None:
                     gate.report(entry)
                 return None
-            # The rules are stale by now, the host has a pause, or the permit is lost. Others need the room and the
-            # permit meanwhile.
+            # The rules have become stale, the host has asked for a pause, or the permit was lost. Until the request may
+            # be sent, other requests get its room and its permit.
             frontier.unsend(entry)
             if permits is not None:
                 permits.release(entry)
 
     def _refused(self, request: Request, why: str, decision: Decision) -> Exception:
-        """Return the error with which *request* is refused by *decision*. *why* is for its message."""
+        """Return the error that refuses *request* by *decision*, with the reason *why* in its message."""
         if isinstance(request, RobotsTxtRequest):
             return BackingOff(why)
         check = Check(request, request_origin(request))
@@ -169,8 +174,8 @@ class WireMiddleware:
         entry = frontier.enter(request)
         if isinstance(exception, Withdrawn):
             return frontier.withdrawn(request, entry)
-        # With IgnoreRequest, a component drops a request before it is sent. Any other error counts as that of a
-        # request that was sent, here or by another middleware.
+        # A component raises IgnoreRequest to drop a request that was not sent. After any other error, the request
+        # counts as sent, by the wire or by another middleware.
         if not isinstance(exception, IgnoreRequest):
             if entry.stage is not Stage.SENT:
                 frontier.note_fetched(request, entry)

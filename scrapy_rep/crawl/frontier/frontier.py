@@ -333,8 +333,8 @@ class Frontier:
         return waiter.may_continue
 
     def ask_again(self, site: Site) -> None:
-        """Have the unreachable robots.txt of *site* fetched again if a retry is due. The gate calls this when it refuses
-        a request to *site*.
+        """Have the unreachable robots.txt of *site* fetched again if a retry is due. The gate calls this when it
+        refuses a request to *site*.
         """
         now = self.clock.monotonic()
         if site.outage is not None and now >= site.outage.retry_at:
@@ -389,9 +389,9 @@ class Frontier:
             request.meta["download_slot"] = queue.key.slot
 
     async def until_sent(self, request: Request, entry: InFlight) -> bool:
-        """Wait until *request* may be sent, and count it as sent. Return False if it must not be sent after all, because
-        its host asked for a pause just before this coroutine continued. Raises SpiderClosing, or BackingOff if its
-        host asks for too long a pause.
+        """Wait until *request* may be sent, and count it as sent. Return False if it must not be sent after all,
+        because its host asked for a pause just before this coroutine continued. Raises SpiderClosing, or BackingOff if
+        its host asks for too long a pause.
         """
         self.limits.unplan(entry, self.clock.monotonic())
         await self._until_granted(Waiter(entry), request)
@@ -518,9 +518,9 @@ class Frontier:
         )
 
     def _site_on_network(self, request: Request, entry: InFlight) -> Origin | None:
-        """Return the origin of *request* if its answer or failure shows whether the network of the crawler works. Return
-        None if it does not. The result is always None in a crawl that ignores robots.txt, because such a crawl cannot
-        try the network with robots.txt requests.
+        """Return the origin of *request* if its answer or failure shows whether the network of the crawler works.
+        Return None if it does not. The result is always None in a crawl that ignores robots.txt, because such a crawl
+        cannot try the network with robots.txt requests.
         """
         key = entry.queue.key
         if self.rules is None or not key.is_of_http:
@@ -539,9 +539,9 @@ class Frontier:
         self.flush()
 
     def copy_for_second_download(self, request: Request) -> Request:
-        """Return a copy of *request*, which Scrapy should download in its place. Gate and wire call this when a component
-        downloads the same request object a second time while its first download is at the wire. With the copy, each
-        of the two downloads has an entry of its own.
+        """Return a copy of *request*, which Scrapy should download in its place. Gate and wire call this when a
+        component downloads the same request object a second time while its first download is at the wire. With the copy,
+        each of the two downloads has an entry of its own.
         """
         self._repeated.add(request)
         return (
@@ -588,8 +588,8 @@ class Frontier:
     # For requests for robots.txt.
 
     async def _take_room(self, request: RobotsTxtRequest) -> None:
-        """Wait until there is room for the robots.txt *request*, and plan it. Raises SpiderClosing, or BackingOff if its
-        host asks for too long a pause.
+        """Wait until there is room for the robots.txt *request*, and plan it. Raises SpiderClosing, or BackingOff if
+        its host asks for too long a pause.
         """
         queue = self.queues.of(request)
         self.queues.look_at_slot(queue.slot)
@@ -677,8 +677,8 @@ class Frontier:
         self.limits.network_is_back(now, since)
 
     def _try_network(self, now: float) -> None:
-        """If the network is gone and the next attempt is due, fetch a robots.txt to find out whether the network is back.
-        If the network has been gone for longer than ``REP_WAIT_TIMEOUT``, close the crawl.
+        """If the network is gone and the next attempt is due, fetch a robots.txt to find out whether the network is
+        back. If the network has been gone for longer than ``REP_WAIT_TIMEOUT``, close the crawl.
         """
         network, rules = self.limits.network, self.rules
         limiter = network.robotstxt
@@ -768,8 +768,8 @@ class Frontier:
         self.flush()
 
     def _check(self, now: float) -> None:
-        """Handle three events without a signal of Scrapy: the spider is closing, requests have ended unseen, and requests
-        have waited too long for robots.txt.
+        """Handle three events without a signal of Scrapy: the spider is closing, requests have ended unseen, and
+        requests have waited too long for robots.txt.
         """
         if is_closing(self._crawler):
             self._close()

@@ -5,9 +5,9 @@ take five times as much processor time. So there is a server, which is this modu
 imports what crawls need, and forks a process for each :class:`Popen`. The processes of a test run share
 one server.
 
-A ``Popen`` has a connection of its own to the server. The server forks a process that forks the new
-one, waits for its end, and sends the status through the connection: a pytest process can wait for its own
-children only. This needs Linux: elsewhere, each ``Popen`` starts Python anew.
+A ``Popen`` has a connection of its own to the server, through which the server sends the status of the
+process when that has ended: a pytest process can wait for its own children only. This needs Linux:
+elsewhere, each ``Popen`` starts Python anew.
 """
 
 from __future__ import annotations
@@ -165,13 +165,25 @@ def start() -> str:
 
 
 def serve(listener: socket.socket) -> None:
-    """Fork a process for each connection to *listener*, until the standard input ends."""
+    """Fork a process for each connection to *listener*, and send the status of each that has ended through its
+    connection, until the standard input ends.
+    """
     server, is_loaded, coverage = os.getpid(), False, None
-    while 0 not in select.select([0, listener], [], [])[0]:
+    running: dict[int, tuple[int, socket.socket]] = {}
+    """The number and the connection of each process, by the file that shows its end."""
+    while True:
+        ready = select.select([0, listener, *running], [], [])[0]
+        if 0 in ready:
+            return
+        for file in running.keys() & set(ready):
+            process, client = running.pop(file)
+            status = os.waitpid(process, 0)[1]
+            os.close(file)
+            with client, contextlib.suppress(OSError):  # The client may have ended.
+                client.sendall(status.to_bytes(4, "big"))
+        if listener not in ready:
+            continue
         client, _ = listener.accept()
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass  # Those that have ended.
         if not is_loaded:
             is_loaded = True
             load()
@@ -183,12 +195,16 @@ def serve(listener: socket.socket) -> None:
         with client.makefile() as jobs:
             job = jobs.readline()
         if not job.endswith("\n"):
+            client.close()
             continue  # The client has ended.
         args, folder, environment = json.loads(job)
-        if os.fork() == 0:
-            listener.close()
+        process = os.fork()
+        if process == 0:
             die_with(server)
-            wait_for_child(client, files)
+            for file, (_, other) in running.items():
+                os.close(file)
+                other.close()
+            listener.close()
             client.close()
             its = {
                 i for i in environment.items() if i[0].startswith("COVERAGE_PROCESS")
@@ -197,26 +213,11 @@ def serve(listener: socket.socket) -> None:
                 coverage._auto_save = True
                 coverage.start()
             become(args, folder, environment, files)
-        client.close()
         for file in files:
             os.close(file)
-
-
-def wait_for_child(client: socket.socket, files: list[int]) -> None:
-    """Fork a process, and return there. Wait for its end here, send its number and then its status to *client*,
-    and end.
-    """
-    waiting = os.getpid()
-    child = os.fork()
-    if child == 0:
-        die_with(waiting)
-        return
-    for file in (0, *files):
-        os.close(file)
-    with contextlib.suppress(OSError):  # The client may have ended.
-        client.sendall(child.to_bytes(4, "big"))
-        client.sendall(os.waitpid(child, 0)[1].to_bytes(4, "big"))
-    os._exit(0)
+        with contextlib.suppress(OSError):  # The client may have ended.
+            client.sendall(process.to_bytes(4, "big"))
+        running[os.pidfd_open(process)] = process, client
 
 
 def die_with(parent: int) -> None:

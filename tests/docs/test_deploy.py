@@ -6,7 +6,6 @@ import json
 import socket
 import sqlite3
 import subprocess
-import sys
 import time
 import zipfile
 from contextlib import closing
@@ -64,8 +63,8 @@ class Scrapyd:
         self.address = f"http://127.0.0.1:{port}/"
         settings = f"http_port = {port}\nbind_address = 127.0.0.1\npoll_interval = 0.2"
         (folder / "scrapyd.conf").write_text(f"[scrapyd]\n{settings}\n")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "scrapyd"],
+        self.process = forks.Popen(
+            ["scrapyd"],
             cwd=folder,
             env=environment() | {"PYTHONPATH": ""},
             stdout=subprocess.DEVNULL,
@@ -102,10 +101,9 @@ def scrapyd(tmp_path: Path) -> Iterator[Scrapyd]:
 def deploy(project: Path, *arguments: str) -> str:
     # It leaves a folder among the temporary files.
     env = environment() | {"TMPDIR": str(project.parent)}
-    return subprocess.check_output(
-        [sys.executable, "-m", "scrapyd_client.deploy", *arguments],
-        cwd=project, env=env, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+    done = forks.run(["scrapyd_client.deploy", *arguments], cwd=project, env=env)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
 
 
 def test_a_deployed_egg_with_the_add_on_obeys_robotstxt(

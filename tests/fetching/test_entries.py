@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scrapy_rep.crawl.fetching.memory import KEEP, MAX_SIZE, dumps, loads
 from scrapy_rep.protocol.access.entries import TDMREP, CacheEntry
 from scrapy_rep.protocol.access.results import AccessResult, Failure
+from tests.effort import few
 from tests.fetching.places import AT, START, URL, check_data, entry
 
 pytestmark = pytest.mark.newest
@@ -85,6 +86,7 @@ FIELDS = sorted({*OF_ENTRY, "error", "failure", "headers", "redirects", "status"
 # A whole entry.
 
 
+@few()
 @given(entries())
 def test_an_entry_is_the_same_after_writing_and_reading(entry: CacheEntry) -> None:
     """An entry is the same after writing and reading."""

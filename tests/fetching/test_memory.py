@@ -30,8 +30,8 @@ HEADERS = (
 )
 
 
-LONGEST = (500 if effort.is_long else 50) * 1024
-HOSTS = 1_000 if effort.is_long else 500
+LONGEST = (500 if effort.is_long else 25) * 1024
+HOSTS = 1_000 if effort.is_long else 250
 URL = "http://www.host-0.example/a"
 
 

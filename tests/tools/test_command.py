@@ -41,16 +41,6 @@ def started(*arguments: str) -> forks.Popen:
     )
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env=plain_environment(),
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-
-
 def test_the_start_of_scrapy_imports_one_module_of_the_command() -> None:
     """Loading the command, as every start of Scrapy does, imports only its module of the package, and
     adding the options of all subcommands imports no other.
@@ -67,16 +57,21 @@ def test_the_start_of_scrapy_imports_one_module_of_the_command() -> None:
         "command.add_options(argparse.ArgumentParser())\n"
         "print(*sorted(set(sys.modules) - loaded))"
     )
-    loaded = run("-c", code).stdout.splitlines()
-    assert loaded == ["scrapy_rep scrapy_rep.tools scrapy_rep.tools.command", ""]
+    command = [sys.executable, "-c", code]
+    loaded = subprocess.check_output(command, env=plain_environment(), text=True)
+    assert loaded.splitlines() == [
+        "scrapy_rep scrapy_rep.tools scrapy_rep.tools.command",
+        "",
+    ]
 
 
 def test_the_command_works_without_a_project() -> None:
     """The command works without a project; the agent is then Scrapy's, as a note says."""
-    done = run("-m", "scrapy", "rep", "check", BASKET, *FILE, "--brief")
+    command = ["scrapy", "rep", "check", BASKET, *FILE, "--brief"]
+    done = forks.run(command, env=plain_environment())
     assert done.returncode == 1
-    assert done.stdout == f"denied\t{BASKET}\tline 10, Disallow: /\n"
-    assert done.stderr == (
+    assert done.stdout.decode() == f"denied\t{BASKET}\tline 10, Disallow: /\n"
+    assert done.stderr.decode() == (
         "scrapy rep: no setting names your crawler, so the rules for 'Scrapy' are followed. "
         "Name the crawler with --agent\n"
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.crawl.server import Hit, Host, Site
 
 EVERY_WAY = "tests.crawl.waiting_spiders.EveryWaySpider"
-KILLS = 20 if effort.is_long else 4
+KILLS = 20 if effort.is_long else 2
 RULES = "User-agent: *\nDisallow: /private/\n"
 
 
@@ -57,10 +57,10 @@ def test_hosts_on_one_address_share_four_places_and_leave_none_empty(
     """
     servers = [site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3, 4)]
     names, urls = {}, []
-    for number in range(150):
+    for number in range(75):
         server = servers[number % 3]
         names[f"h{number}.test"] = [server.name]
-        count = 4 if number < 30 else 1
+        count = 4 if number < 15 else 1
         urls += [f"http://h{number}.test:{server.port}/{page}" for page in range(count)]
 
     def page_hits(host: Host) -> list[Hit]:
@@ -68,7 +68,7 @@ def test_hosts_on_one_address_share_four_places_and_leave_none_empty(
 
     def is_full(host: Host) -> bool:
         hits = page_hits(host)
-        return sum(hit.answered is None for hit in hits) >= 4 or len(hits) == 80
+        return sum(hit.answered is None for hit in hits) >= 4 or len(hits) == 40
 
     site.limit = lambda hit: (
         None
@@ -85,7 +85,7 @@ def test_hosts_on_one_address_share_four_places_and_leave_none_empty(
     assert len(result.responses) == len(urls)
     for server in servers:
         hits = page_hits(server)
-        assert len(hits) == 80
+        assert len(hits) == 40
         assert most_at_once(hits) == 4
         assert all(hit.answered and hit.answered - hit.time < 50 for hit in hits)
 

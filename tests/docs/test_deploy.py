@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests import forks
+from tests import effort, forks
 from tests.crawl.answers import html
 from tests.crawl.server import Site
 from tests.docs.pages import ROOT, environment, samples
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.newest, pytest.mark.unmeasured, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.unmeasured,
+    pytest.mark.slow,
+    pytest.mark.skipif(not effort.is_long, reason="takes long: only with --long"),
+]
 
 pytest.importorskip("scrapyd")
 pytest.importorskip("scrapyd_client")

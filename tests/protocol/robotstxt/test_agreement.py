@@ -58,7 +58,7 @@ def naming_line(robots: RobotsTxt, decision: Decision) -> int:
 
 
 # pytest-twisted cannot run a test that is both generated and parametrized.
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(case=cases(), data=st.data())
 def test_generated_files_are_read_as_the_reference_reads_them(
     case: Case, data: st.DataObject

@@ -270,7 +270,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         not known, return the request, which goes back to the scheduler; or, for a request that did not come from
         there, a coroutine that waits for the rules. Raises RobotsDenied.
         """
-        if self._find_rules(check, entry):
+        if self.look_up(check) or self._find_other_rules(check, entry):
             return self._judge_now(check, entry)
         check.why = self._frontier.refusal(entry)
         if check.why:
@@ -303,15 +303,14 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             return origin
         return origin.at_virtual_host(host)
 
-    def _find_rules(
+    def _find_other_rules(
         self, check: Check, entry: InFlight, *, may_use_stale: bool = False
     ) -> bool:
-        """Add to *check* the override or the rules that decide about its request, fresh ones if possible. Return False
-        if the request has to wait for its robots.txt.
+        """Add to *check* the rules that decide about its request although its robots.txt is not fresh. Return False if
+        the request has to wait for its robots.txt.
         """
         return (
-            self.look_up(check)
-            or self._is_refused_by_outage(check)
+            self._is_refused_by_outage(check)
             or ((may_use_stale or entry.may_use_stale) and self._find_stale(check))
             or self._is_for_fetch(check, entry)
         )
@@ -402,7 +401,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
                 check.rules = None if outage is None else outage.last_result
                 break
             # New rules decide about the requests that waited for them, even if the rules are stale by now.
-            is_known = self._find_rules(check, entry, may_use_stale=True)
+            is_known = self.look_up(check) or self._find_other_rules(
+                check, entry, may_use_stale=True
+            )
         return self._judge_now(check, entry)
 
     def _site_of(self, origin: Origin, entry: InFlight) -> Site:

@@ -749,7 +749,7 @@ class Frontier:
                 wake(self._crawler)
         at = limits.alarms.first_at
         # While requests wait in the downloader, `_check` has to notice a closing spider (Ctrl-C).
-        is_watched = self._waiting or limits.network.is_gone
+        is_watched = self._waiting or limits.network.gone_since is not None
         if is_watched or (rules is not None and rules.fetches):
             at = min(at, self._check_at)
         if at < self._alarm_at:

@@ -42,7 +42,10 @@ LONGEST = 60
 # The seconds that a worker needs at most to connect to a distant server, and for its first page.
 START = 6.0
 
-ON_ITS_WAY = 0.5
+PAUSE = 3.0
+"""The seconds for which a busy host asks for a pause."""
+
+ON_ITS_WAY = 1.0
 """The seconds that a busy machine needs at most until all workers know of a pause."""
 
 SPIDER = "tests.crawl.redis_spiders.{}"
@@ -96,9 +99,14 @@ def start_workers(
     """Start several workers. The first page, which links to all others, is answered when all of them are there."""
     client = Redis.from_url(settings["REDIS_URL"])
 
+    most = 0
+
     def are_there() -> bool:
+        # Also if they have ended since: a later worker may fetch the page again.
+        nonlocal most
         keys = [*client.scan_iter("{worker:requests}:*:workers")]
-        return sum(map(client.zcard, keys)) == count
+        most = max(most, sum(map(client.zcard, keys)))
+        return most >= count
 
     crowd.hosts[0].limit = None
     path = urlsplit(crowd.urls[0]).path
@@ -441,7 +449,7 @@ def test_requests_of_another_queue_class(site: Site, server: RedisServer) -> Non
     do. They stay there.
     """
     host, redis = site.add(RULES), server.client()
-    urls = [host.url(f"/{number}") for number in range(5)]
+    urls = [host.url(f"/{number}") for number in range(50)]
     queue_settings = {
         "SCHEDULER_QUEUE_CLASS": "scrapy_redis.queue.PriorityQueue",
         "CLOSESPIDER_PAGECOUNT": 1,
@@ -494,7 +502,7 @@ def test_files_of_a_host_of_another_worker(
         f"{RULES}Crawl-delay: {DELAY}\n" if not status else RULES, name="127.0.7.1"
     )
     if status:
-        limit(shared_host, 2, Busy(status=status, pause=2), seconds=0.05)
+        limit(shared_host, 2, Busy(status=status, pause=PAUSE), seconds=0.05)
     hosts = [site.add(RULES, name=f"127.0.7.{number}") for number in range(2, 8)]
     urls = [host.url(f"/{page}") for page in range(3) for host in (*hosts, shared_host)]
     crowd = SimpleNamespace(urls=urls, hosts=hosts, site=site)
@@ -511,7 +519,9 @@ def test_files_of_a_host_of_another_worker(
         [path for path in shared_host.pages if path.startswith("/file")]
     ) >= 3 * len(hosts)
     if not status:
-        assert min(shared_host.gaps) >= DELAY
+        # Two workers may fetch robots.txt at the same time: neither knows the delay before.
+        gaps = zip(shared_host.hits[1:], shared_host.gaps, strict=True)
+        assert min(gap for hit, gap in gaps if hit.path != "/robots.txt") >= DELAY
         return
     asked = [hit for hit in shared_host.hits if isinstance(hit.answer, Busy)]
     assert asked
@@ -520,7 +530,7 @@ def test_files_of_a_host_of_another_worker(
     early = [
         hit
         for hit in shared_host.hits
-        if begins + ON_ITS_WAY < hit.time < begins + 2 - EARLY
+        if begins + ON_ITS_WAY < hit.time < begins + PAUSE - EARLY
     ]
     assert not early
 

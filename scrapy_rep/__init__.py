@@ -51,9 +51,9 @@ __all__ = [
     "usage_preferences",
 ]
 
-# The module of each public name. Names are imported on first access (see __getattr__), so that a program that
-# uses only the protocol does not load Scrapy, and so that `scrapy`, which imports the command of this package
-# at each start, does not load the rest of the package.
+# The module of each public name. A name is imported on first access (see __getattr__). So a program that uses only
+# the protocol does not load Scrapy. The `scrapy` command imports this package at each start, and does not load the
+# rest of it either.
 _MODULES = {
     "CLASSIC": "protocol.dialect",
     "GOOGLE": "protocol.dialect",

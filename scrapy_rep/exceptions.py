@@ -1,7 +1,7 @@
 """The exceptions of this package that spiders, commands and projects can catch.
 
-Control characters in a message are escaped, since messages contain text from servers and Scrapy logs them. The
-record of an exception has the text unchanged.
+Control characters in a message are escaped, since messages contain text from servers, and Scrapy logs messages.
+The ``record`` attribute of an exception contains the same text unescaped.
 """
 
 from __future__ import annotations
@@ -17,71 +17,76 @@ if TYPE_CHECKING:
 
 
 class SettingError(ValueError):
-    """A setting has an invalid value. The message has the setting, its value, and the allowed values."""
+    """A setting has an invalid value. The message names the setting, its value, and the allowed values."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"{name} is {value!r}, but it must be {allowed}.")
 
 
 class _Denied(Exception):
-    """The base class of exceptions for requests, items and files that are withheld."""
+    """The base class of the exceptions for refused requests, dropped items and withheld files."""
 
     def __init__(self, message: str, record: Record) -> None:
         super().__init__(visible(message))
         self.record = record
-        """The decision, with its evidence."""
+        """The decision to withhold the request, item or file, with its evidence."""
 
 
 class RobotsDenied(_Denied, IgnoreRequest):
-    """A request is refused by robots.txt or an override, or because of too long a pause, or too many pages, of its
-    host. The errback of the request gets the exception.
+    """A request is refused: robots.txt or an override forbids it, its host paused the crawl for too long, or the
+    crawl reached its maximum number of pages for the host. The errback of the request receives the exception.
     """
 
 
 class SpiderClosing(IgnoreRequest):
-    """The spider closes while a request waits for robots.txt or for its turn. The request is not sent."""
+    """A request is not sent, because the spider closed while the request waited for robots.txt, or for a crawl delay
+    or a free slot of its host.
+    """
 
 
 class BackingOff(IgnoreRequest):
-    """A request for robots.txt is not sent, because its host has asked for a longer pause than the crawl accepts.
-    The message has the length of the pause.
+    """A request for robots.txt is not sent, because its host requested a longer pause than the crawl accepts.
+    The message contains the length of the pause.
     """
 
 
 class FileDenied(_Denied, IgnoreRequest):
-    """A file is withheld from a media pipeline, or from other code that downloads it without a callback, because
-    the file must not be indexed, or not be used for a purpose of the crawl. An HTML page does not count as a
-    file.
+    """A downloaded file is withheld, because it must not be indexed, or must not be used for a purpose of the crawl.
+
+    This exception is raised only for requests without a callback, such as those of media pipelines, and only for
+    responses that are not HTML.
     """
 
 
 class _Dropped(_Denied):
-    """The base class of exceptions for a dropped item."""
+    """The base class of the exceptions for dropped items."""
 
     def __init__(self, message: str, record: Record) -> None:
         super().__init__(message, record)
-        # The level at which Scrapy logs each dropped item. DEBUG is enough here: a warning about the first one, and
-        # one with their number at the end, come from DecisionReporter.
+        # The level at which Scrapy logs each dropped item. DEBUG is enough, because DecisionReporter warns about the
+        # first dropped item, and at the end of the crawl about the number of dropped items.
         self.log_level: str | None = "DEBUG"
 
 
 class ItemDenied(_Dropped, DropItem):
-    """An item is dropped, because its page must not be indexed; or because the images of the page must not be
-    indexed, and their URLs cannot be removed from the item. The message has the URL of the page, and the
-    statement with its source.
+    """An item is dropped because its page must not be indexed. An item is also dropped if the images of its page
+    must not be indexed, and the image URLs cannot be removed from the item.
+
+    The message contains the URL of the page, the statement that forbids indexing, and the source of the statement.
     """
 
 
 class UsageDenied(_Dropped, DropItem):
-    """An item is dropped, because its page, or images whose URLs cannot be removed from the item, must not be
-    used for a purpose of the crawl. The message has the URL of the page, and the statement that disallows
-    the use.
+    """An item is dropped because its page must not be used for a purpose of the crawl. An item is also dropped if the
+    images of its page must not be used, and the image URLs cannot be removed from the item.
+
+    The message contains the URL of the page, and the statement that disallows the use.
     """
 
 
 class JobError(Exception):
-    """A crawl cannot use its JOBDIR: the queue there is damaged, in use or of another scheduler. The message says
-    what to do.
+    """A crawl cannot use its JOBDIR, because the request queue there is damaged, in use by another process, or
+    written by another scheduler. The message explains how to continue.
     """
 
     @classmethod
@@ -97,12 +102,12 @@ class JobError(Exception):
 
     @classmethod
     def of_another_scheduler(cls, folder: object) -> JobError:
-        """Return the error for a JOBDIR *folder* with the crawl of another scheduler."""
+        """Return the error for a JOBDIR *folder* that another scheduler has written."""
         return cls(
             visible(
-                f"The JOBDIR {folder} has the crawl of another scheduler: Scrapy's own, or one of the "
-                "project. Nothing in it was changed. Finish this crawl with its SCHEDULER, or start a "
-                "new crawl with another JOBDIR"
+                f"The JOBDIR {folder} contains a crawl with another scheduler (Scrapy's own, or one of "
+                "the project), so this scheduler cannot resume it. Nothing in the JOBDIR was changed. "
+                "Resume the crawl with its former SCHEDULER, or start a new crawl with another JOBDIR"
             )
         )
 
@@ -118,18 +123,20 @@ class JobError(Exception):
 
 
 class StoreError(Exception):
-    """A store cannot be read or written at the moment. The message has the address of the store and the reason."""
+    """A store cannot be read or written. The crawl may try it again later. The message contains the address of the
+    store, and the reason.
+    """
 
     def __init__(self, where: str, why: object) -> None:
         super().__init__(visible(f"{where}: {why}"))
 
 
 class StoreNotInstalled(StoreError):
-    """The package of a store is not installed. The message has the command that installs it."""
+    """A store needs a package that is not installed. The message contains the command that installs the package."""
 
 
 class LedgerError(Exception):
-    """A ledger cannot be read or written. The message has the path of the ledger and the reason."""
+    """A ledger cannot be read or written. The message contains the path of the ledger, and the reason."""
 
     def __init__(self, where: str, why: object) -> None:
         super().__init__(visible(f"{where}: {why}"))

@@ -1,4 +1,4 @@
-"""Makes the browser of scrapy-playwright obey robots.txt, with this setting of the project::
+"""Makes the browser of scrapy-playwright obey robots.txt. A project enables this by the setting::
 
 PLAYWRIGHT_ABORT_REQUEST = "scrapy_rep.playwright.abort_forbidden"
 """
@@ -45,13 +45,14 @@ logger = get_logger(__name__)
 
 WATCH_PAGE = "scrapy_rep.playwright.watch_page"
 
-# The reason with which a forbidden request fails in Chromium. Not "Aborted", which scrapy-playwright takes for the
-# download of a file.
+# The error reason with which Chromium fails a forbidden request. "Aborted" cannot be used, because scrapy-playwright
+# takes it for the download of a file.
 _ERROR_REASON = "BlockedByClient"
 
-# Speculation rules let Chromium prefetch and prerender pages by requests that no DevTools session reports, so they
-# could not be checked. Therefore, files of such rules are refused by their media type, and rules in a document are
-# removed before Chromium applies them (https://html.spec.whatwg.org/multipage/speculative-loading.html).
+# Speculation rules let Chromium prefetch and prerender pages. These requests cannot be checked, because no DevTools
+# session reports them. Therefore, files with speculation rules are refused by their media type, and speculation rules
+# in a document are removed before Chromium applies them
+# (https://html.spec.whatwg.org/multipage/speculative-loading.html).
 _SPECULATION_RULES = "application/speculationrules+json"
 _REMOVE_SPECULATION_RULES = """new MutationObserver((records) => {
   for (const { addedNodes } of records)
@@ -61,7 +62,8 @@ _REMOVE_SPECULATION_RULES = """new MutationObserver((records) => {
           script.remove();
 }).observe(document, { childList: true, subtree: true });"""
 
-# What Chromium pauses until it is checked: all requests, and the responses that may be files of speculation rules.
+# Chromium pauses the requests and responses that match these patterns, until they are checked: all requests, and the
+# responses that may be files with speculation rules.
 _PATTERNS = [
     {"urlPattern": "*"},
     {"urlPattern": "*", "resourceType": "Other", "requestStage": "Response"},
@@ -70,15 +72,14 @@ _PATTERNS = [
 
 async def abort_forbidden(request: Request) -> bool:
     """Return True if Playwright must abort *request*, because the robots.txt of its origin forbids the URL or is
-    unreachable. Wait until robots.txt is known.
+    unreachable. The function waits until robots.txt is fetched.
 
-    Also return True if the page or the spider closes meanwhile, after an error, and if it is unknown to which
-    crawl the browser belongs. Return False for Chromium, since its requests are checked in a DevTools
-    session.
+    Also return True if the page or the spider closes during the wait, if the check fails with an error, or if the
+    browser cannot be assigned to a crawl. Return False for Chromium, since a DevTools session checks its requests.
     """
     page = None
-    # Playwright raises an exception of a private class if the request has no page, as those of service workers and
-    # the first one of a popup.
+    # If the request does not belong to a page, as for service workers and the first request of a popup, Playwright
+    # raises an exception of a private class.
     with suppress(Exception):
         page = _PAGES.get(request.frame.page)
     if page is not None:
@@ -93,10 +94,11 @@ async def abort_forbidden(request: Request) -> bool:
 
 
 async def watch_page(page: Page, request: scrapy.Request) -> None:
-    """Start to check the requests of *page* and its browser, before the page loads *request*.
+    """Start to check the requests of *page* and its browser by robots.txt, before the page loads *request*.
 
-    scrapy-playwright calls this function for each request of a crawl that uses :func:`abort_forbidden`, as
-    the ``playwright_page_init_callback``. At its end, it calls the callback that the spider had set there.
+    In a crawl that uses :func:`abort_forbidden`, scrapy-playwright calls this function for each request, as the
+    ``playwright_page_init_callback``. Afterwards, this function calls the callback that the spider set under this
+    meta key.
     """
     guard = _BY_REQUEST.get(request)
     if guard is not None:
@@ -111,21 +113,21 @@ async def watch_page(page: Page, request: scrapy.Request) -> None:
 @cache
 def _warn_of_unknown_crawl() -> None:
     logger.error(
-        "scrapy-rep aborts requests of a browser, because it is unknown to which crawl they "
-        "belong, and so whether robots.txt must be obeyed. Check that scrapy_rep.Addon is in ADDONS"
+        "scrapy-rep aborts requests of a browser, because it cannot tell which crawl sent them, and "
+        "so whether robots.txt must be obeyed. Check that scrapy_rep.Addon is in ADDONS"
     )
 
 
 class PlaywrightMiddleware:
-    """Judges the requests of the browser of scrapy-playwright by robots.txt.
+    """Judges the requests of scrapy-playwright's browser by robots.txt.
 
-    The middlewares of Scrapy see only the requests of the spider. The browser sends many more, when it follows
-    redirects, runs scripts, and loads images and frames.
+    Scrapy's middlewares see only the requests of the spider. The browser sends further requests when it follows
+    redirects, runs scripts, or loads images and frames.
     """
 
     ORDER = 594
-    """The order in ``DOWNLOADER_MIDDLEWARES``. Responses and errors come here after ArrivalMiddleware (595), which
-    judges the URL to which a browser was redirected."""
+    """The order in ``DOWNLOADER_MIDDLEWARES``. ArrivalMiddleware (595), which judges the URL to which a browser was
+    redirected, sees responses and errors before this middleware."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -133,11 +135,11 @@ class PlaywrightMiddleware:
         self._denied: WeakKeyDictionary[scrapy.Request, RobotsDenied] = (
             WeakKeyDictionary()
         )
-        """The refusals of pages that the browser loads, by the request of the spider, until its response or error
-        comes."""
+        """The refusals of pages that the browser loads, by the spider's request for the page. A refusal is removed
+        when the response or error for the request arrives."""
 
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The event loop of the crawl; None before its first request for a browser."""
+        """The event loop of the crawl. None before the crawl's first request for the browser."""
 
         self._is_asked = False
         self._has_warned = False
@@ -153,12 +155,12 @@ class PlaywrightMiddleware:
 
     @cached_property
     def gate(self) -> BrowserGate | None:
-        """The gate that judges requests by robots.txt; None if the crawl ignores robots.txt."""
+        """The gate, which judges requests by robots.txt. None if the crawl ignores robots.txt."""
         return gate_of(self._crawler)
 
     def process_request(self, request: scrapy.Request) -> None:
-        """Set :func:`watch_page` as the page init callback of *request*, if it is for the browser and the project uses
-        :func:`abort_forbidden`.
+        """Set :func:`watch_page` as the page init callback of *request*. Change nothing if *request* is not for the
+        browser, or if the project does not use :func:`abort_forbidden`.
         """
         if not is_for_browser(request) or self.gate is None:
             return
@@ -173,8 +175,8 @@ class PlaywrightMiddleware:
 
     @staticmethod
     def _restore_meta(request: scrapy.Request) -> None:
-        """Undo the change of :meth:`process_request` to ``request.meta``, since projects serialise meta, and retries
-        copy it.
+        """Restore the page init callback that :meth:`process_request` replaced in ``request.meta``. This is needed
+        because projects serialise meta, and retries copy it.
         """
         if request.meta.get(PAGE_INIT_META) != WATCH_PAGE:
             return
@@ -185,8 +187,8 @@ class PlaywrightMiddleware:
             request.meta[PAGE_INIT_META] = callback
 
     def process_response(self, request: scrapy.Request, response: Response) -> Response:
-        """Return *response*, or raise RobotsDenied if robots.txt forbids the page. In this case, *response* is only
-        an error page of the browser.
+        """Return *response*. Raises RobotsDenied if robots.txt forbids the page, so that *response* is only an error
+        page of the browser.
         """
         self._restore_meta(request)
         denied = self._denied.pop(request, None)
@@ -197,15 +199,15 @@ class PlaywrightMiddleware:
         return response
 
     def process_exception(self, request: scrapy.Request, exception: Exception) -> None:
-        """Raise RobotsDenied in place of *exception* if the browser failed because robots.txt forbids the page."""
+        """Raise RobotsDenied in place of *exception* if robots.txt forbids the page, so that the browser failed."""
         self._restore_meta(request)
         denied = self._denied.pop(request, None)
         if denied is not None:
             raise denied
 
     def _warn_of_own_predicate(self) -> None:
-        """Warn, once, if ``PLAYWRIGHT_ABORT_REQUEST`` is a function of the project that never calls
-        :func:`abort_forbidden`, so that the browser may fetch forbidden URLs.
+        """Warn if ``PLAYWRIGHT_ABORT_REQUEST`` is a function of the project that does not call
+        :func:`abort_forbidden`, so that the browser may fetch forbidden URLs. The warning is logged once.
         """
         predicate = abort_setting(self._crawler.settings)
         if self._is_asked or self._has_warned or predicate is None:
@@ -214,7 +216,7 @@ class PlaywrightMiddleware:
         self._logger.warning(
             "PLAYWRIGHT_ABORT_REQUEST is %(value)r, which does not await %(ours)s, so that the "
             "browser may fetch URLs that robots.txt forbids. Set PLAYWRIGHT_ABORT_REQUEST to "
-            "%(ours)s, or await that function in yours.",
+            "%(ours)s, or await %(ours)s in your function",
             value=predicate,
             ours=ABORT_FORBIDDEN,
         )
@@ -227,12 +229,12 @@ class PlaywrightMiddleware:
         *,
         is_top: bool = False,
     ) -> bool:
-        """Return whether the browser may fetch *url*, when robots.txt is known.
+        """Wait until robots.txt is fetched, and return whether the browser may fetch *url*.
 
-        :param cause: the request of the spider for the page that needs *url*; None if it is not known
-        :param page: the URL of that page
-        :param is_top: whether *url* is the page itself, and not a part of it. The errback of *cause* then gets a
-            refusal
+        :param cause: the spider's request for the page that needs *url*; None if it is not known
+        :param page: the URL of the page that needs *url*; empty if it is not known
+        :param is_top: whether *url* is the page itself, not a part of the page such as an image. If *url* is then
+            refused, the errback of *cause* receives the refusal
         """
         self._is_asked = True
         if self.gate is None:
@@ -241,8 +243,8 @@ class PlaywrightMiddleware:
         if self._loop in {None, asyncio.get_running_loop()}:
             refusal = await check
         else:
-            # scrapy-playwright may run the browser in the event loop of another thread; robots.txt is fetched in
-            # that of the crawl.
+            # scrapy-playwright may run the browser in the event loop of another thread, but robots.txt must be
+            # fetched in the event loop of the crawl.
             call = asyncio.run_coroutine_threadsafe(check, self._loop)
             refusal = await asyncio.wrap_future(call)
         if is_top and cause is not None and isinstance(refusal, RobotsDenied):
@@ -261,28 +263,28 @@ def _is_ours(predicate: object) -> bool:
 class _Browser:
     """Checks all requests of one browser by robots.txt.
 
-    Playwright itself does not report requests after redirects, of shared workers, and of closing pages, and
-    scrapy-playwright does not ask about popups. Chromium reports every HTTP request in a DevTools session with
-    the browser (not with a page), which this class uses. Firefox and WebKit have no DevTools session: there, only
-    the requests of popups are checked in addition.
+    ``PLAYWRIGHT_ABORT_REQUEST`` is not enough, because Playwright does not report requests after redirects, of shared
+    workers and of closing pages, and scrapy-playwright does not report requests of popups. Chromium reports every
+    HTTP request in a DevTools session with the browser (as opposed to a page), so this class opens that session.
+    Firefox and WebKit do not support DevTools sessions. For them, this class checks only the requests of popups.
     """
 
     def __init__(self, guard: PlaywrightMiddleware) -> None:
         self._guard = guard
         self.has_session = False
         self._frames: dict[str, _WatchedPage] = {}
-        """The page to which each frame belongs, by the frame ID of Chromium."""
+        """The page of each frame, by Chromium's frame ID."""
 
         self._checks: dict[asyncio.Future[bool], set[_WatchedPage]] = {}
-        """Each check in progress, with the open pages that may need its result. When the last of them closes, the
-        check is cancelled."""
+        """The checks in progress, each with the open pages that may need its result. A check is cancelled when the
+        last of these pages closes."""
 
         self._answers: set[asyncio.Future[None]] = set()
 
     @classmethod
     async def of(cls, guard: PlaywrightMiddleware, context: BrowserContext) -> _Browser:
-        """Return the watched browser of *context*, after its DevTools session or its routes are set up, so that pages
-        can be loaded.
+        """Set up the checks for the browser of *context* (a DevTools session or routes) and return the browser. When
+        this method returns, pages can be loaded.
         """
         key = context.browser or context
         if key not in _BROWSERS:
@@ -292,14 +294,16 @@ class _Browser:
             _CONTEXTS[context] = asyncio.ensure_future(
                 context.add_init_script(_REMOVE_SPECULATION_RULES)
                 if browser.has_session
-                # Needed for popups: scrapy-playwright asks only about requests of pages that it opened itself.
+                # Needed for popups, since scrapy-playwright checks only the requests of pages that it opened itself.
                 else context.route("**", browser._route_popup)
             )
         await _CONTEXTS[context]
         return browser
 
     async def _open(self, browser: Browser | None) -> _Browser:
-        """Open a DevTools session with *browser*, if it is Chromium, and let it pause each request for a check."""
+        """Open a DevTools session in which Chromium pauses each request for a check. For other browsers, do nothing.
+        Return the object itself.
+        """
         with suppress(Exception):
             assert browser is not None
             session = await browser.new_browser_cdp_session()
@@ -311,11 +315,11 @@ class _Browser:
     async def may_fetch(
         self, url: str, page: _WatchedPage | None, *, is_top: bool = False
     ) -> bool:
-        """Return whether robots.txt allows *url*, when it is known. Return False if the page that needs *url* closes
-        first.
+        """Wait until robots.txt is fetched, and return whether it allows *url*. Return False if the page that needs
+        *url* closes first.
 
         :param page: the page that needs *url*; None if it can be any page of the browser
-        :param is_top: whether *url* is the page itself
+        :param is_top: whether *url* is the page itself, not a part of the page
         """
         page_url, cause = ("", None) if page is None else (page.url, page.cause)
         check = self._guard.may_fetch(url, cause, page_url, is_top=is_top)
@@ -329,15 +333,15 @@ class _Browser:
         return not task.cancelled() and task.result()
 
     def add_frame(self, frame: str, page: _WatchedPage) -> None:
-        """Note that *frame* belongs to *page*, and so do its requests."""
+        """Note that *frame* belongs to *page*, so that requests of *frame* count as requests of *page*."""
         self._frames[frame] = page
 
     def remove_frame(self, frame: str) -> None:
-        """Forget *frame*, which was removed from its page."""
+        """Forget the page of *frame*, since *frame* was removed from the page."""
         self._frames.pop(frame, None)
 
     def forget(self, page: _WatchedPage) -> None:
-        """Forget the closed *page*: its frames, and the checks that no other page needs."""
+        """Forget the frames of the closed *page*, and cancel the checks that no other page needs."""
         self._frames = {
             frame: owner for frame, owner in self._frames.items() if owner is not page
         }
@@ -352,12 +356,12 @@ class _Browser:
         answer.add_done_callback(self._answers.discard)
 
     async def _answer(self, session: CDPSession, event: dict[str, Any]) -> None:
-        """Let the paused request or response of *event* continue if it is allowed; else fail it."""
+        """Let the paused request or response of *event* continue if it is allowed. Otherwise, make it fail."""
         answer: dict[str, Any] = {"requestId": event["requestId"]}
         if not await self._is_allowed(event):
             answer["errorReason"] = _ERROR_REASON
         method = "failRequest" if "errorReason" in answer else "continueRequest"
-        # Sending fails if the page was closed meanwhile.
+        # Fails if the page was closed during the check.
         with suppress(Exception):
             await session.send(f"Fetch.{method}", answer)
 
@@ -372,7 +376,7 @@ class _Browser:
         return await self.may_fetch(event["request"]["url"], page, is_top=is_top)
 
     async def _route_popup(self, route: Route, request: Request) -> None:
-        # Both calls fail if the page was closed meanwhile.
+        # Both calls fail if the page was closed during the check.
         with suppress(Exception):
             if await self.may_fetch(request.url, None):
                 await route.continue_()
@@ -381,20 +385,20 @@ class _Browser:
 
 
 class _WatchedPage:
-    """A page that scrapy-playwright has opened. Its requests are checked by robots.txt."""
+    """A page that scrapy-playwright opened, and whose requests are checked by robots.txt."""
 
     def __init__(self, page: Page, browser: _Browser) -> None:
         self._page = page
         self._browser = browser
         self.cause: scrapy.Request | None = None
-        """The request of the spider that the page loads."""
+        """The spider's request that the page loads. None before the first one."""
 
         self.main_frame = ""
 
     @classmethod
     async def open(cls, page: Page, guard: PlaywrightMiddleware) -> _WatchedPage:
-        """Return the watched page for *page*. Call it before *page* loads anything, since Chromium does not report
-        requests that are already in flight.
+        """Start to watch the requests of *page*, and return the watched page. This method must be called before
+        *page* loads anything, since Chromium does not report requests that are already in flight.
         """
         self = cls(page, await _Browser.of(guard, page.context))
         page.once("close", self._forget)
@@ -411,16 +415,18 @@ class _WatchedPage:
 
     @property
     def url(self) -> str:
-        """The URL that the page shows; before its first load, the URL that the spider has requested."""
+        """The URL that the page shows. Before the first load, the URL of the spider's request."""
         url = self._page.url
         return url if self.cause is None or url.startswith("http") else self.cause.url
 
     def begin_load(self, cause: scrapy.Request) -> None:
-        """Note that the page is about to load *cause*, a request of the spider."""
+        """Note that the page is about to load *cause*, a request from the spider."""
         self.cause = cause
 
     async def may_send(self, request: Request) -> bool:
-        """Return whether robots.txt allows *request*; True if a DevTools session checks the request instead."""
+        """Return whether robots.txt allows *request*. Always return True if the browser has a DevTools session, which
+        checks the request.
+        """
         if self._browser.has_session:
             return True
         is_main_frame = request.frame == self._page.main_frame
@@ -431,7 +437,7 @@ class _WatchedPage:
         self._browser.add_frame(event["frameId"], self)
 
     def _remove_frame(self, event: dict[str, Any]) -> None:
-        # With another reason, the frame only moves to another process, and keeps its ID.
+        # For other reasons, the frame only moves to another process and keeps its ID.
         if event["reason"] == "remove":
             self._browser.remove_frame(event["frameId"])
 
@@ -441,17 +447,17 @@ class _WatchedPage:
 
 
 _GUARDS: WeakKeyDictionary[Crawler, PlaywrightMiddleware] = WeakKeyDictionary()
-"""The PlaywrightMiddleware of each crawl in this process. scrapy-playwright calls :func:`abort_forbidden` without
-saying for which crawl."""
+"""The PlaywrightMiddleware of each crawl in this process. It is needed because scrapy-playwright does not pass the
+crawler to :func:`abort_forbidden`."""
 
 _BY_REQUEST: WeakKeyDictionary[scrapy.Request, PlaywrightMiddleware] = (
     WeakKeyDictionary()
 )
-"""The PlaywrightMiddleware of the crawl to which each request for a browser belongs."""
+"""The PlaywrightMiddleware of the crawl, for each request that a browser is to load."""
 
 _PAGE_INIT: WeakKeyDictionary[scrapy.Request, Any] = WeakKeyDictionary()
-"""The ``playwright_page_init_callback`` that the spider has set for each request in flight, and that
-:func:`watch_page` replaces meanwhile; None if the spider has set none."""
+"""For each request in flight, the spider's ``playwright_page_init_callback``, in place of which the request's meta
+contains :func:`watch_page`. None if the spider set no callback."""
 
 _PAGES: dict[Page, _WatchedPage] = {}
 

@@ -117,8 +117,8 @@ def test_a_subclass_of_scrapys_middleware_is_kept_with_a_warning(
     assert [record.levelname for record in records] == ["WARNING"] * warned
     for record in records:
         message = record.getMessage()
-        assert "DOWNLOADER_MIDDLEWARES has tests.test_addon.Subclass" in message
-        assert f"set {OURS} there to None" in message
+        assert "DOWNLOADER_MIDDLEWARES contains tests.test_addon.Subclass" in message
+        assert f"set {OURS} to None in DOWNLOADER_MIDDLEWARES" in message
 
 
 def test_a_bad_setting_stops_the_start() -> None:

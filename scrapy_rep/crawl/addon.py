@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Components are named by their paths, and imported when the add-on enables them (see Addon.update_settings).
+# Components are given by their import paths, so that they are imported only when the add-on enables them (see
+# Addon.update_settings).
 
 _COMPONENTS = (
     ("DOWNLOADER_MIDDLEWARES", GATE),
@@ -42,7 +43,8 @@ _SCHEDULER = "scrapy_rep.Scheduler"
 _SHARED_SCHEDULER = "scrapy_rep.redis.SharedScheduler"
 
 _SETTINGS_OF_CLASSES = {"Scheduler": "SCHEDULER", "SharedScheduler": "SCHEDULER"}
-"""The classes of this package that a setting can have as its value, with the name of the setting."""
+"""The classes of this package that can be the value of a setting. Maps the name of each class to the name of the
+setting."""
 
 _SETTINGS_WITH_CLASSES = (
     "DUPEFILTER_CLASS", "SCHEDULER", "SCHEDULER_DISK_QUEUE", "SCHEDULER_MEMORY_QUEUE",
@@ -56,13 +58,13 @@ _MIDDLEWARE_OF_SCRAPY = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddlew
 
 
 class Addon:
-    """The add-on: enables the components of this package, sets ``ROBOTSTXT_OBEY`` and the scheduler, and
-    disables Scrapy's RobotsTxtMiddleware. An invalid setting of this package stops Scrapy at the start.
+    """The Scrapy add-on of this package. It enables the components of the package, sets ``ROBOTSTXT_OBEY`` and the
+    scheduler, and disables Scrapy's RobotsTxtMiddleware. Scrapy does not start if a setting of this package is
+    invalid.
 
-    Settings of the project take precedence: the add-on sets ``ROBOTSTXT_OBEY`` at ``addon`` priority, and a
-    component of this package that the project lists itself keeps its order. A dry run (``REP_DRY_RUN``)
-    changes nothing in the crawl: neither ``ROBOTSTXT_OBEY`` nor the scheduler, its queues and its duplicate
-    filter, nor Scrapy's middleware.
+    Settings of the project take precedence: the add-on sets ``ROBOTSTXT_OBEY`` at ``addon`` priority, and does not
+    change the order of components that the project itself lists. A dry run (``REP_DRY_RUN``) keeps
+    ``ROBOTSTXT_OBEY``, Scrapy's RobotsTxtMiddleware, and the scheduler with its queues and duplicate filter.
     """
 
     def __init__(self, crawler: Crawler | None = None) -> None:
@@ -70,8 +72,8 @@ class Addon:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Addon:
-        """Return the add-on of a crawl. Raises SettingError if the project has put the add-on into a setting
-        for middlewares, extensions or pipelines, and not into ``ADDONS``.
+        """Return the add-on of a crawl. Raises SettingError if the project lists the add-on in a setting for
+        middlewares, extensions or pipelines instead of ``ADDONS``.
         """
         if crawler.settings.frozen:
             for name in _SETTINGS_WITH_COMPONENTS:
@@ -85,13 +87,14 @@ class Addon:
         return cls(crawler)
 
     def __repr__(self) -> str:
-        """Return the name and version for Scrapy's list of add-ons in the log."""
+        """Return the name and version of the add-on, which Scrapy logs in its list of enabled add-ons."""
         return f"<scrapy_rep.Addon {__version__}>"
 
     def update_settings(self, settings: BaseSettings) -> None:
         if settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # Saves time at the start. When this module is imported, Scrapy looks through all loaded modules, for
-            # each deprecated class in it and each frame of the stack. Fewer modules are loaded now than later.
+            # Saves time at the start. When this module of Scrapy is imported, Scrapy searches all loaded modules, for
+            # each deprecated class in the module and each frame of the stack. At this point, fewer modules are loaded
+            # than later.
             import_module("scrapy.core.downloader.contextfactory")
         _check_classes(settings)
         if not is_dry_run(settings):
@@ -115,7 +118,7 @@ class Addon:
             self._crawler.signals.connect(self._warn_of_others, signals.spider_opened)
 
     def _warn_of_others(self) -> None:
-        """Warn if another add-on has replaced the scheduler, so that the crawl loses the queues of this one."""
+        """Warn if another add-on replaced the scheduler of this package, which has a queue for each host."""
         assert self._crawler is not None
         settings, addons = self._crawler.settings, self._crawler.addons.addons
         name = "SCHEDULER"
@@ -127,11 +130,11 @@ class Addon:
             global_object_name(type(addon)) for addon in addons if addon is not self
         ]
         logger.warning(
-            "Another add-on (%(addons)s) has set %(setting)s to %(value)s. With this scheduler, requests "
+            "Another add-on (%(addons)s) set %(setting)s to %(value)s. With this scheduler, requests "
             "that wait for a robots.txt or for the delay of their host count towards "
-            "CONCURRENT_REQUESTS, and so slow down other hosts. To avoid that, give "
-            "scrapy_rep.Addon the greatest number in ADDONS, or set %(setting)s = %(ours)r in "
-            "the settings of the project, which take precedence over add-ons",
+            "CONCURRENT_REQUESTS, and so slow down requests to other hosts. To use the scheduler of "
+            "scrapy-rep, give scrapy_rep.Addon the greatest number in ADDONS, or set %(setting)s = "
+            "%(ours)r in the settings of the project, which take precedence over add-ons",
             {
                 "addons": ", ".join(others),
                 "setting": name,
@@ -142,12 +145,14 @@ class Addon:
 
 
 def _path_of(value: Any) -> str:
-    """Return the import path of a class from *value*, the value of a setting: the class itself, or its path."""
+    """Return the import path of the class in *value*, the value of a setting. *value* is a class or an import path."""
     return value if isinstance(value, str) else global_object_name(value)
 
 
 def _check_classes(settings: BaseSettings) -> None:
-    """Raise SettingError if a class of this package is the value of a setting for another kind of class."""
+    """Raise SettingError if a class of this package is the value of the wrong setting, such as a scheduler in
+    ``DUPEFILTER_CLASS``.
+    """
     for name in _SETTINGS_WITH_CLASSES:
         path = _path_of(settings[name]) if settings[name] else ""
         is_ours = path.startswith("scrapy_rep.")
@@ -158,8 +163,8 @@ def _check_classes(settings: BaseSettings) -> None:
 
 
 def _use_scheduler(settings: BaseSettings) -> None:
-    """Set the scheduler of this package, unless the project sets a scheduler, or a priority queue that only
-    Scrapy's scheduler uses.
+    """Set ``SCHEDULER`` to the scheduler of this package. Change nothing if the project sets ``SCHEDULER`` or
+    ``SCHEDULER_PRIORITY_QUEUE``, which only Scrapy's scheduler uses.
     """
     is_of_project = [
         (settings.getpriority(name) or 0) > SETTINGS_PRIORITIES["addon"]
@@ -170,16 +175,18 @@ def _use_scheduler(settings: BaseSettings) -> None:
 
 
 def _is_ours(settings: BaseSettings) -> bool:
-    """Whether ``SCHEDULER`` is the scheduler of this package, or a subclass."""
-    # Not issubclass(): for Scrapy's BaseScheduler, any class with the same methods is a subclass.
+    """Whether ``SCHEDULER`` is the scheduler of this package or a subclass of it."""
+    # issubclass() cannot be used: Scrapy's BaseScheduler makes it return True for any class with the same methods.
     scheduler = load_object(settings["SCHEDULER"])
     return load_object(_SCHEDULER) in getattr(scheduler, "__mro__", ())
 
 
 def _prepare_for_workers(settings: BaseSettings) -> None:
-    """If the project uses the scheduler of scrapy-redis, replace it by the shared scheduler of this package, and
-    let all workers share a store. A store, a queue class, or a scheduler with methods of its own that the
-    project sets is kept.
+    """Replace the scheduler of scrapy-redis by the shared scheduler of this package, and set ``REP_STORE`` to the same
+    Redis server. Change nothing if the project does not use scrapy-redis.
+
+    The scheduler is kept if the project sets a queue class, or if the scheduler is a subclass with methods or
+    attributes of its own. The store is kept if the project sets one.
     """
     scheduler = load_object(settings["SCHEDULER"])
     package = sys.modules.get("scrapy_redis.scheduler")
@@ -196,15 +203,15 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
 
 
 def _has_own_code(kind: type, base: type) -> bool:
-    """Whether *kind*, a subclass of *base*, changes or adds a method or an attribute."""
+    """Whether *kind*, a subclass of *base*, overrides or adds a method or an attribute."""
     subclasses = (cls for cls in kind.__mro__ if base in cls.__mro__[1:])
     names = (name for cls in subclasses for name in vars(cls))
     return any(name == "__init__" or not name.startswith("__") for name in names)
 
 
 def _redis_url(settings: BaseSettings) -> str | None:
-    """Return the URL of the Redis server that the settings of scrapy-redis select; None if they have options
-    that a URL cannot express.
+    """Return the URL of the Redis server in the settings of scrapy-redis. Return None if these settings contain
+    ``REDIS_PARAMS``, whose options a URL cannot express.
     """
     if settings.get("REDIS_URL"):
         return str(settings["REDIS_URL"])
@@ -216,8 +223,8 @@ def _redis_url(settings: BaseSettings) -> str | None:
 
 
 def _replace_middleware_of_scrapy(settings: BaseSettings) -> None:
-    """Disable Scrapy's RobotsTxtMiddleware, even if the project lists it, and warn about a subclass of it,
-    which stays. Change nothing if the project disables the middleware of this package.
+    """Disable Scrapy's RobotsTxtMiddleware, even if the project lists it. Do not disable subclasses of it, but warn
+    about each. Change nothing if the project disables the RobotsTxtMiddleware of this package.
     """
     name = "DOWNLOADER_MIDDLEWARES"
     of_scrapy, gate = load_object(_MIDDLEWARE_OF_SCRAPY), load_object(GATE)
@@ -235,11 +242,11 @@ def _replace_middleware_of_scrapy(settings: BaseSettings) -> None:
     settings.set(name, orders, settings.getpriority(name) or 0)
     for subclass in subclasses if settings.getbool(OBEY) else ():
         logger.warning(
-            "%(setting)s has %(subclass)s, a subclass of Scrapy's RobotsTxtMiddleware, which "
-            "judges each request in addition to scrapy-rep: it may refuse requests that "
-            "scrapy-rep allows, REP_OVERRIDES has no effect on it, and its refusals are not in "
-            "the ledger. Remove it from the setting; or, to use it alone, set %(ours)s there "
-            "to None.",
+            "%(setting)s contains %(subclass)s, a subclass of Scrapy's RobotsTxtMiddleware, which "
+            "judges each request in addition to scrapy-rep. It may refuse requests that "
+            "scrapy-rep allows, ignores REP_OVERRIDES, and does not write its refusals to the "
+            "ledger. Remove %(subclass)s from the setting. Or, to use only %(subclass)s, set "
+            "%(ours)s to None in %(setting)s",
             {
                 "setting": name,
                 "subclass": global_object_name(subclass),

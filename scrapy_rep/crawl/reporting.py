@@ -1,5 +1,5 @@
-"""Reports each decision of a crawl: in the log, in the stats, in the summary at the end of the crawl, and by a
-signal, to which the ledger listens.
+"""Reports each decision of a crawl in the log, in the stats, in a summary at the end of the crawl, and by the signal
+``decision_made``. The ledger receives the decisions from this signal.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     _Key: TypeAlias = "tuple[Subject, Verdict, str, str, str]"
 
-# The decisions that no rule of a robots.txt makes.
+# Decisions that are not based on a rule of a robots.txt.
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
 BACK_OFF = Decision(False, None, None, Reason.BACK_OFF)
@@ -56,7 +56,8 @@ UNREACHABLE = Decision(False, None, None, Reason.UNREACHABLE)
 BAD_URL = Decision(False, None, None, Reason.BAD_URL)
 
 IF_OBEYED = " with ROBOTSTXT_OBEY = True"
-"""The condition that a dry run adds to the messages about a real run in a project that ignores robots.txt."""
+"""A phrase for the messages of a dry run in a project that ignores robots.txt. A real run would make the reported
+decisions only if the project obeyed robots.txt."""
 
 _KINDS = {
     (Subject.REQUEST, Verdict.REFUSED): "Requests refused",
@@ -85,8 +86,8 @@ _IN_WORDS = {
     Verdict.WOULD_DROP: "would be dropped",
 }
 
-# The reasons that count as a refusal of a start request by its robots.txt. If there is one, and the crawl fetches no
-# page, it ends with the reason robots_denied.
+# The reasons of decisions that count as a refusal by robots.txt. If robots.txt refuses a start request, and the crawl
+# fetches no page, the crawl closes with the reason robots_denied.
 _ROBOTS_TXT_REASONS = frozenset(
     {"rule", "too-long", "unavailable", "unreachable", "crawl-delay"}
 )
@@ -103,63 +104,66 @@ _STATS = {
 }
 _USAGE_STATS = {Subject.ITEM: stats.USAGE_DROPPED, Subject.FILE: stats.USAGE_MEDIA}
 
-# In the summary of a dry run: the most hosts to name in a line, and the most to count for it.
+# The maximum number of hosts to name in a summary line of a dry run.
 _MAX_HOSTS_NAMED = 3
+# The maximum number of hosts whose decisions are counted for a summary line. Further hosts are not named.
 _MAX_HOSTS_COUNTED = 10_000
 
 # The maximum number of characters of a user-agent line in a message.
 _MAX_USER_AGENTS = 100
 
-# The product token in Scrapy's default USER_AGENT, and the advice if a site refuses it.
+# The product token in Scrapy's default USER_AGENT, and the advice for projects whose requests are refused because
+# they use the default.
 _DEFAULT_NAME = "scrapy"
 _NAME_ADVICE = (
     "the group for Scrapy applies to your crawler because it has no name of its own: set USER_AGENT to "
-    "one, such as 'mybot/1.0 (+https://example.com/mybot)'"
+    "a name, such as 'mybot/1.0 (+https://example.com/mybot)'"
 )
 
 
 class Via(NamedTuple):
-    """How a URL that the spider did not request came into the crawl: through a browser."""
+    """How a browser brought a URL into the crawl that the spider did not request."""
 
     how: Literal["redirect", "browser"]
-    """``"redirect"``: a redirect or a script took the browser to the URL, which it has fetched already.
-    ``"browser"``: a page in the browser requests the URL."""
+    """``"redirect"`` if a redirect or a script took the browser to the URL, so that the browser has already fetched
+    it. ``"browser"`` if a page in the browser requests the URL."""
 
     page: str
-    """The URL that the spider requested before the redirect, or the URL of the page in the browser, which is
-    empty if it is not known."""
+    """For a redirect, the URL that the spider requested. For ``"browser"``, the URL of the page in the browser;
+    empty if the page is not known."""
 
 
 class Check:
-    """One request to judge by robots.txt, with the rules, override and exemptions that apply to it."""
+    """A request to judge by robots.txt, with the rules, override and exemptions that apply to the request."""
 
     rules: SiteRules | None = None
-    """The rules of the origin; None if an override applies in their place, or if they are not known yet."""
+    """The rules of the origin. None if an override replaces the rules, or if the rules are not known yet."""
 
     override: Override | None = None
-    """The override that replaces the robots.txt of the origin; None if there is none."""
+    """The override that replaces the robots.txt of the origin. None if robots.txt decides."""
 
     via: Via | None = None
-    """How the URL came into the crawl through a browser; None for a request of the spider."""
+    """How a browser brought the URL into the crawl. None for a request of the spider."""
 
     is_exempt: bool = False
-    """Whether the spider has exempted the request from robots.txt, by ``dont_obey_robotstxt``."""
+    """Whether the request's meta key ``dont_obey_robotstxt`` exempts it from robots.txt."""
 
     is_refused_by_scrapy: bool = False
-    """In a dry run: whether Scrapy's own RobotsTxtMiddleware has refused the request."""
+    """Whether Scrapy's own RobotsTxtMiddleware refused the request. Can be true only in a dry run."""
 
     why: str = ""
-    """The reason for a refusal by a pause or by the limit of pages, in words."""
+    """For a request that is refused because of a pause or the limit of pages: the reason, in words. Otherwise
+    empty."""
 
     def __init__(self, request: Request, origin: Origin | None) -> None:
         self.request = request
 
         self.origin = origin
-        """The origin of the URL; None if the host or the port of the URL is invalid."""
+        """The origin of the URL. None if the host or the port of the URL is invalid."""
 
     @property
     def entry(self) -> CacheEntry | None:
-        """The cache entry of the robots.txt that applies; None if none does."""
+        """The cache entry of the robots.txt that applies to the request. None if *rules* is None."""
         return None if self.rules is None else self.rules.entry
 
     def record(self, decision: Decision) -> Record:
@@ -174,7 +178,9 @@ class Check:
         )
 
     def message(self, decision: Decision) -> str:
-        """Return the message for a *decision* that refuses this request: by which line of which file, and why."""
+        """Return the message for a *decision* that refuses this request. The message names the URL of the robots.txt
+        or the override, the line of the rule, and the reason.
+        """
         if decision.reason in {Reason.BACK_OFF, Reason.BUDGET}:
             return f"Refused by {decision.reason}: {self.why}"
         if self.override is not None:
@@ -207,8 +213,8 @@ class Check:
         return f"Refused by {why}"
 
     def _group_of(self, decision: Decision) -> str:
-        """Return a phrase for messages that names the group with the rule of *decision*, by its user-agent line. It is
-        empty if the group is not known.
+        """Return a phrase with the user-agent line of the group that contains the rule of *decision*, for a message.
+        The phrase is empty if the group is not known.
         """
         if self.override is not None:
             robots = self.override.robots
@@ -222,12 +228,13 @@ class Check:
 
 
 class DecisionReporter:
-    """Reports decisions, each once, to the log, the stats and the handlers of ``decision_made`` (one of them is the
-    ledger), and logs a summary of all refusals and drops at the end of the crawl.
+    """Reports each decision once: in the log, in the stats, and by the signal ``decision_made``, from which the ledger
+    receives it. Logs a summary of all refusals and drops at the end of the crawl.
 
-    Refusals and drops are always reported. Allowed requests are reported only if the crawl writes a ledger: at
-    the level ``"all"`` all of them, otherwise those that only an override or ``dont_obey_robotstxt`` allows.
-    A dry run also reports allowed requests that Scrapy's own middleware has refused.
+    Refusals and drops are always reported. Allowed requests are reported only if the crawl writes a ledger. The
+    ledger level ``"all"`` reports all allowed requests. The level ``"denied"`` reports requests that are allowed only
+    by an override or ``dont_obey_robotstxt``. A dry run also reports allowed requests that Scrapy's own
+    RobotsTxtMiddleware refused.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -236,7 +243,7 @@ class DecisionReporter:
         self._logger = CrawlLog(__name__, crawler)
         self._has_ledger = settings.ledger is not None
         self.reports_all = self._has_ledger and settings.ledger_level == "all"
-        """Whether each allowed request is reported, as at the ledger level ``"all"``."""
+        """Whether all allowed requests are reported, because the crawl writes a ledger at the level ``"all"``."""
 
         self._overrides_in_use: set[str] = set()
         self._summary = Summary(crawler)
@@ -253,7 +260,9 @@ class DecisionReporter:
         return self._summary.is_start_refused
 
     def allowed(self, check: Check, decision: Decision) -> None:
-        """Report that the request of *check* is allowed, if the settings want such a report (see the class)."""
+        """Report that the request of *check* is allowed, unless the settings exclude this report (see
+        :class:`DecisionReporter`).
+        """
         if check.is_refused_by_scrapy:
             record = check.record(decision)._replace(verdict=Verdict.WOULD_ALLOW)
             self.decided(record, check.request)
@@ -263,7 +272,7 @@ class DecisionReporter:
             self.decided(check.record(decision), check.request)
 
     def refused(self, check: Check, decision: Decision) -> RobotsDenied:
-        """Report that the request of *check* is refused, and return the exception for its errback."""
+        """Report that the request of *check* is refused, and return the exception for the request's errback."""
         denied = RobotsDenied(check.message(decision), check.record(decision))
         if not self._is_dry_run:
             message = "%(denied)s: %(request)s"
@@ -278,10 +287,10 @@ class DecisionReporter:
         request: Request | None = None,
         response: Response | None = None,
     ) -> None:
-        """Report the decision in *record*: count it in the stats and the summary, and send ``decision_made``, by
-        which the ledger gets it too.
+        """Report the decision in *record*: count it in the stats and the summary, and send ``decision_made``.
 
-        *request* is the request that is refused, or the request for the page of *response*.
+        *request* is the request that was judged. If a page was judged, *response* is the page, and *request* the
+        request for it. Each is None if it is not known.
         """
         if self._is_dry_run and record.verdict in IN_DRY_RUN:
             record = record._replace(verdict=IN_DRY_RUN[record.verdict])
@@ -309,12 +318,12 @@ class DecisionReporter:
         url: str = "",
         entry: CacheEntry | None = None,
     ) -> Record:
-        """Report a decision that a statement of a page has caused, and return its record.
+        """Report a decision that is based on a statement of a page, and return the record of the decision.
 
-        :param reason: the rule or purpose that is denied, such as ``"noindex"``
-        :param because: the statement that denies it
+        :param reason: the indexing rule, such as ``"noindex"``, or the denied purpose
+        :param because: the statement on which the decision is based
         :param response: the page
-        :param url: what the decision is about; by default, the page itself
+        :param url: the URL of the judged link or image; by default, the URL of the page
         :param entry: if the statement is in a robots.txt, the cache entry of the robots.txt
         """
         url = url or response.url
@@ -334,8 +343,8 @@ class DecisionReporter:
     def slowed(
         self, reason: str, statement: str, origin: Origin | None, url: str
     ) -> None:
-        """Report that *origin* slows the crawl down, by a delay or a pause. *url* is the robots.txt or the response
-        that asks for it, in the words of *statement*.
+        """Report that *origin* slows down the crawl by a delay or a pause. *url* is the URL of the robots.txt or
+        response that requests the delay or pause, and *statement* is the text of this request.
         """
         record = make_record(
             Subject.REQUEST,
@@ -349,7 +358,7 @@ class DecisionReporter:
         self.decided(record)
 
     def override_used(self, override: Override, origin: Origin) -> None:
-        """Count one more decision about *origin* by *override*, and log the first one."""
+        """Count that *override* decided about a request to *origin*, and log the first use of each override."""
         self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
         if override.pattern not in self._overrides_in_use:
             self._overrides_in_use.add(override.pattern)
@@ -363,8 +372,8 @@ class DecisionReporter:
 
 
 def _stat(record: Record) -> str:
-    """Return the key of the stat that counts the decision in *record*; empty for decisions that withhold nothing,
-    which no stat counts.
+    """Return the key of the stat that counts the decision in *record*. The key is empty for decisions that no stat
+    counts, because they withhold nothing.
     """
     if record.verdict is Verdict.WOULD_ALLOW:
         return stats.DRY_RUN_ALLOWED.format(reason=record.reason)
@@ -380,11 +389,12 @@ def _stat(record: Record) -> str:
 
 
 class Summary:
-    """Counts the decisions that refuse, drop or slow down something. At the end of the crawl, logs a line for
-    each kind and reason, with the number of decisions, an example, and the setting that changes them.
+    """Counts the decisions that refuse requests, drop links, items and files, or slow down the crawl. At the end of the
+    crawl, logs a line for each kind and reason of decisions: their number, an example, and the setting that changes
+    them.
 
-    The first refused start request and the first dropped item are logged at once, since the crawl may end
-    without any other result.
+    The first refused start request and the first dropped item are logged immediately, since the crawl may end
+    without any pages or items.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -392,20 +402,20 @@ class Summary:
         self._crawler, self._stats = crawler, crawler.stats
         self._ignores_robotstxt = ignores_robotstxt(crawler.settings)
         self._counts: dict[_Key, tuple[int, Record]] = {}
-        """For each kind and reason, the number of decisions, and the record of the first one as an example."""
+        """For each kind and reason, the number of decisions, and the record of the first decision as an example."""
         self._origins: dict[_Key, Counter[str]] = {}
         """In a dry run: for each kind and reason, the number of decisions by origin."""
         self._announced: set[tuple[Subject, bool]] = set()
-        """The kinds of decisions that were already logged at once: the subject, and whether the reason is the
-        missing name of the crawler. Later decisions of the same kind are only counted."""
+        """The kinds of decisions whose first decision was already logged. A kind is the subject, and whether the
+        crawler was refused because it has no name of its own. Later decisions of the same kind are only counted."""
         self.is_start_refused = False
-        """Whether robots.txt has refused a start request of the spider."""
+        """Whether robots.txt refused a start request of the spider."""
 
         crawler.signals.connect(self._introduce, signals.spider_opened)
         crawler.signals.connect(self._sum_up, signals.spider_closed)
 
     def _introduce(self) -> None:
-        """Log, at the start, the name of the crawler and the settings by which it obeys robots.txt."""
+        """Log the name of the crawler and its main settings, such as whether it obeys robots.txt."""
         settings, rep = self._crawler.settings, RepSettings.of(self._crawler)
         if rep.dry_run:
             does = (
@@ -440,10 +450,10 @@ class Summary:
         )
 
     def note(self, record: Record, request: Request | None) -> None:
-        """Count the decision in *record*; log it now if it is the first of its kind about a start request, a
-        crawler without a name, or an item.
+        """Count the decision in *record*. Log the first refused start request, the first dropped item, and the first
+        refusal of a crawler without a name.
 
-        *request* is the request that is refused, or the request for the page.
+        *request* is the refused request, or the request for the page of the item; None if it is not known.
         """
         key = (
             record.subject,
@@ -487,7 +497,7 @@ class Summary:
 
     def _condition(self, record: Record) -> str:
         """Return :data:`IF_OBEYED` if this is a dry run in a project that ignores robots.txt, and the decision in
-        *record* depends on robots.txt; else an empty text.
+        *record* depends on robots.txt. Otherwise, return an empty text.
         """
         if self._ignores_robotstxt and record.verdict in _DRY_RUN_VERDICTS:
             is_of_site = record.source in {Source.ROBOTS_TXT, Source.TDMREP}
@@ -496,7 +506,9 @@ class Summary:
         return ""
 
     def _sum_up(self) -> None:
-        """Log the summary: a line for each kind and reason of decisions, the most frequent first."""
+        """Log the summary, which is a line for each kind and reason of decisions, in descending order of their
+        number.
+        """
         by_count = sorted(self._counts.items(), key=lambda item: -item[1][0])
         for key, (count, first) in by_count:
             if first.verdict is Verdict.NOTED:
@@ -508,8 +520,8 @@ class Summary:
                 sent = self._stats.get_value(stats.DRY_RUN_REQUESTS, count)
                 what += f" of the {sent:,} requests of this run"
             most = self._origins.get(key, Counter()).most_common(_MAX_HOSTS_NAMED)
-            # A refused request is the expected work of this package. A dropped item or link costs the project a
-            # part of a page that it has fetched, hence the warning.
+            # Refused requests are normal, so they are logged at INFO. If items or links are dropped, the project loses
+            # a part of a page that it has already fetched, hence the warning.
             is_fetched = first.subject is not Subject.REQUEST
             level = logging.WARNING if is_fetched else logging.INFO
             named = ", ".join(f"{origin} ({number:,})" for origin, number in most)
@@ -522,7 +534,7 @@ class Summary:
 
 
 def _words(record: Record) -> Words:
-    """Return the words for the reason of the decision in *record*, and the setting that changes it."""
+    """Return a text for the reason of the decision in *record*, with the setting that changes the decision."""
     words = words_of(record.reason, record.layer, record.verdict)
     if _is_nameless(record):
         words = words._replace(setting="USER_AGENT", hint=_NAME_ADVICE)
@@ -530,8 +542,8 @@ def _words(record: Record) -> Words:
 
 
 def _is_nameless(record: Record) -> bool:
-    """Whether robots.txt refuses a request by its group for Scrapy, which applies because the project has set no
-    USER_AGENT.
+    """Whether *record* is the refusal of a request by a robots.txt group for Scrapy. That group applies only because
+    the project did not set USER_AGENT.
     """
     is_refused = record.subject is Subject.REQUEST and record.verdict in _REFUSED
     is_of_scrapy = record.agent is not None and record.agent.lower() == _DEFAULT_NAME
@@ -539,8 +551,8 @@ def _is_nameless(record: Record) -> bool:
 
 
 def _in_words(what: str, record: Record) -> dict[str, Any]:
-    """Return the values for a message about *record*: *what* was decided, why, how to change that, and an
-    example.
+    """Return the values for a log message about the decision in *record*: *what* was decided, the reason with the
+    advice how to change the decision, and an example.
     """
     words = _words(record)
     return {

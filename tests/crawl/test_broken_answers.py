@@ -404,7 +404,7 @@ def check_hosts(
         assert result.stats[f"rep/denied/{reason}"] == number
     assert result.stats["robotstxt/forbidden"] == len(denied)
     logged, refusals = result.lines("WARNING"), result.lines("DEBUG", "Refused by")
-    none = ": no robots.txt (", "): everything is allowed"
+    none = ": no robots.txt (", "), so everything is allowed"
     missing = result.lines("DEBUG", *none) + result.lines("INFO", *none)
     for answer in answers:
         about = re.compile(

@@ -27,7 +27,7 @@ RULES = "User-agent: *\nDisallow: /private\n"
 DELAY = "User-agent: *\nDisallow: /private\nCrawl-delay: {}\n"
 WELL_KNOWN = "/.well-known/tdmrep.json"
 TDMREP = b'[{"location": "/", "tdm-reservation": 1}]'
-STOPPED = "a component stopped its download (StopDownload in a handler of"
+STOPPED = "a component stopped its download by raising StopDownload in a handler of"
 PART = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"
 """The start of a response, after which no client tries again by itself."""
 REFRESH = b'<meta http-equiv="refresh" content="0; url=/found">'
@@ -55,7 +55,7 @@ class Failing(NamedTuple):
 
 
 KEY = "KeyError: 'wanted', raised by a component (see REP_REQUEST_META_KEYS)"
-REPLACED = "a downloader middleware has replaced the request by another one 11 times in a row, the last"
+REPLACED = "a downloader middleware replaced the request by a new request 11 times in a row, the last"
 FAILING = {
     "needs a key of the request": Failing("NeedsKey", 450, KEY, 0),
     "needs it after the middleware": Failing("NeedsKey", 700, KEY, 0),
@@ -204,7 +204,7 @@ def test_a_robotstxt_whose_download_was_stopped_is_no_file_without_rules(
     assert hits <= len(host.robots_hits) <= 2 * hits
     for server in [host, moved] + [missing] * fails:
         (line,) = result.lines("WARNING", server.robotstxt, STOPPED, "are refused")
-        assert "let requests for robots.txt and tdmrep.json pass there" in line
+        assert "let the handler ignore requests for robots.txt and tdmrep.json" in line
     assert result.stats["rep/robotstxt/unreachable"] == 2 + fails
     assert result.stats["rep/robotstxt/successful"] == 1
     assert result.stats["rep/tdmrep/unreachable"] == 1

@@ -63,7 +63,7 @@ def test_a_crawl_obeys_although_its_store_fails_and_needs_a_ledger_that_opens(
         assert [len(host.robots_hits) for host in more] == [1] * 2
         assert result.stats["rep/store/errors"] > 0
         (line,) = result.lines("WARNING", "fetching.store")
-        assert "store of robots.txt files has failed" in line
+        assert "store of robots.txt files failed" in line
         # On a full disk, a crawl goes on without its ledger: there may be room again.
         if fault not in {"a full disk", "no server"}:
             late, path = [site.add(RULES)], folder / "ledger.sqlite"
@@ -111,4 +111,4 @@ def test_a_store_and_a_ledger_that_are_damaged_meanwhile_cost_a_warning_each(
     check_obeyed([*asked, *then], hosts, result)
     assert len(result.lines("WARNING")) <= 3 + 1, result.log
     assert result.lines("WARNING", "ledger")
-    assert result.lines("WARNING", "store of robots.txt files has failed")
+    assert result.lines("WARNING", "store of robots.txt files failed")

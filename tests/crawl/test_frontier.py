@@ -87,7 +87,7 @@ def test_an_addon_that_replaces_the_scheduler_is_named_in_a_warning(
     lines = result.lines("WARNING", "count towards CONCURRENT_REQUESTS")
     assert len(lines) == bool(replaced)
     for line in lines:
-        assert f"Another add-on ({other}) has set {replaced}" in line
+        assert f"Another add-on ({other}) set {replaced}" in line
         assert "give scrapy_rep.Addon the greatest number in ADDONS, or set" in line
         assert "in the settings of the project" in line
 

@@ -286,7 +286,7 @@ def test_a_jobdir_of_scrapys_queue_stops_the_crawl_and_stays_as_it_is(
     stopped = trial.start().result()
     assert stopped.stats["finish_reason"] == "jobdir_unusable"
     line = only_error(stopped.log)
-    assert f"The JOBDIR {trial.job} has the crawl of another scheduler" in line
+    assert f"The JOBDIR {trial.job} contains a crawl with another scheduler" in line
     assert host.pages == fetched
     assert contents(trial.job) == before
     if end == "stopped":

@@ -53,11 +53,13 @@ def test_a_challenge_page_for_robotstxt_allows_everything_and_is_logged(
         settings={"REP_LEDGER": str(path), "LOG_LEVEL": "INFO"},
     )
     assert result.fetched() == sorted(wall.url("/private?a=1&b=2") for wall in walls)
-    (first,) = result.lines("INFO", "challenge of a bot wall", "everything is allowed")
+    (first,) = result.lines(
+        "INFO", "challenge page of a bot wall", "everything is allowed"
+    )
     assert any(wall.robotstxt in first for wall in walls)
     assert "status 20" in first
     (obeyed,) = result.lines(
-        "INFO", "contains lines in the form of rules, which are obeyed"
+        "INFO", "some of its lines are robots.txt rules. These rules are obeyed"
     )
     assert ruled.robotstxt in obeyed
     assert result.lines("INFO", "HTML pages without rules", ": 2.", "REP_OVERRIDES")

@@ -109,7 +109,7 @@ def test_a_ledger_of_another_version_stops_the_start(
     [
         ("REP_LEDGER=one.py", "path of a ledger, or of a new file: one.py: file is not a"),
         ("REP_LEDGER=a/b/c.sqlite", "path of a file in a folder that exists: make FOLDER/a first."),
-        ("REP_LEDGER=%(day)s", "a path with no placeholders but %(name)s, %(pid)s, %(time)s."),
+        ("REP_LEDGER=%(day)s", "a path, optionally with the placeholders %(name)s, %(pid)s, %(time)s."),
         ("REP_STORE=sqlite:///a/b/c/d.sqlite", "in a folder that exists: make FOLDER/a first."),
         ("REP_OVERRIDES=example.com", """in JSON, as in -s 'REP_OVERRIDES={"example.com": "ignore"}'."""),
     ],
@@ -172,6 +172,6 @@ def test_an_unknown_rep_name_causes_one_warning(mode: str, tmp_path: Path) -> No
     assert shown.count(f"WARNING: REP_CRAWL_DELAYS {nothing}{meant}") == 1
     assert shown.count(f"WARNING: REP_XYZZY {nothing}\n") == 1
     assert (
-        shown.count("WARNING: REP_LEDGER_LEVEL has no effect without REP_LEDGER") == 1
+        shown.count("WARNING: REP_LEDGER_LEVEL has no effect, because REP_LEDGER") == 1
     )
     assert "Spider closed (finished)" in shown

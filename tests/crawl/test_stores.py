@@ -93,7 +93,7 @@ def test_a_store_that_never_returns_holds_nothing_up(
     )
     check_obeyed(asked, hosts, result)
     [warning] = result.lines("WARNING", "fetching.store")
-    assert "StuckStore: a call has not returned after 0.5 seconds" in warning
+    assert "StuckStore: a call did not return within 0.5 seconds" in warning
 
 
 WORKERS, HOSTS = 4, 36

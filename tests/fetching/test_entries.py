@@ -116,7 +116,7 @@ def test_an_entry_over_1_mib_is_not_written() -> None:
 
 # What is no entry.
 
-NO_ENTRY = "^the data is damaged, or scrapy-rep has not written it: "
+NO_ENTRY = "^the data is damaged, or was not written by scrapy-rep: "
 
 
 @given(st.binary() | st.binary().map(zlib.compress) | json_values.map(packed))

@@ -211,4 +211,4 @@ def test_too_large_values_and_too_slow_ledgers_are_refused(
     monkeypatch.setattr(reader, "_STEPS_A_BYTE", 0)
     for command in ("report", "diff"):
         message = check(rep, command, statuses={2})
-        assert "reading it takes too long for a ledger of its size" in message
+        assert "reading the ledger takes too long for a file of its size" in message

@@ -1,5 +1,5 @@
-"""The cache of the rules of sites. It looks for the robots.txt and tdmrep.json of an origin in memory, then in
-the store, and else fetches them from the server. An override of the project replaces them.
+"""The cache of site rules. It looks up the robots.txt and tdmrep.json of an origin in memory, then in the store, and
+then fetches the missing files from the server. An override of the project replaces the robots.txt.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 
-# The maximum number of patterns of overrides to name in a log line.
+# The maximum number of REP_OVERRIDES patterns to name in a log line.
 _MAX_NAMED = 20
 
 _LOCKED_STATUSES = frozenset({401, 403})
 
 
 class RobotsTxtCache:
-    """Returns the rules of an origin: from an override of the project, or from its robots.txt. If a purpose
-    of the crawl (``REP_PURPOSES``) is one that TDMRep covers, its tdmrep.json is fetched and kept with
-    its robots.txt.
+    """Returns the rules of an origin from memory, from the store, or from the origin's server, and the overrides that
+    replace them. The rules come from robots.txt. If TDMRep covers a purpose of the crawl (``REP_PURPOSES``), the
+    origin's tdmrep.json is fetched and kept too.
     """
 
     def __init__(
@@ -81,25 +81,26 @@ class RobotsTxtCache:
         self._store, max_bytes = open_client(crawler, settings.store)
         self._memory = Memory(max_bytes, self._read)
         self.stored: Deferred[None] = succeed(None)
-        """Fires when all entries so far have been written to the store, or the store has failed. Commands wait
-        for it before they end."""
+        """Fires when the last write to the store ends, whether it succeeds or fails. Commands wait for this Deferred
+        before they exit."""
 
         self._waiting_calls: dict[str, list[Deferred[None]]] = {}
-        """The files that are being looked up or fetched, by URL, each with the calls that wait for it (so that
-        each file is fetched once: single flight)."""
+        """For the URL of each file that is being looked up or fetched, the calls that wait for the file. So each file
+        is fetched once (single flight)."""
 
         self._overrides = settings.overrides
-        """The overrides of ``REP_OVERRIDES`` whose end date has not passed."""
+        """The overrides in ``REP_OVERRIDES`` that have not ended yet."""
 
         self._matched_patterns: set[str] = set()
-        """The patterns that have matched a requested origin. At its end, the crawl warns about the others."""
+        """The patterns of ``REP_OVERRIDES`` that matched a requested origin. When the spider closes, patterns without
+        a match are logged."""
 
         self._next_end = _first_end(self._overrides)
         self._locked_count = 0
-        """How many robots.txt files were answered with 401 or 403, and so allow everything."""
+        """The number of robots.txt files that were answered with 401 or 403, and so allow everything."""
 
         self._html_count = 0
-        """How many robots.txt files were HTML pages without rules, and so allow everything."""
+        """The number of robots.txt files that were HTML pages without rules, and so allow everything."""
 
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
@@ -107,7 +108,9 @@ class RobotsTxtCache:
     # Overrides.
 
     def override_for(self, origin: Origin) -> Override | None:
-        """Return the override that applies to *origin*, even if it only says ``"obey"``; None if there is none."""
+        """Return the override that applies to *origin*, which may be ``"obey"``. Return None if no override
+        applies.
+        """
         now = self._clock.time()
         if now >= self._next_end:
             self._end_overrides()
@@ -117,8 +120,8 @@ class RobotsTxtCache:
         return override
 
     def override(self, origin: Origin) -> Override | None:
-        """Return the override that is used in place of the robots.txt of *origin*; None if robots.txt is
-        obeyed there.
+        """Return the override that replaces the robots.txt of *origin*. Return None if robots.txt is obeyed, because
+        no override applies or the override is ``"obey"``.
         """
         override = self.override_for(origin) if self._overrides else None
         return None if override is None or override.kind == "obey" else override
@@ -134,7 +137,7 @@ class RobotsTxtCache:
                 )
 
     def _end_overrides(self) -> None:
-        """Remove the overrides whose end date has passed, and log each of them."""
+        """Remove the overrides whose end date has passed, and log each removed override."""
         now, overrides = self._clock.time(), self._overrides
         self._overrides = tuple(item for item in overrides if now < item.ends)
         self._next_end = _first_end(self._overrides)
@@ -145,8 +148,8 @@ class RobotsTxtCache:
     # Looking up and fetching the rules of sites.
 
     def cached(self, origin: Origin) -> SiteRules | None:
-        """Return the rules of *origin* if they are in memory, fresh and complete; else None, and
-        :meth:`learn` must fetch them.
+        """Return the rules of *origin* from memory. Return None if they are missing, stale, or lack a needed
+        tdmrep.json; then :meth:`learn` must get them.
         """
         rules = self._memory.get(origin)
         if rules is None or not rules.entry.is_fresh(self._clock.time()):
@@ -154,8 +157,8 @@ class RobotsTxtCache:
         return None if self._needs_tdmrep and self._lacks_tdmrep(rules) else rules
 
     def latest(self, origin: Origin) -> SiteRules | None:
-        """Return the rules of *origin* from memory, even if they are stale; None if there are none, or
-        robots.txt is unreachable.
+        """Return the rules of *origin* from memory, even if they are stale. Return None if no rules are in memory, or
+        if robots.txt is unreachable.
         """
         rules = self._memory.get(origin)
         is_decided = rules is not None and rules.state is not State.UNREACHABLE
@@ -169,15 +172,15 @@ class RobotsTxtCache:
         stale: CacheEntry | None = None,
         needs_tdmrep: bool | None = None,
     ) -> SiteRules:
-        """Return the rules of *origin* from memory, from the store, or from its server. Concurrent calls for
-        one origin share a single fetch. If the fetch fails, robots.txt counts as unreachable.
+        """Return the rules of *origin* from memory, from the store, or from the origin's server. Concurrent calls for
+        one origin share a single fetch. If the fetch fails, the returned rules treat robots.txt as unreachable.
 
         :param templates: page requests that wait for the rules; see :func:`add_template`
-        :param stale: an entry that must be fetched again even if it has not expired
-        :param needs_tdmrep: whether to fetch the tdmrep.json too; by default, if the crawl needs it
-        :raises SpiderClosing: if the spider closes meanwhile
-        :raises CancelledError: if the spider closes meanwhile, or the fetch is cancelled because no request
-            waits for it any more. Nothing is stored then
+        :param stale: an entry that must be replaced by a newer one even if it has not expired
+        :param needs_tdmrep: whether to fetch the tdmrep.json too; None if the purposes of the crawl decide
+        :raises SpiderClosing: if the spider closes during the call
+        :raises CancelledError: if the spider closes during the call, or if the fetch is cancelled because no
+            request waits for the rules any more. Nothing is stored then
         """
         url, rules = origin.robotstxt_url, self._memory.get(origin)
         while rules is None or not self._serves(rules.entry, stale):
@@ -189,7 +192,7 @@ class RobotsTxtCache:
             is_new, entry = False, None if rules is None else rules.entry
             try:
                 stored = None if self._store is None else await self._store.get(origin)
-                # The entry in memory may be newer than that of the store, which keeps no failures.
+                # The entry in memory may be newer than the stored entry, since failures are not stored.
                 if stored and (entry is None or stored.fetched > entry.fetched):
                     entry = stored
                 if entry is None or not self._serves(entry, stale):
@@ -210,15 +213,15 @@ class RobotsTxtCache:
         return rules
 
     def _serves(self, entry: CacheEntry, stale: CacheEntry | None) -> bool:
-        """Whether *entry* can be used without a fetch: it is fresh, and newer than *stale*, an entry that must be
-        replaced.
+        """Whether *entry* can be used without a fetch, because it is fresh, and newer than *stale*. *stale* is an entry
+        that must be replaced, or None.
         """
         is_newer = stale is None or entry.fetched > stale.fetched
         return is_newer and entry.is_fresh(self._clock.time())
 
     def _read(self, origin: Origin, entry: CacheEntry, learned: float) -> SiteRules:
-        """Parse the robots.txt and tdmrep.json in *entry*, and return the rules. *learned* is when this process
-        got the entry, on the monotonic clock.
+        """Parse the robots.txt and tdmrep.json in *entry*, and return the rules. *learned* is the time, on the
+        monotonic clock, at which this process received the entry.
         """
         dialect = self._settings.dialect
         state = entry.state(dialect)
@@ -227,8 +230,8 @@ class RobotsTxtCache:
         if self._needs_tdmrep and entry.tdmrep is not None:
             from scrapy_rep.protocol.usage.sites import TdmRep  # noqa: PLC0415
 
-            # A server without a tdmrep.json has not implemented TDMRep, and states nothing (TDMRep, "TDM File
-            # on the Origin Server").
+            # A server without a tdmrep.json does not implement TDMRep, and states no preferences (TDMRep, "TDM File on
+            # the Origin Server").
             is_read = entry.tdmrep.access is Access.SUCCESSFUL
             tdmrep = TdmRep.parse(entry.tdmrep.body if is_read else b"[]")
         return SiteRules(origin, entry, state, robots, tdmrep=tdmrep, learned=learned)
@@ -240,15 +243,16 @@ class RobotsTxtCache:
         in_memory: SiteRules | None,
         before: CacheEntry | None,
     ) -> SiteRules:
-        """Return the new rules of *origin* after a fetch of its robots.txt.
+        """Return the new rules of *origin* after its robots.txt was fetched.
 
         :param result: the result of the fetch
-        :param in_memory: the rules until now; None if there were none in memory
-        :param before: the newest entry before the fetch, from memory or the store
+        :param in_memory: the rules in memory before the fetch; None if there were none
+        :param before: the newest entry before the fetch, from memory or the store; None if there was none
         """
         settings, now = self._settings, self._clock.time()
         learned, elapsed = self._clock.monotonic(), 0.0
-        # For how long *before* has been known: measured by the monotonic clock only for the entry in memory.
+        # *elapsed* is the age of the entry *before* in this process, in seconds on the monotonic clock. It is known
+        # only if that entry is in memory.
         if in_memory and before and in_memory.entry.fetched == before.fetched:
             elapsed = learned - in_memory.learned
         entry = renew(
@@ -262,43 +266,43 @@ class RobotsTxtCache:
         )
         has_failed = entry.unreachable_since is not None
         if has_failed and entry.state(settings.dialect) is not State.UNREACHABLE:
-            # Requests are judged without the robots.txt, or by an older copy. Keep the entry fresh for a while, so
-            # that they do not wait for the next attempt.
+            # The fetch failed, so requests are judged without a robots.txt or by an older copy. Keep the entry fresh
+            # for MIN_AGE seconds, so that requests do not wait for the next fetch.
             until = max(entry.expires, now + MIN_AGE)
             entry = entry._replace(expires=until)
         return self._read(origin, entry, learned)
 
     def _put(self, rules: SiteRules, result: AccessResult) -> None:
-        """Keep *rules* in memory after a fetch with *result*, and write them to the store if the server has
-        answered. Failures are not stored: they may be due to this crawler alone, and must not keep other
-        crawlers from fetching the file.
+        """Keep *rules* in memory after a fetch with *result*. If the server answered, also write the rules to the
+        store. Failures are not stored, because only this crawler may be affected, and other crawlers should still
+        try to fetch the file.
         """
         self._memory.put(rules)
         if self._store is None:
             return
         if result.is_of_server and rules.entry.result.is_of_server:
             stored = self._store.put(rules.origin, rules.entry)
-            # A skipped write has ended already. Its Deferred must not replace that of an earlier write.
+            # The Deferred of a skipped write has already fired. It must not replace the Deferred of an earlier write.
             if not stored.called:
                 self.stored = stored
 
     async def _wait(self, url: str) -> None:
-        """Wait until another call has looked up or fetched the file at *url*."""
+        """Wait until the call that is looking up or fetching the file at *url* ends."""
         ended: Deferred[None] = Deferred()
         self._waiting_calls[url].append(ended)
         await maybe_deferred_to_future(ended)
 
     def _end(self, url: str) -> None:
-        """Wake the calls that wait for the file at *url*, since its fetch has ended."""
+        """Wake the calls that wait for the file at *url*, whose lookup or fetch has ended."""
         for ended in self._waiting_calls.pop(url):
-            if not ended.called:  # A call that was cancelled waits no more.
+            if not ended.called:  # The Deferred of a cancelled call has already fired.
                 ended.callback(None)
 
     # The tdmrep.json of a site.
 
     def _lacks_tdmrep(self, rules: SiteRules) -> bool:
-        """Whether the tdmrep.json of an origin is missing in *rules* and can be fetched: robots.txt must be
-        known, allow it, and not ask for a longer delay than the crawl accepts.
+        """Whether *rules* lack the tdmrep.json of their origin, and it may be fetched. The robots.txt must be
+        reachable, allow tdmrep.json, and not request a longer delay than the crawl accepts.
         """
         if rules.entry.has_tdmrep or rules.state is State.UNREACHABLE:
             return False
@@ -308,8 +312,8 @@ class RobotsTxtCache:
         )
 
     async def _complete(self, rules: SiteRules, templates: list[Request]) -> SiteRules:
-        """Fetch the tdmrep.json of an origin, and return *rules* with its content. Concurrent calls for one
-        origin share a single fetch.
+        """Fetch the tdmrep.json of the origin of *rules*, and return the rules with the parsed tdmrep.json. Concurrent
+        calls for one origin share a single fetch.
         """
         origin = rules.origin
         url = tdmrep_url(origin)
@@ -321,7 +325,7 @@ class RobotsTxtCache:
         self._waiting_calls[url] = []
         try:
             result = await self._fetcher.fetch(url, templates, self._check)
-            # Not *rules*: robots.txt may have been fetched again during the fetch of tdmrep.json.
+            # Use the rules in memory, since robots.txt may have been fetched again during the fetch of tdmrep.json.
             rules, now = self._memory.get(origin) or rules, self._clock.time()
             entry = with_tdmrep(rules.entry, result, now)
             rules = self._read(origin, entry, rules.learned)
@@ -332,8 +336,8 @@ class RobotsTxtCache:
         return rules
 
     async def _check(self, request: RobotsTxtRequest, templates: list[Request]) -> None:
-        """Raise RobotsDenied if the robots.txt of its origin, or an override, forbids *request* for a tdmrep.json.
-        The origin can be any, since a tdmrep.json may redirect.
+        """Raise RobotsDenied if a robots.txt or an override forbids *request*, which is for a tdmrep.json. The
+        robots.txt is fetched if needed, since a redirect may lead *request* to any origin.
         """
         origin = origin_of(request.url)
         if origin is not None and request.fetch.virtual_host:
@@ -347,8 +351,8 @@ class RobotsTxtCache:
         if check.override is not None:
             robots = check.override.robots
         else:
-            # Without the tdmrep.json of that origin: sites that redirect theirs in a circle would wait for each
-            # other forever.
+            # The tdmrep.json of the origin is not needed here. If it were fetched, two sites that redirect their
+            # tdmrep.json to each other would wait for each other forever.
             check.rules = await self.learn(origin, templates, needs_tdmrep=False)
             robots = check.rules.robots
         if robots is None:
@@ -368,8 +372,8 @@ class RobotsTxtCache:
     async def _report(
         self, rules: SiteRules, templates: list[Request], *, is_new: bool
     ) -> None:
-        """Report new *rules* in the stats, in the log and by signals. *is_new* says whether their robots.txt was
-        fetched, and not read from the store.
+        """Report *rules* in the stats, in the log and by signals. *is_new* is True if their robots.txt was fetched,
+        and False if it was read from the store.
         """
         entry, crawler = rules.entry, self._crawler
         result, access = entry.result, entry.result.access
@@ -387,7 +391,7 @@ class RobotsTxtCache:
         if access is Access.UNAVAILABLE:
             self._log_unavailable(result, rules.robots)
             return
-        # The frontier logs what an unreachable robots.txt means for the requests of its host.
+        # The frontier logs how an unreachable robots.txt affects the requests to its host.
         words = str(access)
         if access is Access.SUCCESSFUL:
             words = "fetched" if is_new else "taken from the store"
@@ -398,7 +402,7 @@ class RobotsTxtCache:
         if result.is_html:
             self._log_page(result, rules.robots)
         if HAS_ROBOTS_PARSED_SIGNAL and is_heard(crawler, signals.robots_parsed):
-            # Imported here: the module loads Scrapy's robots.txt parsers, which most crawls do not need.
+            # Imported here, since the module loads Scrapy's robots.txt parsers, which most crawls do not need.
             from scrapy_rep.crawl.fetching.robotparser import RobotParser  # noqa: PLC0415
 
             await crawler.signals.send_catch_log_async(
@@ -410,16 +414,16 @@ class RobotsTxtCache:
     def _log_page(self, result: AccessResult, robots: RobotsTxt) -> None:
         if robots.groups:
             self._logger.info(
-                "%(url)s is an HTML page (%(result)s), but contains lines in the form of rules, which "
-                "are obeyed",
+                "%(url)s is an HTML page (%(result)s), but some of its lines are robots.txt rules. "
+                "These rules are obeyed",
                 url=result.url,
                 result=result,
             )
             return
         self._logger.log(
             DEBUG if self._html_count else INFO,
-            "%(url)s is an HTML page (%(result)s) and not a robots.txt; it may be the challenge of a "
-            "bot wall. It has no rules, so everything is allowed",
+            "%(url)s is an HTML page (%(result)s), such as the challenge page of a bot wall, instead of a "
+            "robots.txt. The page contains no rules, so everything is allowed",
             url=result.url,
             result=result,
         )
@@ -428,7 +432,7 @@ class RobotsTxtCache:
     def _log_unavailable(self, result: AccessResult, robots: RobotsTxt) -> None:
         if result.has_too_many_redirects:
             self._logger.warning(
-                "%(url)s: no robots.txt (%(result)s): everything is allowed. "
+                "%(url)s: no robots.txt (%(result)s), so everything is allowed. "
                 "Redirects: %(chain)s",
                 url=result.url,
                 result=result,
@@ -442,7 +446,7 @@ class RobotsTxtCache:
             self._locked_count += 1
         self._logger.log(
             level,
-            "%(url)s: no robots.txt (%(result)s): everything is %(verdict)s",
+            "%(url)s: no robots.txt (%(result)s), so everything is %(verdict)s",
             url=result.url,
             result=result,
             verdict="refused" if is_denying else "allowed (RFC 9309)",
@@ -454,7 +458,7 @@ class RobotsTxtCache:
         if result.access is Access.SUCCESSFUL:
             access = "fetched"
             if rules.tdmrep and not rules.tdmrep.is_valid:
-                finding = ", but is not an array of rules, and so has no effect"
+                finding = ", but it is not a JSON array of rules, so it has no effect"
         self._logger.debug(
             "%(url)s is %(access)s (%(result)s)%(finding)s",
             url=result.url,
@@ -467,7 +471,7 @@ class RobotsTxtCache:
         if self._html_count:
             self._logger.at_end(
                 INFO,
-                "robots.txt files that were HTML pages without rules, such as the challenge of a bot wall: "
+                "robots.txt files that were HTML pages without rules, such as the challenge page of a bot wall: "
                 "%(count)s. Everything is allowed on these hosts. To exclude a host that does not want to be "
                 "crawled, use REP_OVERRIDES",
                 count=f"{self._html_count:,}",
@@ -476,7 +480,7 @@ class RobotsTxtCache:
             self._logger.at_end(
                 INFO,
                 "robots.txt files that were answered with 401 or 403: %(count)s. Everything is allowed "
-                "on these hosts (RFC 9309); if in doubt, ask the owner of a host, or refuse it with "
+                "on these hosts (RFC 9309). If in doubt, ask the owner of a host, or exclude the host with "
                 "REP_OVERRIDES",
                 count=f"{self._locked_count:,}",
             )
@@ -488,14 +492,14 @@ class RobotsTxtCache:
             named = ", ".join(map(repr, unmet[:_MAX_NAMED]))
             more = len(unmet) - _MAX_NAMED
             self._logger.info(
-                "These patterns of REP_OVERRIDES matched no request of this crawl: %(patterns)s. If one of them "
-                "should have matched, check how its host is spelt",
+                "These patterns of REP_OVERRIDES matched no request of this crawl: %(patterns)s. If a pattern "
+                "should have matched, check the spelling of its host",
                 patterns=f"{named} and {more:,} more" if more > 0 else named,
             )
 
 
 def _first_end(overrides: Iterable[Override]) -> float:
-    """Return the earliest end date of *overrides*; infinity if there is none."""
+    """Return the earliest end of *overrides*, in seconds since the epoch; infinity if *overrides* is empty."""
     return min((override.ends for override in overrides), default=inf)
 
 

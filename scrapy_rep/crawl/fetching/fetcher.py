@@ -1,8 +1,8 @@
-"""Downloads robots.txt files through Scrapy's engine, and classifies the errors of downloads.
+"""Downloads robots.txt files through Scrapy's engine, and classifies download errors.
 
-Download handlers raise exceptions of several libraries. Their classes cannot be imported here, since the
-libraries may not be installed or keep the classes in private modules. So an exception is recognised by its
-error number (errno, or the code of libcurl), or else by words in the names of its classes.
+Download handlers raise exceptions from several libraries. The exception classes cannot be imported here, since a
+library may not be installed, or may define its classes in private modules. So an exception is recognised by its
+error number (errno, or libcurl's code), or by words in the names of its classes.
 """
 
 from __future__ import annotations
@@ -38,46 +38,48 @@ if TYPE_CHECKING:
 
     from scrapy_rep.base.settings import RepSettings
 
-    # Called with a request, and the page requests that wait for its result. Raises RobotsDenied if robots.txt
-    # or an override forbids the request.
+    # Called with a request, and with the page requests that wait for the requested file. Raises RobotsDenied if
+    # robots.txt or an override forbids the request.
     Check: TypeAlias = Callable[[RobotsTxtRequest, list[Request]], Awaitable[None]]
 
 
 _ATTEMPTS = 2
-"""How many times a request is sent if no answer comes. The second attempt follows at once, since most
-connections fail only for a moment; after a longer outage, the frontier starts a new fetch later."""
+"""The maximum number of times that a request is sent if no answer arrives. The second attempt follows immediately,
+since most connections fail only for a moment. After longer outages, the frontier starts a new fetch later."""
 
 _PROXY_REFUSES = 407
 
 _STATUSES = range(100, 1000)
-"""The valid HTTP statuses: three digits (RFC 9110, 15). Twisted accepts any number, even one too large for
-the columns of a store or a ledger."""
+"""The valid HTTP statuses, which are three digits (RFC 9110, 15). Twisted accepts any number, even if it is too large
+for a column of the ledger."""
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-# No more Retry-After fields of one response are read.
+# The maximum number of Retry-After fields to read from one response.
 _MAX_PAUSES = 4
 
-# In bytes. If the Set-Cookie fields of a response are longer in total, they are ignored: parsing them takes long.
+# The maximum total length, in bytes, of a response's Set-Cookie fields. Longer fields are ignored, since parsing them
+# is slow.
 _MAX_COOKIES = 8_192
 
 _STOPPED = (
-    "a component stopped its download (StopDownload in a handler of headers_received or "
-    "bytes_received); let requests for robots.txt and tdmrep.json pass there"
+    "a component stopped its download by raising StopDownload in a handler of headers_received or "
+    "bytes_received; let the handler ignore requests for robots.txt and tdmrep.json"
 )
 
 _HEADER_NAMES = {name.title().encode(): name for name in HEADERS}
-"""The header fields that an AccessResult keeps: their names as in Scrapy's Headers, and as in the result."""
+"""The header fields that an AccessResult keeps. Maps each name, as spelt in Scrapy's Headers, to the name in the
+result."""
 
 
 class RobotsTxtFetcher:
     """Fetches robots.txt and tdmrep.json files through Scrapy's downloader.
 
-    A request for robots.txt uses the proxy, TLS settings and connections of ordinary requests. But the
-    middlewares that redirect, retry, cache or drop ordinary requests must not touch a request for
-    robots.txt, since the crawler would take their result for the rules of the site: in a project without
-    redirects, for example, a robots.txt that redirects would have no rules, and so allow everything. So
-    the fetcher itself follows redirects and repeats failed requests.
+    A request for robots.txt uses the proxy, TLS settings and connections of ordinary requests. But middlewares that
+    redirect, retry, cache or drop ordinary requests must not do so with a request for robots.txt, since their result
+    would be taken for the rules of the site. For example, in a project that disables redirects, a redirected
+    robots.txt would contain no rules, and so allow everything. Therefore, the fetcher itself follows redirects and
+    repeats failed requests.
     """
 
     def __init__(
@@ -88,13 +90,15 @@ class RobotsTxtFetcher:
         free_room: Callable[[RobotsTxtRequest], None] = lambda _: None,
         is_own_fault: Callable[[Failure], bool] = lambda _: False,
     ) -> None:
-        """Make a fetcher. Without the callbacks below, as in commands, requests are sent at once.
+        """Make a fetcher. Without the callbacks *take_room* and *free_room*, as in commands, requests are sent without
+        delays and limits.
 
-        :param take_room: waits until the limiters of a request have room for it. Raises BackingOff if the
-            host has asked for too long a pause, and SpiderClosing if the spider closes
-        :param free_room: gives back the room of a request that was not sent
-        :param is_own_fault: whether the crawler itself caused a failure, for example because its network is
-            gone. The request is then sent again as soon as there is room for it
+        :param take_room: waits until the limits for a request (concurrency, delays, pauses) let it be sent, and
+            reserves a place for it. Raises BackingOff if the host requested too long a pause, and SpiderClosing if
+            the spider closes
+        :param free_room: releases the reserved place of a request that was not sent
+        :param is_own_fault: returns whether the crawler itself caused a failure, for example because its network is
+            down. The request is then sent again as soon as its limits allow that
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -104,28 +108,28 @@ class RobotsTxtFetcher:
         self._free_room = free_room
         self._is_own_fault = is_own_fault
         self._downloads = 0
-        """The number of requests of this fetcher in the downloader. The handler of ``bytes_received`` is connected
-        while there are any."""
+        """The number of this fetcher's requests in the downloader. While it is not 0, a handler of the signal
+        ``bytes_received`` is connected."""
 
         self._has_logged_traceback = False
 
     async def fetch(
         self, url: str, templates: list[Request], check: Check | None = None
     ) -> AccessResult:
-        """Fetch a robots.txt and return the result. The result also describes any error of the site, of the
-        network or of this crawler; none of them is raised.
+        """Fetch a robots.txt (or another file) and return the result. Errors of the site, of the network and of this
+        crawler are not raised, but described in the result.
 
-        A request without an answer, or that a proxy refuses, is repeated at once, each time with the
+        A request is repeated immediately if it gets no answer, or if a proxy refuses it. Each attempt uses the
         User-Agent and proxy of the next template.
 
-        :param url: as :meth:`Origin.url` returns it
+        :param url: the URL of the file, as :meth:`Origin.url` returns it
         :param templates: page requests that wait for the file, at least one; see :func:`add_template`
-        :param check: for a file other than robots.txt: called for each request, redirects included,
-            because robots.txt must allow it (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt).
-            Scrapy's ``robotstxt/*`` stats do not count these requests
-        :raises SpiderClosing: if the spider closes meanwhile
-        :raises CancelledError: if the spider closes meanwhile, or if the fetch is cancelled when
-            *templates* is empty, because no request waits for the file any more
+        :param check: for a file other than robots.txt, a function that raises RobotsDenied if robots.txt forbids
+            a request. It is called for each request, including redirects (RFC 9309, 2.3.1.2, exempts only the
+            redirects of robots.txt). Scrapy's ``robotstxt/*`` stats do not count these requests
+        :raises SpiderClosing: if the spider closes during the fetch
+        :raises CancelledError: if the fetch is cancelled because the spider closes, or because no request waits for
+            the file any more, so that *templates* is empty
         """
         count = _not_counted if check else self._crawler.stats.inc_value
         count(stats.REQUEST_COUNT)
@@ -135,12 +139,12 @@ class RobotsTxtFetcher:
             is_told = isinstance(ended, SpiderClosing) or is_closing(self._crawler)
             if is_told or not templates:
                 raise
-            # Another component cancelled the fetch. The page requests that wait for it must still get a result.
+            # Another component cancelled the fetch. The page requests that wait for the file still need a result.
             return AccessResult(url=url, status=None, error="cancelled")
         except Exception as exception:
             self._logger.exception(
-                "%(url)s counts as unreachable and will be fetched again later: its fetch "
-                "failed because of an error in this crawler, not at the site",
+                "%(url)s counts as unreachable and will be fetched again later, because an error in "
+                "this crawler, not at the site, made its fetch fail. The traceback shows the error",
                 url=url,
             )
             return AccessResult(url=url, status=None, error=in_words(exception))
@@ -152,15 +156,15 @@ class RobotsTxtFetcher:
         check: Check | None,
         count: Callable[[str], None],
     ) -> AccessResult:
-        """Request *url*, follow its redirects, repeat failed requests, and return the final result. *count*
-        increments a stat.
+        """Request *url*, follow redirects, repeat failed requests, and return the final result. *count* is a function
+        that increments the stat with a given key.
         """
         current, virtual_host = split_virtual_host(url)
         attempts, is_redirected, targets = 0, False, list[str]()
-        # Kept from redirect to redirect: some sites redirect to the same URL until the client sends a cookie.
+        # Cookies are kept across redirects, since some sites redirect to the same URL until the client sends a cookie.
         cookies: CookieJar | None = None
         while True:
-            # Rotate the templates, so that each attempt uses another proxy.
+            # Rotate the templates, so that each attempt uses the proxy of the next template.
             templates.append(templates.pop(0))
             request = RobotsTxtRequest.of(
                 current,
@@ -206,11 +210,11 @@ class RobotsTxtFetcher:
         count: Callable[[str], None],
         allowed: Awaitable[None] | None,
     ) -> Response | AccessResult:
-        """Send *request* when its turn comes. Return the response or, if the request fails, a result with the
-        error.
+        """Send *request* as soon as the limiters of its host allow that. Return the response or, if the request fails,
+        an AccessResult that describes the error.
 
-        *count* increments a stat. *allowed*, if not None, is awaited first, and raises RobotsDenied if
-        robots.txt forbids the request.
+        *count* is a function that increments the stat with a given key. *allowed*, if not None, is awaited before the
+        request is sent, and raises RobotsDenied if robots.txt forbids the request.
         """
         try:
             if allowed is not None:
@@ -224,13 +228,13 @@ class RobotsTxtFetcher:
                 await self._take_room(request)
             self._downloads, is_counted = self._downloads + 1, True
             if self._downloads == 1:
-                # Connected only during downloads of robots.txt. Scrapy sends this signal for each chunk of each
-                # page: the handler takes 11 µs, and a page of 100 KB can come in 70 chunks. A whole page takes
-                # 700 µs.
+                # The handler is connected only during downloads of robots.txt, since Scrapy calls it for each chunk of
+                # each page. A page of 100 KB can arrive in 70 chunks, for which the handler would take 70 times 11 µs.
+                # That is as much as a crawl needs for a whole page (700 µs).
                 signal_manager.connect(self._received, signals.bytes_received)
             answer = await self._crawler.engine.download_async(request)
-            # A component may have stopped the download. That matters only for a 2xx response: no other body
-            # is used.
+            # If a component stopped the download, the body is incomplete. This matters only for a 2xx response, since
+            # the bodies of other responses are not used.
             is_whole = request.fetch.is_stopped or answer.status // 100 != 2
             if not is_whole and "download_stopped" in answer.flags:
                 raise StopDownload
@@ -242,8 +246,8 @@ class RobotsTxtFetcher:
                 self._downloads -= 1
                 if not self._downloads:
                     signal_manager.disconnect(self._received, signals.bytes_received)
-            # The wire gives back the room of each request that it has seen. This call is for a request that was
-            # cancelled before: without it, the room would be lost until the end of the crawl.
+            # WireMiddleware releases the place of each request that reaches it. This call releases the place of a
+            # request that was cancelled earlier. Without it, the place would stay reserved until the crawl ends.
             self._free_room(request)
 
     def _failed(
@@ -252,13 +256,14 @@ class RobotsTxtFetcher:
         exception: Exception,
         count: Callable[[str], None],
     ) -> AccessResult:
-        """Return the result of *request*, which has failed with *exception*. Raises *exception* again if it
-        was cancelled or the spider closes, since neither says anything about the site.
+        """Return the result of *request*, which failed with *exception*. Raises *exception* again if the request was
+        cancelled or the spider closes, since neither is a failure of the site.
         """
         failure = Failure.DROPPED
         match exception:
             case CancelledError() | SpiderClosing():
-                # The CancelledError of Twisted. asyncio.CancelledError is not an Exception, and never comes here.
+                # This is Twisted's CancelledError. asyncio.CancelledError is not an Exception, so it is not handled
+                # here.
                 raise exception
             case UndecodableBody():
                 error, failure = str(exception), Failure.OTHER
@@ -274,7 +279,7 @@ class RobotsTxtFetcher:
             case _:
                 count(stats.EXCEPTION_COUNT.format(type=type(exception)))
                 error = in_words(exception)
-                # A middleware that downloads by itself raises the same exceptions as a download handler.
+                # A middleware with its own download client can raise the same exceptions as a download handler.
                 is_of_download = any(map(_description, _causes(exception)))
                 if exception is not request.fetch.error and not is_of_download:
                     error += ", raised by a component (see REP_REQUEST_META_KEYS)"
@@ -283,7 +288,7 @@ class RobotsTxtFetcher:
                     failure = kind_of(exception)
                     is_of_server = error in NO_SERVER and failure is Failure.NETWORK
                     if is_of_server and request.meta.get("proxy"):
-                        # The proxy may be at fault, so this is no evidence that the site has no server.
+                        # The cause may be the proxy, so the error does not prove that the site has no server.
                         error += " through its proxy"
                     elif is_of_server:
                         failure = Failure.NO_SERVER
@@ -294,8 +299,8 @@ class RobotsTxtFetcher:
             return
         self._has_logged_traceback = True
         self._logger.error(
-            "%(url)s counts as unreachable and will be fetched again later: a component of the "
-            "project raised the exception below for its request. If the component needs a key "
+            "%(url)s counts as unreachable and will be fetched again later, because a component of the "
+            "project raised the exception below for the request. If the component needs a key "
             "of Request.meta that your spider sets, add the key to REP_REQUEST_META_KEYS. "
             "Later exceptions of components are logged without a traceback",
             exc_info=exception,
@@ -308,14 +313,14 @@ class RobotsTxtFetcher:
 
 
 def _not_counted(_: str) -> None:
-    """Ignore a stat: Scrapy's ``robotstxt/*`` stats must not count requests for other files."""
+    """Do nothing. Used in place of counting a ``robotstxt/*`` stat of Scrapy for files other than robots.txt."""
 
 
 def _result(
     url: str, response: Response, targets: list[str], error: str
 ) -> AccessResult:
-    """Return the result of a fetch of *url* that ended with *response*, after redirects to *targets*. *error*
-    says why a further redirect was not followed; it is empty if there was none.
+    """Return the result of a fetch of *url* that ended with *response*, after redirects to *targets*. If *response* is
+    a redirect that was not followed, *error* is the reason; otherwise, *error* is empty.
     """
     is_of_http = response.status in _STATUSES
     no_status = f"{str(response.status)[:20]} is not an HTTP status"
@@ -330,8 +335,8 @@ def _result(
 
 
 def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
-    """Return the absolute URL to which *response* redirects *url*, and an error. The URL is None if *response* is
-    not a redirect, or is an invalid one; the error is empty except for an invalid redirect.
+    """Return the absolute URL to which *response* redirects *url*, and an error. The URL is None if *response* is not
+    a redirect, or is an invalid redirect. The error is empty unless the redirect is invalid.
     """
     if response.status not in _REDIRECTS:
         return None, ""
@@ -351,8 +356,8 @@ def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
 def _with_cookies(
     cookies: CookieJar | None, response: Response, request: Request
 ) -> CookieJar | None:
-    """Add the cookies that *response* to *request* sets to the jar *cookies*, and return the jar. It is None as
-    long as no response has set a cookie.
+    """Add the cookies of *response*, the answer to *request*, to the jar *cookies*, and return the jar. A jar is
+    created for the first cookie. Until then, *cookies* and the returned value are None.
     """
     fields = response.headers.getlist("Set-Cookie")
     if 0 < sum(map(len, fields)) <= _MAX_COOKIES:
@@ -362,8 +367,8 @@ def _with_cookies(
 
 
 def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
-    """Return the name and value of each field in *headers* that an AccessResult keeps: the media type, and the
-    fields that say how long a robots.txt stays fresh, or when to try again.
+    """Return the (name, value) pairs of the *headers* that an AccessResult keeps. These are the media type, and the
+    fields that define how long a robots.txt stays fresh, and when to try again.
     """
     kept: list[tuple[str, str]] = []
     for field in sorted(_HEADER_NAMES.keys() & headers.keys()):
@@ -371,13 +376,13 @@ def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
         if name == "cache-control":
             # Cache-Control is a list, which may be split over several fields (RFC 9110, 5.3).
             values = [b", ".join(values)]
-        # A response may have several Retry-After fields. The caller decides between them.
+        # A response may contain several Retry-After fields. The caller selects one of them.
         most = _MAX_PAUSES if name == "retry-after" else 1
         kept += [(name, value.decode("latin-1")) for value in values[:most]]
     return tuple(kept)
 
 
-# The reasons for which downloads fail, in words.
+# Descriptions of download errors.
 
 _MACHINE_ERROR = "an error of this machine"
 _NO_HOST = "the host name could not be resolved"
@@ -389,14 +394,14 @@ _TIMED_OUT = "timed out"
 _TLS = "TLS failed"
 
 _DESCRIPTIONS = {
-    # The machine has run out of file descriptors, memory, or local ports.
+    # This machine ran out of file descriptors, memory, or local ports.
     r"EMFILE|ENFILE|ENOBUFS|ENOMEM|EADDRNOTAVAIL|EAI_MEMORY|\bMemoryError|curl(27|45);": _MACHINE_ERROR,
     "curl5;": _NO_PROXY,
     "CannotResolveHost|DNSLookup|UnknownHost|gaierror|curl6;": _NO_HOST,
     # libcurl uses code 7 for any failed connection, except a time-out.
     "ConnectionRefused|curl7;": _REFUSED,
     "EHOSTUNREACH|EHOSTDOWN": _HOST_UNREACHABLE,
-    # Also raised for a host with only an IPv6 address if the machine has no IPv6.
+    # Also raised if the host has only an IPv6 address, and this machine has no IPv6.
     "ENETDOWN|ENETUNREACH": _NO_NETWORK,
     "TimedOut|Timeout|ETIMEDOUT|curl28;": _TIMED_OUT,
     "BadHttpMessage|BadStatusLine|ParseError|curl8;": "the answer is not valid HTTP",
@@ -405,25 +410,26 @@ _DESCRIPTIONS = {
     "DataLoss|curl18;": "the answer is incomplete",
     r"\bSSLError|OpenSSL\.SSL\.": _TLS,
 }
-"""A regular expression for the result of :func:`_names`, and the description of the errors that it matches. The
-first match counts."""
+"""The descriptions of errors. Each key is a regular expression that is searched in the result of :func:`_names`. The
+first expression that matches decides."""
 
 NO_SERVER = frozenset({_NO_HOST, _REFUSED})
-"""The descriptions of errors that show that the host has no server."""
+"""The descriptions of errors from which it follows that the host has no server."""
 
 _NETWORK_ERRORS = NO_SERVER | {_NO_PROXY, _HOST_UNREACHABLE, _NO_NETWORK, _TIMED_OUT}
-"""The descriptions of failures without any answer. Their cause may be the network of the crawler."""
+"""The descriptions of failures without an answer, which the crawler's own network may have caused."""
 
-# The maximum number of exceptions to read in a tree of causes, which can be circular. Download handlers nest far
-# fewer.
+# The maximum number of exceptions to visit in the tree of an exception's causes, which can be circular. Download
+# handlers nest far fewer.
 _MAX_ERRORS = 50
 
 
 def kind_of(error: BaseException) -> Failure:
-    """Return the kind of failure of a download that ended with *error*: of this machine, of the network, or
-    any other.
+    """Return the kind of failure of a download that raised *error*: Failure.OWN for an error of this machine,
+    Failure.NETWORK for an error of the network, otherwise Failure.OTHER.
     """
-    # An error of the machine may be only in the context of *error* (raised while it was handled).
+    # A machine error may be only the __context__ of another exception, which was raised while the machine error was
+    # handled.
     causes = _causes(error, with_context=True)
     descriptions = [*filter(None, map(_description, causes))]
     if _MACHINE_ERROR in descriptions:
@@ -433,7 +439,7 @@ def kind_of(error: BaseException) -> Failure:
 
 
 def in_words(error: BaseException) -> str:
-    """Return the reason for which a download ended with *error*, in words for logs and reports."""
+    """Return a text for logs and reports that explains why a download failed with *error*."""
     causes = _causes(error)
     described = [(text, cause) for cause in causes if (text := _description(cause))]
     of_machine = [pair for pair in described if pair[0] == _MACHINE_ERROR]
@@ -450,19 +456,19 @@ def _causes(
     with_context: bool = False,
     seen: list[BaseException] | None = None,
 ) -> list[BaseException]:
-    """Return the exceptions that caused *error*, the root cause first, and *error* itself at the end.
+    """Return the exceptions that caused *error*, from the root cause to *error* itself.
 
-    *with_context* adds each exception's ``__context__`` after it. *seen* has the exceptions that were
-    visited already, and are left out.
+    If *with_context* is True, each exception is followed by its ``__context__``. *seen* contains the exceptions that
+    were already visited. They are not returned again.
     """
     seen = [] if seen is None else seen
     if len(seen) == _MAX_ERRORS or any(earlier is error for earlier in seen):
         return []
     seen.append(error)
     causes_of = partial(_causes, with_context=with_context, seen=seen)
-    # Besides __cause__: Twisted's CannotListenError keeps its cause in ``socketError``.
+    # Twisted's CannotListenError stores its cause in ``socketError`` instead of ``__cause__``.
     direct: list[object] = [error.__cause__, getattr(error, "socketError", None)]
-    # Twisted keeps several causes in a list of failures (``reasons``), an exception group in a tuple.
+    # Twisted stores several causes as a list of Failures (``reasons``), an exception group as a tuple (``exceptions``).
     for name in ("reasons", "exceptions"):
         several = getattr(error, name, None)
         if isinstance(several, (list, tuple)):
@@ -479,7 +485,9 @@ def _causes(
 
 
 def _description(error: BaseException) -> str:
-    """Return the description of *error* alone, without its causes; empty if it matches none."""
+    """Return the description of *error*, without regard to its causes. Return an empty text if no description
+    matches.
+    """
     names = _names(error)
     for pattern, description in _DESCRIPTIONS.items():
         if re.search(pattern, names):
@@ -488,9 +496,9 @@ def _description(error: BaseException) -> str:
 
 
 def _names(error: BaseException) -> str:
-    """Return a text by which *error* can be recognised: the names of its classes, the name of its error
-    number (as ``ECONNRESET``), and ``curl`` with the code if libcurl raised it
-    (https://curl.se/libcurl/c/libcurl-errors.html).
+    """Return a text that identifies *error*, to be matched by :data:`_DESCRIPTIONS`. The text contains the names of the
+    error's classes and the name of its error number, such as ``ECONNRESET``. For an error of libcurl, the text also
+    contains ``curl`` and the code (https://curl.se/libcurl/c/libcurl-errors.html).
     """
     names = [f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__]
     codes: Mapping[int, str] = errno.errorcode
@@ -508,8 +516,8 @@ def _names(error: BaseException) -> str:
 
 
 def _detail(error: BaseException) -> str:
-    """Return the message of *error*. Errors of OpenSSL keep their message in ``reason``, or in the last entry of
-    their error queue.
+    """Return the message of *error*. For an error of OpenSSL, the message is in its attribute ``reason``, or in the
+    last entry of its error queue.
     """
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
@@ -521,11 +529,11 @@ def _detail(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """Return the message of *error*; empty for an error of Twisted whose message only lists its causes."""
+    """Return the message of *error*. Return an empty text for a Twisted error whose message only lists its causes."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if hasattr(error, "reasons"):
         return ""
     text = " ".join(str(error).split())
-    # libcurl puts an error number before its message, and the address of its documentation after it.
+    # libcurl writes an error number before the message, and the URL of its documentation after the message.
     return text.partition("curl: ")[2].partition(". See https://")[0] or text

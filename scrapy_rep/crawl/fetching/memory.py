@@ -1,9 +1,8 @@
-"""An LRU cache for the rules of sites, and the serialised form of cache entries (*packed*).
+"""An LRU cache for site rules, and the serialised form of cache entries (*packed* entries).
 
-A packed entry is a line of JSON with the fields of the entry that differ from their defaults, followed by the
-bodies of its files, all compressed by zlib, whose checksum detects damage. Anybody who can write to a store
-may have forged an entry, so :func:`loads` limits the size of the data, and does not use pickle, which could execute
-code.
+A packed entry is a line of JSON with the entry's fields that differ from their defaults, followed by the bodies of the
+entry's files. Everything is compressed by zlib, whose checksum detects damage. Anybody who can write to a store may
+forge entries. So :func:`loads` limits the size of the data, and does not use pickle, which could execute code.
 """
 
 from __future__ import annotations
@@ -28,43 +27,47 @@ V = TypeVar("V")
 _T = TypeVar("_T")
 
 MAX_SIZE = 1024 * 1024
-"""The largest packed entry in bytes, before and after compression. That is twice the longest robots.txt that
-any dialect parses."""
+"""The limit for the size of a packed entry in bytes, before and after compression. It is twice the size of the longest
+robots.txt that a dialect of this package parses."""
 
 KEEP = 30 * 24 * 3600.0
-"""How many seconds a store keeps an entry after its expiry, and the longest time for which an entry is fresh.
-While a robots.txt is unreachable, the crawler may use its last good copy for 30 days (RFC 9309, 2.3.1.4)."""
+"""The time in seconds for which a store keeps an entry after it expires, and the maximum time for which a stored entry
+stays fresh. While a robots.txt is unreachable, the crawler may use the last good copy for 30 days (RFC 9309,
+2.3.1.4)."""
 
 _LAST_TIME = 2.0**37
-"""The latest valid time in an entry, about the year 6300. Any later time is damage."""
+"""The latest valid time in an entry, about the year 6300. An entry with a later time is damaged."""
 
 _ROBOTSTXT_SIZE = "robotstxt"
-"""The JSON field with the length of the robots.txt, after which the body of the tdmrep.json begins."""
+"""The JSON field with the length of the robots.txt in bytes. The body of the tdmrep.json follows the robots.txt."""
 
 _MAX_ITEMS = 16
-"""The maximum number of headers, and of redirects, to read from a packed entry. Entries of this package have
-fewer."""
+"""The maximum number of headers, and of redirects, to read from a packed entry. Entries that this package writes
+contain fewer."""
 
 _PARSED_SHARE = 4
-"""Parsed files may take one part in four of the memory; the rest is for packed entries."""
+"""Parsed files may use a quarter of the memory (the memory is divided by this number). The rest is for packed
+entries."""
 
-# Measured: the bytes of memory that an entry takes in addition to its data. For a packed entry, that is its key;
-# for a parsed file also the objects of its entry, result and headers.
+# The memory that an entry uses in addition to its data, in bytes (measured). A packed entry needs it for its key. A
+# parsed entry needs it also for the objects of the entry, its result and its headers.
 _PACKED_OVERHEAD = 580
 _PARSED_OVERHEAD = 1_600
 
-# Measured: the most bytes of memory that a robots.txt takes after its rules are indexed (on first use): for each
-# line, for each "*" in a rule, and for each record of usage preferences.
+# The maximum memory of a parsed robots.txt in bytes (measured): for each line, for each "*" in a rule, and for each
+# record of usage preferences. It includes the index of the rules, which is built when they are first used.
 _LINE_BYTES = 160
 _WILDCARD_BYTES = 310
 _RECORD_BYTES = 2_000
-# The maximum number of bytes that all records of usage preferences of a file can take: only the first records are
-# parsed, so there is a limit.
+# The maximum memory of all usage preference records of a file, in bytes. There is a maximum because only a limited
+# number of records is parsed.
 _ALL_RECORDS_BYTES = 8_000_000
 
 
 class LRU(Generic[V]):
-    """A mapping that evicts the least recently used values when their total size exceeds *max_size*."""
+    """A mapping with a limit for the total size of its values. When the size exceeds *max_size*, the least recently
+    used values are evicted.
+    """
 
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
@@ -72,7 +75,7 @@ class LRU(Generic[V]):
         self.size = 0
 
     def get(self, key: Hashable) -> V | None:
-        """Return the value of *key*, and mark it as most recently used; None if there is none."""
+        """Return the value of *key*, and mark it as most recently used. Return None if the key is missing."""
         if key not in self._kept:
             return None
         self._kept.move_to_end(key)
@@ -80,14 +83,14 @@ class LRU(Generic[V]):
         return value
 
     def pop(self, key: Hashable) -> V | None:
-        """Remove and return the value of *key*; None if there is none."""
+        """Remove and return the value of *key*. Return None if the key is missing."""
         value, size = self._kept.pop(key, (None, 0))
         self.size -= size
         return value
 
     def put(self, key: Hashable, value: V, size: int) -> list[V]:
-        """Store *value* under *key*, and return the evicted values: the least recently used ones. *value*
-        itself is never evicted, even if it alone exceeds the limit.
+        """Store *value* under *key*, and return the values that are evicted to make room. *value* itself is never
+        evicted, even if its *size* exceeds the limit.
         """
         _, size_before = self._kept.pop(key, (None, 0))
         self._kept[key] = value, size
@@ -101,32 +104,33 @@ class LRU(Generic[V]):
 
 
 class Memory:
-    """Caches the rules of origins in at most *max_bytes* of memory. The most recently used rules are kept
-    parsed; the others are packed, and *read* parses them when they are needed again.
+    """Caches the rules of origins in at most *max_bytes* of memory. The most recently used rules are kept parsed. Other
+    rules are kept packed, and *read* parses them when they are needed again.
 
-    Parsed rules take a quarter of *max_bytes*. The limit is exceeded only while a single file takes more than that.
+    Parsed rules may use a quarter of *max_bytes*. This limit is exceeded only if a single parsed file is larger.
     """
 
-    # Why two forms: measured with 2,143 real files, 128 MB hold the rules of 65,000 hosts if most are packed. If all
-    # were parsed, 128 MB would hold 27,000 hosts with one decision each, and 3,000 in the worst case. Unpacking and
-    # parsing a file takes 0.1 ms, a seventh of the time of a page in a crawl.
+    # Rules are kept in two forms to save memory. Measured with 2,143 real files, 128 MB hold the rules of 65,000 hosts
+    # if most are packed. If all were parsed, 128 MB would hold the rules of 27,000 hosts with one decision each, and
+    # of 3,000 in the worst case. Unpacking and parsing a file takes 0.1 ms, a seventh of the time that a crawl needs
+    # for a page.
 
     def __init__(
         self, max_bytes: int, read: Callable[[Origin, CacheEntry, float], SiteRules]
     ) -> None:
         parsed_bytes = max_bytes // _PARSED_SHARE
-        # Each packed entry, and when this process learned it.
+        # Pairs of a packed entry and the time, on the monotonic clock, at which this process received the entry.
         self._packed: LRU[tuple[bytes, float]] = LRU(max_bytes - parsed_bytes)
         self._parsed: LRU[SiteRules] = LRU(parsed_bytes)
         self._read = read
 
     @property
     def size(self) -> int:
-        """The estimated memory of all rules, parsed and packed, in bytes."""
+        """The estimated memory of all parsed and packed rules, in bytes."""
         return self._packed.size + self._parsed.size
 
     def get(self, origin: Origin) -> SiteRules | None:
-        """Return the rules of *origin*, and mark them as most recently used; None if they are not in memory."""
+        """Return the rules of *origin*, and mark them as most recently used. Return None if they are not in memory."""
         rules = self._parsed.get(origin)
         if rules is not None:
             return rules
@@ -134,18 +138,19 @@ class Memory:
         if packed is None:
             return None
         data, learned = packed
-        # An entry that cannot be unpacked is dropped: a wrong clock gave it times before 1970.
+        # An entry that cannot be unpacked is dropped. The only cause is a wrong clock, so that the entry contains times
+        # before 1970.
         with suppress(ValueError):
             rules = self._read(origin, loads(data, origin), learned)
             self.put(rules)
         return rules
 
     def put(self, rules: SiteRules) -> None:
-        """Store *rules* for their origin, in place of earlier ones."""
+        """Store *rules* for their origin, and replace its earlier rules."""
         self._packed.pop(rules.origin)
         size = _PARSED_OVERHEAD + _text_size(rules.entry)
         for evicted in self._parsed.put(rules.origin, rules, size):
-            # A file that is too long to be packed is dropped, and fetched again when it is needed.
+            # A file that is too long to be packed is dropped. It is fetched again when it is needed.
             with suppress(ValueError):
                 data = dumps(evicted.entry)
                 size = len(data) + _PACKED_OVERHEAD
@@ -153,11 +158,11 @@ class Memory:
 
 
 def parsed_size(body: bytes) -> int:
-    """Return an upper bound for the memory, in bytes, of a robots.txt or tdmrep.json with this *body*, when it
-    is parsed and its rules for one crawler are indexed.
+    """Return an upper bound for the memory, in bytes, of a parsed robots.txt or tdmrep.json with this *body*. The bound
+    includes the index of the rules for one crawler.
     """
     lines = 1 + body.count(b"\n") + body.count(b"\r")
-    # Records of usage preferences: lines such as "Content-Usage", and the objects of a tdmrep.json.
+    # Usage preference records are lines such as "Content-Usage: ..." in a robots.txt, and objects in a tdmrep.json.
     records = body.lower().count(b"content-") + body.count(b"{")
     return (
         2 * len(body)
@@ -168,7 +173,7 @@ def parsed_size(body: bytes) -> int:
 
 
 def _text_size(entry: CacheEntry) -> int:
-    """Return an upper bound for the memory of the texts and parsed files of *entry*, in bytes."""
+    """Return an upper bound, in bytes, for the memory of the texts in *entry* and of its files after parsing."""
     size = 0
     for result in (entry.result, entry.copy, entry.tdmrep):
         if result is None:
@@ -185,13 +190,13 @@ def _text_size(entry: CacheEntry) -> int:
 
 
 def dumps(entry: CacheEntry) -> bytes:
-    """Return *entry* in packed form, without its URL, which :func:`loads` derives from the origin. Raises
-    ValueError if the entry is longer than :data:`MAX_SIZE`.
+    """Return *entry* in packed form. The URL is left out, since :func:`loads` derives it from the origin. Raises
+    ValueError if the packed form is not shorter than :data:`MAX_SIZE`.
     """
     head = _fields_of(entry) | {"result": _fields_of(entry.result)}
     if entry.copy is not None:
         head["copy"] = _fields_of(entry.copy)
-    # An entry has at most one robots.txt: that of a successful answer or, after a failure, the older copy.
+    # An entry contains at most one robots.txt: the body of the result or, after a failed fetch, the older copy.
     body = entry.result.body if entry.copy is None else entry.copy.body
     if entry.tdmrep is not None:
         head |= {"tdmrep": _fields_of(entry.tdmrep), _ROBOTSTXT_SIZE: len(body)}
@@ -204,8 +209,8 @@ def dumps(entry: CacheEntry) -> bytes:
 
 
 def loads(data: bytes, origin: Origin) -> CacheEntry:
-    """Return the entry of *origin* from *data*, its packed form. Raises ValueError if the data is damaged, or
-    :func:`dumps` has not written it.
+    """Return the entry of *origin* whose packed form is *data*. Raises ValueError if the data is damaged, or was not
+    written by :func:`dumps`.
     """
     inflater = zlib.decompressobj()
     try:
@@ -222,12 +227,12 @@ def loads(data: bytes, origin: Origin) -> CacheEntry:
         if type(error) not in {TypeError, ValueError}:
             detail = f"{type(error).__name__}: {detail}"
         raise ValueError(
-            f"the data is damaged, or scrapy-rep has not written it: {detail}"
+            f"the data is damaged, or was not written by scrapy-rep: {detail}"
         ) from None
 
 
 _LEFT_OUT = frozenset({"url", "body"})
-"""The fields of a result that are not in the JSON: the URL follows from the origin, and the body comes after
+"""The fields of a result that are not part of the JSON. The URL follows from the origin, and the body is written after
 the JSON."""
 
 
@@ -288,7 +293,7 @@ def _integer(value: object) -> int:
 
 
 def _time(value: object) -> float:
-    # Written so that NaN, for which each comparison is false, is refused too.
+    # This form of the condition also rejects NaN, for which each comparison is false.
     if not isinstance(value, (int, float)) or not 0 <= value <= _LAST_TIME:
         raise ValueError("a time in the entry is out of range")
     return float(value)

@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 
 
 class RedisStore(Store):
-    """Keeps entries on the Redis server at *url*, under the keys ``PREFIX:file:KEY``.
+    """Keeps entries on the Redis server at *url*, under the Redis keys ``PREFIX:file:KEY``.
 
-    *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://...`` for TLS, or
-    ``unix://PATH[?db=DB]``. Its query may have other options of the Redis client. A call waits at most
-    *timeout* seconds for the connection, and as long again for the answer. The server deletes entries
-    when they expire.
+    *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://...`` for TLS, or ``unix://PATH[?db=DB]``. The
+    query of *url* may contain further options of the Redis client. A call waits at most *timeout* seconds for the
+    connection, and then at most *timeout* seconds for the answer. The Redis server deletes entries when they expire.
 
-    Raises StoreNotInstalled if the Redis client is not installed, and ValueError for an invalid URL.
+    Raises StoreNotInstalled if the Redis client is not installed, and ValueError if *url* is invalid.
     """
 
     def __init__(self, url: str, prefix: str = "rep", timeout: float = 2.0) -> None:
@@ -54,7 +53,8 @@ class RedisStore(Store):
     def get_many(self, keys: Collection[str]) -> dict[str, bytes | None]:
         commands = self._commands()
         for key in keys:
-            # Read one byte more than an entry can have: loads() refuses a longer value, so its rest is not needed.
+            # The range is one byte longer than the longest valid entry. loads() rejects a longer value, so the rest of
+            # the value is not needed.
             commands.getrange(self._name(key), 0, MAX_SIZE)
         # GETRANGE returns empty data for a missing key.
         entries = (data or None for data in self._execute(commands))
@@ -63,7 +63,8 @@ class RedisStore(Store):
     def put_many(self, entries: Mapping[str, tuple[bytes, float]]) -> None:
         commands = self._commands()
         for key, (data, until) in entries.items():
-            # A duration and not a time, so that the clocks of server and crawler need not agree. Redis refuses 0.
+            # The expiry is sent as a duration instead of a time, so that the clocks of the Redis server and the crawler
+            # need not agree. Redis rejects a duration of 0.
             ttl_ms = max(math.ceil((until - time.time()) * 1000), 1)
             commands.set(self._name(key), data, px=ttl_ms)
         self._execute(commands)
@@ -76,7 +77,7 @@ class RedisStore(Store):
         return f"{self._prefix}:file:{key}"
 
     def _commands(self) -> Pipeline:
-        """Return a pipeline, which sends all of its commands in one round trip."""
+        """Return a Redis pipeline, which sends all of its commands in one round trip."""
         return self._redis.pipeline(transaction=False)
 
     def _execute(self, commands: Pipeline) -> list[Any]:
@@ -87,8 +88,8 @@ class RedisStore(Store):
 
 
 def without_handshake() -> dict[str, Any]:
-    """Return options of the Redis client that save round trips: a new connection then sends no commands of its
-    own, such as HELLO and CLIENT SETINFO.
+    """Return options for the Redis client that save round trips. With these options, the client does not send HELLO and
+    CLIENT SETINFO on each new connection.
     """
     from redis.connection import AbstractConnection  # noqa: PLC0415
 
@@ -110,8 +111,8 @@ def _client(url: str, timeout: float) -> Redis:
         url,
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
-        # Retry once, without waiting: a restart of the server closes idle connections. By default, the client waits
-        # for seconds between attempts, and holds up the requests of the crawl.
+        # Retry once, without a delay, since a restart of the server closes idle connections. By default, the client
+        # waits several seconds between attempts, which would delay the requests of the crawl.
         retry=Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
         **without_handshake(),
     )

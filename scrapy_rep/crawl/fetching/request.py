@@ -1,8 +1,8 @@
-"""The request for a robots.txt, and the downloader middleware that prepares it and decodes its response.
+"""The request for a robots.txt, and the downloader middleware that prepares this request and decodes its response.
 
-Scrapy's HttpCompressionMiddleware decodes a truncated body as far as it can. A robots.txt would then lack its
-last rules without notice, and the crawler would fetch URLs that the site disallows. So this middleware
-requests robots.txt without compression, and rejects an encoded body that is incomplete.
+Scrapy's HttpCompressionMiddleware silently accepts a truncated body. A robots.txt would then lack its last rules, and
+the crawler would fetch URLs that the site disallows. So FetchMiddleware requests robots.txt without compression, and
+rejects an encoded body that is incomplete.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _MAX_TEMPLATES = 8
 
 _MAX_REPLACED = 10
-"""How many times in a row components may replace a request for robots.txt by a new one. Plugins that repeat a
-request through another proxy need fewer; the limit ends an infinite loop."""
+"""The maximum number of times that components may replace a request for robots.txt by a new request. The limit ends
+infinite loops. Plugins that repeat a request through other proxies need fewer replacements."""
 
 _META = {
     meta.DONT_OBEY_ROBOTSTXT: True,
@@ -47,23 +47,22 @@ _META = {
     "dont_redirect": True,
     "dont_retry": True,
     "download_fail_on_dataloss": True,
-    # A long robots.txt is cut at the size limit of the dialect (see RobotsTxtRequest.received), and must not
-    # fail at the limit of the project.
+    # A long robots.txt is cut at the dialect's size limit (see RobotsTxtRequest.received). Without these keys, the
+    # download would fail at the size limit of the project.
     "download_maxsize": 0,
     "download_warnsize": 0,
     "handle_httpstatus_all": True,
 }
-"""The meta keys that keep Scrapy's own components from changing, dropping or caching a request for
-robots.txt."""
+"""The meta keys that prevent Scrapy's own components from changing, dropping or caching a request for robots.txt."""
 
 MAX_TIMEOUT = 30.0
-"""The longest time-out, in seconds, of a request for robots.txt. Scrapy's default of 180 s is meant for large
-files, and is too long here: all pages of the host wait for robots.txt."""
+"""The maximum time-out, in seconds, of a request for robots.txt. Scrapy's default of 180 s is meant for large files. It
+is too long for a robots.txt, for which all page requests to the host wait."""
 
 
 class Fetch:
-    """The state of one download of robots.txt. A :class:`RobotsTxtRequest` shares the state with its replacements,
-    the requests that components return in its place. Only methods of that class change the state.
+    """The state of one download of a robots.txt. A component may replace a :class:`RobotsTxtRequest` by another
+    request; both then share the state. Only the methods of :class:`RobotsTxtRequest` change the state.
     """
 
     def __init__(
@@ -74,41 +73,41 @@ class Fetch:
         is_redirected: bool = False,
     ) -> None:
         self.asked_url = asked_url
-        """The URL of the file for which page requests wait, before any redirect."""
+        """The original URL of the file. It differs from the URL of the request after a redirect."""
 
         self.virtual_host = virtual_host
-        """The value of the ``Host`` header; empty if it is the host in the URL."""
+        """The value of the ``Host`` header. Empty if the header contains the host of the URL, as usual."""
 
         self.is_redirected = is_redirected
-        """Whether the URL is the target of a redirect from another origin."""
+        """Whether the request follows a redirect from another origin."""
 
         self.is_sent = False
-        """Whether the request has passed all middlewares, and so went to the download handler."""
+        """Whether the request passed all middlewares and was handed to the download handler."""
 
         self.passes = 0
-        """The number of requests for this download so far: the first one, and its replacements."""
+        """The number of requests for this download so far: the first request and its replacements."""
 
         self.size = 0
-        """The number of bytes received so far."""
+        """The number of received bytes of the body so far."""
 
         self.began = 0.0
-        """When the first byte arrived, on the monotonic clock; 0 before that."""
+        """The time, on the monotonic clock, at which the first byte of the body arrived. 0 before that."""
 
         self.is_stopped = False
-        """Whether this package stopped the download: at the size limit, which still gives a response, or at
-        the time limit, which is a failure."""
+        """Whether this package stopped the download at the size limit or the time limit. At the size limit, the
+        received part becomes the response. At the time limit, the download fails."""
 
         self.error: Exception | None = None
-        """The error that the download handler raised; None if it raised none. An error that differs from it
-        comes from a component of the project."""
+        """The error that the download handler raised. None if it raised no error. If the request fails with another
+        error, a component of the project raised that error."""
 
 
 class RobotsTxtRequest(Request):
-    """A request of this package: for robots.txt, or for tdmrep.json.
+    """A request for a robots.txt or a tdmrep.json.
 
-    RobotsTxtMiddleware lets these requests pass unjudged, since a request for tdmrep.json was judged when it
-    was made. It recognises them by their class. A meta key in place of the class would not be safe, since
-    spiders copy meta to page requests.
+    RobotsTxtMiddleware does not judge these requests. A robots.txt may always be fetched, and a request for a
+    tdmrep.json is judged before it is sent. The middleware recognises these requests by their class. A meta key would
+    not be safe, since spiders copy meta to page requests.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -116,8 +115,8 @@ class RobotsTxtRequest(Request):
         self.fetch = Fetch()
 
     def replace(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a copy with new values, like :meth:`Request.replace`. Both share the state of the download
-        (``fetch``).
+        """Return a copy with new values, like :meth:`Request.replace`. The copy shares the state of the download
+        (``fetch``) with the original.
         """
         copy = super().replace(*args, **kwargs)
         if isinstance(copy, RobotsTxtRequest):
@@ -125,23 +124,23 @@ class RobotsTxtRequest(Request):
         return copy
 
     def passed(self) -> None:
-        """Count the request as one more of its download. Raises IgnoreRequest if components have replaced the
-        request too often, since the engine would download one replacement after the other without end.
+        """Count this request in the state of its download. Raises IgnoreRequest if components replaced the request too
+        often, since the engine would otherwise download replacements in an infinite loop.
         """
         self.fetch.passes += 1
         if self.fetch.passes > 1 + _MAX_REPLACED:
             raise IgnoreRequest(
-                f"a downloader middleware has replaced the request by another one {self.fetch.passes - 1} "
-                f"times in a row, the last time by one for {self.url}; the middleware must return None "
-                "for a request that it has made itself"
+                f"a downloader middleware replaced the request by a new request {self.fetch.passes - 1} "
+                f"times in a row, the last time by a request for {self.url}; the middleware must return None "
+                "for a request that it created itself"
             )
 
     def at_wire(self) -> None:
-        """Note that the request has passed all middlewares, and goes to the download handler."""
+        """Note that the request passed all middlewares, and is handed to the download handler."""
         self.fetch.is_sent = True
 
     def failed(self, error: Exception) -> None:
-        """Note that the download handler has failed with *error*."""
+        """Note that the download handler raised *error*."""
         self.fetch.error = error
 
     @classmethod
@@ -155,11 +154,11 @@ class RobotsTxtRequest(Request):
         virtual_host: str = "",
         is_redirected: bool = False,
     ) -> Self:
-        """Return a request for *url* that looks like *template*, a page request that waits for the file: with
-        the same User-Agent and proxy.
+        """Return a request for *url* with the User-Agent and proxy of *template*, a page request that waits for the
+        file.
 
-        :param meta_keys: further keys to copy from the meta of *template*
-        :param asked_url: the URL of the file for which *template* waits, before any redirect
+        :param meta_keys: further meta keys to copy from *template*
+        :param asked_url: the original URL of the file, if *url* is the target of a redirect
         :param virtual_host: the ``Host`` header, if it differs from the host in *url*
         :param is_redirected: whether *url* is the target of a redirect from another origin
         """
@@ -168,14 +167,14 @@ class RobotsTxtRequest(Request):
         if "redirect_urls" in template_meta:
             origin = request_origin(template)
             if origin is not None and was_redirected(template, bare_host(origin)):
-                # Not copied: this download slot was meant for the host that redirected to this one.
+                # The template was redirected from another host, and its download slot belongs to that host.
                 copied.pop("download_slot", None)
         names = [b"User-Agent"]
         if "proxy" in template_meta:
             for key in ("proxy", PROXY_AUTH_META_KEY):
                 if key in template_meta:
                     copied[key] = template_meta[key]
-            # A request that Scrapy retries has its proxy credentials only in this header.
+            # When Scrapy retries a request, its proxy credentials are only in this header.
             names.append(b"Proxy-Authorization")
         headers = {
             name: template.headers[name] for name in names if name in template.headers
@@ -192,34 +191,35 @@ class RobotsTxtRequest(Request):
 
     @property
     def timeout(self) -> float:
-        """The time-out in seconds: as for a page (``DOWNLOAD_TIMEOUT``), but at most :data:`MAX_TIMEOUT`."""
+        """The time-out in seconds. It is that of a page (``DOWNLOAD_TIMEOUT``), but at most :data:`MAX_TIMEOUT`."""
         timeout: float = self.meta.get("download_timeout") or MAX_TIMEOUT
         return min(timeout, MAX_TIMEOUT)
 
     def received(self, size: int, limit: int) -> None:
-        """Count *size* more bytes of the body. Raises StopDownload if the body is longer than *limit* bytes, or
-        takes longer than the time-out.
+        """Count *size* newly received bytes of the body. Raises StopDownload if the body is longer than *limit* bytes,
+        or arrives for longer than the time-out.
         """
         now = time.monotonic()
         self.fetch.began = self.fetch.began or now
         self.fetch.size += size
-        # The body may exceed the limit by one byte, so that the parser sees that the body was cut.
+        # The body must exceed the limit by at least one byte, so that the parser sees that the body was cut.
         if self.fetch.size > limit:
             self.fetch.is_stopped = True
             raise StopDownload(fail=False)
-        # Some download handlers apply the time-out to each read, not to the whole download. A server that
-        # sends single bytes slowly would keep the pages of its host waiting forever.
+        # Some download handlers apply the time-out to each read, not to the whole download. If a server sent single
+        # bytes slowly, the page requests to its host would wait forever.
         if now - self.fetch.began > self.timeout:
             self.fetch.is_stopped = True
             raise StopDownload(fail=True)
 
 
 def add_template(templates: list[Request], request: Request) -> None:
-    """Add a page request to the templates of a fetch, unless one of them has the same proxy.
+    """Add the page request *request* to the *templates* of a fetch. Nothing is added if a template with the same proxy
+    exists.
 
-    A template is a page request that waits for the robots.txt or tdmrep.json of its site. The request for the
-    file copies its User-Agent, its proxy, and the meta keys of ``REP_REQUEST_META_KEYS``. Each attempt uses
-    another template, and so another proxy. Templates may be added while the fetch runs.
+    A template is a page request that waits for the robots.txt or tdmrep.json of its site. A request for the file
+    copies the template's User-Agent, proxy, and meta keys in ``REP_REQUEST_META_KEYS``. Each attempt uses the next
+    template, and so another proxy. Templates may be added during the fetch.
     """
     proxy = request.meta.get("proxy")
     if all(template.meta.get("proxy") != proxy for template in templates):
@@ -228,22 +228,22 @@ def add_template(templates: list[Request], request: Request) -> None:
 
 
 class FetchMiddleware:
-    """Prepares each request for robots.txt: no compression, the right ``Host`` header, a short time-out. If the
-    server sends a compressed body nevertheless, decodes it, and rejects a damaged one.
+    """Prepares each request for robots.txt: disables compression, sets the ``Host`` header, and shortens the time-out.
+    If the response is compressed nevertheless, decodes the body. Rejects a damaged body.
     """
 
     ORDER = 595
-    """The order in ``DOWNLOADER_MIDDLEWARES``: responses come here before HttpCompressionMiddleware (590), which
-    then finds nothing to decode."""
+    """The order in ``DOWNLOADER_MIDDLEWARES``. This middleware sees responses before HttpCompressionMiddleware (590),
+    to which it leaves nothing to decode."""
 
     def __init__(self, crawler: Crawler) -> None:
-        # One byte above the size limit, so that the parser sees that the body was cut.
+        # Bodies are cut one byte above the size limit, so that the parser sees that the body was longer.
         self._limit = RepSettings.of(crawler).dialect.size_limit + 1
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
-        """Return a middleware for commands and dry runs, in which the signal ``request_reached_downloader`` shows
-        that a request has passed all middlewares. In other crawls, WireMiddleware notes that.
+        """Return a middleware for commands and dry runs. They have no WireMiddleware, which notes in other crawls that
+        a request passed all middlewares. In its place, a handler of ``request_reached_downloader`` notes that.
         """
         middleware = cls(crawler)
         crawler.signals.connect(
@@ -253,7 +253,9 @@ class FetchMiddleware:
 
     @staticmethod
     def reached_downloader(request: Request) -> None:
-        """Handle ``request_reached_downloader``: note that *request* goes to the download handler."""
+        """Note that *request* is handed to the download handler. This is the handler of the signal
+        ``request_reached_downloader``.
+        """
         if isinstance(request, RobotsTxtRequest):
             request.at_wire()
 
@@ -261,8 +263,8 @@ class FetchMiddleware:
         if isinstance(request, RobotsTxtRequest):
             # Without Accept-Encoding, the server may use any encoding (RFC 9110, 12.5.3).
             request.headers["Accept-Encoding"] = "identity"
-            # DEFAULT_REQUEST_HEADERS or a middleware may have set a Host header, with which the server would send
-            # the robots.txt of another site.
+            # DEFAULT_REQUEST_HEADERS or a middleware may have set a Host header. With this header, the server would
+            # send the robots.txt of another site.
             request.headers.pop("Host", None)
             if request.fetch.virtual_host:
                 request.headers["Host"] = request.fetch.virtual_host
@@ -281,46 +283,47 @@ class FetchMiddleware:
 
 # Decoding of compressed bodies.
 
-# The maximum number of members of a gzip body, or frames of a Zstandard body, to decode. A hostile body of 500 KiB
-# can have 60,000 empty ones, and each takes time. Servers send one; parallel compressors one for each 64 KiB or
-# more.
+# The maximum number of members of a gzip body, or of frames of a Zstandard body, to decode. The limit bounds the time,
+# since a hostile body of 500 KiB can contain 60,000 empty members. Servers send a single member. Parallel compressors
+# write a member for each 64 KiB or more.
 _MAX_MEMBERS = 1_000
 
 # The maximum number of characters of a Content-Encoding in an error message.
 _MAX_SHOWN = 80
 
-# A module of the standard library; before Python 3.14, a package that Scrapy 2.19 requires.
+# The module for Zstandard: in the standard library from Python 3.14 on, before that in a package that Scrapy 2.19
+# requires.
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 _DECODERS: dict[str, Callable[[bytes], Any]] = {
     "gzip": lambda _: zlib.decompressobj(16 + zlib.MAX_WBITS),
     "x-gzip": lambda _: zlib.decompressobj(16 + zlib.MAX_WBITS),
-    # "deflate" means zlib data, but some servers send it without the zlib header.
+    # "deflate" means data in the zlib format, but some servers leave out the zlib header.
     "deflate": lambda body: zlib.decompressobj(15 if body[0] & 15 == 8 else -15),
     "zstd": lambda _: import_module(_ZSTD).ZstdDecompressor(),
 }
 
-# Text and compressed data are told apart by two marks: text has no control characters, and, even in an 8-bit
-# encoding, fewer than 30 % of its bytes are above ASCII. In compressed data, half of them are.
+# Two properties distinguish text from compressed data. Text contains no control characters. And even in an 8-bit
+# encoding, less than 30 % of its bytes are above 0x7F, compared to half of the bytes of compressed data.
 _CONTROL_CHARACTERS = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
 _MAX_ABOVE_ASCII = 0.3
 
 
 class UndecodableBody(Exception):
-    """The body of a robots.txt cannot be decoded: it has an unknown encoding or several encodings, is damaged or
-    incomplete, or has too many members."""
+    """The body of a robots.txt cannot be decoded. The body has an unknown encoding or several encodings, is damaged or
+    incomplete, or contains too many members (see ``_MAX_MEMBERS``)."""
 
 
 def decoded(response: Response, limit: int) -> Response:
-    """Return *response* with a decoded body, and without ``Content-Encoding``. Decoding stops after *limit*
-    bytes, so that a decompression bomb takes no memory.
+    """Return *response* with a decoded body, and without ``Content-Encoding``. Decoding stops after *limit* bytes, so
+    that a decompression bomb does not exhaust the memory.
 
-    A body that is plain text is returned unchanged, whatever ``Content-Encoding`` says: servers send values
-    that are not encodings (``utf-8``), values meant for a proxy (``aws-chunked``), and encodings that they did
-    not apply. The body of a response without a 2xx status is removed, since it is never used.
+    A plain text body is returned unchanged, regardless of ``Content-Encoding``. This is because servers send values
+    that are not encodings (``utf-8``), values meant for a proxy (``aws-chunked``), and encodings that they did not
+    apply. The body of a response without a 2xx status is never used, so it is removed.
 
-    Raises UndecodableBody if the body is damaged or its encoding unknown. An incomplete body is accepted only
-    if this package has cut it at the size limit.
+    Raises UndecodableBody if the body is damaged or its encoding is unknown. An incomplete body is accepted only if
+    this package cut the download at the size limit.
     """
     is_successful = response.status // 100 == 2
     if is_successful and "Content-Encoding" not in response.headers:
@@ -347,11 +350,11 @@ def decoded(response: Response, limit: int) -> Response:
 
 
 def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
-    """Return the first *limit* bytes of the decoded *body*, and whether the body was complete. All members of a
-    gzip body, and all frames of a Zstandard body, are decoded.
+    """Return the first *limit* bytes of the decoded *body*, and whether they are complete: True if decoding reached the
+    end of the body or the limit. All members of a gzip body, and all frames of a Zstandard body, are decoded.
 
-    Raises KeyError if *coding* is unknown or names several codings, ImportError if its library is missing, and the
-    library's own error if the body is damaged.
+    Raises KeyError if *coding* is unknown or contains several encodings, ImportError if the library for *coding* is
+    missing, and the library's own error if the body is damaged.
     """
     if coding == "br":
         brotli = import_module("brotli").Decompressor()
@@ -361,7 +364,7 @@ def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
     for _ in range(_MAX_MEMBERS):
         decoder = _DECODERS[coding](body)
         text += decoder.decompress(body, limit)
-        # Zero bytes after a member of a gzip body are padding, and no further member.
+        # Zero bytes after a gzip member are padding, not the start of another member.
         body = decoder.unused_data.lstrip(b"\0")
         if len(text) >= limit or not decoder.eof or not body:
             return text[:limit], len(text) >= limit or decoder.eof
@@ -369,14 +372,14 @@ def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
 
 
 def _is_text(body: bytes) -> bool:
-    """Whether *body*, which may be cut, is text and not compressed data."""
+    """Whether *body*, which may be incomplete, is text and not compressed data."""
     text = body
     if body.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
         text = decoded_text(body, RFC9309)
     if len(text.translate(None, _CONTROL_CHARACTERS)) < len(text):
         return False
     try:
-        # An incremental decoder accepts a last character that is cut.
+        # Unlike decode(), an incremental decoder accepts an incomplete last character.
         getincrementaldecoder("utf-8")().decode(text)
     except UnicodeDecodeError:
         above = sum(byte > 0x7F for byte in text)

@@ -1,6 +1,5 @@
-"""The robots.txt parser of this package for Scrapy's own RobotsTxtMiddleware, in a project without the add-on:
-
-``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``
+"""The robots.txt parser of this package for Scrapy's own RobotsTxtMiddleware. A project without the add-on enables it
+by the setting ``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 _ANY_BASE = "http://host.invalid/robots.txt"
-"""A base URL to find out whether a relative sitemap URL is valid, where the URL of robots.txt is unknown."""
+"""A base URL that is used to validate relative sitemap URLs if the URL of the robots.txt is unknown."""
 
 
 class RobotParser(BaseRobotParser):
@@ -39,8 +38,8 @@ class RobotParser(BaseRobotParser):
     def from_crawler(
         cls, crawler: Crawler | None, robotstxt_body: bytes
     ) -> RobotParser:
-        """Return a parser for *robotstxt_body*, in the dialect of ``REP_DIALECT``; without a *crawler*, in that
-        of RFC 9309.
+        """Return a parser for *robotstxt_body*. The dialect is that of the setting ``REP_DIALECT``, or RFC 9309 if
+        *crawler* is None.
         """
         dialect, clients = RFC9309, frozenset[str]()
         if crawler is not None:
@@ -58,14 +57,16 @@ class RobotParser(BaseRobotParser):
         )
 
     def crawl_delay(self, user_agent: str | bytes) -> float | None:
-        """Return the ``Crawl-delay`` for *user_agent* in seconds; None if robots.txt has none."""
+        """Return the ``Crawl-delay`` in seconds for *user_agent*, a product token or a ``User-Agent`` header. Return
+        None if robots.txt contains no delay for it.
+        """
         return self.robots.crawl_delay(product_tokens(to_unicode(user_agent)))
 
     def sitemaps(self) -> list[str]:
         """Return the URLs of the sitemaps that robots.txt lists, in file order, without duplicates.
 
-        With the add-on, all URLs are absolute. With Scrapy's own middleware, which does not tell the parser
-        the URL of robots.txt, a relative URL is returned as written; ``response.urljoin()`` completes it.
+        With the add-on, all URLs are absolute. Scrapy's own middleware does not pass the URL of the robots.txt to the
+        parser. In this case, relative URLs are returned as written; ``response.urljoin()`` makes them absolute.
         """
         robots = self.robots
         if robots.url is not None:

@@ -32,15 +32,15 @@ SCHEMA = Schema(
         "CREATE INDEX entries_until ON entries (until)",
     ),
 )
-# A value that is too long is replaced by a text that loads() refuses. length() is cheap: SQLite knows it without
-# reading the data.
+# Data that is too long is replaced by a text that loads() rejects. length() is cheap, because SQLite determines the
+# length of a value without reading the value.
 _GET = (
     "SELECT key, CASE WHEN length(data) <= ? THEN data ELSE 'too long' END"
     " FROM entries WHERE key IN ({})"
 )
 
-# One in _SWEPT_EVERY writes also deletes expired rows, but at most 500: more than the writes since the last time
-# can have added, and few enough to be fast.
+# Expired rows are deleted once for every _SWEPT_EVERY written rows, at most 500 at a time. This is more than the number
+# of rows written since the last time, so the file does not grow, and few enough to be fast.
 _SWEPT_EVERY = 100
 _SWEEP = (
     "DELETE FROM entries WHERE key IN"
@@ -51,8 +51,8 @@ _SWEEP = (
 class SqliteStore(Store):
     """Keeps entries in the SQLite file at *path*. The file and its folder are created on first use.
 
-    Several processes can use the file at once; a process waits up to *timeout* seconds for a lock. A
-    process may be killed at any time without damage to the file.
+    Several processes can use the file at the same time. A process waits at most *timeout* seconds for a lock. Killing
+    a process does not damage the file.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout: float = 5.0) -> None:
@@ -95,8 +95,8 @@ class SqliteStore(Store):
 
     @contextmanager
     def _used(self) -> Iterator[sqlite3.Connection]:
-        """A context manager that returns the connection. If the block fails, it closes the connection, so that
-        the next call opens a new one, and raises StoreError.
+        """A context manager that returns the connection to the file. If the block raises an error, the connection is
+        closed, and StoreError is raised. The next call then opens a new connection.
         """
         try:
             yield self._connected()
@@ -113,6 +113,6 @@ class SqliteStore(Store):
             prepare_file(connection, SCHEMA)
             self._file = identity(self.path)
         elif identity(self.path) != self._file:
-            # SQLite does not notice that its file was removed or replaced, and would go on to write to the old one.
+            # SQLite does not notice that its file was removed or replaced, and would continue to write to the old file.
             raise OSError("the file was moved or removed")
         return self._connection

@@ -1,5 +1,5 @@
-"""The base class of stores, which share robots.txt files among crawls and machines, and the client by which a
-crawl uses a store without blocking.
+"""The base class of stores, which share robots.txt files among crawls and machines. Also the client through which a
+crawl uses a store without blocking the event loop.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ ALLOWED = (
     " redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH/OF/SOCKET?db=DB,"
     " each with ?mb=MEGABYTES (&mb=... after another option)"
 )
-"""The forms of address that :func:`open_store` accepts, in words for an error message."""
+"""The forms of store addresses that :func:`open_store` accepts, as text for an error message."""
 
 DEFAULT_MEGABYTES = 128
-"""How many megabytes of memory robots.txt files may take, unless the address of the store says so (``?mb=``)."""
+"""The memory limit for robots.txt files in megabytes, if the address of the store does not contain ``?mb=``."""
 
 _MB = re.compile(r"([?&])mb=([1-9][0-9]{0,8})(&|$)")
 
-# Paths, which are imported only when needed: some builds of Python lack SQLite, and the Redis client is an extra.
+# The import path of the store class for each URL scheme. A class is imported only when it is used, since some builds of
+# Python lack SQLite, and the Redis client is an optional dependency.
 _STORES = {
     "sqlite": "scrapy_rep.crawl.fetching.sqlitestore.SqliteStore",
     **dict.fromkeys(
@@ -64,63 +65,67 @@ _STORES = {
     ),
 }
 
-# How many seconds the client waits after a failure of the store before it calls the store again. Otherwise, each
-# request would wait for a failure.
+# The time in seconds between a failure of the store and the next call. Without this pause, each request would wait for
+# another failure.
 _PAUSE_SECONDS = 3.0
 
-# How many seconds the client waits for a call of the store to return. The stores of this package have shorter
-# time-outs; a store of the project may have none.
+# The maximum time in seconds to wait for the end of a call to the store. The stores of this package have shorter
+# time-outs, but a store of the project may have none.
 _CALL_TIMEOUT = 30.0
 
-# The maximum number of keys to read or write in one call of the store.
+# The maximum number of keys to read, and of entries to write, in one call to the store.
 _MAX_KEYS = 32
 
 
 class Store(ABC):
-    """The base class of stores: a key-value store of bytes, which several crawls can share.
+    """The base class of stores. A store is a key-value store of bytes that several crawls can share.
 
-    A *key* is an origin, such as ``https://example.com``. A crawl calls all methods on one thread, so they
-    may block; it is not the thread of the event loop. Other processes may read and write the same data.
+    A *key* is an origin, such as ``https://example.com``. A crawl calls all methods on one thread, which is not the
+    thread of the event loop, so methods may block. Other processes may read and write the same data.
 
-    Methods raise StoreError if a disk or a network fails. The crawl then continues without the store, and
-    tries it again after some seconds.
+    Methods raise StoreError if a disk or a network fails. The crawl then continues without the store, and uses it again
+    after some seconds.
     """
 
     @abstractmethod
     def get(self, key: str) -> bytes | None:
-        """Return the data under *key*; None if there is none."""
+        """Return the data under *key*. Return None if the store does not contain *key*."""
 
     @abstractmethod
     def put(self, key: str, data: bytes, until: float) -> None:
-        """Store *data*, at most 1 MiB, under *key*, in place of earlier data. *until* is the time, in seconds
-        since the epoch, at which the data may be deleted.
+        """Store *data* (at most 1 MiB) under *key*, and replace earlier data. The store may delete the data after the
+        time *until*, in seconds since the epoch.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Close files and connections. Must not raise. No method is called afterwards."""
+        """Close files and connections. This method must not raise exceptions. No method is called afterwards."""
 
     def get_many(self, keys: Collection[str]) -> Mapping[str, bytes | None]:
-        """Return the data under each of *keys*. This implementation calls :meth:`get` for each key; override
-        it if the store can read several keys at once.
+        """Return a mapping from each key in *keys* to its data, or to None if the store does not contain the key.
+
+        This implementation calls :meth:`get` for each key. Override it if the store can read several keys in one
+        operation.
         """
         return {key: self.get(key) for key in keys}
 
     def put_many(self, entries: Mapping[str, tuple[bytes, float]]) -> None:
-        """Store several *entries*: a dictionary of (data, until) by key. This implementation calls :meth:`put`
-        for each key; override it if the store can write several keys at once.
+        """Store *entries*, a mapping from keys to pairs (data, until), as for :meth:`put`.
+
+        This implementation calls :meth:`put` for each key. Override it if the store can write several keys in one
+        operation.
         """
         for key, (data, until) in entries.items():
             self.put(key, data, until)
 
 
 def open_store(address: str | Path) -> tuple[Store | None, int]:
-    """Return the store at *address*, and how many bytes of memory the robots.txt files of a crawl may take.
+    """Return the store at *address*, and the memory limit for the robots.txt files of a crawl in bytes.
 
-    The store is None for ``memory://``. Other stores open their file or connection on first use, not here.
+    The store is None for ``memory://``. Other stores open their file or connection on first use, not in this function.
 
-    :param address: in a form of :data:`ALLOWED`, or the Path of a SQLite file, for names with special
-        characters. A relative path starts at the working directory; paths are not percent-decoded
+    :param address: an address in a form of :data:`ALLOWED`, or the Path of a SQLite file (for names with special
+        characters). A relative path starts at the working directory. Paths are not percent-decoded
     :raises ValueError: if *address* has another form
     :raises StoreNotInstalled: if the store needs a package that is not installed
     """
@@ -128,7 +133,8 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
         return load_object(_STORES["sqlite"])(address), 1_000_000 * DEFAULT_MEGABYTES
     mb = _MB.search(address)
     max_bytes = 1_000_000 * int(mb[2] if mb else DEFAULT_MEGABYTES)
-    # Remove "mb" from the options of the address: all others are for the Redis client, which would refuse it.
+    # Remove the option "mb" from the address. The other options are passed to the Redis client, which would reject
+    # "mb".
     address = _MB.sub(lambda option: option[1] if option[3] else "", address, count=1)
     scheme, separator, rest = address.partition("://")
     if address == "memory://":
@@ -136,7 +142,7 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
     if scheme == "sqlite" and _is_file(rest):
         return load_object(_STORES[scheme])(rest[1:]), max_bytes
     if scheme in {"redis", "rediss", "unix"} and separator and _is_server(address):
-        # The client raises these errors for an invalid option in the address.
+        # The Redis client raises these errors for an invalid option in the address.
         with suppress(TypeError, ValueError):
             return load_object(_STORES[scheme])(address), max_bytes
     # The message leaves out the address, which may contain a password.
@@ -144,7 +150,7 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
 
 
 def _is_file(path: str) -> bool:
-    # SQLite takes ":memory:" for a database in memory, which other processes could not share.
+    # SQLite interprets ":memory:" as a database in memory, which other processes could not share.
     is_named = path.startswith("/") and path not in {"/", "/:memory:"}
     return is_named and not {"\0", "?"} & set(path)
 
@@ -163,9 +169,9 @@ def _is_server(address: str) -> bool:
 
 
 class StoreClient:
-    """Calls the store of a crawl on a separate thread, so that the event loop is never blocked. Reads and
-    writes that are requested during a call are combined in the next call. While the store fails, or a
-    call hangs, the crawl continues without it.
+    """Calls the store of a crawl on a separate thread, so that the event loop is not blocked. Reads and writes that are
+    requested during a call are combined in the next call. While the store fails, or a call hangs, the crawl continues
+    without the store.
     """
 
     def __init__(self, crawler: Crawler, store: Store) -> None:
@@ -175,13 +181,13 @@ class StoreClient:
         self._gets: list[tuple[str, Deferred[bytes | None]]] = []
         self._puts: list[tuple[str, tuple[bytes, float], Deferred[None]]] = []
         self._work: Deferred[None] | None = None
-        """Fires when all waiting reads and writes are done; None if none is waiting."""
+        """Fires when all waiting reads and writes are done. None if no reads or writes are waiting."""
 
         self._calls: SimpleQueue[tuple[Callable[[], object], Callable[..., None]]]
         self._calls = SimpleQueue()
         self._has_thread = False
         self._is_stuck = False
-        """Whether a call has exceeded its time-out, and still has not returned."""
+        """Whether a call exceeded its time-out and has not returned yet."""
 
         self._is_failing = False
         self._paused_until = -inf
@@ -190,9 +196,9 @@ class StoreClient:
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     async def get(self, origin: Origin) -> CacheEntry | None:
-        """Return the entry of *origin* from the store. Return None if there is none, if it is damaged, expired
-        more than 30 days ago or is dated in the future, or if the store fails. Raises SpiderClosing if the
-        spider has closed meanwhile.
+        """Return the entry of *origin* from the store. Return None if the store fails or contains no entry, or if the
+        entry is damaged, expired more than 30 days ago, or is dated in the future. Raises SpiderClosing if the client
+        is closed, because the spider closes.
         """
         data = None
         if self._may_call():
@@ -217,16 +223,14 @@ class StoreClient:
         return entry if now < entry.expires + KEEP else None
 
     def put(self, origin: Origin, entry: CacheEntry) -> Deferred[None]:
-        """Write *entry* to the store. The Deferred fires when the write has succeeded, failed, or was skipped
-        because the store fails or the entry is too long.
+        """Write *entry* to the store. Return a Deferred that fires when the write ends, whether it succeeds or fails.
+        If the store is failing, or the entry is too long, the write is skipped, and the Deferred has already fired.
         """
         written: Deferred[None] = Deferred()
         try:
             data = dumps(entry) if self._may_call() else None
         except ValueError:
-            data = (
-                None  # The entry is too long, so each worker fetches this file itself.
-            )
+            data = None  # The entry is too long to store, so each worker fetches this file itself.
         if data is None:
             written.callback(None)
         else:
@@ -235,11 +239,13 @@ class StoreClient:
         return written
 
     def _may_call(self) -> bool:
-        """Whether to call the store now: not while it is closed, stuck, or pauses after a failure."""
+        """Whether the store may be called now. False if the client is closed, while a call hangs, and during the pause
+        after a failure.
+        """
         if self._is_closed or self._is_stuck or time.monotonic() < self._paused_until:
             return False
         if self._is_failing:
-            # One call tries the store again. Until it succeeds, all others continue without the store.
+            # This call tries the store again. Until it succeeds, other requests continue without the store.
             self._paused_until = time.monotonic() + _PAUSE_SECONDS
         return True
 
@@ -252,7 +258,7 @@ class StoreClient:
             deferred_from_coro(self._read_and_write()).chainDeferred(work)
 
     async def _read_and_write(self) -> None:
-        """Do all waiting reads and writes, in as few calls of the store as possible."""
+        """Do all waiting reads and writes, in as few calls to the store as possible."""
         while self._gets or self._puts:
             gets, self._gets = self._gets[:_MAX_KEYS], self._gets[_MAX_KEYS:]
             puts, self._puts = self._puts[:_MAX_KEYS], self._puts[_MAX_KEYS:]
@@ -261,7 +267,7 @@ class StoreClient:
             try:
                 await self._call(partial(self._exchange, gets, data, entries))
                 self._paused_until = -inf
-                # Only a successful write shows that the store works: a locked file can still be read.
+                # Only a successful write shows that the store works again, since a locked file can still be read.
                 if puts and self._is_failing:
                     self._is_failing = False
                     self._logger.info(
@@ -272,7 +278,8 @@ class StoreClient:
                 gets, self._gets = gets + self._gets, []
                 puts, self._puts = puts + self._puts, []
             for key, answer in gets:
-                if not answer.called:  # A get() that was cancelled waits no more.
+                # The Deferred of a cancelled get() has already fired.
+                if not answer.called:
                     answer.callback(data.get(key))
             for _, _, written in puts:
                 written.callback(None)
@@ -284,15 +291,17 @@ class StoreClient:
         data: dict[str, bytes | None],
         entries: dict[str, tuple[bytes, float]],
     ) -> None:
-        """Read the keys of *gets* into *data*, and write *entries*. Runs on the thread of the store."""
+        """Read the data of the keys in *gets* into *data*, and write *entries*. This method runs on the thread for the
+        store.
+        """
         if gets:
             data.update(self._store.get_many([key for key, _ in gets]))
         if entries:
             self._store.put_many(entries)
 
     async def _call(self, function: Callable[[], object]) -> None:
-        """Call *function* on the thread of the store. Raises its exception, or StoreError if it does not
-        return within :data:`_CALL_TIMEOUT` seconds.
+        """Call *function* on the thread for the store. Raises the exception that *function* raises, or StoreError if
+        *function* does not return within :data:`_CALL_TIMEOUT` seconds.
         """
         ended: Deferred[None] = Deferred()
 
@@ -306,7 +315,7 @@ class StoreClient:
                 ended.errback(error)
 
         def timed_out() -> None:
-            why = f"a call has not returned after {_CALL_TIMEOUT:g} seconds"
+            why = f"a call did not return within {_CALL_TIMEOUT:g} seconds"
             returned(StoreError(type(self._store).__name__, why))
             self._is_stuck = True
 
@@ -322,7 +331,9 @@ class StoreClient:
             timer.cancel()
 
     def _run(self, call_in_loop: Callable[..., object]) -> None:
-        """The main function of the thread: execute one call after the other until the store is closed."""
+        """Execute the queued calls one after the other until the store is closed. This is the main function of the
+        thread.
+        """
         function = None
         while function != self._store.close:
             function, returned = self._calls.get()
@@ -333,7 +344,7 @@ class StoreClient:
                 error = raised
             except BaseException as raised:  # noqa: BLE001  no error of a store may end the thread
                 error = StoreError(type(self._store).__name__, repr(raised))
-            # Raised if the event loop has ended meanwhile.
+            # RuntimeError is raised if the event loop ended during the call.
             with suppress(RuntimeError):
                 call_in_loop(returned, error)
 
@@ -342,8 +353,8 @@ class StoreClient:
             await maybe_deferred_to_future(self._work)
 
     async def _spider_closed(self) -> None:
-        """Close the store after all waiting reads and writes, which may include those of fetches that end
-        meanwhile.
+        """Close the store after all waiting reads and writes are done. New reads and writes may be added until then, by
+        fetches that are still running.
         """
         await self._until_idle()
         self._is_closed = True
@@ -358,12 +369,12 @@ class StoreClient:
     def _failed(self, error: Exception) -> None:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if not self._is_failing:
-            # Any other error is a bug in the store, so its author needs the traceback.
+            # Errors other than StoreError are bugs in the store, so its author needs the traceback.
             is_bug = not isinstance(error, StoreError)
             self._logger.log(
                 ERROR if is_bug else WARNING,
-                "The store of robots.txt files has failed: %(error)s. The crawl continues without "
-                "the store, and tries it again every few seconds",
+                "The store of robots.txt files failed: %(error)s. The crawl continues without "
+                "the store, and tries to use it again every few seconds",
                 exc_info=error if is_bug else None,
                 error=error,
             )
@@ -377,8 +388,8 @@ class StoreClient:
             self._logger.warning(
                 "The entry of %(url)s in the store of robots.txt files is unusable: "
                 "%(error)s. The file is fetched from its server, and replaces the entry. "
-                "Check who else writes to the store. Further unusable entries are only counted "
-                "(%(stat)s)",
+                "Check which other programs write to the store. Further unusable entries are not logged, "
+                "but counted in the stat %(stat)s",
                 url=origin.robotstxt_url,
                 error=error,
                 stat=stats.STORE_ERRORS,
@@ -386,8 +397,8 @@ class StoreClient:
 
 
 def _make_folder(crawler: Crawler, store: Any, address: str) -> None:
-    """Create the folder for the file of a store. Raises SettingError if its parent folder is missing too,
-    since the path is then probably mistyped.
+    """Create the folder for the file of *store*, if it is missing. Raises SettingError if the parent of the folder is
+    missing too, since the path is then probably mistyped.
     """
     from scrapy_rep.base.sqlitefile import make_folder  # noqa: PLC0415
 
@@ -403,12 +414,11 @@ def _make_folder(crawler: Crawler, store: Any, address: str) -> None:
 def open_client(
     crawler: Crawler, chosen: str | Path | type
 ) -> tuple[StoreClient | None, int]:
-    """Return a client of the store that ``REP_STORE`` selects, and how many bytes of memory the robots.txt
-    files of the crawl may take. The client is None for ``memory://``.
+    """Return a client for the store that ``REP_STORE`` selects, and the memory limit for the robots.txt files of the
+    crawl in bytes. The client is None for ``memory://``.
 
-    :param chosen: the value of the setting: the address of a store, a Path, or a subclass of Store
-    :raises SettingError: if *chosen* is none of these, or if the store needs a package that is not
-        installed
+    :param chosen: the value of ``REP_STORE``: the address of a store, a Path, or a subclass of Store
+    :raises SettingError: if *chosen* is not a valid value, or if the store needs a package that is not installed
     """
     allowed = f"{ALLOWED}, or the import path of a Store"
     if isinstance(chosen, type):

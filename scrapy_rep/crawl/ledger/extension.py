@@ -1,5 +1,5 @@
-"""The extension that writes the ledger: a SQLite file with the decisions of a crawl, the robots.txt files and
-the traffic.
+"""The extension that writes the ledger. The ledger is a SQLite file with the decisions of a crawl, the robots.txt files
+that it used, and its traffic.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.record import Record
 
-# Seconds between two transactions of the ledger.
+# The time in seconds between two transactions of the ledger.
 _WRITE_INTERVAL = 1.0
 
-# The level "denied" records decisions of some kinds only once, so it remembers which it has recorded: at most this
-# number of them.
+# At the level "denied", decisions of some kinds are recorded only once for each origin and reason. This is the maximum
+# number of recorded decisions to remember for that; beyond it, all are forgotten.
 _MAX_REMEMBERED = 10_000
 
-# The reasons for which an override in the settings, or a meta key, allows a request. At the level "denied", one such
-# request is recorded for each origin, whatever the reason.
+# The reasons of decisions in which an override in the settings, or a meta key, allows a request. At the level "denied",
+# only the first of these decisions is recorded for each origin, whatever its reason.
 _OVERRIDE_REASONS = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
-# The reasons that mark indexing rules as having no effect, because they are those of a data file, or of a response
+# The reasons of records about indexing rules without an effect. The rules belong to a data file, or to a response
 # without a 2xx status.
 _WITHOUT_EFFECT = frozenset({"data", "no-page"})
 
 
 class LedgerExtension:
-    """Writes the ledger to the file of ``REP_LEDGER``. If the file cannot be written during the crawl, the crawl
-    continues, and warns.
+    """Writes the ledger to the file in ``REP_LEDGER``. If a write fails during the crawl, the extension logs a warning,
+    and the crawl continues.
     """
 
     ORDER = 500
-    """The order in ``EXTENSIONS``: after Scrapy's own extensions, which thus set their last stats before the ledger
-    records the stats at the end of the crawl."""
+    """The order in ``EXTENSIONS``. The ledger records the stats at the end of the crawl. Its order is above those of
+    Scrapy's own extensions, so that they set their final stats before that."""
 
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
@@ -76,7 +76,7 @@ class LedgerExtension:
         if settings.ledger is None:
             if crawler.settings.get(LEDGER_LEVEL) is not None:
                 self._logger.warning(
-                    "REP_LEDGER_LEVEL has no effect without REP_LEDGER, the file of the ledger"
+                    "REP_LEDGER_LEVEL has no effect, because REP_LEDGER, the path of the ledger, is not set"
                 )
             raise NotConfigured
         self._crawler = crawler
@@ -84,8 +84,8 @@ class LedgerExtension:
         self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls
         self._path = _path(settings.ledger, str(spider.name))
-        # With %(time)s in its name, the file is complete at the end of this crawl. Without it, later crawls are
-        # added to the same file, so that a digest would soon be wrong.
+        # With %(time)s in its name, the file contains only this crawl, and is complete when the crawl ends. Without it,
+        # later crawls are added to the same file, so that its digest changes.
         self._has_only_this_crawl = "%(time)s" in settings.ledger
         # Imported here, so that a crawl without a ledger does not load SQLite.
         from scrapy_rep.base.sqlitefile import make_folder  # noqa: PLC0415
@@ -139,7 +139,7 @@ class LedgerExtension:
         connect(self._decided, ours.decision_made)
         connect(self._robotstxt_known, ours.robotstxt_known)
         if self._settings.dry_run:
-            # A dry run has no WireMiddleware, which counts pages in a crawl.
+            # A dry run has no WireMiddleware, which counts the pages of other crawls.
             connect(self._response_downloaded, signals.response_downloaded)
         if not (self._settings.obey or self._settings.dry_run):
             connect(self._not_obeyed, signals.request_reached_downloader)
@@ -158,12 +158,11 @@ class LedgerExtension:
             self._writer.write_decision(record)
 
     def _is_due(self, record: Record) -> bool:
-        """Whether to write *record* at the ledger level ``"denied"``.
+        """Return whether to write *record* at the ledger level ``"denied"``.
 
-        Refusals and drops are always written. Two kinds of decisions are written once for each origin and
-        reason: requests that only an override allows, since the user of the crawler has to justify the
-        override; and indexing rules without an effect (those of data files, and of responses without a 2xx
-        status).
+        Refusals and drops are always written. Requests that only an override allows are written once for each origin,
+        since the user of the crawler has to justify the override. Indexing rules without an effect (those of data
+        files, and of responses without a 2xx status) are written once for each origin, reason and statement.
         """
         is_override = record.verdict is Verdict.ALLOWED
         if not is_override and record.reason not in _WITHOUT_EFFECT:
@@ -178,7 +177,7 @@ class LedgerExtension:
         return True
 
     def _not_obeyed(self, request: Request) -> None:
-        """Report *request*, which is sent unchecked because ``ROBOTSTXT_OBEY`` is off."""
+        """Report *request*, which is sent without a check by robots.txt, because ``ROBOTSTXT_OBEY`` is False."""
         origin = origin_at(request.url, request)
         if origin is not None:
             subject, verdict, layer = Subject.REQUEST, Verdict.ALLOWED, Layer.OVERRIDE
@@ -215,12 +214,14 @@ class LedgerExtension:
         self._check_writer()
 
     def _add_traffic(self) -> None:
-        """Let the writer write the traffic since the last call of this method."""
+        """Pass the traffic since the last call of this method to the writer."""
         for row in self._traffic.take(time.time()):
             self._writer.write(*row)
 
     def _check_writer(self) -> None:
-        """Copy the counts of the writer to the stats, and warn once for each kind of failure."""
+        """Copy the counts of the writer to the stats. Log a warning about failed writes, and another about lost
+        records, each only once.
+        """
         writer = self._writer
         for key, count in (
             (stats.LEDGER_RECORDED, writer.recorded),
@@ -231,14 +232,14 @@ class LedgerExtension:
                 self._crawler.stats.set_value(key, count)
         if writer.error is not None:
             self._warn(
-                "Cannot write to the ledger %(path)s: %(error)s. The crawl continues, keeps up to "
-                "32 MiB of records in memory, and tries again to write them every second and at its end",
+                "Cannot write to the ledger %(path)s: %(error)s. The crawl continues and keeps up to 32 MiB "
+                "of records in memory. It tries to write them again every second, and when it ends",
                 error=writer.error,
             )
         if writer.dropped:
             self._warn(
-                "Records are missing in the ledger %(path)s, because it could not be written; the "
-                "stat rep/ledger/dropped says how many",
+                "Records are missing in the ledger %(path)s, because they could not be written. The stat "
+                "rep/ledger/dropped is the number of missing records",
             )
 
     def _warn(self, message: str, **details: Any) -> None:
@@ -248,12 +249,12 @@ class LedgerExtension:
 
 
 def _path(setting: str, spider: str) -> Path:
-    """Return the path of the ledger: the value of the *setting*, with its placeholders filled in. Raises
-    SettingError for an unknown placeholder.
+    """Return the path of the ledger. It is *setting*, the value of ``REP_LEDGER``, with its placeholders replaced.
+    Raises SettingError for an unknown placeholder.
     """
     now = datetime.now(timezone.utc).replace(microsecond=0)
     values = {
-        # Without separators and leading dots, so that the name of a spider cannot lead to another folder.
+        # Path separators and leading dots are removed, so that a spider name cannot lead to another folder.
         "name": re.sub(r"^\.+|[/\\\0]", "_", spider),
         "pid": str(os.getpid()),
         "time": now.isoformat().replace(":", "-"),
@@ -262,7 +263,7 @@ def _path(setting: str, spider: str) -> Path:
     def value(match: re.Match[str]) -> str:
         if match[1] not in values:
             names = ", ".join(f"%({name})s" for name in values)
-            allowed = f"a path with no placeholders but {names}"
+            allowed = f"a path, optionally with the placeholders {names}"
             raise SettingError(LEDGER, setting, allowed)
         return values[match[1]]
 

@@ -1,5 +1,5 @@
-"""The format of a ledger, and functions to read ledgers. Each file is checked before it is used, since a forged
-SQLite file can claim to be a ledger.
+"""The format of ledgers, and functions that read ledgers. Each file is checked before it is used, since a forged SQLite
+file can claim to be a ledger.
 """
 
 from __future__ import annotations
@@ -32,31 +32,32 @@ _Kind = TypeVar("_Kind")
 VERSION = 4
 
 APPLICATION_ID = 0x52455031
-"""The value of ``PRAGMA application_id`` by which a SQLite file is recognised as a ledger: ``REP1`` in ASCII."""
+"""The value of ``PRAGMA application_id`` (``REP1`` in ASCII), which marks a SQLite file as a ledger."""
 
 TABLES = files("scrapy_rep").joinpath("crawl/ledger/tables.sql").read_text("utf-8")
 
 SCHEMA = Schema(APPLICATION_ID, VERSION, tuple(TABLES.split(";\n")))
-"""The schema of a ledger, with its tables, indexes and views."""
+"""The schema of a ledger: its tables, indexes and views."""
 
 _MAX_VALUE = 16 * 1024 * 1024
-"""The largest value, in bytes, that is read from a ledger. Genuine values are shorter: a robots.txt has at most
-500 KiB, a text 4,096 characters."""
+"""The maximum size, in bytes, of a value that is read from a ledger. Genuine values are smaller: a robots.txt takes at
+most 500 KiB, and a text at most 4,096 characters."""
 
-# Bounds the time for reading a ledger, so that a forged file cannot keep a command busy forever. The limit is in
-# steps of SQLite's virtual machine: a constant, plus some for each byte of the file. The ledger of a real crawl
-# needs far fewer. The steps are counted in units of _STEPS_AT_ONCE.
+# The maximum number of steps of SQLite's virtual machine for reading ledgers: _STEPS, plus _STEPS_A_BYTE for each byte
+# of the files. Without a limit, a forged file could keep a command busy forever. The ledger of a real crawl needs far
+# fewer steps. SQLite reports the steps in units of _STEPS_AT_ONCE.
 _STEPS_A_BYTE = 50
 _STEPS = 100_000_000
 _STEPS_AT_ONCE = 100_000
 
 MAX_ID = 2**40
-"""The greatest ID of a crawl, a snapshot or a decision."""
+"""The maximum ID of a crawl, a snapshot or a decision."""
 
 _IDS = frozenset({"id", "crawl", "snapshot"})
 
-# For each type of column, the SQL condition that its values must meet. SQLite itself accepts values of any type
-# in any column. Integers must be exact as floats, and times in the range of datetime.
+# The SQL condition that the values of a column must meet, by the column's type. It is needed because SQLite accepts
+# values of any type in any column. Integers must be exactly representable as floats. REAL columns contain times, which
+# must be in the range of Python's datetime.
 _STORED = {
     "INTEGER": f"typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND {2**53}",
     "REAL": "typeof({0}) IN ('real', 'integer') AND {0} BETWEEN -62135596800 AND 253402300799",
@@ -66,10 +67,10 @@ _STORED = {
 
 
 def open_ledger(path: str) -> sqlite3.Connection:
-    """Return a read-only connection to the ledger at *path*, with rows as ``sqlite3.Row``. A crawl may write to
-    the ledger at the same time.
+    """Return a read-only connection to the ledger at *path*, whose rows are ``sqlite3.Row`` objects. A crawl may write
+    to the ledger at the same time.
 
-    Raises LedgerError if the file is not a ledger of this version, or contains an invalid value.
+    Raises LedgerError if the file cannot be read, is not a ledger of this version, or contains an invalid value.
     """
     with reading(path):
         status = Path(path).stat()
@@ -91,17 +92,17 @@ def open_ledger(path: str) -> sqlite3.Connection:
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """A context manager that turns each error of reading the ledger at *path* into a LedgerError."""
+    """A context manager for code that reads the ledger at *path*. It turns each read error into a LedgerError."""
     try:
         yield
     except BrokenPipeError:
-        raise  # An error of writing the output of a command, not of reading the ledger.
+        raise  # The output of a command could not be written. This is not a read error.
     except OSError as error:
         raise LedgerError(path, error.strerror or error) from None
     except FAILURES as error:
         why = cause_of(error)
         if str(error) == "interrupted":
-            why = "reading it takes too long for a ledger of its size"
+            why = "reading the ledger takes too long for a file of its size"
         raise LedgerError(path, why) from None
     except RecursionError:
         raise LedgerError(path, "a JSON value is nested too deeply") from None
@@ -110,8 +111,9 @@ def reading(path: str) -> Iterator[None]:
 
 
 def bound(connection: sqlite3.Connection, size: int) -> None:
-    """Protect a connection from forged ledgers: limit the time of queries, in proportion to the *size* of all
-    ledgers in bytes, and the size of a value, and do not execute unsafe SQL functions in the schema of a file.
+    """Protect the *connection* from forged ledgers. Limit the total work of its queries in proportion to *size*, the
+    size of all read ledgers in bytes. Limit the size of a value. Prevent the schema of a file from executing unsafe SQL
+    functions.
     """
     rounds = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
 
@@ -127,8 +129,8 @@ def bound(connection: sqlite3.Connection, size: int) -> None:
 
 
 def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]:
-    """Yield the crawls of a ledger: the rows of its table ``crawl``, with JSON values parsed, and two more keys:
-    ``path``, and ``every_decision`` (whether the crawl has recorded all decisions).
+    """Yield each row of the table ``crawl`` in a ledger, as a dictionary with parsed JSON values. It has two more keys:
+    ``path`` is the path of the ledger, and ``every_decision`` is whether the crawl recorded all decisions.
     """
     for row in ledger.execute("SELECT * FROM crawl"):
         settings = read_json(row["settings"], dict)
@@ -145,8 +147,8 @@ def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]
 
 
 def read_json(text: str, kind: type[_Kind]) -> _Kind:
-    """Parse *text*, the value of a JSON column. Raises ValueError or RecursionError if it is not valid JSON, and
-    ValueError if the result is not an instance of *kind*.
+    """Parse *text*, the value of a JSON column, and return the result. Raises ValueError or RecursionError if *text* is
+    not valid JSON, and ValueError if the result is not an instance of *kind*.
     """
     value = json.loads(text)
     if not isinstance(value, kind):
@@ -157,16 +159,15 @@ def read_json(text: str, kind: type[_Kind]) -> _Kind:
 
 
 def read_texts(text: str) -> tuple[str, ...]:
-    """Parse *text*, the value of a column with a JSON list of texts."""
+    """Parse *text*, a JSON list of texts, and return the texts. Raises the same errors as :func:`read_json`."""
     return tuple(map(str, read_json(text, list)))
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    """Check the tables of a ledger. Raises ValueError if a table or a column is missing, or has an invalid
-    value.
+    """Raise ValueError if a table or a column of a ledger is missing, or contains an invalid value.
 
-    A view or a virtual table does not count as a table, nor a computed column as a column: in a forged file,
-    they could have more rows and values than the file has bytes.
+    Views and virtual tables do not count as tables, and computed columns do not count as columns. In a forged file,
+    they could produce far more rows and values than the file could store.
     """
     for table, columns in _tables().items():
         query = f"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = '{table}'"  # noqa: S608
@@ -194,14 +195,14 @@ def _check(connection: sqlite3.Connection) -> None:
 
 
 def columns_of(table: str) -> list[str]:
-    """Return the names of the columns of *table*, in order."""
+    """Return the column names of *table*, in order."""
     return [name for name, *_ in _tables()[table]]
 
 
 @cache
 def _tables() -> dict[str, list[tuple[str, str, bool]]]:
-    """Return the columns of each table of a ledger: their name, their type, and whether a value is required
-    (not NULL).
+    """Return the columns of each table of a ledger, by the name of the table. A column is a tuple of its name, its
+    type, and whether it requires a value (NULL is not allowed).
     """
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TABLES)

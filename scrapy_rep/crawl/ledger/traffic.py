@@ -1,4 +1,6 @@
-"""Counts the pages and bytes that a crawl receives, and measures the gaps between its requests, for the ledger."""
+"""Counts the pages and bytes that a crawl receives, and measures the gaps between its requests. The ledger stores these
+values.
+"""
 
 from __future__ import annotations
 
@@ -18,49 +20,51 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-    # The name of a table of the ledger, and a row for it without the ID of the crawl.
+    # The name of a ledger table, and a row for this table without the ID of the crawl.
     Row: TypeAlias = tuple[str, tuple[Any, ...]]
 
 _HOUR, _MINUTE = 3600, 60
 
-# The maximum number of origins whose shortest gaps are kept in memory. Beyond that, the memory is cleared, which
-# costs only additional rows in the ledger.
+# The maximum number of origins whose shortest gaps are remembered. When it is reached, all are forgotten. The only cost
+# are additional rows in the ledger.
 _MAX_REMEMBERED = 100_000
 
 
 class Traffic:
-    """Collects the traffic of a crawl until the ledger takes it: pages and bytes by origin, the number of
-    waiting requests, and the shortest gaps between requests. Times are in seconds since the epoch.
+    """Collects the traffic of a crawl for the ledger: pages and bytes by origin, the number of waiting requests, and
+    the shortest gaps between requests. Times are in seconds since the epoch.
     """
 
     def __init__(self) -> None:
         self.wants_waiting = True
-        """Whether the number of waiting requests is still missing for the next row. The scheduler counts the
-        requests only if it is."""
+        """Whether the next row still lacks the number of waiting requests. The scheduler counts its requests only if
+        this is True."""
 
         self._is_open = False
         self._pages: dict[Origin, list[int]] = {}
         self._waiting: int | None = None
         self._gaps: list[Row] = []
         self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
-        """By kind and origin: the smallest ratio of a gap to the requested delay, and the longest requested delay.
-        Only gaps beyond these extremes are written to the ledger."""
+        """For each kind of gap and origin: the smallest ratio of a gap to the requested delay, and the longest
+        requested delay. A gap is written to the ledger only if its ratio is smaller or its delay is longer."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> Traffic | None:
-        """Return the Traffic that all components of a crawl share; None if the crawl has no ledger."""
+        """Return the Traffic that all components of a crawl share. Return None if the crawl writes no ledger."""
         if RepSettings.of(crawler).ledger is None:
             return None
         return shared_component(crawler, _new_traffic)
 
     def open(self) -> None:
-        """Start counting. Before this call, nothing is counted: nobody calls :meth:`take` yet, and counts would pile
-        up in memory.
+        """Start to count. Nothing is counted before this call, because :meth:`take` is not called yet, so the counts
+        would accumulate in memory.
         """
         self._is_open = True
 
     def take(self, now: float) -> list[Row]:
-        """Return the traffic since the last call as rows of the ledger, for the hour and the minute of *now*."""
+        """Return the traffic since the last call of this method, as rows for the ledger. The rows belong to the hour
+        and the minute of the time *now*.
+        """
         hour, minute = (int(now // unit * unit) for unit in (_HOUR, _MINUTE))
         rows: list[Row] = [
             ("traffic", (str(origin), hour, *counts))
@@ -88,19 +92,20 @@ class Traffic:
             counts[1] += octets
 
     def note_waiting(self, requests: int) -> None:
-        """Note the number of requests that wait in the queue (*requests*)."""
+        """Note that *requests* is the number of requests that wait in the scheduler."""
         self._waiting, self.wants_waiting = requests, False
 
     def note_gap(
         self, kind: str, origin: str, asked: float, gap: float | None, now: float
     ) -> None:
-        """Note the gap between an answer of an origin and the next request to the origin. A row is written only
-        if this gap is shorter, in relation to the requested delay, than all before it, or if the requested
-        delay is longer than before.
+        """Note the gap between an answer from *origin* and the next request to *origin*. A row is written if the gap,
+        relative to the requested delay, is shorter than all earlier gaps of this kind. A row is also written if the
+        requested delay is longer than all earlier ones.
 
-        :param kind: how the origin asked for the delay: ``"delay"`` (robots.txt) or ``"pause"`` (429, 503)
+        :param kind: ``"delay"`` if robots.txt requested the delay, ``"pause"`` if a 429 or 503 response requested it
         :param asked: the requested delay in seconds
-        :param gap: the seconds from the answer to the request; None if one of the two is missing so far
+        :param gap: the seconds from the answer to the request; None if there is no answer or no request yet
+        :param now: the time of the gap, in seconds since the epoch
         """
         if not self._is_open or asked <= 0:
             return

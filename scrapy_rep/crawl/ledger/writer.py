@@ -1,4 +1,4 @@
-"""The writer of a ledger, which writes to the file in threads, so that a slow disk does not block the crawl."""
+"""The writer of a ledger. It writes to the file in threads, so that a slow disk does not block the crawl."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.entries import CacheEntry
     from scrapy_rep.protocol.dialect import Dialect
 
-    # The rows to write, by the name of their table.
+    # The rows to write, by the name of the table.
     _Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]
 
-# How many seconds the end of a crawl waits for the last records to be written.
+# The maximum time in seconds for which the end of a crawl waits until the last records are written.
 _CLOSE_TIMEOUT = 10.0
 
-# How many seconds to wait for the lock of the file while another process writes to it.
+# The maximum time in seconds to wait for the lock of the file while another process writes to the file.
 _LOCK_TIMEOUT = 5.0
 
-# The limit for rows in memory, in bytes, and the estimated memory of a row without its texts.
+# The maximum estimated memory of the waiting rows, in bytes. Further rows are dropped.
 _MAX_WAITING = 32 * 1024 * 1024
+# The estimated memory of a row without its texts, in bytes.
 _ROW_BYTES = 600
 
 
-# The bytes of the file that are read at once for the digest.
+# The number of bytes of the file to read at a time for the digest.
 _CHUNK = 1024 * 1024
 
 _CRAWL = (
@@ -52,9 +53,9 @@ _CRAWL = (
 )
 _END = "UPDATE crawl SET ended = ?, finish_reason = ?, counts = ? WHERE id = ?"
 
-# The columns to write in each table, without the ID of the crawl. Tables are written in this order, since later
-# ones refer to earlier ones. _CONFLICTS says what happens if a row with the same key exists: it is kept, or the
-# counts of the new row are added to it.
+# The columns to write in each table, without the ID of the crawl. The tables are written in this order, since rows of
+# later tables refer to rows of earlier tables. If a row with the same key exists, _CONFLICTS applies: the existing row
+# is kept, or the counts of the new row are added to it.
 _COLUMNS = {
     "body": ("sha256", "body"),
     "snapshot": (
@@ -75,16 +76,16 @@ _CONFLICTS = {
 }
 
 _RECORDS = "snapshot", "decision"
-"""The tables with records. Only their rows are included in the counts ``recorded`` and ``dropped``."""
+"""The tables whose rows are records. Only records are included in the counts ``recorded`` and ``dropped``."""
 
-# Failures that may pass, so that it is worth trying again: parts of messages of SQLite, and error numbers of the
-# system.
+# Failures that may be temporary, so that another attempt makes sense: parts of SQLite's error messages, and error
+# numbers of the system.
 _TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-# The exact types of errors that concern the whole file. Any other type, even a subclass of these, means that
-# SQLite cannot store a value.
+# The exact types of errors that affect the whole file. An error of another type, even of a subclass of these, means
+# that SQLite cannot store a value.
 _FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
@@ -92,10 +93,10 @@ _FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
 def prepare(path: Path) -> None:
-    """Check, before a crawl starts, that a ledger can be written at *path*; create the file if it is missing.
+    """Check, before a crawl starts, that a ledger can be written at *path*. Create the file if it is missing.
 
-    Raises LedgerError if the file is not a ledger or cannot be created. A full disk or a locked file raises
-    nothing, since the failure may pass, and the writer tries again.
+    Raises LedgerError if the file is not a ledger or cannot be created. A full disk or a locked file raises no error,
+    since this may be temporary, and the writer tries again.
     """
     try:
         open_to_write(path).close()
@@ -110,22 +111,23 @@ def prepare(path: Path) -> None:
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
-    """Return a connection for writing to the ledger at *path*. Create the file if it is missing, and its folder
-    too, but not the parent of the folder.
+    """Return a connection for writing to the ledger at *path*. A missing file is created, and a missing folder too, but
+    not a missing parent of the folder.
 
-    Raises LedgerError, and changes nothing, if the file is not a ledger of this version; sqlite3.Error or
-    OSError if the file cannot be opened.
+    Raises LedgerError if the file is not a ledger of this version; the file is then left unchanged. Raises
+    sqlite3.Error or OSError if the file cannot be opened.
     """
     path.parent.mkdir(exist_ok=True)
-    # Opened once without SQLite, for the error message of the system: SQLite does not say why it cannot open a file.
+    # Opening the file without SQLite first gives the error message of the system. SQLite does not report why it cannot
+    # open a file.
     with path.open("ab"):
         pass
     connection = sqlite3.connect(
-        # No check, since several threads use the connection, but one after the other.
+        # check_same_thread is off, since several threads use the connection, one after the other.
         path, timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False,
     )  # fmt: skip
     try:
-        # Each transaction is synced to the disk, which is cheap here: there is about one in a second.
+        # Each transaction is synced to the disk. This is cheap, since there is about one transaction per second.
         prepare_file(connection, SCHEMA, synchronous="FULL")
     except BaseException as error:
         connection.close()
@@ -136,9 +138,10 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 
 def close_and_merge_log(connection: sqlite3.Connection) -> bool:
-    """Close a ledger, and merge its write-ahead log into the file, so that the file is complete alone, and can be
-    read even in a read-only folder. Return whether the merge succeeded: it fails while another process has
-    the file open.
+    """Close a ledger after merging its write-ahead log into the file. Return whether the merge succeeded. It fails
+    while another process has the file open.
+
+    After the merge, the file is complete without the log, and can be read in a read-only folder.
     """
     is_merged = False
     with suppress(sqlite3.Error):
@@ -155,12 +158,12 @@ def close_and_merge_log(connection: sqlite3.Connection) -> bool:
 def snapshot(
     origin: str, entry: CacheEntry, dialect: Dialect
 ) -> tuple[tuple[Any, ...], bytes | None]:
-    """Return the row of the table ``snapshot`` for a robots.txt, and the body with the rules that are obeyed.
-    The body is None if no rules are obeyed, for example because the file is missing.
+    """Return the row of the table ``snapshot`` for the robots.txt in *entry*, and the body of the obeyed robots.txt.
+    The body is None if no robots.txt is obeyed, for example because the file is missing.
     """
     result, answer, body = entry.result, entry.answer(dialect), None
     if answer is not None and answer.access is Access.SUCCESSFUL:
-        # Parsers ignore what is above the size limit; one byte of it shows that the file was longer.
+        # Parsers ignore bytes above the size limit. One byte more is kept to show that the file was longer.
         body = answer.body[: dialect.size_limit + 1]
     headers = [(storable(name), storable(value)) for name, value in result.headers]
     is_stale = entry.state(dialect) is State.STALE
@@ -182,13 +185,13 @@ def snapshot(
 
 
 class LedgerWriter:
-    """Collects the rows of a crawl in memory. :meth:`flush` writes them to the ledger at *path*, in one
-    transaction and in a thread.
+    """Collects the rows of a crawl in memory. :meth:`flush` writes them to the ledger at *path*, in one transaction in
+    a separate thread.
 
-    No method raises. ``errors`` counts failed writes, ``error`` is the last error, and the next flush tries
-    again. ``recorded`` counts written records (snapshots and decisions), ``dropped`` those that are lost:
-    they exceed the memory limit, cannot be written before the end of the crawl, or have a value that SQLite
-    cannot store.
+    No method raises an exception. If a write fails, the next flush tries to write the rows again. ``errors`` is the
+    number of failed writes, and ``error`` is the last error. ``recorded`` is the number of written records (snapshots
+    and decisions). ``dropped`` is the number of lost records. Records are lost if they exceed the memory limit, if they
+    cannot be written before the crawl ends, or if SQLite cannot store one of their values.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -199,35 +202,35 @@ class LedgerWriter:
         self._crawl: tuple[Any, ...] = ()
         self._crawl_id: int | None = None
         self._lock = Lock()
-        """Protects the rows and counts, which the event loop and the thread both change."""
+        """Protects the rows and counts, which both the event loop and the writing thread change."""
         self._rows = _no_rows()
         self._batch = _no_rows()
-        """The rows of the current transaction. If it fails, they stay here for the next one."""
+        """The rows of the current transaction. If the transaction fails, they stay here for the next transaction."""
         self._weight = self._batch_weight = 0
-        """The estimated memory of all rows, and of the rows in the batch, in bytes."""
+        """The estimated memory, in bytes, of all rows and of the rows in the batch."""
         self._is_done = True
         """Whether the transaction of the batch has succeeded."""
         self._unwritable = 0
         """The number of records in the batch that SQLite cannot store."""
         self._thread = Thread()
-        """The thread that writes, or wrote last."""
+        """The thread that is writing, or that wrote last."""
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._is_closed = False
-        """Whether the file is complete: the end of the crawl is written, and the write-ahead log merged."""
+        """Whether the file is complete, because the end of the crawl is written and the write-ahead log is merged."""
         self._has_ended = False
-        """Whether writing has ended. Rows that come later are dropped."""
+        """Whether writing has ended. Rows that are added later are dropped."""
 
     def start(self, crawl: tuple[Any, ...]) -> None:
-        """Start to write a crawl to the ledger. *crawl* is its row for the table ``crawl``, from ``uuid`` to
-        ``started``.
+        """Start to write a crawl to the ledger. *crawl* contains the values of its row in the table ``crawl``, for the
+        columns from ``uuid`` to ``started``.
         """
         self._crawl = crawl
         self.flush()
 
     def write(self, table: str, row: tuple[Any, ...], size: int = 0) -> None:
-        """Add a row of *table* to the next flush; drop it if the memory limit is reached. *size* is the length of
-        its long values.
+        """Add *row* to the rows of *table* that the next flush writes. Drop *row* if the memory limit is reached.
+        *size* is the total length of the long values in *row*.
         """
         with self._lock:
             weight = self._weight + _ROW_BYTES + size
@@ -238,19 +241,21 @@ class LedgerWriter:
                 self._rows[table].append(row)
 
     def write_snapshot(self, origin: str, entry: CacheEntry, dialect: Dialect) -> None:
-        """Write the robots.txt of *origin* that was fetched, or loaded from a store, with its body."""
+        """Add the robots.txt of *origin* with its body to the rows of the next flush. *entry* was fetched, or loaded
+        from a store.
+        """
         row, body = snapshot(origin, entry, dialect)
         if body is not None:
             self.write("body", (row[-1], body), len(body))
         self.write("snapshot", row)
 
     def write_decision(self, record: Record) -> None:
-        """Write the *record* of a decision."""
+        """Add the *record* of a decision to the rows of the next flush."""
         texts = record.url, record.page, record.statement, record.form, record.via
         self.write("decision", record, sum(map(len, filter(None, texts))))
 
     def flush(self) -> None:
-        """Start a thread that writes all rows to the file, unless the last thread is still writing."""
+        """Start a thread that writes all rows to the file. Do nothing if the last thread is still writing."""
         if self._thread.is_alive():
             return
         self._take()
@@ -258,11 +263,11 @@ class LedgerWriter:
             self._start(self._write)
 
     def close(self, end: tuple[Any, ...]) -> None:
-        """Write the remaining rows and the *end* of the crawl (its time, its reason and its counts). Rows that
-        are added during this call are written too.
+        """Write the remaining rows and the *end* of the crawl, which is a tuple of its time, reason and stats. Rows
+        that are added during this call are written too.
 
-        Blocks for 10 seconds at most. Records that are not written by then count as dropped, although the
-        thread goes on to write them while the process lives.
+        This method blocks for at most 10 seconds. Records that are not written within this time count as dropped,
+        although the thread continues to write them until the process exits.
         """
         self._start(self._write_end, self._thread, end)
         if self._thread.is_alive():
@@ -274,8 +279,8 @@ class LedgerWriter:
             self.dropped += _count(self._batch) + _count(self._rows)
 
     def digest(self) -> str | None:
-        """Return the SHA-256 of the file in hex, after :meth:`close`. Return None if the file is incomplete,
-        because a write has failed or another process has the file open.
+        """Return the SHA-256 digest of the file in hexadecimal, after :meth:`close`. Return None if the file is
+        incomplete, because a write failed or another process has the file open.
         """
         if not self._is_closed:
             return None
@@ -287,7 +292,7 @@ class LedgerWriter:
         return None
 
     def _start(self, write: Callable[..., None], *args: Any) -> None:
-        # A daemon thread, so that the process can exit while a disk hangs.
+        # The thread is a daemon, so that the process can exit while the disk hangs.
         thread = Thread(target=write, args=args, name="ledger", daemon=True)
         try:
             thread.start()
@@ -298,8 +303,8 @@ class LedgerWriter:
             self._thread = thread
 
     def _take(self) -> None:
-        """Prepare the batch for the next transaction. If the last transaction has succeeded, count its records
-        and empty the batch. Then move all new rows into the batch.
+        """Prepare the batch for the next transaction. If the last transaction succeeded, count its records and empty
+        the batch. Then move all new rows into the batch.
         """
         with self._lock:
             if self._is_done:
@@ -314,8 +319,8 @@ class LedgerWriter:
     # The methods below run in the writing thread, not in the event loop.
 
     def _write_end(self, before: Thread, end: tuple[Any, ...]) -> None:
-        """Wait for the thread *before*; then write the remaining rows and the *end* of the crawl. Repeat that
-        while new rows come, since other handlers of ``spider_closed`` may still add some.
+        """Wait until the thread *before* ends. Then write the remaining rows and the *end* of the crawl. Repeat the
+        writing while new rows are added, which other handlers of ``spider_closed`` may do.
         """
         if before.is_alive():
             before.join()
@@ -327,7 +332,9 @@ class LedgerWriter:
                 self._has_ended = not (self._is_done and has_more)
 
     def _write(self, end: tuple[Any, ...] | None = None) -> None:
-        """Write the batch, and the *end* of the crawl if it is given. Note an error; never raise it."""
+        """Write the batch, and the *end* of the crawl if it is not None. Errors are stored in ``error`` instead of
+        being raised.
+        """
         try:
             connection = self._connected()
             error = self._commit(connection, end)
@@ -349,12 +356,13 @@ class LedgerWriter:
     def _commit(
         self, connection: sqlite3.Connection, end: tuple[Any, ...] | None
     ) -> Exception | None:
-        """Write the batch, and the *end* of the crawl if it is given, in one transaction. If SQLite cannot store
-        a value, skip its row, and return the error. Raises an error of the whole file.
+        """Write the batch, and the *end* of the crawl if it is not None, in one transaction. Skip rows with a value
+        that SQLite cannot store, and return the last error of these rows; None if there is none. Raises errors that
+        affect the whole file.
         """
         failure, self._unwritable = None, 0
-        # IMMEDIATE takes the write lock now, and waits for it. With a plain BEGIN, the first INSERT would fail at
-        # once if another process had written in between.
+        # BEGIN IMMEDIATE waits for the write lock and takes it. After a plain BEGIN, the first INSERT would fail
+        # immediately if another process wrote in between.
         connection.execute("BEGIN IMMEDIATE")
         crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl).lastrowid
         assert crawl is not None
@@ -364,7 +372,7 @@ class LedgerWriter:
                 try:
                     connection.execute(statement, row)
                 except Exception as error:
-                    # Some errors roll the transaction back; all of its rows must then be written again.
+                    # Some errors roll back the transaction. Then all of its rows must be written again.
                     if type(error) in _FILE_ERRORS or not connection.in_transaction:
                         raise
                     failure = error
@@ -376,8 +384,8 @@ class LedgerWriter:
         return failure
 
     def _connected(self) -> sqlite3.Connection:
-        # SQLite does not notice that its file was removed, and continues to write to it. If a new file is created
-        # at the same path, it takes over the write-ahead log of the old one, and is corrupt.
+        # SQLite does not notice that its file was removed, and continues to write to the removed file. If a new file is
+        # created at the same path, SQLite applies the old file's write-ahead log to it, which corrupts the new file.
         if self._file is not None and identity(self._path) != self._file:
             raise FileNotFoundError("the file was moved or removed")
         if self._connection is None:
@@ -396,8 +404,8 @@ def _count(rows: _Rows) -> int:
 
 @cache
 def _insert(table: str, crawl: int) -> str:
-    """Return the SQL statement that inserts a row into *table*. A decision refers to its robots.txt by the time of
-    its fetch, for which the statement looks up the ID of the snapshot.
+    """Return the SQL statement that inserts a row into *table* for the crawl with the ID *crawl*. A decision contains
+    the time at which its robots.txt was fetched. The statement uses it to look up the ID of the snapshot.
     """
     # Numbered parameters, because the origin is used twice: as a column, and to find the snapshot.
     values = {name: f"?{number}" for number, name in enumerate(_COLUMNS[table], 1)}

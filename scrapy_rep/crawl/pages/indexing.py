@@ -1,5 +1,6 @@
-"""The downloader middleware that reads indexing rules and usage preferences from each response, and sets
-flags on the response. It also withholds forbidden files from media pipelines.
+"""The downloader middleware that reads the indexing rules and usage preferences of each response, and flags
+responses that must not be indexed or whose links must not be followed. The middleware also withholds forbidden
+files from media pipelines.
 """
 
 from __future__ import annotations
@@ -41,23 +42,24 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
 
-# Limits how many statements of one response are written to the ledger. A hostile page can have a thousand.
+# The maximum number of statements of one response to write to the ledger. A hostile page can contain a thousand.
 _MAX_STATEMENTS = 100
 
 
 class IndexingMiddleware:
     """Reads the indexing rules and usage preferences of each response.
 
-    Spiders get the results from :func:`scrapy_rep.indexing_rules` and
-    :func:`scrapy_rep.usage_preferences`. A response with a 2xx status that must not be indexed gets the
-    flag ``"noindex"`` in ``response.flags``; a page with links that must not be followed gets ``"nofollow"``.
+    Spiders get the rules from :func:`scrapy_rep.indexing_rules`, and the preferences from
+    :func:`scrapy_rep.usage_preferences`. For a response with a 2xx status, the middleware also adds flags to
+    ``response.flags``: ``"noindex"`` if the response must not be indexed, and ``"nofollow"`` if its links must
+    not be followed.
     """
 
     ORDER = 545
-    """The order in ``DOWNLOADER_MIDDLEWARES``. Scrapy calls ``process_response`` in descending order, so
-    this middleware gets bodies that HttpCompressionMiddleware (590) has decompressed, and only final
-    responses: RedirectMiddleware (600), MetaRefreshMiddleware (580) and RetryMiddleware (550) have
-    replaced all others by new requests."""
+    """The order in ``DOWNLOADER_MIDDLEWARES``. Scrapy calls ``process_response`` in descending order. So this
+    middleware gets bodies that HttpCompressionMiddleware (590) has decompressed. It gets only final responses,
+    since RedirectMiddleware (600), MetaRefreshMiddleware (580) and RetryMiddleware (550) have already turned
+    redirects and failures into new requests."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -89,7 +91,7 @@ class IndexingMiddleware:
         return response
 
     def _rules_of(self, request: Request, response: Response) -> IndexingRules:
-        """Return the indexing rules in the headers of *response* and, if it is HTML, in its meta tags."""
+        """Return the indexing rules from the ``X-Robots-Tag`` headers of *response* and, for HTML, from its meta tags."""
         headers, html, encoding = response.headers, b"", None
         lines = headers.getlist(b"X-Robots-Tag")
         if isinstance(response, HtmlResponse):
@@ -102,8 +104,8 @@ class IndexingMiddleware:
         return IndexingRules.of_page(lines, html, tokens, dialect, encoding)
 
     def _set_flags(self, response: Response, rules: IndexingRules) -> None:
-        """Add the flags ``"noindex"`` and ``"nofollow"`` to *response*, as its *rules* say. A dry run, and a
-        response without a 2xx status, get no flags.
+        """Add the flag ``"noindex"`` to *response* if *rules* forbid indexing, and ``"nofollow"`` if they forbid
+        following links. No flags are added in a dry run, or to a response without a 2xx status.
         """
         if self._settings.dry_run or not is_success(response):
             return
@@ -121,11 +123,11 @@ class IndexingMiddleware:
         rules: IndexingRules,
         preferences: UsagePreferences,
     ) -> None:
-        """Report the statements of a response, and the settings that override them, to the ledger.
+        """Report the statements of a response to the ledger, and each setting that overrides a statement.
 
-        Most statements allow everything, and are reported only at the ledger level ``"all"``. A statement
-        that denies something but has no effect is reported at each level: one of a data file, or of a
-        response without a 2xx status.
+        Statements that deny nothing, which are most of them, are reported only at the ledger level ``"all"``. A
+        statement that denies something is reported at each level if it has no effect, because the response is a
+        data file or has no 2xx status.
         """
         report = partial(
             self._reporter.stated,
@@ -155,8 +157,8 @@ class IndexingMiddleware:
     def _overridden(
         self, request: Request, rules: IndexingRules
     ) -> Iterator[tuple[str, Statement | None]]:
-        """Yield each setting or meta key that overrides *rules* for this request, with the statement that
-        would otherwise apply.
+        """Yield the name of each setting or meta key that overrides *rules* for this request, with the overridden
+        statement. The statement is None if *rules* do not contain one.
         """
         rule = rules.why_not_indexable(datetime.now(timezone.utc))
         if rule and request.meta.get(meta.DONT_OBEY_NOINDEX):
@@ -169,8 +171,8 @@ class IndexingMiddleware:
     # Warnings for ``scrapy parse``.
 
     def _warn_of_drops(self, request: Request, response: Response) -> None:
-        """Log which items and links of *response* a crawl would drop, since ``scrapy parse`` shows all of
-        them.
+        """Warn about the items and links of *response* that a crawl would drop, since ``scrapy parse`` shows
+        dropped ones too.
         """
         effects = self._usage.effects_of(request, response)
         rels = self._settings.rel if is_success(response) else frozenset()
@@ -186,11 +188,11 @@ class IndexingMiddleware:
     # Files of media pipelines.
 
     def _judge_file(self, request: Request, response: Response) -> None:
-        """Check whether *response*, a file, may be passed to the media pipeline that requested it. Raises
-        FileDenied if the file must not be indexed, or not be used for a purpose of the crawl; a dry run
-        only reports that.
+        """Raise FileDenied if *response* is a file that must not be indexed, or must not be used for a purpose of
+        the crawl. A dry run raises nothing, and only reports the decision.
 
-        An HTML page does not count as a file, since other components request pages without a callback too.
+        HTML responses are not judged, since components other than media pipelines also request pages without a
+        callback.
         """
         if isinstance(response, HtmlResponse):
             return
@@ -212,8 +214,8 @@ class IndexingMiddleware:
 
 
 def _drops(effects: Effects, rels: frozenset[str]) -> Iterator[str]:
-    """Yield a phrase for each kind of output that a crawl would drop: its items, its images or its links,
-    and the reason. *rels* are the values of ``rel`` whose links are dropped.
+    """Yield a phrase for each kind of output of a page (items, images, links) that a crawl would drop, with the
+    reason. *rels* contains the values of the ``rel`` attribute whose links a crawl drops.
     """
     if effects.items is not None:
         yield f"its items, which {forbidden(*effects.items)}"

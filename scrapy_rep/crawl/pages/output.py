@@ -1,5 +1,6 @@
-"""The spider middleware that applies the indexing rules of a page to what its callback yields: it drops links and
-items that must not be used, or writes the restrictions into the items. Also reads the links of a page.
+"""The spider middleware that applies the indexing rules and usage preferences of a page to the output of its
+callback. The middleware drops forbidden requests and items, or writes the restrictions into the items. To find
+forbidden requests, this module also parses the links of a page.
 """
 
 from __future__ import annotations
@@ -45,14 +46,15 @@ logger = get_logger(__name__)
 
 
 class OutputMiddleware:
-    """Drops requests and items of a callback if indexing rules, usage preferences or ``rel`` attributes
-    of its response forbid them. With the setting value ``"annotate"``, items pass, and get the
-    restrictions of the response in a field.
+    """Drops the requests and items of a callback that the indexing rules, usage preferences or ``rel`` attributes
+    of its response forbid. With ``REP_NOINDEX`` or ``REP_USAGE`` set to ``"annotate"``, items are not dropped, and
+    the middleware writes the restrictions of the response into the item field ``REP_ITEM_FIELD``.
     """
 
     ORDER = 100
-    """The order in ``SPIDER_MIDDLEWARES``. Scrapy passes the output of callbacks through them in descending
-    order, so this middleware comes after those that make or change items and requests."""
+    """The order in ``SPIDER_MIDDLEWARES``. Scrapy passes the output of callbacks through spider middlewares in
+    descending order. So this middleware sees items and requests after other middlewares have created or changed
+    them."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._settings = settings = RepSettings.of(crawler)
@@ -90,7 +92,7 @@ class OutputMiddleware:
                 yield output
 
     def _page_of(self, response: Response) -> _Page | None:
-        """Return *response* with its restrictions on the output of its callback; None if there are none."""
+        """Return *response* together with its restrictions on items and links. Return None if it has none."""
         request, effects = response.request, NO_EFFECT
         if request is not None:
             effects = self._usage.effects_of(request, response)
@@ -107,8 +109,8 @@ class OutputMiddleware:
         return self._may_keep(output, page.response, page.effects)
 
     def _may_follow(self, request: Request, page: _Page) -> bool:
-        """Return whether *request*, which the callback of *page* has yielded, may be scheduled. A forbidden
-        request is reported; in a dry run, it may be scheduled nevertheless.
+        """Return whether *request*, which the callback of *page* yielded, may be scheduled. Report a forbidden
+        request. In a dry run, return True for forbidden requests too.
         """
         because = page.why_not_follow(request)
         if because is None:
@@ -134,9 +136,9 @@ class OutputMiddleware:
         return is_dry_run
 
     def _may_keep(self, item: Any, response: Response, effects: Effects) -> bool:
-        """Return whether *item* may pass to the item pipelines. First, write the restrictions of its page
-        into the item, and remove image URLs, as *effects* demand. A dry run passes each item unchanged,
-        and only reports the decisions of a real run.
+        """Apply *effects*, the restrictions of a page, to its *item*, and return whether *item* may pass to the
+        item pipelines. An item that may pass can be changed: restrictions are added, and forbidden image URLs
+        removed. A dry run only reports the decisions, and passes each item unchanged.
         """
         if effects.items is not None:
             return self._drop(item, *effects.items, response)
@@ -155,7 +157,8 @@ class OutputMiddleware:
 
     def _annotate(self, item: Any, response: Response, effects: Effects) -> None:
         """Write the restrictions in *effects* into the field ``REP_ITEM_FIELD`` of *item*, and report each
-        of them. If the item has no such field, warn, count the item, and leave it unchanged.
+        restriction. If *item* does not accept the field, warn, count the item in the stats, and leave it
+        unchanged.
         """
         for denied in effects.noted:
             self._report(Verdict.ANNOTATED, *denied, response)
@@ -165,7 +168,7 @@ class OutputMiddleware:
         notes = {**(effects.restrictions or {}), **deepcopy(effects.usage or {})}
         if not notes:
             return
-        # Imported here, since itemadapter loads the libraries of all item types: 9 MB, and 0.1 s of the start.
+        # Imported here, since itemadapter loads the libraries of all item types, which takes 9 MB and 0.1 s.
         from itemadapter import ItemAdapter  # noqa: PLC0415
 
         try:
@@ -173,7 +176,7 @@ class OutputMiddleware:
             before = adapter.get(name)
             adapter[name] = {**before, **notes} if isinstance(before, dict) else notes
         except (AttributeError, KeyError, TypeError, ValueError):
-            # The item class lacks the field, rejects the value, or has immutable objects.
+            # The item class lacks the field or rejects the value, or its instances are immutable.
             count(stats.NOT_ANNOTATED)
             self._warn_of_class(type(item))
             return
@@ -183,12 +186,14 @@ class OutputMiddleware:
             count(stats.USAGE_ANNOTATED)
 
     def _warn_of_class(self, kind: type) -> None:
-        """Warn, once for each class, that items of the class *kind* cannot be annotated."""
+        """Warn that the restrictions of pages cannot be written into items of the class *kind*. Each class is
+        logged once.
+        """
         if kind in self._warned_of:
             return
         self._warned_of.add(kind)
         self._logger.warning(
-            "Items of the class %(kind)s are passed on without a note of the restrictions of their pages, because "
+            "Items of the class %(kind)s are passed on without the restrictions of their pages, because "
             "%(kind)s has no writable field %(field)r. Add the field to the class, or name another field "
             "in %(setting)s. The stat %(stat)s counts these items",
             kind=f"{kind.__module__}.{kind.__qualname__}",
@@ -205,8 +210,8 @@ class OutputMiddleware:
         response: Response,
         image: str = "",
     ) -> Record:
-        """Report a decision about an item of *response* or, if *image* is the URL of one of its images, about
-        this image. Return the record of the decision.
+        """Report a decision about an item of *response*, and return the record of the decision. If *image*, the URL
+        of an image of the item, is not empty, the decision is about the image.
         """
         return self._reporter.stated(
             Subject.FILE if image else Subject.ITEM,
@@ -222,9 +227,10 @@ class OutputMiddleware:
     def _drop(
         self, item: Any, reason: str, because: Because, response: Response
     ) -> bool:
-        """Drop *item*, as Scrapy does if an item pipeline raises DropItem: log it, and send ``item_dropped``.
-        Report the decision too. A dry run only reports it, and lets the item pass. Return whether the item
-        may pass.
+        """Report that *item* is dropped, and return whether it may pass: True in a dry run, otherwise False.
+
+        Outside of a dry run, the item is dropped as Scrapy does when an item pipeline raises DropItem: it is
+        logged, and the signal ``item_dropped`` is sent.
         """
         record = self._report(Verdict.DROPPED, reason, because, response)
         if self._settings.dry_run:
@@ -252,42 +258,43 @@ class OutputMiddleware:
 
 
 class _Page:
-    """A response, and its restrictions on the items and links of its callback."""
+    """A response, with its restrictions on the items and requests that its callback yields."""
 
     def __init__(self, response: Response, effects: Effects, rels: frozenset[str]):
         self.response = response
         self.effects = effects
-        """The effects of its statements on items and links."""
+        """The effects of the response's indexing rules and usage preferences on items, images and links."""
 
         self._rels = rels
 
     @cached_property
     def _links(self) -> Links:
-        """The links of the page. They are parsed on first access: few pages need it, and it takes time."""
+        """The links of the page. The page is parsed on first access, since parsing is slow and few pages need it."""
         return Links.of(self.response)
 
     @cached_property
     def marked(self) -> Mapping[str, str]:
-        """The canonical URLs that must not be followed, because each link to them has a ``rel`` of ``REP_REL``, such
-        as ``nofollow``. The value is the ``rel`` of the first link.
+        """The canonical URLs that must not be followed, because each link to the URL has a ``rel`` value listed in
+        ``REP_REL``, such as ``nofollow``. Maps each URL to the ``rel`` of its first link, as written.
         """
         if not self._rels or not isinstance(self.response, HtmlResponse):
             return {}
         body = self.response.body.lower()
-        # A search for the words in the bytes saves parsing most pages: for a page of 50 KB, it takes 0.2 ms, and
-        # parsing 2 ms. It can miss the words only in UTF-16 (which has zero bytes), or if they are written with
-        # character references (&#...;).
+        # Most pages need not be parsed, because their bytes contain no value of REP_REL. Searching a page of 50 KB
+        # takes 0.2 ms, parsing it 2 ms. The search can miss a value only if the page is in UTF-16 (which contains
+        # zero bytes), or if the value is written with character references (&#...;).
         may_hide = b"\0" in body or b"&#" in body
         if not may_hide and not any(rel.encode() in body for rel in self._rels):
             return {}
         return self._links.only_marked(self._rels)
 
     def why_not_follow(self, request: Request) -> Statement | str | None:
-        """Return why *request* must not be followed: the nofollow statement of the page, or the ``rel`` of
-        the link; None if it may be followed.
+        """Return the nofollow statement of the page, or the ``rel`` of the link, that forbids following *request*.
+        Return None if *request* may be followed.
 
-        Only requests that follow a link of the page are judged: not forms, nor URLs that come from
-        elsewhere. If a page has too many links to read, a nofollow of the page applies to each request.
+        Only requests that follow a link of the page are judged. Form submissions and URLs that are not linked on
+        the page may be followed. If the page contains too many links to parse, its nofollow statement applies to
+        all requests without a body that use GET.
         """
         stated = self.effects.links
         if stated is None and not self.marked:
@@ -307,9 +314,8 @@ class _Page:
 
 
 def _take_image_urls(item: Any, fields: list[str]) -> list[str]:
-    """Remove all URLs from the *fields* of *item* that an ImagesPipeline reads, so that it downloads none of
-    the images, and return the URLs. Raises AttributeError, TypeError or ValueError if *item* cannot be
-    changed.
+    """Remove and return all URLs in the *fields* of *item*, so that an ImagesPipeline, which reads these fields,
+    downloads no images. Raises AttributeError, TypeError or ValueError if *item* cannot be changed.
     """
     from itemadapter import ItemAdapter  # noqa: PLC0415
 
@@ -325,25 +331,26 @@ def _take_image_urls(item: Any, fields: list[str]) -> list[str]:
 
 _SEPARATORS = re.compile(r"[\s,]+")
 
-# Bounds the time for the links of one page to about a second, which is enough for 15,000 links. The cost of a
-# link is estimated as a constant, plus the characters of the base URL and of its own URL.
+# The maximum work for canonicalising the links of one page, which limits the time to about one second (enough for
+# 15,000 links). The work for a link is _WORK_OF_LINK, plus 1 for each character of the page's base URL and of the
+# link's URL. In a URL that is not ASCII, each character counts _WORK_OF_NON_ASCII.
 _MAX_WORK = 2_000_000
 _WORK_OF_LINK = 100
 _WORK_OF_NON_ASCII = 4
 
 
 class Links:
-    """The URLs and ``rel`` attributes of the ``<a>`` and ``<area>`` links of a page, in document order."""
+    """The ``<a>`` and ``<area>`` links of a page, with their URLs and ``rel`` attributes, in document order."""
 
     def __init__(
         self, targets: tuple[tuple[str, str], ...] = (), *, is_whole: bool = True
     ) -> None:
         self.targets = targets
-        """For each link, its canonical URL (by w3lib's ``canonicalize_url``, as in Scrapy's fingerprints), and
-        its ``rel`` as written."""
+        """The links as pairs of the canonical URL (from w3lib's ``canonicalize_url``, which Scrapy's fingerprints
+        use too) and the ``rel`` attribute as written."""
 
         self.is_whole = is_whole
-        """Whether all links of the page were read. False if reading stopped at the limit of work."""
+        """Whether *targets* contains all links of the page. False if reading the links took too long."""
 
     @cached_property
     def urls(self) -> frozenset[str]:
@@ -351,8 +358,8 @@ class Links:
         return frozenset(url for url, _ in self.targets)
 
     def only_marked(self, rels: frozenset[str]) -> dict[str, str]:
-        """Return the URLs to which the page has only links with one of *rels* (in lower case). The value is the
-        ``rel`` of the first link, as written.
+        """Return the URLs for which each link on the page has one of *rels* in its ``rel`` attribute. Each URL is
+        mapped to the ``rel`` of its first link, as written. *rels* must be in lower case.
         """
         marked: dict[str, str] = {}
         unmarked: set[str] = set()
@@ -365,7 +372,7 @@ class Links:
 
     @classmethod
     def of(cls, response: Response) -> Links:
-        """Parse *response* and return its links; none if it is not HTML."""
+        """Parse *response* and return its links. A response that is not HTML has no links."""
         if not isinstance(response, HtmlResponse):
             return cls()
         base, work = get_base_url(response.text[:4096], response.url), 0
@@ -380,7 +387,9 @@ class Links:
 
 
 def _elements(response: HtmlResponse) -> Iterator[tuple[str, str]]:
-    """Yield the ``href`` and the ``rel`` of each ``<a>`` and ``<area>`` element that has a ``href``."""
+    """Yield the ``href`` and ``rel`` of each ``<a>`` and ``<area>`` element with an ``href``. A missing ``rel`` is
+    empty.
+    """
     for element in response.selector.root.iter("a", "area"):
         href = element.get("href")
         if href is not None:
@@ -388,9 +397,9 @@ def _elements(response: HtmlResponse) -> Iterator[tuple[str, str]]:
 
 
 def _canonical(href: str, response: HtmlResponse) -> set[str]:
-    """Return the canonical URLs that a request for the link *href* can have. There are two if the URL is not
-    ASCII, since spiders encode its query in UTF-8 or in the encoding of the page; none if the URL is
-    invalid, such as ``http://[``.
+    """Return the canonical URLs that a request for the link *href* can have: usually one. If the URL is not ASCII,
+    there can be two, since spiders encode its query in UTF-8 or in the encoding of the page. For an invalid URL,
+    such as ``http://[``, the set is empty.
     """
     try:
         url = response.urljoin(href)

@@ -1,5 +1,5 @@
-"""Keeps the usage preferences of sites for each request in flight, combines them with the preferences of the
-response, and returns the effects of both.
+"""Keeps the usage preferences of the site for each request in flight, and combines them with the preferences of the
+response. Also returns the effects of a response's indexing rules and usage preferences on items, images and links.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt
 
 _HEADER_FIELDS = frozenset(name.title().encode() for name in FIELDS)
-"""The names of the header fields with usage preferences, spelt as in Scrapy's Headers."""
+"""The names of the header fields that state usage preferences, spelt as in Scrapy's Headers."""
 
 
 class _SitePreferences(NamedTuple):
-    """The usage preferences that robots.txt and tdmrep.json stated for a URL when it was requested."""
+    """The usage preferences that the robots.txt and the tdmrep.json of a site stated for a URL at its request."""
 
     robotstxt: UsagePreferences = NOTHING_STATED
     tdmrep: UsagePreferences = NOTHING_STATED
     entry: CacheEntry | None = None
-    """The cache entry of the robots.txt, as evidence for the ledger."""
+    """The cache entry of the robots.txt, as evidence for the ledger. None if an override replaced the robots.txt."""
 
 
 _NO_SITE_PREFERENCES = _SitePreferences()
 
 
 class SiteUsage:
-    """Keeps the usage preferences of a site for each request in flight, as they were when the request was
-    sent, and combines them with the preferences that the response states.
+    """Keeps, for each request in flight, the usage preferences that its site stated when the request was sent.
+    Combines them with the preferences that the response states.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -64,9 +64,9 @@ class SiteUsage:
         return shared_component(crawler, cls)
 
     def purposes_of(self, request: Request) -> tuple[str, ...]:
-        """Return the purposes for which the response to *request* is used: those in its ``rep_purposes`` meta
-        key, or those of the setting. Raises ValueError if the meta key has neither a purpose nor a list of
-        purposes.
+        """Return the purposes for which the crawl uses the response to *request*. They come from the
+        ``rep_purposes`` meta key of *request* or, if it is not set, from ``REP_PURPOSES``. Raises ValueError if
+        the value of the meta key is neither a purpose nor a list of purposes.
         """
         value = request.meta.get(meta.PURPOSES)
         if value is None:
@@ -87,10 +87,10 @@ class SiteUsage:
         tokens: tuple[str, ...],
     ) -> None:
         """Keep the usage preferences of a site for the URL of *request*, which is about to be sent. Nothing is
-        kept for a site that states none.
+        kept for a site without usage preferences.
 
-        :param robots: the robots.txt of the site, or the one that an override puts in its place
-        :param rules: the rules of the site; None if an override decides
+        :param robots: the robots.txt of the site, or the rules of the override that replaces it
+        :param rules: the rules of the site; None if an override replaces its robots.txt
         :param tokens: the product tokens of the crawler
         """
         entry, tdmrep = (rules.entry, rules.tdmrep) if rules else (None, None)
@@ -107,7 +107,7 @@ class SiteUsage:
         self._by_request[request] = _SitePreferences(preferences, mining, entry)
 
     def take_over(self, request: Request, other: Request) -> None:
-        """Move the preferences that were kept for *other* to *request*, which takes its place."""
+        """Move the preferences kept for *other* to *request*, which replaces *other*."""
         self._by_request.pop(request, None)
         preferences = self._by_request.pop(other, None)
         if preferences is not None:
@@ -116,8 +116,8 @@ class SiteUsage:
     def preferences_of(
         self, request: Request, response: Response, rules: IndexingRules
     ) -> UsagePreferences:
-        """Return the usage preferences for *response*: those of its site, and those in its headers and meta
-        tags. The meta tags come from *rules*, the indexing rules, for which the page was parsed already.
+        """Return the usage preferences for *response* from its site, its headers and its meta tags. *rules* are the
+        indexing rules of *response*, which also contain the parsed meta tags.
         """
         headers, site = response.headers, self._site_preferences(request)
         fields = [
@@ -129,14 +129,14 @@ class SiteUsage:
         if site is _NO_SITE_PREFERENCES and not (
             fields or rules.statements or rules.tags
         ):
-            return NOTHING_STATED  # As for most pages: without this, each page takes six more calls.
+            return NOTHING_STATED  # Saves six function calls for most pages.
         return site.robotstxt | UsagePreferences.of_page(
             fields, rules.statements, rules.tags, site.tdmrep
         )
 
     def effects_of(self, request: Request, response: Response) -> Effects:
         """Return the effects of the indexing rules and usage preferences of *response*, the answer to
-        *request*. A response that IndexingMiddleware has not read has no effects.
+        *request*. There are no effects if IndexingMiddleware did not read *response*.
         """
         purposes, request_meta = self._settings.purposes, request.meta
         if meta.PURPOSES in request_meta:
@@ -153,8 +153,8 @@ class SiteUsage:
         )
 
     def entry(self, request: Request | None) -> CacheEntry | None:
-        """Return the cache entry of the robots.txt that stated preferences for *request*; None if no
-        robots.txt did.
+        """Return the cache entry of the robots.txt of the site of *request*, as evidence for usage preferences.
+        Return None if an override replaced the robots.txt, or if the site stated no preferences.
         """
         return None if request is None else self._site_preferences(request).entry
 

@@ -1,7 +1,7 @@
 """The exceptions of this package that spiders, commands and projects can catch.
 
 Control characters in a message are escaped, since messages contain text from servers, and Scrapy logs messages.
-The ``record`` attribute of an exception contains the same text unescaped.
+If an exception has a ``record``, the record contains the same text unescaped.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class JobError(Exception):
 
     @classmethod
     def unusable(cls, path: object, why: object) -> JobError:
-        """Return the error for a file of the JOBDIR at *path* that cannot be read or written."""
+        """Return the error for *path*, a file in the JOBDIR that cannot be read or written. *why* is the reason."""
         return cls(
             visible(
                 f"{path} cannot be used: {why}. Nothing was deleted. Remove the cause or restore "

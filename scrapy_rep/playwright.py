@@ -126,8 +126,8 @@ class PlaywrightMiddleware:
     """
 
     ORDER = 594
-    """The order in ``DOWNLOADER_MIDDLEWARES``. ArrivalMiddleware (595), which judges the URL to which a browser was
-    redirected, sees responses and errors before this middleware."""
+    """The order in ``DOWNLOADER_MIDDLEWARES``. ArrivalMiddleware (595) sees responses and errors before this
+    middleware, and judges the URL that a browser reached after redirects."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -187,8 +187,8 @@ class PlaywrightMiddleware:
             request.meta[PAGE_INIT_META] = callback
 
     def process_response(self, request: scrapy.Request, response: Response) -> Response:
-        """Return *response*. Raises RobotsDenied if robots.txt forbids the page, so that *response* is only an error
-        page of the browser.
+        """Return *response*. Raises RobotsDenied if robots.txt forbids the page. In this case, *response* is only an
+        error page of the browser.
         """
         self._restore_meta(request)
         denied = self._denied.pop(request, None)
@@ -199,7 +199,7 @@ class PlaywrightMiddleware:
         return response
 
     def process_exception(self, request: scrapy.Request, exception: Exception) -> None:
-        """Raise RobotsDenied in place of *exception* if robots.txt forbids the page, so that the browser failed."""
+        """Raise RobotsDenied in place of *exception* if the browser failed because robots.txt forbids the page."""
         self._restore_meta(request)
         denied = self._denied.pop(request, None)
         if denied is not None:
@@ -273,7 +273,7 @@ class _Browser:
         self._guard = guard
         self.has_session = False
         self._frames: dict[str, _WatchedPage] = {}
-        """The page of each frame, by Chromium's frame ID."""
+        """The page to which each frame belongs, by Chromium's frame ID."""
 
         self._checks: dict[asyncio.Future[bool], set[_WatchedPage]] = {}
         """The checks in progress, each with the open pages that may need its result. A check is cancelled when the
@@ -391,7 +391,7 @@ class _WatchedPage:
         self._page = page
         self._browser = browser
         self.cause: scrapy.Request | None = None
-        """The spider's request that the page loads. None before the first one."""
+        """The spider's request that the page loads. None before the first load."""
 
         self.main_frame = ""
 
@@ -456,8 +456,8 @@ _BY_REQUEST: WeakKeyDictionary[scrapy.Request, PlaywrightMiddleware] = (
 """The PlaywrightMiddleware of the crawl, for each request that a browser is to load."""
 
 _PAGE_INIT: WeakKeyDictionary[scrapy.Request, Any] = WeakKeyDictionary()
-"""For each request in flight, the spider's ``playwright_page_init_callback``, in place of which the request's meta
-contains :func:`watch_page`. None if the spider set no callback."""
+"""The ``playwright_page_init_callback`` that the spider set for each request in flight. The request's meta contains
+:func:`watch_page` in its place. None if the spider set no callback."""
 
 _PAGES: dict[Page, _WatchedPage] = {}
 

@@ -92,9 +92,9 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         if settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # Saves time at the start. When this module of Scrapy is imported, Scrapy searches all loaded modules, for
-            # each deprecated class in the module and each frame of the stack. At this point, fewer modules are loaded
-            # than later.
+            # Importing this Scrapy module early saves time at the start. During the import, Scrapy searches all loaded
+            # modules, once for each deprecated class in the module and each stack frame. Later, more modules are
+            # loaded.
             import_module("scrapy.core.downloader.contextfactory")
         _check_classes(settings)
         if not is_dry_run(settings):

@@ -228,8 +228,8 @@ class Check:
 
 
 class DecisionReporter:
-    """Reports each decision once: in the log, in the stats, and by the signal ``decision_made``, from which the ledger
-    receives it. Logs a summary of all refusals and drops at the end of the crawl.
+    """Reports each decision once, in the log, in the stats, and by the signal ``decision_made``. The ledger receives
+    decisions by this signal. At the end of the crawl, this class logs a summary of all refusals and drops.
 
     Refusals and drops are always reported. Allowed requests are reported only if the crawl writes a ledger. The
     ledger level ``"all"`` reports all allowed requests. The level ``"denied"`` reports requests that are allowed only
@@ -256,7 +256,7 @@ class DecisionReporter:
 
     @property
     def is_start_refused(self) -> bool:
-        """Whether robots.txt has refused a start request of the spider."""
+        """Whether robots.txt refused a start request of the spider."""
         return self._summary.is_start_refused
 
     def allowed(self, check: Check, decision: Decision) -> None:
@@ -551,8 +551,8 @@ def _is_nameless(record: Record) -> bool:
 
 
 def _in_words(what: str, record: Record) -> dict[str, Any]:
-    """Return the values for a log message about the decision in *record*: *what* was decided, the reason with the
-    advice how to change the decision, and an example.
+    """Return the values for a log message about the decision in *record*: *what* was decided, the reason with
+    advice on how to change the decision, and an example.
     """
     words = _words(record)
     return {

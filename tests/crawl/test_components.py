@@ -103,9 +103,7 @@ def test_a_middleware_that_fails_robotstxt_refuses_the_pages_at_once(
     assert result.log.count('request.meta["wanted"]') == len(errors)
     assert ("Traceback" in result.log) is bool(errors)
     remedy = (
-        "must return None for a request that it has made"
-        if case.why == REPLACED
-        else ""
+        "must return None for a request that it created" if case.why == REPLACED else ""
     )
     for host in hosts:
         words = host.robotstxt, case.why, remedy, "are refused"
@@ -364,10 +362,10 @@ def test_a_sitemap_spider_gets_its_pages_from_noindex_sitemaps(
 
 
 def test_a_spider_gets_the_copy_of_a_fetched_robotstxt(site: Site, mode: str) -> None:
-    """A spider's request for a robots.txt that the crawl has already fetched gets the copy, with the
-    flag ``robotstxt_copy``; it is no duplicate of the fetch, which does not reach the spider and
-    has its own stats. One that redirects is sent, so that its response says so. A URL with a query or in another folder is not a robots.txt. The signal
-    ``robots_parsed`` is sent once for each robots.txt, with a working parser.
+    """A spider's request for a robots.txt that the crawl has already fetched gets the copy, with the flag
+    ``robotstxt_copy``; it is no duplicate of the fetch, which does not reach the spider and has its own stats. One that
+    redirects is sent, so that its response says so. A URL with a query or in another folder is not a robots.txt. The
+    signal ``robots_parsed`` is sent once for each robots.txt, with a working parser.
     """
     host, forbidding = site.add(RULES), site.add("User-agent: *\nDisallow: /\n")
     missing = site.add(robots("Not here", status=404))

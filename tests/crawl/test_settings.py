@@ -56,9 +56,9 @@ def shown_by_spider(
 @pytest.mark.parametrize(
     ("enable", "setting", "last"),
     [
-        (ADDON, "REP_DIALECT=gogle", "SettingError: REP_DIALECT is 'gogle', but it must"),
-        (BY_HAND, "REP_DIALECT=gogle", "SettingError: REP_DIALECT is 'gogle', but it "),
-        (ADDON, "REP_LEDGER=one.py/ledger", "SettingError: REP_LEDGER is 'one.py/ledger', but it must be the path of a ledger, or "),
+        (ADDON, "REP_DIALECT=gogle", "SettingError: REP_DIALECT is 'gogle', but it must"), (BY_HAND,
+        "REP_DIALECT=gogle", "SettingError: REP_DIALECT is 'gogle', but it "), (ADDON, "REP_LEDGER=one.py/ledger",
+        "SettingError: REP_LEDGER is 'one.py/ledger', but it must be the path of a ledger, or "),
     ],
     ids=["add-on", "by hand", "ledger"],
 )  # fmt: skip

@@ -108,8 +108,8 @@ class RobotsTxtCache:
     # Overrides.
 
     def override_for(self, origin: Origin) -> Override | None:
-        """Return the override that applies to *origin*, which may be ``"obey"``. Return None if no override
-        applies.
+        """Return the override that applies to *origin*, even if its kind is ``"obey"`` (robots.txt decides). Return
+        None if no override applies.
         """
         now = self._clock.time()
         if now >= self._next_end:
@@ -120,8 +120,8 @@ class RobotsTxtCache:
         return override
 
     def override(self, origin: Origin) -> Override | None:
-        """Return the override that replaces the robots.txt of *origin*. Return None if robots.txt is obeyed, because
-        no override applies or the override is ``"obey"``.
+        """Return the override that replaces the robots.txt of *origin*. Return None if robots.txt decides, because no
+        override applies or its kind is ``"obey"``.
         """
         override = self.override_for(origin) if self._overrides else None
         return None if override is None or override.kind == "obey" else override
@@ -149,7 +149,7 @@ class RobotsTxtCache:
 
     def cached(self, origin: Origin) -> SiteRules | None:
         """Return the rules of *origin* from memory. Return None if they are missing, stale, or lack a needed
-        tdmrep.json; then :meth:`learn` must get them.
+        tdmrep.json. In this case, :meth:`learn` gets the rules.
         """
         rules = self._memory.get(origin)
         if rules is None or not rules.entry.is_fresh(self._clock.time()):
@@ -213,8 +213,8 @@ class RobotsTxtCache:
         return rules
 
     def _serves(self, entry: CacheEntry, stale: CacheEntry | None) -> bool:
-        """Whether *entry* can be used without a fetch, because it is fresh, and newer than *stale*. *stale* is an entry
-        that must be replaced, or None.
+        """Return whether *entry* can be used without a fetch. It must be fresh and, if *stale* is not None, newer than
+        *stale*.
         """
         is_newer = stale is None or entry.fetched > stale.fetched
         return is_newer and entry.is_fresh(self._clock.time())
@@ -287,7 +287,7 @@ class RobotsTxtCache:
                 self.stored = stored
 
     async def _wait(self, url: str) -> None:
-        """Wait until the call that is looking up or fetching the file at *url* ends."""
+        """Wait for the current lookup or fetch of the file at *url* to end."""
         ended: Deferred[None] = Deferred()
         self._waiting_calls[url].append(ended)
         await maybe_deferred_to_future(ended)
@@ -301,8 +301,8 @@ class RobotsTxtCache:
     # The tdmrep.json of a site.
 
     def _lacks_tdmrep(self, rules: SiteRules) -> bool:
-        """Whether *rules* lack the tdmrep.json of their origin, and it may be fetched. The robots.txt must be
-        reachable, allow tdmrep.json, and not request a longer delay than the crawl accepts.
+        """Return whether *rules* lack a tdmrep.json that may be fetched. Fetching requires that robots.txt is
+        reachable, allows the tdmrep.json, and does not request a longer delay than the crawl accepts.
         """
         if rules.entry.has_tdmrep or rules.state is State.UNREACHABLE:
             return False
@@ -312,8 +312,8 @@ class RobotsTxtCache:
         )
 
     async def _complete(self, rules: SiteRules, templates: list[Request]) -> SiteRules:
-        """Fetch the tdmrep.json of the origin of *rules*, and return the rules with the parsed tdmrep.json. Concurrent
-        calls for one origin share a single fetch.
+        """Fetch the tdmrep.json that *rules* lack, and return the completed rules. Concurrent calls for one origin
+        share a single fetch.
         """
         origin = rules.origin
         url = tdmrep_url(origin)

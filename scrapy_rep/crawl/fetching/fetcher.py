@@ -143,8 +143,8 @@ class RobotsTxtFetcher:
             return AccessResult(url=url, status=None, error="cancelled")
         except Exception as exception:
             self._logger.exception(
-                "%(url)s counts as unreachable and will be fetched again later, because an error in "
-                "this crawler, not at the site, made its fetch fail. The traceback shows the error",
+                "%(url)s counts as unreachable and will be fetched again later, because its fetch failed "
+                "with an error in this crawler, not at the site. The traceback shows the error",
                 url=url,
             )
             return AccessResult(url=url, status=None, error=in_words(exception))
@@ -348,7 +348,7 @@ def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
         origin, location = None, ""
     if not location or origin is None or origin.scheme not in {"http", "https"}:
         return None, "redirected to something other than an http or https URL"
-    # The new URL has no user information, which some download handlers refuse, and no fragment.
+    # User information is left out of the new URL, since some download handlers refuse it. The fragment is left out too.
     host = str(origin).partition("://")[2]
     return urlunsplit((origin.scheme, host, *parts[2:4], "")), ""
 
@@ -414,7 +414,7 @@ _DESCRIPTIONS = {
 first expression that matches decides."""
 
 NO_SERVER = frozenset({_NO_HOST, _REFUSED})
-"""The descriptions of errors from which it follows that the host has no server."""
+"""The descriptions of errors that show that the host has no server."""
 
 _NETWORK_ERRORS = NO_SERVER | {_NO_PROXY, _HOST_UNREACHABLE, _NO_NETWORK, _TIMED_OUT}
 """The descriptions of failures without an answer, which the crawler's own network may have caused."""
@@ -428,8 +428,7 @@ def kind_of(error: BaseException) -> Failure:
     """Return the kind of failure of a download that raised *error*: Failure.OWN for an error of this machine,
     Failure.NETWORK for an error of the network, otherwise Failure.OTHER.
     """
-    # A machine error may be only the __context__ of another exception, which was raised while the machine error was
-    # handled.
+    # If *error* was raised while an error of this machine was handled, the machine error is only in its __context__.
     causes = _causes(error, with_context=True)
     descriptions = [*filter(None, map(_description, causes))]
     if _MACHINE_ERROR in descriptions:
@@ -505,7 +504,7 @@ def _names(error: BaseException) -> str:
     if isinstance(error, gaierror):
         codes = {
             EAI_MEMORY: "EAI_MEMORY"
-        }  # The numbers of gaierror are not those of errno.
+        }  # The error numbers of gaierror differ from those in errno.
     for attribute in ("errno", "osError"):
         number = getattr(error, attribute, None)
         if isinstance(number, int):

@@ -31,8 +31,8 @@ MAX_SIZE = 1024 * 1024
 robots.txt that a dialect of this package parses."""
 
 KEEP = 30 * 24 * 3600.0
-"""The time in seconds for which a store keeps an entry after it expires, and the maximum time for which a stored entry
-stays fresh. While a robots.txt is unreachable, the crawler may use the last good copy for 30 days (RFC 9309,
+"""The time in seconds that a store keeps an entry after the entry expires. A stored entry also stays fresh for at most
+this time. While a robots.txt is unreachable, the crawler may use the last good copy for 30 days (RFC 9309,
 2.3.1.4)."""
 
 _LAST_TIME = 2.0**37
@@ -49,8 +49,8 @@ _PARSED_SHARE = 4
 """Parsed files may use a quarter of the memory (the memory is divided by this number). The rest is for packed
 entries."""
 
-# The memory that an entry uses in addition to its data, in bytes (measured). A packed entry needs it for its key. A
-# parsed entry needs it also for the objects of the entry, its result and its headers.
+# The memory that an entry uses in addition to its data, in bytes (measured). For a packed entry, this is the memory of
+# its key. For a parsed entry, it also includes the objects for the entry, its result and its headers.
 _PACKED_OVERHEAD = 580
 _PARSED_OVERHEAD = 1_600
 
@@ -173,7 +173,7 @@ def parsed_size(body: bytes) -> int:
 
 
 def _text_size(entry: CacheEntry) -> int:
-    """Return an upper bound, in bytes, for the memory of the texts in *entry* and of its files after parsing."""
+    """Return an upper bound, in bytes, for the memory that *entry* uses after its files are parsed."""
     size = 0
     for result in (entry.result, entry.copy, entry.tdmrep):
         if result is None:
@@ -191,7 +191,7 @@ def _text_size(entry: CacheEntry) -> int:
 
 def dumps(entry: CacheEntry) -> bytes:
     """Return *entry* in packed form. The URL is left out, since :func:`loads` derives it from the origin. Raises
-    ValueError if the packed form is not shorter than :data:`MAX_SIZE`.
+    ValueError if the packed form reaches :data:`MAX_SIZE` before or after compression.
     """
     head = _fields_of(entry) | {"result": _fields_of(entry.result)}
     if entry.copy is not None:

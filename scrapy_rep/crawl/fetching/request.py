@@ -57,7 +57,7 @@ _META = {
 
 MAX_TIMEOUT = 30.0
 """The maximum time-out, in seconds, of a request for robots.txt. Scrapy's default of 180 s is meant for large files. It
-is too long for a robots.txt, for which all page requests to the host wait."""
+is too long for a robots.txt, since all page requests to the host wait for the file."""
 
 
 class Fetch:
@@ -191,7 +191,7 @@ class RobotsTxtRequest(Request):
 
     @property
     def timeout(self) -> float:
-        """The time-out in seconds. It is that of a page (``DOWNLOAD_TIMEOUT``), but at most :data:`MAX_TIMEOUT`."""
+        """The time-out in seconds: ``DOWNLOAD_TIMEOUT``, as for a page, but at most :data:`MAX_TIMEOUT`."""
         timeout: float = self.meta.get("download_timeout") or MAX_TIMEOUT
         return min(timeout, MAX_TIMEOUT)
 
@@ -234,7 +234,7 @@ class FetchMiddleware:
 
     ORDER = 595
     """The order in ``DOWNLOADER_MIDDLEWARES``. This middleware sees responses before HttpCompressionMiddleware (590),
-    to which it leaves nothing to decode."""
+    which then finds nothing to decode."""
 
     def __init__(self, crawler: Crawler) -> None:
         # Bodies are cut one byte above the size limit, so that the parser sees that the body was longer.
@@ -242,8 +242,8 @@ class FetchMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
-        """Return a middleware for commands and dry runs. They have no WireMiddleware, which notes in other crawls that
-        a request passed all middlewares. In its place, a handler of ``request_reached_downloader`` notes that.
+        """Return a middleware for commands and dry runs. Since they have no WireMiddleware, this middleware itself
+        notes that a request passed all middlewares, in a handler of the signal ``request_reached_downloader``.
         """
         middleware = cls(crawler)
         crawler.signals.connect(

@@ -38,8 +38,8 @@ class RobotParser(BaseRobotParser):
     def from_crawler(
         cls, crawler: Crawler | None, robotstxt_body: bytes
     ) -> RobotParser:
-        """Return a parser for *robotstxt_body*. The dialect is that of the setting ``REP_DIALECT``, or RFC 9309 if
-        *crawler* is None.
+        """Return a parser for *robotstxt_body*. The dialect comes from the setting ``REP_DIALECT``. If *crawler* is
+        None, the dialect is RFC 9309.
         """
         dialect, clients = RFC9309, frozenset[str]()
         if crawler is not None:

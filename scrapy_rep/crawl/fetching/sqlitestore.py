@@ -39,8 +39,8 @@ _GET = (
     " FROM entries WHERE key IN ({})"
 )
 
-# Expired rows are deleted once for every _SWEPT_EVERY written rows, at most 500 at a time. This is more than the number
-# of rows written since the last time, so the file does not grow, and few enough to be fast.
+# After every _SWEPT_EVERY written rows, at most 500 expired rows are deleted. The limit of 500 keeps the deletion fast.
+# It is above _SWEPT_EVERY, so that expired rows do not accumulate.
 _SWEPT_EVERY = 100
 _SWEEP = (
     "DELETE FROM entries WHERE key IN"
@@ -56,7 +56,7 @@ class SqliteStore(Store):
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout: float = 5.0) -> None:
-        # Absolute, since the process may change its working directory.
+        # The path is made absolute, since the process may change its working directory.
         self.path = Path(path).absolute()
         """The absolute path of the file."""
 

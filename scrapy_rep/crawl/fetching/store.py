@@ -110,8 +110,7 @@ class Store(ABC):
         return {key: self.get(key) for key in keys}
 
     def put_many(self, entries: Mapping[str, tuple[bytes, float]]) -> None:
-        """Store *entries*, a mapping from keys to pairs (data, until), as for :meth:`put`.
-
+        """Store *entries*, a mapping from keys to pairs (data, until). See :meth:`put` for *data* and *until*.
         This implementation calls :meth:`put` for each key. Override it if the store can write several keys in one
         operation.
         """
@@ -271,7 +270,7 @@ class StoreClient:
                 if puts and self._is_failing:
                     self._is_failing = False
                     self._logger.info(
-                        "The store of robots.txt files works again; the crawl uses it from now on"
+                        "The store of robots.txt files works again. The crawl uses it from now on"
                     )
             except Exception as error:  # noqa: BLE001  a store of the project may raise anything
                 self._failed(error)
@@ -321,7 +320,7 @@ class StoreClient:
 
         if not self._has_thread:
             self._has_thread = True
-            # A daemon thread, so that the process can exit while a call hangs.
+            # The thread is a daemon, so that the process can exit while a call hangs.
             Thread(target=self._run, args=(loop_caller(),), daemon=True).start()
         timer = call_later(_CALL_TIMEOUT, timed_out)
         self._calls.put((function, returned))
@@ -353,8 +352,8 @@ class StoreClient:
             await maybe_deferred_to_future(self._work)
 
     async def _spider_closed(self) -> None:
-        """Close the store after all waiting reads and writes are done. New reads and writes may be added until then, by
-        fetches that are still running.
+        """Wait until all reads and writes are done, and then close the store. During the wait, fetches that are still
+        running may add reads and writes.
         """
         await self._until_idle()
         self._is_closed = True

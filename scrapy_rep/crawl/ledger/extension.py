@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 # The time in seconds between two transactions of the ledger.
 _WRITE_INTERVAL = 1.0
 
-# At the level "denied", decisions of some kinds are recorded only once for each origin and reason. This is the maximum
-# number of recorded decisions to remember for that; beyond it, all are forgotten.
+# The maximum number of decisions to remember at the level "denied", which records decisions of some kinds only once for
+# each origin and reason. When the number is reached, all remembered decisions are forgotten.
 _MAX_REMEMBERED = 10_000
 
 # The reasons of decisions in which an override in the settings, or a meta key, allows a request. At the level "denied",
@@ -67,8 +67,8 @@ class LedgerExtension:
     """
 
     ORDER = 500
-    """The order in ``EXTENSIONS``. The ledger records the stats at the end of the crawl. Its order is above those of
-    Scrapy's own extensions, so that they set their final stats before that."""
+    """The order in ``EXTENSIONS``. At the end of the crawl, Scrapy's own extensions (order 0) set their final stats
+    before this extension writes the stats to the ledger."""
 
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
@@ -139,7 +139,7 @@ class LedgerExtension:
         connect(self._decided, ours.decision_made)
         connect(self._robotstxt_known, ours.robotstxt_known)
         if self._settings.dry_run:
-            # A dry run has no WireMiddleware, which counts the pages of other crawls.
+            # A dry run has no WireMiddleware to count pages, so this handler counts them.
             connect(self._response_downloaded, signals.response_downloaded)
         if not (self._settings.obey or self._settings.dry_run):
             connect(self._not_obeyed, signals.request_reached_downloader)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _HOUR, _MINUTE = 3600, 60
 
-# The maximum number of origins whose shortest gaps are remembered. When it is reached, all are forgotten. The only cost
-# are additional rows in the ledger.
+# The maximum number of origins whose shortest gaps are remembered. When it is reached, all gaps are forgotten. This
+# costs only additional rows in the ledger.
 _MAX_REMEMBERED = 100_000
 
 
@@ -56,8 +56,8 @@ class Traffic:
         return shared_component(crawler, _new_traffic)
 
     def open(self) -> None:
-        """Start to count. Nothing is counted before this call, because :meth:`take` is not called yet, so the counts
-        would accumulate in memory.
+        """Start counting. Nothing is counted before this call, since the counts would accumulate in memory until the
+        ledger calls :meth:`take`.
         """
         self._is_open = True
 
@@ -100,7 +100,7 @@ class Traffic:
     ) -> None:
         """Note the gap between an answer from *origin* and the next request to *origin*. A row is written if the gap,
         relative to the requested delay, is shorter than all earlier gaps of this kind. A row is also written if the
-        requested delay is longer than all earlier ones.
+        requested delay is longer than all earlier delays of this kind.
 
         :param kind: ``"delay"`` if robots.txt requested the delay, ``"pause"`` if a 429 or 503 response requested it
         :param asked: the requested delay in seconds

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     # The rows to write, by the name of the table.
     _Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]
 
-# The maximum time in seconds for which the end of a crawl waits until the last records are written.
+# The maximum time in seconds that a closing crawl waits for its last records to be written.
 _CLOSE_TIMEOUT = 10.0
 
 # The maximum time in seconds to wait for the lock of the file while another process writes to the file.
@@ -197,7 +197,7 @@ class LedgerWriter:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.errors = self.recorded = self.dropped = 0
         self.error: Exception | None = None
-        # Absolute, since the process may change its working directory.
+        # The path is made absolute, since the process may change its working directory.
         self._path = Path(path).absolute()
         self._crawl: tuple[Any, ...] = ()
         self._crawl_id: int | None = None
@@ -342,7 +342,7 @@ class LedgerWriter:
             error = failure
             if self._connection is not None:
                 with suppress(sqlite3.Error):
-                    self._connection.close()  # Also rolls the transaction back.
+                    self._connection.close()  # This also rolls back the transaction.
                 self._connection = None
         else:
             self._is_done = True
@@ -404,10 +404,10 @@ def _count(rows: _Rows) -> int:
 
 @cache
 def _insert(table: str, crawl: int) -> str:
-    """Return the SQL statement that inserts a row into *table* for the crawl with the ID *crawl*. A decision contains
-    the time at which its robots.txt was fetched. The statement uses it to look up the ID of the snapshot.
+    """Return the SQL statement that inserts a row into *table* for the crawl with the ID *crawl*. The row of a decision
+    contains the time at which its robots.txt was fetched. The statement replaces this time by the ID of the snapshot.
     """
-    # Numbered parameters, because the origin is used twice: as a column, and to find the snapshot.
+    # The parameters are numbered, because the origin is used twice: as a column, and to find the snapshot.
     values = {name: f"?{number}" for number, name in enumerate(_COLUMNS[table], 1)}
     if table == "decision":
         snapshot_id = (

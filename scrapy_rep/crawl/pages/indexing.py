@@ -158,7 +158,7 @@ class IndexingMiddleware:
         self, request: Request, rules: IndexingRules
     ) -> Iterator[tuple[str, Statement | None]]:
         """Yield the name of each setting or meta key that overrides *rules* for this request, with the overridden
-        statement. The statement is None if *rules* do not contain one.
+        statement.
         """
         rule = rules.why_not_indexable(datetime.now(timezone.utc))
         if rule and request.meta.get(meta.DONT_OBEY_NOINDEX):

@@ -46,9 +46,9 @@ logger = get_logger(__name__)
 
 
 class OutputMiddleware:
-    """Drops the requests and items of a callback that the indexing rules, usage preferences or ``rel`` attributes
-    of its response forbid. With ``REP_NOINDEX`` or ``REP_USAGE`` set to ``"annotate"``, items are not dropped, and
-    the middleware writes the restrictions of the response into the item field ``REP_ITEM_FIELD``.
+    """Drops requests and items that a callback yields if the indexing rules, usage preferences or ``rel`` attributes
+    of its response forbid them. With ``REP_NOINDEX`` or ``REP_USAGE`` set to ``"annotate"``, items are not dropped.
+    Instead, the middleware writes the restrictions of the response into the item field ``REP_ITEM_FIELD``.
     """
 
     ORDER = 100
@@ -92,7 +92,7 @@ class OutputMiddleware:
                 yield output
 
     def _page_of(self, response: Response) -> _Page | None:
-        """Return *response* together with its restrictions on items and links. Return None if it has none."""
+        """Return *response* with its restrictions on items and links. Return None if there are no restrictions."""
         request, effects = response.request, NO_EFFECT
         if request is not None:
             effects = self._usage.effects_of(request, response)
@@ -136,9 +136,9 @@ class OutputMiddleware:
         return is_dry_run
 
     def _may_keep(self, item: Any, response: Response, effects: Effects) -> bool:
-        """Apply *effects*, the restrictions of a page, to its *item*, and return whether *item* may pass to the
-        item pipelines. An item that may pass can be changed: restrictions are added, and forbidden image URLs
-        removed. A dry run only reports the decisions, and passes each item unchanged.
+        """Apply *effects*, the restrictions of a page, to an *item* of the page, and return whether *item* may pass to
+        the item pipelines. If *item* may pass, restrictions are written into it, and forbidden image URLs are removed
+        from it. A dry run only reports the decisions, and passes each item unchanged.
         """
         if effects.items is not None:
             return self._drop(item, *effects.items, response)
@@ -333,7 +333,7 @@ _SEPARATORS = re.compile(r"[\s,]+")
 
 # The maximum work for canonicalising the links of one page, which limits the time to about one second (enough for
 # 15,000 links). The work for a link is _WORK_OF_LINK, plus 1 for each character of the page's base URL and of the
-# link's URL. In a URL that is not ASCII, each character counts _WORK_OF_NON_ASCII.
+# link's URL. In a link's URL that is not ASCII, each character counts as _WORK_OF_NON_ASCII.
 _MAX_WORK = 2_000_000
 _WORK_OF_LINK = 100
 _WORK_OF_NON_ASCII = 4

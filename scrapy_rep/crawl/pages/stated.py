@@ -1,5 +1,5 @@
-"""Keeps the indexing rules and usage preferences of each response, so that spiders, pipelines and other components
-can get them. IndexingMiddleware reads them from the response.
+"""Keeps the indexing rules and usage preferences that IndexingMiddleware reads from each response, and returns them to
+spiders, pipelines and other components.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _HEADER_FIELDS = frozenset(name.title().encode() for name in FIELDS)
 
 
 class _SitePreferences(NamedTuple):
-    """The usage preferences that the robots.txt and the tdmrep.json of a site stated for a URL at its request."""
+    """The usage preferences that the robots.txt and the tdmrep.json of a site stated when a URL was requested."""
 
     robotstxt: UsagePreferences = NOTHING_STATED
     tdmrep: UsagePreferences = NOTHING_STATED
@@ -153,8 +153,8 @@ class SiteUsage:
         )
 
     def entry(self, request: Request | None) -> CacheEntry | None:
-        """Return the cache entry of the robots.txt of the site of *request*, as evidence for usage preferences.
-        Return None if an override replaced the robots.txt, or if the site stated no preferences.
+        """Return the cache entry of the robots.txt that applied to *request*, as evidence for usage preferences. Return
+        None if an override replaced the robots.txt, or if the site stated no preferences.
         """
         return None if request is None else self._site_preferences(request).entry
 

@@ -122,7 +122,7 @@ _NAME_ADVICE = (
 
 
 class Via(NamedTuple):
-    """How a browser brought a URL into the crawl that the spider did not request."""
+    """How a browser came to a URL that the spider did not request."""
 
     how: Literal["redirect", "browser"]
     """``"redirect"`` if a redirect or a script took the browser to the URL, so that the browser has already fetched
@@ -143,7 +143,7 @@ class Check:
     """The override that replaces the robots.txt of the origin. None if robots.txt decides."""
 
     via: Via | None = None
-    """How a browser brought the URL into the crawl. None for a request of the spider."""
+    """How a browser came to the URL. None for a request of the spider."""
 
     is_exempt: bool = False
     """Whether the request's meta key ``dont_obey_robotstxt`` exempts it from robots.txt."""
@@ -358,7 +358,7 @@ class DecisionReporter:
         self.decided(record)
 
     def override_used(self, override: Override, origin: Origin) -> None:
-        """Count that *override* decided about a request to *origin*, and log the first use of each override."""
+        """Count a decision of *override* about a request to *origin*. Log the first use of each override."""
         self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
         if override.pattern not in self._overrides_in_use:
             self._overrides_in_use.add(override.pattern)

@@ -138,8 +138,8 @@ class Memory:
         if packed is None:
             return None
         data, learned = packed
-        # An entry that cannot be unpacked is dropped. The only cause is a wrong clock, so that the entry contains times
-        # before 1970.
+        # An entry that cannot be unpacked is dropped. This happens only if a wrong clock gave the entry times before
+        # 1970.
         with suppress(ValueError):
             rules = self._read(origin, loads(data, origin), learned)
             self.put(rules)

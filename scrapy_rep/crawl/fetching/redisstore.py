@@ -96,7 +96,7 @@ def without_handshake() -> dict[str, Any]:
     options = signature(AbstractConnection.__init__).parameters
     of_client = {"driver_info", "lib_name", "lib_version"} & options.keys()
     if "driver_info" in of_client:
-        of_client = {"driver_info"}  # This option replaces the other two.
+        of_client = {"driver_info"}  # It replaces the other two options.
     return {"protocol": 2, **dict.fromkeys(of_client)}
 
 

@@ -350,8 +350,8 @@ def decoded(response: Response, limit: int) -> Response:
 
 
 def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
-    """Return the first *limit* bytes of the decoded *body*, and whether they are complete: True if decoding reached the
-    end of the body or the limit. All members of a gzip body, and all frames of a Zstandard body, are decoded.
+    """Decode *body* up to *limit* bytes. Return the decoded bytes, and whether decoding reached the limit or the
+    regular end of *body*. All members of a gzip body, and all frames of a Zstandard body, are decoded.
 
     Raises KeyError if *coding* is unknown or contains several encodings, ImportError if the library for *coding* is
     missing, and the library's own error if the body is damaged.

@@ -163,7 +163,7 @@ def snapshot(
     """
     result, answer, body = entry.result, entry.answer(dialect), None
     if answer is not None and answer.access is Access.SUCCESSFUL:
-        # Parsers ignore bytes above the size limit. One byte more is kept to show that the file was longer.
+        # Parsers ignore bytes above the size limit. One more byte is kept to show that the file was longer.
         body = answer.body[: dialect.size_limit + 1]
     headers = [(storable(name), storable(value)) for name, value in result.headers]
     is_stale = entry.state(dialect) is State.STALE

@@ -431,8 +431,8 @@ class Summary:
             does = "robots.txt is obeyed"
         else:
             does = (
-                "robots.txt is ignored (ROBOTSTXT_OBEY = False); noindex and nofollow of pages are "
-                f"handled as REP_NOINDEX = {rep.noindex!r} and REP_NOFOLLOW = {rep.nofollow!r} say"
+                "robots.txt is ignored (ROBOTSTXT_OBEY = False), but noindex and nofollow of pages are "
+                f"handled by REP_NOINDEX = {rep.noindex!r} and REP_NOFOLLOW = {rep.nofollow!r}"
             )
         scheduler = settings["SCHEDULER"]
         self._logger.info(

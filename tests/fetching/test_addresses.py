@@ -153,7 +153,7 @@ def test_without_the_redis_client_the_error_says_how_to_install_it(
         open_store("redis://:secret@localhost:6379/0")
     assert str(raised.value) == (
         "redis://***@localhost:6379/0: the package redis is not installed: "
-        "pip install 'scrapy-rep[redis]'"
+        "install it with pip install 'scrapy-rep[redis]'"
     )
 
 

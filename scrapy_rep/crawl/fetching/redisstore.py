@@ -40,7 +40,7 @@ class RedisStore(Store):
         except ImportError as error:
             raise StoreNotInstalled(
                 self._where,
-                "the package redis is not installed: pip install 'scrapy-rep[redis]'",
+                "the package redis is not installed: install it with pip install 'scrapy-rep[redis]'",
             ) from error
         self._failures = (RedisError, OSError, ValueError)
 

@@ -232,8 +232,8 @@ class LedgerExtension:
                 self._crawler.stats.set_value(key, count)
         if writer.error is not None:
             self._warn(
-                "Cannot write to the ledger %(path)s: %(error)s. The crawl continues and keeps up to 32 MiB "
-                "of records in memory. It tries to write them again every second, and when it ends",
+                "Cannot write to the ledger %(path)s: %(error)s. The crawl continues, keeps up to 32 MiB of "
+                "records in memory, and tries to write these records again every second and at its end",
                 error=writer.error,
             )
         if writer.dropped:

@@ -91,7 +91,9 @@ class IndexingMiddleware:
         return response
 
     def _rules_of(self, request: Request, response: Response) -> IndexingRules:
-        """Return the indexing rules from the ``X-Robots-Tag`` headers of *response* and, for HTML, from its meta tags."""
+        """Return the indexing rules from the ``X-Robots-Tag`` headers of *response*. If *response* is HTML, the rules
+        also come from its meta tags.
+        """
         headers, html, encoding = response.headers, b"", None
         lines = headers.getlist(b"X-Robots-Tag")
         if isinstance(response, HtmlResponse):

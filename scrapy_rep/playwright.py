@@ -301,8 +301,8 @@ class _Browser:
         return browser
 
     async def _open(self, browser: Browser | None) -> _Browser:
-        """Open a DevTools session in which Chromium pauses each request for a check. For other browsers, do nothing.
-        Return the object itself.
+        """Open a DevTools session in which Chromium pauses each request for a check. For other browsers, open no
+        session. Return this object.
         """
         with suppress(Exception):
             assert browser is not None

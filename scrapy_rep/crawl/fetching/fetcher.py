@@ -313,7 +313,7 @@ class RobotsTxtFetcher:
 
 
 def _not_counted(_: str) -> None:
-    """Do nothing. Used in place of counting a ``robotstxt/*`` stat of Scrapy for files other than robots.txt."""
+    """Do nothing. Used for files other than robots.txt, which Scrapy's ``robotstxt/*`` stats must not count."""
 
 
 def _result(

@@ -540,8 +540,8 @@ class Frontier:
 
     def copy_for_second_download(self, request: Request) -> Request:
         """Return a copy of *request*, which Scrapy should download in its place. Gate and wire call this when a
-        component downloads the same request object a second time while its first download is at the wire. With the copy,
-        each of the two downloads has an entry of its own.
+        component downloads the same request object a second time while its first download is at the wire. With the
+        copy, each of the two downloads has an entry of its own.
         """
         self._repeated.add(request)
         return (

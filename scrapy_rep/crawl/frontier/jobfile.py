@@ -62,7 +62,8 @@ _SCHEMA = Schema(
     ),
 )
 
-# The rank of requests that were in flight when the last run ended: they are popped before all others of their host.
+# The rank of requests that were in flight when the last run ended. They are popped before all other requests of their
+# host.
 _FRONT = -(2**63)
 _MAX_RANK = 2**62
 
@@ -85,7 +86,7 @@ _PAGES = (
 _PAGE = "UPDATE requests SET is_page = ? WHERE number = ?"
 _PAUSED = "INSERT OR REPLACE INTO pauses VALUES (?, ?, ?)"
 
-# How many seconds to wait while another program has locked the file.
+# The maximum number of seconds to wait while another program has locked the file.
 _TIMEOUT = 1.0
 
 # The length in bytes of the checksum that precedes the data of each request.
@@ -112,8 +113,8 @@ class JobFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file at *path*; create the file and its folder if they are missing. Raises JobError if that
-        fails, if another crawl has opened the file, or if the file is damaged.
+        """Open the file at *path*, and create the file and its folder if they are missing. Raises JobError if the file
+        cannot be opened or created, is damaged, or is open in another crawl.
         """
         self.path = path
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
@@ -123,7 +124,7 @@ class JobFile:
         """The estimated memory of the waiting changes, in bytes."""
 
         self._executed = 0
-        """How many of the waiting changes the open transaction has; -1 if executing them has failed."""
+        """The number of waiting changes that the open transaction contains; -1 if executing them has failed."""
 
         try:
             with ExitStack() as opened:
@@ -158,16 +159,16 @@ class JobFile:
         self._last = last or 0
         rows = db.execute("SELECT number FROM requests WHERE is_page = 1")
         self._counted = {number for (number,) in rows}
-        """The numbers of the requests whose page an earlier run has already counted."""
+        """The numbers of the requests that an earlier run has counted as pages."""
 
     @staticmethod
     def _check(db: sqlite3.Connection) -> None:
-        """Check the file as far as that is fast. Raises DatabaseError if it is damaged."""
+        """Run the fast checks of the file. Raises DatabaseError if they find damage."""
         rows = db.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
         if {sql for (sql,) in rows} != {sql.strip() for sql in _SCHEMA.statements}:
             raise sqlite3.DatabaseError("the tables of the file were changed")
-        # Not integrity_check, which looks up each row in the index, and takes minutes for a large file. Comparing
-        # the numbers of rows in table and index finds an index that has lost rows.
+        # integrity_check would take minutes for a large file, because it looks up each row in the index. Instead, the
+        # numbers of rows in table and index are compared, which shows whether the index has lost rows.
         [damage] = db.execute("PRAGMA quick_check(1)").fetchone()
         if damage != "ok":
             raise sqlite3.DatabaseError(damage)
@@ -181,15 +182,15 @@ class JobFile:
     # The requests in the file.
 
     def hosts(self) -> list[tuple[str, int]]:
-        """Return each host that has requests in the file, with their number. Call it before requests are popped,
-        since requests in flight are counted too.
+        """Return each host that has requests in the file, with their number. The number includes requests in flight, so
+        call this method before any request is popped.
         """
         return self._read("SELECT host, count(*) FROM requests GROUP BY host")
 
     def best(self, host: str) -> tuple[int, bytes | None]:
         """Return the number and the data of the next request of *host*. The data is None if its checksum is wrong.
-        Raises JobError if the file is damaged. A file without a request of *host* counts as damaged, because
-        callers know that there is one.
+        Raises JobError if the file is damaged. Callers count the requests of a host, so a file without a request of
+        *host* is treated as damaged.
         """
         self.execute()
         rows = self._read(_BEST, host)
@@ -200,9 +201,7 @@ class JobFile:
         return number, data if stored == _with_checksum(data) else None
 
     def pop(self, host: str) -> tuple[int, bytes | None]:
-        """Return the number and the data of the next request of *host*, like :meth:`best`, and mark the request as
-        in flight.
-        """
+        """Mark the next request of *host* as in flight, and return its number and its data, as :meth:`best` does."""
         number, data = self.best(host)
         self._add_change(_POPPED, number)
         return number, data
@@ -231,8 +230,8 @@ class JobFile:
         self.waiting += len(data)
 
     def was_counted(self, number: int) -> bool:
-        """Whether an earlier run has already counted the page of the request with *number*, when it is popped for
-        the first time in this run.
+        """Whether an earlier run has counted the request with *number* as a page. True only once for each number, so
+        call this when the request is popped.
         """
         if number not in self._counted:
             return False
@@ -254,8 +253,8 @@ class JobFile:
         self._add_change(_SEEN, fingerprint)
 
     def pauses(self, now: float) -> list[tuple[str, float]]:
-        """Return each host or download slot (*scope*) that still pauses, with the remaining seconds. Delete the
-        pauses that have ended. *now* is the time by the wall clock.
+        """Return each host or download slot that is still paused, with the remaining seconds, and delete the pauses
+        that have ended. *now* is the wall-clock time.
         """
         self._add_change("DELETE FROM pauses WHERE until <= ?", now)
         return self._read(
@@ -269,7 +268,7 @@ class JobFile:
         return dict(self._read("SELECT host, number FROM pages"))
 
     def note_page(self, number: int | None, host: str, change: int) -> None:
-        """Add *change* (1 or -1) to the pages of *host*, and note in the request with *number* whether its page is
+        """Add *change* (1 or -1) to the page count of *host*, and store in the request with *number* whether it is
         counted. *number* is None for a request that is not in the file.
         """
         self._add_change(_PAGES, host, change)
@@ -279,7 +278,7 @@ class JobFile:
     def note_pause(self, scope: str, until: float, seconds: float) -> None:
         """Store a pause of a host or download slot (*scope*).
 
-        *until* is the end of the pause by the wall clock, and *seconds* is the time that is left. Both are stored, so
+        *until* is the wall-clock time at which the pause ends, and *seconds* is the remaining time. Both are stored, so
         that a changed clock cannot make the pause longer.
         """
         self._add_change(_PAUSED, scope, until, seconds)
@@ -291,16 +290,16 @@ class JobFile:
         self.waiting += _CHANGE_BYTES
 
     def execute(self) -> bool:
-        """Execute the waiting changes, so that :meth:`best` and :meth:`pop` see them. Return whether that has
-        succeeded. After a failure, only the next :meth:`commit` tries again. Raises JobError if the file is
-        damaged.
+        """Execute the waiting changes, so that :meth:`best` and :meth:`pop` see them. Return whether they are executed.
+        After a failure, the result is False until the next :meth:`commit`, which tries again. Raises JobError if the
+        file is damaged.
         """
         if 0 <= self._executed < len(self._changes):
             self._execute()
         return self._executed >= 0
 
     def commit(self) -> sqlite3.Error | None:
-        """Commit all waiting changes in one transaction. Return None, or the error if the commit has failed: the
+        """Commit all waiting changes in one transaction. Return None, or the error if the commit has failed. The
         changes then wait for the next commit. Raises JobError if the file is damaged.
         """
         self._executed = max(self._executed, 0)
@@ -311,8 +310,8 @@ class JobFile:
         return error
 
     def _execute(self, *ends: str) -> sqlite3.Error | None:
-        """Execute the changes that the open transaction does not have yet, and then the statements *ends*. Return
-        None, or the error if that has failed: the transaction is then rolled back.
+        """Execute the changes that are not yet in the open transaction, and then the statements *ends*. Return None,
+        or the error that made it fail. After an error, the transaction is rolled back.
         """
         db, changes = self._db, self._changes
         try:
@@ -325,8 +324,8 @@ class JobFile:
                 db.execute(statement)
         except sqlite3.OperationalError as error:
             self._roll_back()
-            # 0: only the COMMIT has failed, when SQLite writes to the disk. The changes can be executed again, so
-            # that requests can be read. -1: a change could not be executed. Only the next commit tries again.
+            # 0 if only the COMMIT has failed, which is when SQLite writes to the disk. The changes can be executed
+            # again, so requests can be read. -1 if a change could not be executed. Only the next commit tries again.
             self._executed = 0 if self._executed == len(changes) else -1
             return error
         except FAILURES as error:

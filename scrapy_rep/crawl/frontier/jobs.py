@@ -1,5 +1,5 @@
-"""Stores the queues of a crawl in its ``JOBDIR``, so that the crawl can be resumed, and decides when changes are
-written to the file there.
+"""Stores the queues of a crawl in its ``JOBDIR``, so that the crawl can be resumed. This module decides when the
+changes are written; :mod:`~scrapy_rep.crawl.frontier.jobfile` reads and writes the file.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ _FILES_OF_SCRAPY = ("requests.queue", "requests.seen")
 # The reason (finish_reason) of a crawl that ends because the file cannot be used.
 _FINISH_REASON = "jobdir_unusable"
 
-# Changes are collected for this many seconds, and then written in one transaction.
+# The number of seconds for which changes are collected before they are written in one transaction.
 _WRITE_EVERY = 0.05
 
-# If the file cannot be written, the next attempt follows after this many seconds. Each attempt executes all waiting
-# changes again, so the more changes wait, the longer the interval.
+# The minimum number of seconds between a failed write of the file and the next attempt. Each attempt executes all
+# waiting changes again, so the interval grows with their number.
 _RETRY_AFTER = 1.0
 
-# While the waiting changes take more bytes of memory than this, no request is popped: its callback would add more.
+# The number of bytes of waiting changes above which no request is popped, because its callback would add more changes.
 _MAX_WAITING = 10_000_000
 
 # A settings priority above those of Scrapy and of the command line, which could otherwise set JOBDIR again.
 _ABOVE_ALL = 1000
 
-# How many bytes of a fingerprint are stored. After a billion requests, the probability that a new request is taken
-# for a duplicate by mistake is 5 in 10^11.
+# The number of bytes that are stored of each fingerprint. After a billion requests, the probability that a new request
+# is wrongly treated as a duplicate is 5 in 10^11.
 _FINGERPRINT_BYTES = 8
 
 
 def prepare_folder(crawler: Crawler, settings: BaseSettings) -> None:
-    """Create the ``JOBDIR`` if it is missing. If it cannot be created or written, remove it from *settings*, and
-    stop the crawl at its start with a message. (Without this check, Scrapy would fail with a traceback.)
+    """Create the ``JOBDIR`` if it is missing. If it cannot be created or written, remove it from *settings*, and stop
+    the crawl with a message as soon as the spider is open. Without this check, Scrapy would fail with a traceback.
     """
     folder = settings["JOBDIR"]
     try:
@@ -77,8 +77,8 @@ def prepare_folder(crawler: Crawler, settings: BaseSettings) -> None:
 
 
 def check_folder(crawler: Crawler, settings: BaseSettings) -> None:
-    """Raise SettingError if the ``JOBDIR`` has a crawl of ``scrapy_rep.Scheduler``, but *settings* select another
-    scheduler, which would ignore the saved crawl and start from the beginning.
+    """Raise SettingError if the ``JOBDIR`` contains a crawl of ``scrapy_rep.Scheduler``, but *settings* select another
+    scheduler. That scheduler would ignore the saved crawl and start from the beginning.
     """
     folder = settings["JOBDIR"]
     if Path(folder, _FILE).exists():
@@ -109,10 +109,10 @@ class JobStore:
         frontier: Frontier,
         order: Callable[[Request], tuple[int, bool]],
     ) -> None:
-        """Make a store for the ``JOBDIR`` of the settings. It reads and writes nothing before :meth:`open`.
+        """Create a store for the ``JOBDIR`` of the settings. Before :meth:`open`, it neither reads nor writes.
 
-        :param order: returns the rank of a request in its queue, and whether requests of the same rank are
-            popped last in, first out
+        :param order: a function that returns the rank of a request in its queue, and whether requests of the same rank
+            are popped last in, first out
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -124,7 +124,7 @@ class JobStore:
         """The open file; None before :meth:`open`, and after an error."""
 
         self.in_flight: dict[Request, int] = {}
-        """The popped requests that are not done, with their numbers in the file."""
+        """The popped requests whose callbacks have not ended, with their numbers in the file."""
 
         self.is_stopped = False
         """Whether the crawl stops because the file cannot be used. The scheduler then accepts no requests."""
@@ -136,11 +136,11 @@ class JobStore:
         """Whether :meth:`is_ready` has returned False. The engine must be woken when the file can be written."""
 
     def open(self, *, keeps_seen: bool) -> Iterator[tuple[QueueKey, JobRequests]]:
-        """Open the file of the JOBDIR, and yield the key and the requests of each queue in it. If the file cannot
-        be used, or the JOBDIR has the crawl of another scheduler, stop the crawl.
+        """Open the file of the JOBDIR, and yield the key and the requests of each queue in the file. If the file cannot
+        be used, or the JOBDIR contains a crawl of another scheduler, stop the crawl.
 
-        *keeps_seen* says whether this file also has the fingerprints of seen requests. If so, a file of Scrapy's
-        duplicate filter in the JOBDIR shows that another scheduler has used it.
+        With *keeps_seen*, the fingerprints of seen requests are in this file too. Then a file of Scrapy's duplicate
+        filter in the JOBDIR shows that another scheduler has used the JOBDIR.
         """
         folder = Path(self._crawler.settings["JOBDIR"])
         path = folder / _FILE
@@ -157,8 +157,8 @@ class JobStore:
                 budget.store_with(self)
                 budget.resume(file.pages())
             for host, count in file.hosts():
-                # Hosts have answered in an earlier run. So if none answers in this one, the network of the crawler
-                # is the likelier cause.
+                # Hosts answered in an earlier run. If no host answers in this run, the likeliest cause is the network
+                # of the crawler.
                 limits.network.worked_before()
                 key = _key_in_file(host, file)
                 yield key, JobRequests(self, file, host, count)
@@ -166,7 +166,7 @@ class JobStore:
             self.stop(error)
 
     def stop(self, error: JobError) -> None:
-        """Close the file and the spider, and log *error*: the crawl cannot go on without the file."""
+        """Log *error*, and close the file and the spider, because the crawl cannot continue without the file."""
         _log_stop(self._logger, error)
         self.is_stopped = True
         if self._file is not None:
@@ -192,15 +192,15 @@ class JobStore:
     # Reading and writing requests and fingerprints.
 
     def requests(self, key: QueueKey) -> JobRequests:
-        """Return the requests of a new queue with *key*, which has none in the file yet."""
+        """Return the empty store for the requests of a new queue with *key*."""
         return JobRequests(self, self._file, _host_in_file(key))
 
     def has(self, request: Request) -> bool:
-        """Whether *request* was popped from the file, and is in flight."""
+        """Whether *request* was popped from the file, and its callback has not ended."""
         return self._file is not None and request in self.in_flight
 
     def fingerprint(self, request: Request) -> int:
-        """Return the fingerprint of *request* as it is stored: a signed integer of 64 bits."""
+        """Return the fingerprint of *request* in its stored form, a signed integer of 64 bits."""
         whole = self._crawler.request_fingerprinter.fingerprint(request)
         return int.from_bytes(whole[:_FINGERPRINT_BYTES], "big", signed=True)
 
@@ -209,13 +209,13 @@ class JobStore:
         return set() if self._file is None else self._file.seen()
 
     def add_seen(self, fingerprint: int) -> None:
-        """Store *fingerprint*, in the same transaction as the request that was pushed before."""
+        """Store *fingerprint* in the same transaction as its request, which was pushed just before."""
         if self._file is not None:
             self._file.add_seen(fingerprint)
 
     def read(self, data: bytes | None) -> Request:
-        """Return the request that is serialised in *data*. Since *data* may be damaged, or need classes of the
-        project, any exception can be raised.
+        """Return the request that *data* contains, serialised. Raises any exception if *data* is damaged, or needs
+        classes that the project no longer has. *data* is None if its checksum was wrong; then ValueError is raised.
         """
         if data is None:
             raise ValueError("the checksum is wrong")
@@ -223,7 +223,7 @@ class JobStore:
         return request_from_dict(fields, spider=self._crawler.spider)
 
     def written(self, request: Request) -> bytes:
-        """Return *request*, serialised for the file. Raises ValueError if it cannot be pickled."""
+        """Return *request* in its serialised form for the file. Raises ValueError if it cannot be pickled."""
         fields = self._dicts.to_dict(request)
         try:
             return pickle.dumps(fields, protocol=4)
@@ -236,8 +236,8 @@ class JobStore:
             raise ValueError(str(error)) from error
 
     def note_unreadable(self, host: str, error: Exception) -> None:
-        """Count, and the first time log, a request to *host* that cannot be read because of *error*. It stays in
-        the file.
+        """Count a request to *host* that cannot be read because of *error*, and log the first such request. Such
+        requests stay in the file.
         """
         self._unreadable += 1
         if self._unreadable == 1 and self._file is not None:
@@ -250,26 +250,24 @@ class JobStore:
                 error=error,
             )
 
-    # The budget of pages: which requests were counted as pages of their host.
+    # The page budget: requests that were counted as pages of their host.
 
     def note_counted(self, request: Request) -> None:
-        """Note that an earlier run has already counted *request* as a page, so that this run does not count it
-        again.
-        """
+        """Have the budget admit *request* without counting it, because an earlier run has counted it as a page."""
         if self._frontier.budget is not None:
             self._frontier.budget.pass_free(request)
 
     def is_counted(self, request: Request) -> bool:
-        """Whether *request*, which is about to be stored, is a retry or a redirect of a page that was already
-        counted. The answer is stored with the request, so that a run after a kill does not count the page
-        again.
+        """Whether *request*, which is about to be stored, is a retry or a redirect of a page that was counted before.
+        The result is stored with the request, so that a run after a kill does not count the page again.
         """
         budget = self._frontier.budget
         return budget is not None and budget.is_counted(request)
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
-        """Add *change* (1 or -1) to the pages of *host*, because *request* counts as a page, or no longer does.
-        A count is written to the file at once, before the request is sent, so that it survives a kill.
+        """Add *change* (1 or -1) to the page count of *host*, because *request* counts as a page (1), or no longer does
+        (-1). A count of 1 is written to the file before this method returns, and so before the request is sent: it
+        survives a kill.
         """
         file = self._file
         if file is not None:
@@ -280,17 +278,17 @@ class JobStore:
     # Writing changes to the file, and handling errors of the file.
 
     def note_change(self) -> None:
-        """Schedule a write of the file; write it now if the waiting changes take much memory."""
+        """Schedule a write of the waiting changes. If they take much memory, write them now."""
         file = self._file
         if file is not None:
             if file.waiting >= _MAX_WAITING and not self._is_failing:
-                # A callback has yielded many requests at once: free their memory now.
+                # A callback has just yielded many requests. The write frees their memory.
                 self._write(file)
             self._write_soon()
 
     def is_ready(self) -> bool:
-        """Whether a request may be popped now. False while the file cannot be written, and too many changes wait in
-        memory or cannot even be executed.
+        """Whether a request may be popped now. The result is False while the file cannot be written and too many
+        changes wait in memory, and while the changes cannot even be executed.
         """
         file = self._file
         if file is None:
@@ -316,8 +314,8 @@ class JobStore:
             self._write(self._file)
 
     def _note_done(self, file: JobFile) -> None:
-        """Delete the requests that are done from *file*: those that the engine has forgotten. Requests that were not
-        sent because the spider closes stay for the next run.
+        """Delete from *file* the requests whose callbacks have ended, which the engine shows. Requests that were not
+        sent because the spider is closing stay in the file for the next run.
         """
         interrupted = self._frontier.interrupted
         for request in self.in_flight.keys() - requests_in_progress(self._crawler):
@@ -333,8 +331,8 @@ class JobStore:
             file.note_pause(host, clock.time() + seconds, seconds)
 
     def _write(self, file: JobFile) -> None:
-        """Write all changes to *file*, including the requests that are done. If that fails, log it, and schedule the
-        next attempt.
+        """Write all changes to *file*, including the ends of requests. If the write fails, log the error, and
+        schedule the next attempt.
         """
         self._note_done(file)
         self._note_pauses(file)

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limits import Limits
     from scrapy_rep.protocol.origins import Origin
 
-# If a request waits in a download slot with a delay, no other request is planned for the slot before the slot is
-# due, and before this part of the delay has passed.
+# While a request waits in a download slot with a delay, the next request for the slot is planned when the slot is due,
+# but not before this part of the delay has passed.
 _PART_OF_DELAY = 1 / 10
 
-# The first index at which the authority of a URL can end: after "http://" and one character.
+# The smallest index at which the authority of a URL can end, which is after "http://" and one character.
 _AUTHORITY = 8
 
 # The maximum number of authorities in the table that finds the usual queues.
@@ -43,7 +43,7 @@ _MAX_AUTHORITIES = 10_000
 
 
 class QueueKey(NamedTuple):
-    """Identifies a queue: its requests go to one origin, in one download slot."""
+    """Identifies a queue, whose requests go to one origin, in one download slot."""
 
     slot: str
 
@@ -63,8 +63,8 @@ class QueueKey(NamedTuple):
 
 
 class Queues:
-    """Finds or creates the queue of a request, with its site and its limiters. Keeps the limiters of download slots
-    like the slots of Scrapy's downloader.
+    """Finds or creates the queue of a request, with its site and its limiters. Also copies the state of Scrapy's
+    download slots to the limiters of the same names.
     """
 
     def __init__(self, crawler: Crawler, limits: Limits, clock: Clock) -> None:
@@ -85,8 +85,8 @@ class Queues:
     def of(self, request: Request) -> Queue:
         """Return the queue of *request*, and create it if there is none.
 
-        A request without a download slot, exemption or redirect of its own is in the queue of its scheme and
-        authority, which takes one look into a table.
+        Usually, a request has no download slot, exemption or redirect of its own. Its queue is then that of its scheme
+        and authority, and is found by one look into a table.
         """
         url, own_meta = request.url, request.meta
         end = url.find("/", _AUTHORITY)
@@ -153,7 +153,7 @@ class Queues:
         return queue
 
     def _is_always_allowed(self, origin: Origin) -> bool:
-        """Whether an override without an end allows everything at *origin*, so that its robots.txt is never
+        """Whether an override allows everything at *origin* until the end of the crawl. Its robots.txt is then never
         needed.
         """
         override = None if self.cache is None else self.cache.override(origin)
@@ -179,7 +179,7 @@ class Queues:
             -inf,
         )
         if slot_state.is_queueing:
-            # The slot has a request to send next, so another one would only wait there.
+            # Another request would only wait in the slot, because the slot already has the request to send next.
             soonest = self._clock.monotonic() + slot_state.delay * _PART_OF_DELAY
             slot.slot_free_at = max(slot.slot_due_at, soonest)
 

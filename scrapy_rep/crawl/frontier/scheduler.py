@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class Scheduler(BaseScheduler):
-    """Keeps the requests of each host, and hands out a request only when it may be sent: its robots.txt is
-    known, its delay has passed, and its host and download slot have room.
+    """Keeps the requests of each host, and hands out a request only when it may be sent. Then its robots.txt is known,
+    the delay of its host has passed, and its host and download slot have room.
 
     For Scrapy's setting ``SCHEDULER``; the add-on sets it. The download slot with the fewest requests in
     flight is next, and among equals the slot that has waited longest. Within a host, the request with the
@@ -60,8 +60,7 @@ class Scheduler(BaseScheduler):
         self._order = RequestOrder(crawler, "MEMORY")
         self._count = 0
         self._resumed: list[Queue] = []
-        """The queues of an earlier run, until the frontier gets them with the first call of
-        :meth:`next_request`."""
+        """The queues of an earlier run. The first call of :meth:`next_request` passes them to the frontier."""
 
         self._job: JobStore | None = None
         """Reads and writes the ``JOBDIR``; None if the crawl has none."""
@@ -77,9 +76,9 @@ class Scheduler(BaseScheduler):
         self._dupefilter = self._made_dupefilter()
 
     def _made_dupefilter(self) -> BaseDupeFilter:
-        """Create the duplicate filter. With a ``JOBDIR``, the scheduler stores the fingerprints in place of
-        Scrapy's own filter: in one transaction with the requests, so that a kill leaves no request that counts
-        as seen but is in no queue.
+        """Create and return the duplicate filter. With a ``JOBDIR``, the scheduler stores the fingerprints in place of
+        Scrapy's own filter. It writes each fingerprint in one transaction with its request. So after a kill, no request
+        is treated as seen that is in no queue.
         """
         crawler, settings = self._crawler, self._crawler.settings
         kind = load_object(settings["DUPEFILTER_CLASS"])
@@ -100,7 +99,7 @@ class Scheduler(BaseScheduler):
     # Scrapy's interface.
 
     def __len__(self) -> int:
-        """The number of requests that wait."""
+        """The number of waiting requests."""
         return self._count
 
     def has_pending_requests(self) -> bool:
@@ -108,7 +107,7 @@ class Scheduler(BaseScheduler):
         return self._count > 0
 
     def open(self, spider: Spider) -> Deferred[None] | None:
-        """Called by Scrapy. Take up the requests that an earlier run with the same ``JOBDIR`` has left."""
+        """Called by Scrapy. Read the requests that an earlier run has left in the ``JOBDIR``."""
         self._order.warn_of_classes(self._logger)
         if self._job is not None:
             for key, requests in self._job.open(keeps_seen=self._seen is not None):
@@ -125,22 +124,21 @@ class Scheduler(BaseScheduler):
         return self._dupefilter.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
-        """Called by Scrapy. Write what is left to the ``JOBDIR``."""
+        """Called by Scrapy. Write the last changes to the ``JOBDIR``."""
         if self._job is not None:
             self._job.close()
         return self._dupefilter.close(reason)
 
     def enqueue_request(self, request: Request) -> bool:
-        """Called by Scrapy. Keep *request*, unless it was seen before. Return whether it is kept.
+        """Called by Scrapy. Add *request* to its queue, unless it is a duplicate. Return whether it was added.
 
-        A request that the gate or the wire has returned is not new: it goes before the other requests of its
-        host.
+        A request that the gate or the wire has returned is no duplicate. It goes before the other requests of its host.
         """
         if self._frontier.take_returned(request):
             self._take_back(request)
             return True
         if self._job is not None and self._job.is_stopped:
-            return False  # It would count as seen, and be in no queue.
+            return False  # The next run would treat the request as seen, although it is in no queue.
         fingerprint = None
         if not request.dont_filter:
             if self._seen is None:
@@ -174,7 +172,7 @@ class Scheduler(BaseScheduler):
         """Called by Scrapy. Return a request that may be sent now; None if there is none at the moment."""
         frontier = self._frontier
         if self._resumed:
-            # Not in open(): the frontier may fetch robots.txt files for them, once the spider is open.
+            # This is not done in open(), because the frontier may fetch robots.txt files only once the spider is open.
             resumed, self._resumed = self._resumed, []
             for queue in resumed:
                 frontier.fill(queue)
@@ -186,7 +184,7 @@ class Scheduler(BaseScheduler):
         return request
 
     def _pop(self) -> Request | None:
-        """Remove and plan the next request that may be sent now; return None if there is none."""
+        """Plan the next request that may be sent now, and return it. Return None if there is none."""
         frontier = self._frontier
         while (queue := frontier.next_queue()) is not None:
             requests = queue.requests
@@ -210,7 +208,7 @@ class Scheduler(BaseScheduler):
         if job is not None and not is_in_file:
             queue = self._unwritable(queue)
         if queue.requests is None:
-            # A component has changed the request, so it gets into another queue.
+            # A component has changed the request, so it belongs to another queue.
             queue.requests = (
                 job.requests(queue.key)
                 if job is not None and is_in_file
@@ -222,7 +220,9 @@ class Scheduler(BaseScheduler):
         self._frontier.fill(queue, request)
 
     def _count_dequeued(self, medium: str, count: int = 1) -> None:
-        """Count in Scrapy's stats a request that was handed out; with a *count* of -1, undo this for one that came back."""
+        """Count a request in Scrapy's stats when it is handed out. With a *count* of -1, undo that when it comes
+        back.
+        """
         self._stats.inc_value(f"scheduler/dequeued/{medium}", count)
         self._stats.inc_value("scheduler/dequeued", count)
 
@@ -292,7 +292,7 @@ class MemoryRequests:
         return heappop(self._heap)[-1]
 
     def back(self, request: Request) -> None:
-        """Put *request*, which was popped, back to the front of the queue, but behind those that were put back
+        """Put *request*, which was popped, back to the front of the queue, but behind requests that were put back
         earlier.
         """
         self.count += 1
@@ -304,8 +304,8 @@ class MemoryRequests:
 
 
 class RequestOrder:
-    """Says in which order the requests of a queue are sent: by priority, and among equals as the queue classes in
-    Scrapy's settings would order them. Only the order is taken from these classes; they do not store the requests.
+    """Determines the order of the requests in a queue: by priority, and among equals as the queue classes in Scrapy's
+    settings would order them. These classes determine only the order, and store no requests.
     """
 
     def __init__(self, crawler: Crawler, medium: str) -> None:
@@ -323,14 +323,14 @@ class RequestOrder:
         self.next_number = count().__next__
 
     def of(self, request: Request) -> tuple[int, bool]:
-        """Return the rank of *request*, and whether the newest request of this rank is sent first. The highest
-        rank is sent first.
+        """Return the rank of *request*, and whether the newest request of this rank is sent first. Requests with a
+        higher rank are sent earlier.
         """
         is_start = self._has_start_class and request.meta.get("is_start_request", False)
         return 2 * request.priority + (not is_start), self._is_last_first[not is_start]
 
     def warn_of_classes(self, logger: CrawlLog) -> None:
-        """Warn of queue classes of other packages in Scrapy's settings, which have no effect."""
+        """Warn if Scrapy's settings name queue classes of other packages, because these have no effect."""
         for kind in self._classes:
             if kind.__module__ != squeues.__name__:
                 logger.warning(

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 ABORT_FORBIDDEN = "scrapy_rep.playwright.abort_forbidden"
-"""The value of the setting PLAYWRIGHT_ABORT_REQUEST: the import path of our function that aborts requests
-of a browser for forbidden URLs."""
+"""The value for the setting PLAYWRIGHT_ABORT_REQUEST: the import path of this package's function that aborts
+a browser's requests for forbidden URLs."""
 
 PAGE_INIT_META = "playwright_page_init_callback"
-"""The meta key of a function that scrapy-playwright calls with a new browser page, before this opens
-the URL of the request."""
+"""The meta key of a callback. scrapy-playwright calls the callback with each new browser page, before the page
+opens the request's URL."""
 
-# The names of browser tools, as they occur in the import paths of download handlers.
+# Names of browser automation tools, in lower case. Import paths of their download handlers contain these names.
 _NAMES = (
     "camoufox", "headless", "nodriver", "patchright", "playwright", "puppeteer", "pyppeteer",
     "selenium", "webdriver", "zendriver",
@@ -34,16 +34,16 @@ def is_for_browser(request: Request) -> bool:
 
 
 def is_from_browser(response: Response) -> bool:
-    """Whether scrapy-playwright has downloaded *response* with its browser."""
+    """Whether scrapy-playwright downloaded *response* with its browser."""
     return "playwright" in response.flags
 
 
 def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
-    """Return the import path of the download handler that uses a browser, and whether this handler is
-    that of scrapy-playwright. Return None if no handler for http or https uses a browser.
+    """Return the import path of the http or https download handler that uses a browser, and whether the
+    handler is scrapy-playwright's. Return None if neither handler uses a browser.
 
-    A handler uses a browser if the import path of its class, or of a base class, has the name of a
-    known browser tool.
+    A handler counts as using a browser if the import path of its class, or of a base class, contains the
+    name of a known browser tool.
     """
     handlers = settings.getdict("DOWNLOAD_HANDLERS")
     for scheme in ("http", "https"):
@@ -70,7 +70,7 @@ def uses_playwright(settings: BaseSettings) -> bool:
 
 
 def abort_setting(settings: BaseSettings) -> Any:
-    """Return the value of PLAYWRIGHT_ABORT_REQUEST, the function by which scrapy-playwright decides
-    whether to abort a request; None if it is not set.
+    """Return the value of the setting PLAYWRIGHT_ABORT_REQUEST; None if it is not set. scrapy-playwright calls
+    this function, or the function at this import path, to decide whether to abort a browser's request.
     """
     return settings.get("PLAYWRIGHT_ABORT_REQUEST")

@@ -1,4 +1,4 @@
-"""The clock of the frontier, and its alarms."""
+"""The clock that the crawl components share, and the alarms that call their functions at given times."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ logger = get_logger(__name__)
 
 
 class Clock:
-    """The clocks and timers of this process. Tests replace an instance to run in virtual time."""
+    """The monotonic clock, the wall clock and the timers of this process. Tests pass another object in place
+    of an instance, so that a crawl runs in virtual time.
+    """
 
     monotonic = staticmethod(time.monotonic)
-    """Returns the time in seconds on the monotonic clock, to measure how long something takes."""
+    """Return the time in seconds on the monotonic clock, which is used to measure durations."""
 
     time = staticmethod(time.time)
-    """Returns the time in seconds since the epoch, for values that are stored."""
+    """Return the time in seconds since the epoch, which is used for values that are stored."""
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
-        """Call *function* after *seconds*. Return an object whose method ``cancel`` prevents the call."""
+        """Schedule a call of *function* in *seconds*. Return an object whose ``cancel`` method prevents the call."""
         return call_later(seconds, function)
 
 
 class Alarms:
-    """Calls functions at given times of the monotonic clock, with a single timer for all of them.
+    """Calls functions at given times of the monotonic clock. All alarms share a single timer.
 
-    A function is never called early. An alarm cannot be cancelled: its function has to check
+    A function is never called early. A single alarm cannot be cancelled, so each function must check
     whether there is still something to do.
     """
 
@@ -47,15 +49,17 @@ class Alarms:
         self._timer: CallLaterResult | None = None
         self._timer_at = 0.0
         self.is_stopped = False
-        """Whether :meth:`stop` was called, so that no function is called any more."""
+        """Whether :meth:`stop` was called. After that, no function is called."""
 
     def at(self, moment: float, function: Callable[..., None], *args: Any) -> None:
-        """Call *function* with *args* at *moment*, or soon if *moment* has passed."""
+        """Schedule a call of *function* with *args* at *moment*, in seconds on the monotonic clock. If *moment*
+        is in the past, the call follows in the next iteration of the event loop.
+        """
         heappush(self._heap, (moment, next(self._number), function, args))
         self._set_timer()
 
     def stop(self) -> None:
-        """Delete all alarms. Alarms that are set later are ignored."""
+        """Delete all alarms. Later calls of :meth:`at` have no effect."""
         self.is_stopped = True
         self._heap.clear()
         if self._timer is not None:
@@ -76,10 +80,11 @@ class Alarms:
 
     def _on_timer(self) -> None:
         self._timer = None
-        # An event loop may run a timer a little early: then no alarm is due yet, and
-        # _set_timer() starts another timer.
+        # An event loop may run a timer slightly early. No alarm is due in this case, and _set_timer() starts
+        # another timer.
         now = self.clock.monotonic()
-        # New alarms that these functions set wait for the next timer, so that this method ends.
+        # The due functions may set new alarms. New alarms always wait for the next timer, even if they are due
+        # already; otherwise this method might never end.
         due = []
         while self._heap and self._heap[0][0] <= now:
             due.append(heappop(self._heap))
@@ -88,7 +93,7 @@ class Alarms:
                 function(*args)
             except Exception:
                 logger.exception(
-                    "Error in a timer: this is a bug of scrapy-rep. Restart the crawl if requests "
-                    "wait too long, and report the traceback"
+                    "A scheduled function of scrapy-rep failed, which is a bug in scrapy-rep. Requests may wait "
+                    "too long; if they do, restart the crawl. Please report this traceback"
                 )
         self._set_timer()

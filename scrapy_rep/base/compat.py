@@ -1,8 +1,8 @@
-"""All code that depends on the version of Scrapy, or uses private names of Scrapy.
+"""All code that depends on the version of Scrapy, or that uses private names of Scrapy.
 
-Tested on Scrapy 2.14.0 and 2.19.0. If a later Scrapy lacks a private name, the function that uses
-the name returns a neutral value, and logs one warning. ``docs/explanation/scrapy.md`` lists the
-names, what the package does without each of them, and what Scrapy would have to offer instead.
+This code is tested on Scrapy 2.14.0 and 2.19.0. If a later Scrapy lacks a private name, the function that
+uses the name returns a neutral value, and one warning is logged. ``docs/explanation/scrapy.md`` lists the
+private names, the consequences of missing names, and the public API that could replace each name.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Scrapy 2.18 and later have this signal.
+# True in Scrapy 2.18 and later.
 HAS_ROBOTS_PARSED_SIGNAL = hasattr(signals, "robots_parsed")
 
-# In older versions, Slot.lastseen is a time of the wall clock, not of the monotonic clock.
+# True in older versions of Scrapy, in which Slot.lastseen is a time of the wall clock, not of the monotonic clock.
 _SLOTS_HAVE_WALL_CLOCK = getattr(downloader, "time", None) is time.time
 
 
 def is_heard(crawler: Crawler, signal: Any) -> bool:
-    """Whether anything in the crawl is connected to *signal*."""
+    """Whether *signal* has a receiver in the crawl."""
     return any(dispatcher.getAllReceivers(crawler.signals.sender, signal))
 
 
 def is_interactive(crawler: Crawler) -> bool:
-    """Whether the command is ``scrapy shell``, ``fetch`` or ``view``, where a person waits for a page."""
-    # The shell sets DUPEFILTER_CLASS. The other two use a spider of Scrapy's own, or replace the
-    # start method of the spider.
+    """Whether the running command is ``scrapy shell``, ``fetch`` or ``view``. In these, a person waits for a page."""
+    # "shell" sets DUPEFILTER_CLASS. "fetch" and "view" use Scrapy's DefaultSpider, or replace the start method
+    # of the project's spider.
     priority = crawler.settings.getpriority("DUPEFILTER_CLASS")
     return (
         priority == SETTINGS_PRIORITIES["command"]
@@ -60,21 +60,23 @@ def is_interactive(crawler: Crawler) -> bool:
 
 
 def is_parse_command(crawler: Crawler) -> bool:
-    """Whether the command is ``scrapy parse``, in which the output of a callback does not pass through
-    the spider middlewares.
+    """Whether the running command is ``scrapy parse``. In this command, the output of callbacks bypasses the
+    spider middlewares.
     """
     return _starts_in(crawler, "scrapy.commands.parse")
 
 
 def _starts_in(crawler: Crawler, module: str) -> bool:
-    """Whether *module*, that of a command, has replaced the start method of the spider."""
+    """Whether *module*, the import path of a Scrapy command, defines the spider's start method. Some commands
+    replace this method.
+    """
     start = getattr(type(crawler.spider), "start", None)
     return getattr(start, "__module__", "") == module
 
 
 def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
-    """Return the object that ``kind(crawler)`` creates, the same at each call, so that the components of a
-    crawl share it. Only the crawler keeps a reference, so the object is freed with the crawler.
+    """Return the object that ``kind(crawler)`` creates. All calls with the same arguments return the same object,
+    so the components of a crawl share it. The object is stored in the crawler, and is freed with the crawler.
     """
     components = vars(crawler).setdefault("_scrapy_rep_components", {})
     if kind not in components:
@@ -84,8 +86,8 @@ def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
 
 
 def loop_caller() -> Callable[..., object]:
-    """Return a function that other threads use to call a function in the current event loop. It raises
-    RuntimeError once the event loop has ended.
+    """Return a function with which other threads schedule calls in the current event loop. Its arguments are the
+    function to call and the function's arguments. It raises RuntimeError after the end of the event loop.
     """
     if scrapy_asyncio.is_asyncio_available():
         return asyncio.get_running_loop().call_soon_threadsafe
@@ -97,8 +99,8 @@ def loop_caller() -> Callable[..., object]:
 
 
 async def run_in_thread(function: Callable[[], _T]) -> _T:
-    """Call *function* in another thread and return its result. Scrapy 2.15 and later have the same
-    function.
+    """Call *function* in another thread, and return the result of the call. Scrapy 2.15 and later have an
+    equivalent function.
     """
     if scrapy_asyncio.is_asyncio_available():
         return await asyncio.to_thread(function)
@@ -112,55 +114,57 @@ logger = get_logger(__name__)
 
 
 PROXY_AUTH_META_KEY = "_auth_proxy"
-"""The meta key in which Scrapy notes the proxy to which the ``Proxy-Authorization`` header of a request
-belongs."""
+"""The meta key for the URL of a request's proxy. Scrapy sets it if it also sets the ``Proxy-Authorization``
+header, and removes the header if the request's proxy changes later."""
 
 
 _MISSING = object()
 
 _NO_SLOT = "\0"
-"""A key that no download slot has."""
+"""A download slot key that no request uses."""
 
 _SLOT_ATTRIBUTES = ("concurrency", "delay", "lastseen", "queue")
 """The attributes of Scrapy's download slots that this module reads."""
 
 
 class SlotState(NamedTuple):
-    """The state of a download slot of Scrapy."""
+    """The state of one of Scrapy's download slots."""
 
     concurrency: int
     delay: float = 0.0
-    """The seconds between two requests."""
+    """The delay in seconds between two requests."""
 
     is_queueing: bool = False
-    """Whether a request waits in the slot."""
+    """Whether at least one request waits in the slot."""
 
     last_seen: float = float("-inf")
-    """When the slot last sent a request, in seconds on the monotonic clock."""
+    """The time of the slot's last request, in seconds on the monotonic clock; ``-inf`` before the first request."""
 
 
 def is_closing(crawler: Crawler) -> bool:
-    """Whether the spider is closing or has closed. Scrapy has a signal only for the end of closing."""
+    """Whether the spider is closing or closed. Scrapy sends a signal only when the spider is closed."""
     if _find(crawler.engine, "_slot.closing") is not None:
         return True
-    # Once the spider has closed, the engine has no slot.
+    # After the spider is closed, engine._slot is None.
     return getattr(crawler.engine, "_slot", _MISSING) is None
 
 
 def close_spider(crawler: Crawler, reason: str) -> None:
-    """Begin to close the spider, with *reason* as its finish reason, as Scrapy's own extensions do."""
+    """Start closing the spider, with *reason* as the finish reason, and return immediately. Do nothing if the
+    spider is closing already.
+    """
     if crawler.engine is not None and not is_closing(crawler):
         deferred_from_coro(crawler.engine.close_spider_async(reason=reason))
 
 
 def concurrent_requests(crawler: Crawler) -> int:
-    """Return ``CONCURRENT_REQUESTS``. For 0, which means no limit since Scrapy 2.19, return 1,000."""
+    """Return the setting ``CONCURRENT_REQUESTS``. Return 1,000 for 0, which sets no limit in Scrapy 2.19."""
     return crawler.settings.getint("CONCURRENT_REQUESTS") or 1_000
 
 
 def wake(crawler: Crawler) -> None:
-    """Make the engine ask the scheduler for requests now, instead of at its next heartbeat. Do nothing if
-    the downloader is full, since the engine asks again at the end of a download.
+    """Make the engine request the scheduler's next requests now, instead of at the next heartbeat, up to
+    5 seconds later. Do nothing if the downloader is full, because the end of a download also wakes the engine.
     """
     schedule = _find(crawler.engine, "_slot.nextcall.schedule")
     if schedule is not None and not crawler.engine.downloader.needs_backout():
@@ -168,26 +172,26 @@ def wake(crawler: Crawler) -> None:
 
 
 def requests_in_progress(crawler: Crawler) -> Collection[Request]:
-    """Return the requests that the scheduler has handed out and that are not done: they are downloaded, or
-    their callback runs, or its output is processed.
+    """Return the requests that the scheduler returned to the engine and that are not done yet. A request is done
+    when its download, its callback, and the processing of the callback's output have ended.
     """
     return _find(crawler.engine, "_slot.inprogress") or set()
 
 
 def download_slot(crawler: Crawler, request: Request) -> str:
-    """Return the key of the download slot of *request*, nearly always its host; empty if the URL has no
-    valid host. Lone surrogates in the name of a slot are replaced, so that the key can be encoded.
+    """Return the key of *request*'s download slot, which is usually the host. Return an empty string if the URL
+    does not have a valid host. Lone surrogates in the key are replaced, so that the key can be encoded.
     """
     get_slot_key = _find(crawler.engine, "downloader.get_slot_key")
     try:
         key = str(get_slot_key(request)) if get_slot_key else host_of(request)
-    except ValueError:  # "http://[::/"
+    except ValueError:  # An invalid URL, such as "http://[::/".
         return ""
     return key.encode(errors="replace").decode()
 
 
 def slot_state(crawler: Crawler, key: str) -> SlotState:
-    """Return the state of the download slot *key*, or the state that a new slot would have."""
+    """Return the state of the download slot *key*. If the slot does not exist, return the state of a new slot."""
     downloader = _find(crawler.engine, "downloader")
     slot = (_find(downloader, "slots") or {}).get(key)
     if slot is not None and None not in [
@@ -205,22 +209,24 @@ def slot_state(crawler: Crawler, key: str) -> SlotState:
 
 
 def withdraw(crawler: Crawler, request: Request, error: Exception) -> None:
-    """If *request* waits in its download slot, remove it from the slot, and fail it with *error*."""
+    """Remove *request* from the queue of its download slot, and make it fail with *error*. Do nothing if the
+    request is not in this queue.
+    """
     slots: Any = _find(crawler.engine, "downloader.slots") or {}
     slot = slots.get(download_slot(crawler, request))
     for entry in _find(slot, "queue") or ():
         if entry[0] is request:
             slot.queue.remove(entry)
             answer = entry[1]
-            # The deferred of a request that was cancelled has been called already.
+            # Scrapy already called the deferred if the request was cancelled.
             if not answer.called:
                 answer.errback(error)
             return
 
 
 class DownloaderState:
-    """The state of Scrapy's downloader. Create an instance after the engine, as it reads attributes of
-    the downloader only once.
+    """The state of Scrapy's downloader. An instance must be created after the engine, because it reads
+    attributes of the engine's downloader only once.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -228,25 +234,25 @@ class DownloaderState:
         self._crawler = crawler
         active, slots = _find(downloader, "active"), _find(downloader, "slots")
         self.active: AbstractSet[object] | None = active
-        """The requests that are being downloaded; None if this version of Scrapy has no such attribute."""
+        """The requests in Scrapy's downloader; None if this version of Scrapy does not have the attribute."""
 
         self.slots: dict[str, Any] = {} if slots is None else slots
         """The existing download slots, by key."""
 
         self.own_slots = crawler.settings.getdict("DOWNLOAD_SLOTS").keys()
-        """The keys of the slots with settings of their own, in ``DOWNLOAD_SLOTS``."""
+        """The keys of the download slots with their own settings, in ``DOWNLOAD_SLOTS``."""
 
         self.new_slot = slot_state(crawler, _NO_SLOT)
-        """The state of a new slot without settings of its own."""
+        """The state of a new download slot that ``DOWNLOAD_SLOTS`` does not configure."""
 
         get_slot_key = getattr(downloader, "get_slot_key", None)
         is_scrapys = getattr(get_slot_key, "__func__", None) is Downloader.get_slot_key
         is_by_address = crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP")
         self.has_slot_for_each_host: bool = is_scrapys and not is_by_address
-        """Whether each request uses the slot of its host, unless its meta names another slot."""
+        """Whether each request uses the slot of its host, unless the request's meta names another slot."""
 
     def state(self, key: str) -> SlotState:
-        """Return the :func:`slot_state` of the slot *key*."""
+        """Return the state of the download slot *key*, as :func:`slot_state` does."""
         return slot_state(self._crawler, key)
 
 
@@ -254,8 +260,8 @@ _getter = cache(attrgetter)
 
 
 def _find(owner: Any, path: str) -> Any:
-    """Return the attribute of *owner* at a dotted *path*. Return None, and warn once, if *owner* or an
-    object on the path does not have the attribute.
+    """Return the attribute of *owner* at the dotted *path*. If an attribute on the path does not exist, return
+    None, and log a warning the first time. Return None without a warning if a value on the path is None.
     """
     try:
         return _getter(path)(owner)
@@ -269,23 +275,23 @@ def _find(owner: Any, path: str) -> Any:
 
 _CONSEQUENCES = {
     "_slot.closing": "a closing spider waits for delays and pauses",
-    "_slot.inprogress": "with a JOBDIR, a crawl that is killed loses the requests in progress",
-    "_slot.nextcall.schedule": "a request may be sent 5 seconds late",
-    "active": "if a component hides the end of a request, its host gets fewer requests at a time",
+    "_slot.inprogress": "if a crawl with a JOBDIR is killed, its requests in progress are lost",
+    "_slot.nextcall.schedule": "requests may be sent up to 5 seconds late",
+    "active": "if a component hides the end of a request, the host gets fewer concurrent requests",
     "downloader.get_slot_key": "scrapy-rep ignores download_slot in Request.meta",
     "slots": "scrapy-rep ignores the delays of download slots",
     **dict.fromkeys(
         _SLOT_ATTRIBUTES, "scrapy-rep ignores the delays of download slots"
     ),
 }
-"""What a missing attribute changes for the user, for the warning."""
+"""The consequence of each missing attribute for the user, as worded in the warning."""
 
 
 @cache
 def _warn(path: str) -> None:
     logger.warning(
-        "This version of Scrapy has no attribute %s: %s. Update scrapy-rep to a version that "
-        "supports this Scrapy",
+        "This version of Scrapy has no attribute %s, so %s. Update scrapy-rep to a version that "
+        "supports this version of Scrapy",
         path,
         _CONSEQUENCES.get(path, "scrapy-rep works without it"),
     )

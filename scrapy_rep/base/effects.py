@@ -1,4 +1,4 @@
-"""Decides which effects the statements of a response have on its items, images and links."""
+"""Determines how a response's indexing rules and usage preferences affect its items, images and links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-    # The rule or the purpose because of which something is denied, and the statement that denies it.
+    # The name of the indexing rule or purpose that causes a denial, and the statement behind the denial.
     Denied: TypeAlias = tuple[str, Because]
 
 _TYPES_OF_CLASSES = (
@@ -34,32 +34,35 @@ _TYPES_OF_CLASSES = (
 
 
 class Effects(NamedTuple):
-    """The effects of the statements of a response, under the settings of a crawl."""
+    """The effects of a response's indexing rules and usage preferences, as the crawl's settings define them."""
 
     items: Denied | None = None
-    """Why items are dropped; None if they are kept."""
+    """The reason to drop items; None if items are kept."""
 
     images: Denied | None = None
-    """Why the URLs of images are removed from items; None if they are kept."""
+    """The reason to remove image URLs from items; None if image URLs are kept."""
 
     links: Statement | None = None
-    """The statement because of which links are not followed; None if they are followed."""
+    """The statement that forbids following links; None if links are followed."""
 
     noted: tuple[Denied, ...] = ()
-    """The denials that are only written into items, so that nothing is dropped."""
+    """The denials that are only recorded in items (``"annotate"``), and drop nothing."""
 
     restrictions: dict[str, bool | int | str] | None = None
-    """The indexing rules to write into items; None if no rule restricts them, or if nothing is written."""
+    """The restrictions to write into items, by name, such as ``{"index": False}``. None if there are no
+    restrictions, or if the settings do not annotate items."""
 
     usage: dict[str, dict[str, bool]] | None = None
-    """The purposes that are disallowed, as written into items; None if none is, or if nothing is written."""
+    """The disallowed purposes to write into items. The key ``usage`` contains those for the page, the key
+    ``usage_of_images`` those for its images only. None if no purpose is disallowed, or if the settings do not
+    annotate items."""
 
     is_expiring: bool = False
-    """Whether the page has an ``unavailable_after`` in the future."""
+    """Whether the page has an ``unavailable_after`` date in the future."""
 
 
 NO_EFFECT = Effects()
-"""The effects of most responses: nothing is withheld or annotated."""
+"""The effects of a response without restrictions, such as most responses: nothing is dropped or annotated."""
 
 
 def effects(
@@ -71,10 +74,10 @@ def effects(
     *,
     is_exempt: bool = False,
 ) -> Effects:
-    """Return the effects of the indexing *rules* and usage *preferences* of *response*.
+    """Return the effects that the indexing *rules* and usage *preferences* of *response* have.
 
-    *rules* are None for a response that no middleware has read. *purposes* are those of the crawl,
-    or of the request. *is_exempt* says whether the request is exempt from noindex.
+    *rules* is None if no middleware read the response. *purposes* are the purposes of the request, or of the
+    crawl if the request has no purposes of its own. *is_exempt* is whether the request is exempt from noindex.
     """
     result = NO_EFFECT
     if rules is None:
@@ -117,7 +120,7 @@ def effects(
 def _annotation(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    """Return the effects of *rules* if ``REP_NOINDEX`` is ``"annotate"``: items are marked, not dropped."""
+    """Return the effects of *rules* if ``REP_NOINDEX`` is ``"annotate"``. Items are annotated, not dropped."""
     restrictions = rules.restrictions()
     if not restrictions or not is_success(response):
         return NO_EFFECT
@@ -165,18 +168,18 @@ def _is_expiring(rules: IndexingRules, now: datetime) -> bool:
 
 
 def is_success(response: Response) -> bool:
-    """Whether *response* has a 2xx status. The indexing rules of other responses (error pages, redirects,
-    a 304) have no effect, because such a response is not a page that could be in an index.
+    """Whether *response* has a 2xx status. Indexing rules have an effect only on these responses, because an
+    error page, a redirect or a 304 cannot be in an index.
     """
     return 200 <= response.status < 300
 
 
 def has_document(response: Response) -> bool:
-    """Whether *response* is a document, so that its indexing rules have an effect. The indexing rules of
-    data are only exposed and recorded.
+    """Whether *response* is a document, such as HTML, PDF or an image, and not data, such as JSON. Indexing
+    rules affect only documents; those of data are only exposed and recorded.
 
-    Without a Content-Type, the class of the response, which Scrapy has chosen, decides. A robots.txt
-    that a SitemapSpider reads counts as data, although it is plain text.
+    The Content-Type decides. Without a Content-Type, the response class that Scrapy chose decides. A
+    robots.txt that a SitemapSpider reads counts as data, although it is plain text.
     """
     if is_robotstxt(response.url):
         return False
@@ -186,7 +189,7 @@ def has_document(response: Response) -> bool:
 
 
 def _media_type(headers: Headers) -> str:
-    """Return the media type of the Content-Type in lower case; empty if there is none."""
+    """Return the media type in the Content-Type header, in lower case. Return an empty string if there is none."""
     content_type = headers.get(b"Content-Type") or b""
     name = content_type.partition(b";")[0].partition(b",")[0]
     return name.decode("latin-1").strip().lower() if b"/" in name else ""

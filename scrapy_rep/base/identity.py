@@ -1,4 +1,4 @@
-"""The product tokens of the crawler, by which it finds its groups in a robots.txt."""
+"""Determines the crawler's product tokens, which select the groups of a robots.txt that the crawler follows."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
-# The name of the header field, as Scrapy stores it. It is in a set for isdisjoint(), which takes a tenth of the time
-# of a look-up: at the gate, few requests have a User-Agent yet.
+# The name of the header field, as Scrapy stores it. At the gate, few requests have this field. To check for it,
+# isdisjoint() with this set takes a tenth of the time of headers.get().
 _FIELD = frozenset({b"User-Agent"})
 
 _tokens = lru_cache(maxsize=256)(product_tokens)
 
 
 class Identity:
-    """Tells the product tokens of each request of a crawl. They come from ``ROBOTSTXT_USER_AGENT``; or
-    from the ``User-Agent`` header of the request; or from ``USER_AGENT``, if the header names only a
-    browser.
+    """Determines the crawler's product tokens for each request. The setting ``ROBOTSTXT_USER_AGENT`` takes
+    precedence. Without it, the tokens are those in the request's ``User-Agent`` header or, if the header
+    names only a browser, those in the setting ``USER_AGENT``.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -40,7 +40,7 @@ class Identity:
         self._agents = RepSettings.of(crawler).agents
         self._default_tokens: tuple[str, ...] | None = None
         self._has_warned = False
-        # Cached, because a crawl sends few different headers.
+        # Cached, because a crawl uses few different User-Agent headers.
         self._of_header = lru_cache(maxsize=256)(self._read_header)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
@@ -50,8 +50,8 @@ class Identity:
         return shared_component(crawler, cls)
 
     def tokens(self, request: Request | None) -> tuple[str, ...]:
-        """Return the product tokens of *request*, in order of preference. If *request* is None, or has no
-        User-Agent, they are those of the default User-Agent.
+        """Return the crawler's product tokens for *request*, in order of preference. If *request* is None, or
+        does not have a ``User-Agent`` header, return the tokens in the crawl's default User-Agent.
         """
         if self._agents:
             return self._agents
@@ -67,33 +67,32 @@ class Identity:
         return self._default_tokens
 
     def pace(self, robots: RobotsTxt) -> Pace:
-        """Return the delays and rates in *robots* for requests with the default User-Agent."""
+        """Return the crawl delay and request rate that *robots* states for the crawl's default User-Agent."""
         return robots.pace(self.tokens(None))
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
-        """Whether *robots* allows *url* for the requests that this package itself makes."""
+        """Whether *robots* allows *url* for this package's own requests, such as those for tdmrep.json."""
         return robots.is_allowed(url, self.tokens(None))
 
     def _spider_opened(self) -> None:
-        """Log mistakes in the settings: a User-Agent without a product token or without a contact, product
-        tokens that RFC 9309 does not allow, unknown settings, and a
-        ROBOTSTXT_PARSER, which has no effect.
+        """Log mistakes in the settings: a User-Agent without a product token or a contact, product tokens that
+        RFC 9309 does not allow, unknown ``REP_`` settings, and a ROBOTSTXT_PARSER, which has no effect.
         """
         agents = self.tokens(None)
         header = default_header(self._crawler.settings, self._crawler.spider)
         if agents and not _has_contact(header):
             self._logger.info(
-                "The User-Agent %(header)r has no URL or e-mail address of yours, so the owner of a site "
-                "can only block the crawler, and not contact you. Set USER_AGENT to something like "
+                "The User-Agent %(header)r does not contain your URL or e-mail address, so site owners "
+                "cannot contact you, and can only block the crawler. Set USER_AGENT to something like "
                 "'mybot/1.0 (+https://example.com/mybot)'.",
                 header=header,
             )
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
         if unusual:
             self._logger.warning(
-                "The product token %(token)r has characters other than letters, '_' and "
-                "'-', the only ones that RFC 9309 (2.2.1) allows. scrapy-rep uses the token "
-                "unchanged; some sites and checkers may cut the token at such a character.",
+                "The product token %(token)r contains characters other than letters, '_' and '-'. "
+                "RFC 9309 (2.2.1) allows only these. scrapy-rep uses the token unchanged, but some sites "
+                "and checkers may cut the token at the first other character.",
                 token=", ".join(unusual),
             )
         for name, nearest in unknown_names(self._crawler.settings):
@@ -117,9 +116,9 @@ class Identity:
         if not tokens and not self._has_warned:
             self._has_warned = True
             self._logger.warning(
-                "Neither the User-Agent %(header)r nor USER_AGENT says which crawler this is, so the "
-                "crawl follows only the groups for all crawlers (*). Set %(setting)s to the name "
-                "of your crawler, and include that name in USER_AGENT.",
+                "Neither the User-Agent %(header)r nor the setting USER_AGENT contains the name of your "
+                "crawler, so the crawl follows only the robots.txt groups for all crawlers (*). Set "
+                "%(setting)s to the crawler's name, and include the name in USER_AGENT.",
                 header=header,
                 setting=USER_AGENT,
             )
@@ -129,16 +128,16 @@ class Identity:
 def default_header(
     settings: BaseSettings, spider: Spider | type[Spider] | None = None
 ) -> str:
-    """Return the ``User-Agent`` of requests that do not set their own; empty if neither *settings* nor
-    *spider* have one.
+    """Return the ``User-Agent`` header of requests that do not set the header themselves. Return an empty string
+    if neither *settings* nor *spider* define a User-Agent.
     """
     header: Any = getattr(spider, "user_agent", settings["USER_AGENT"])
     return _text(default_field(settings, "user-agent") or header)
 
 
 def default_field(settings: BaseSettings, name: str) -> str | None:
-    """Return the value of a header field in ``DEFAULT_REQUEST_HEADERS``; None if the field is missing.
-    *name* is the name of the field in lower case.
+    """Return the value of the header field *name*, in lower case, in ``DEFAULT_REQUEST_HEADERS``. Return None if
+    the field is missing.
     """
     for field, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
         if field.lower() == name and isinstance(value, (str, bytes)):
@@ -147,15 +146,15 @@ def default_field(settings: BaseSettings, name: str) -> str | None:
 
 
 def _has_contact(header: str) -> bool:
-    """Whether the ``User-Agent`` *header* has a URL or an e-mail address of the crawler's operator. The
-    URL of Scrapy, in Scrapy's default header, does not count.
+    """Whether the ``User-Agent`` *header* contains a URL or an e-mail address of the crawler's operator.
+    Scrapy's own URL, which Scrapy's default header contains, does not count.
     """
     return ("://" in header or "@" in header) and "://scrapy.org" not in header
 
 
 def tokens_of(header: str, settings: BaseSettings) -> tuple[str, ...]:
-    """Return the product tokens of a crawler that sends *header* as its ``User-Agent``. If *header* names
-    only a browser, the tokens come from the setting ``USER_AGENT``.
+    """Return the product tokens in the ``User-Agent`` *header*. If *header* names only a browser, return the
+    product tokens in the setting ``USER_AGENT``. Return an empty tuple if neither contains a product token.
     """
     return _tokens(header) or _tokens(_text(settings["USER_AGENT"]))
 
@@ -165,8 +164,8 @@ def _text(header: str | bytes | None) -> str:
 
 
 def _unused_parser(settings: BaseSettings) -> str | None:
-    """Return the import path of the parser in ``ROBOTSTXT_PARSER``, if the project has set the parser of
-    another package; else None.
+    """Return the import path of the parser in ``ROBOTSTXT_PARSER``. Return None if the project did not set it, or
+    if it is a parser of this package.
     """
     value = settings.get(PARSER)
     priority = settings.getpriority(PARSER) or 0

@@ -15,17 +15,16 @@ else:  # In Python 3.10, LoggerAdapter takes no type parameter.
     _Adapter = logging.LoggerAdapter
 
 _ITEM = "item"
-"""The name under which a message has an item as a value. Items are logged unchanged, on several lines, as
+"""The name of the value of a log message that is an item. Items are logged unchanged, on several lines, as
 Scrapy logs them."""
 
 
 class _Visible(logging.Filter):
-    """Escapes control characters in the values of a log record, with :func:`visible`, and masks
-    the user names and passwords of URLs, with :func:`without_credentials`.
+    """Escapes control characters in the values of a log record, and masks user names and passwords in URLs.
 
-    URLs, rules, header values and errors come from servers. A line end in such a value could
-    forge a line of the log, and an escape sequence would reach the terminal. Passwords are masked
-    because more people read a log than may know the passwords of a crawl.
+    URLs, rules, header values and errors contain text from servers. A line break in this text could forge a
+    log line, and an escape sequence could control the terminal. Passwords are masked because more people
+    read a log than may know the passwords.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -44,8 +43,8 @@ _visible = _Visible()
 
 
 class CrawlLog(_Adapter):
-    """The logger of a module for one crawl. Its log records have the attribute ``spider``, as those of
-    Scrapy. Keyword arguments are the values of the message: ``logger.info("%(url)s is back", url=url)``.
+    """The logger of a module for one crawl. Its log records have the attribute ``spider``, like Scrapy's log
+    records. Keyword arguments are the values of the message: ``logger.info("%(url)s is back", url=url)``.
     """
 
     def __init__(self, name: str, crawler: Crawler) -> None:
@@ -60,7 +59,7 @@ class CrawlLog(_Adapter):
         exc_info: Any = None,
         **values: Any,
     ) -> None:
-        """Log *msg* with *values*. All other methods call this method."""
+        """Log *msg* with *values*. The methods for single levels, such as ``info``, call this method."""
         self.logger.log(
             level,
             msg,
@@ -72,8 +71,8 @@ class CrawlLog(_Adapter):
         )
 
     def at_end(self, level: int, msg: str, **values: Any) -> None:
-        """Log a line of the summary at the end of a crawl. The line begins with the name of the spider,
-        since several crawls may write to the same log.
+        """Log one line of the summary that ends a crawl's log. The line begins with the spider's name,
+        because several crawls may write to the same log.
         """
         spider = self._crawler.spider
         assert spider is not None
@@ -81,8 +80,8 @@ class CrawlLog(_Adapter):
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger *name*. It escapes control characters, and masks passwords, in the values of its
-    messages.
+    """Return the logger *name*. This logger escapes control characters in the values of its messages, and masks
+    user names and passwords in URLs.
     """
     logger = logging.getLogger(name)
     logger.addFilter(_visible)

@@ -1,6 +1,6 @@
-"""All keys of ``Request.meta`` that this package reads, and all flags that it sets on responses.
+"""The ``Request.meta`` keys that this package reads, and the flags that it adds to ``Response.flags``.
 
-``docs/reference/meta.md`` describes them; a test compares the two lists.
+``docs/reference/meta.md`` describes these keys and flags. A test compares that page with this module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ DONT_OBEY_NOFOLLOW = "dont_obey_nofollow"
 DONT_OBEY_NOINDEX = "dont_obey_noindex"
 PURPOSES = "rep_purposes"
 
-# Flags.
+# The flags of responses.
 COPIED_FLAG = "robotstxt_copy"
 NOINDEX_FLAG = "noindex"
 NOFOLLOW_FLAG = "nofollow"

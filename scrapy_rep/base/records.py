@@ -1,4 +1,4 @@
-"""Makes the records of decisions, with texts and URLs in the form in which they are stored."""
+"""Creates the :class:`Record` of a decision: shortens its texts, and removes passwords from its URLs."""
 
 import time
 from functools import lru_cache
@@ -15,17 +15,18 @@ from scrapy_rep.protocol.usage.statements import CATEGORIES, Source, UsageStatem
 from scrapy_rep.record import Layer, Record, Subject, Verdict
 
 Because: TypeAlias = "Statement | UsageStatement | str | None"
-"""Why something is forbidden: a statement of the site, or the value of a ``rel``; None if the site has not
-stated anything."""
+"""The cause of a prohibition: a statement of the site, or the value of a ``rel`` attribute. It is None if the
+site states nothing."""
 
 MAX_URL = 4096
-"""How many characters of a URL are stored. A longer URL is cut, and ends with an ellipsis."""
+"""The maximum number of stored characters of a URL. A longer URL is cut, and ends with an ellipsis."""
 
 MAX_TEXT = 1024
-"""How many characters of a rule, a statement, a header value or an error are stored."""
+"""The maximum number of stored characters of a rule, a statement, a header value or an error. A longer text
+is cut, and ends with an ellipsis."""
 
 CUT = "…"
-"""The last character of a text that was cut."""
+"""The last character of a text or URL that was cut."""
 
 _DELAY_REASONS = frozenset({Reason.BACK_OFF, Reason.CRAWL_DELAY})
 
@@ -43,7 +44,9 @@ def make_record(
     statement: str | None = None,
     **others: Any,
 ) -> Record:
-    """Return the record of a decision that is made now. Texts are cut, and URLs are without passwords."""
+    """Return the record of a decision, with the present time. Long texts and URLs are cut, and user names and
+    passwords are removed from URLs. *others* are further fields of :class:`Record`.
+    """
     return Record(
         time.time(),
         subject,
@@ -68,8 +71,8 @@ def request_record(
     override: Override | None = None,
     via: str | None = None,
 ) -> Record:
-    """Return the record of a decision about a request: by robots.txt, an override, a delay or a limit of
-    pages. *entry* is the cache entry of the robots.txt.
+    """Return the record of a decision about a request. The decision follows from robots.txt, an override, a
+    delay, or the maximum number of pages for a host. *entry* is the cache entry of the robots.txt.
     """
     rule, reason = decision.rule, str(decision.reason)
     statement = None if rule is None else str(rule)
@@ -110,11 +113,12 @@ def page_record(
     page: str,
     entry: CacheEntry | None = None,
 ) -> Record:
-    """Return the record of a decision by a statement of *page*: an indexing rule, a usage preference
-    or the ``rel`` of a link. *entry* is the cache entry of the robots.txt of the page.
+    """Return the record of a decision about an item, a link or a file of *page*. The decision follows from an
+    indexing rule, a usage preference or the ``rel`` attribute of a link. *entry* is the cache entry of the
+    page's robots.txt.
 
-    If the verdict is *allowed* in spite of the statement, the user of the crawler has decided so, and
-    the layer is that of overrides.
+    If *verdict* is *allowed* although *because* forbids something, the crawler's user exempted the page, so
+    the layer of the record is ``override``. A record about usage always has the layer ``usage``.
     """
     layer = Layer.META
     evidence: dict[str, Any] = {}
@@ -139,24 +143,25 @@ def page_record(
 
 
 def forbidden(reason: str, because: Because) -> str:
-    """Return the end of an error message about a page or file: how it must not be used, and why."""
+    """Return the end of an error message about a page or file, such as ``"must not be indexed: noindex"``. It
+    states which use is forbidden, and why.
+    """
     if reason in CATEGORIES:
         return f"must not be used for {reason}: {because or 'nothing is stated'}"
     return f"must not be indexed: {because or reason}"
 
 
-# Cached, since several records in a row have the same URL: those of the statements and items of a page.
+# Cached, because the statements and items of a page cause several consecutive records with the same URL.
 @lru_cache(maxsize=64)
 def url_text(url: str) -> str:
-    """Return *url* in the form in which it is stored: without user name and password, and not too long."""
+    """Return *url* as records store it: without user name and password, and cut at :data:`MAX_URL` characters."""
     return storable(without_credentials(url), MAX_URL)
 
 
 def storable(text: str, at_most: int = MAX_TEXT) -> str:
-    """Return *text* in a form that SQLite can store, cut at *at_most* characters."""
+    """Return *text* cut at *at_most* characters. Lone surrogates become ``?``, because SQLite cannot store them."""
     if len(text) > at_most:
         text = text[: at_most - 1] + CUT
     if text.isascii():
         return text
-    # SQLite cannot store lone surrogates.
     return text.encode("utf-8", "replace").decode("utf-8")

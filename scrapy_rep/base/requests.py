@@ -1,5 +1,5 @@
-"""Tells the origin and the host of a request, and whether robots.txt applies to the request; and turns
-requests into dictionaries.
+"""Determines a request's origin and host, and whether robots.txt applies to the request. This module also
+turns requests into dictionaries.
 """
 
 from __future__ import annotations
@@ -25,40 +25,42 @@ def bare_host(origin: Origin) -> str:
 
 
 def host_of(request: Request) -> str:
-    """Return the name of the host of *request*; empty if the host or port of its URL is invalid."""
+    """Return the host name of *request*. Return an empty string if the host or port of the request is invalid."""
     origin = request_origin(request)
     return bare_host(origin) if origin is not None else ""
 
 
 def was_redirected(request: Request, host: str) -> bool:
-    """Whether *request*, which goes to *host*, was redirected from another host, be it before further redirects.
-    Scrapy keeps such a request in the download slot of the other host, although neither the user nor the spider
-    chose this slot.
+    """Whether *request*, a request to *host*, was redirected from another host at any step of its redirects.
+    Scrapy keeps a redirected request in the download slot of the original host, although neither the user nor
+    the spider chose this slot.
     """
     return any(other != host for other in hosts_of_redirects(request))
 
 
 def hosts_of_redirects(request: Request) -> list[str]:
-    """Return the host of each URL from which *request* was redirected; empty for a URL that has no valid host."""
+    """Return the host of each URL in *request*'s redirect chain, without the last URL. A URL without a valid host
+    is represented by an empty string.
+    """
     origins = map(origin_of, request.meta.get("redirect_urls", ()))
     return ["" if origin is None else bare_host(origin) for origin in origins]
 
 
 def is_of_http(request: Request | Response) -> bool:
-    """Whether the URL of a request or response has the scheme http or https, as Scrapy reads it to choose
-    the download handler. There is no robots.txt for other schemes.
+    """Whether the URL of *request*, a request or response, has the scheme http or https. The scheme is parsed as
+    Scrapy parses it to choose a download handler. Other schemes have no robots.txt.
     """
     if request.url.startswith(_HTTP_PREFIXES):
         return True
     try:
         scheme: str = urlparse_cached(request).scheme
-    except ValueError:  # "HTTP://["
+    except ValueError:  # An invalid URL, such as "HTTP://[".
         scheme = request.url.strip(C0_CONTROL_OR_SPACE).partition(":")[0].lower()
     return scheme in {"http", "https"}
 
 
 def url_origin(request: Request) -> Origin | None:
-    """Return the origin of the URL of *request*; None if the URL has no valid host or port."""
+    """Return the origin of *request*'s URL. Return None if the host or port of the URL is invalid."""
     try:
         url = urlparse_cached(request)
     except ValueError:
@@ -67,9 +69,9 @@ def url_origin(request: Request) -> Origin | None:
 
 
 def request_origin(request: Request) -> Origin | None:
-    """Return the origin of *request*: that of its URL, with the virtual host if its ``Host`` header names
-    another host. Return None if the host or port of the URL or the header is invalid, or if there are
-    several ``Host`` headers.
+    """Return the origin of *request*'s URL. If the ``Host`` header names another host, the origin includes this
+    virtual host. Return None if the host or port in the URL or the header is invalid, or if there are several
+    ``Host`` headers.
     """
     origin = url_origin(request)
     if origin is None or "Host" not in request.headers:
@@ -81,14 +83,15 @@ def request_origin(request: Request) -> Origin | None:
 
 
 def origin_at(url: str, request: Request | None) -> Origin | None:
-    """Return the origin of *url*, a URL that *request* fetches or has fetched. If the request has a
-    virtual host, and *url* is on the same server, so has the origin.
+    """Return the origin of *url*, a URL that was fetched for *request*, perhaps after redirects. If *url* is on
+    the same server as *request*'s URL, the origin includes the virtual host of *request*. Return None if the
+    host or port of *url* is invalid.
     """
     requested = request_origin(request) if request is not None else None
     if request is not None and request.url == url and requested is not None:
         return requested
     origin = origin_of(url)
-    # A browser may have been led to another server, where the virtual host does not apply.
+    # A redirect may lead a browser to another server, where the virtual host does not apply.
     if (
         origin is not None
         and requested is not None
@@ -99,10 +102,10 @@ def origin_at(url: str, request: Request | None) -> Origin | None:
 
 
 def is_exempt(request: Request) -> bool:
-    """Whether ``dont_obey_robotstxt`` in its meta exempts *request* from robots.txt.
+    """Whether the meta key ``dont_obey_robotstxt`` exempts *request* from robots.txt.
 
-    Scrapy copies the meta to a redirected request, but the exemption applies only to the origin
-    that the spider requested.
+    Scrapy copies the meta to a redirected request. The exemption, however, applies only to the origin
+    that the spider requested, so it ends with a redirect to another origin.
     """
     if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
         return False
@@ -114,24 +117,24 @@ def is_exempt(request: Request) -> bool:
 
 
 class RequestDicts:
-    """Turns requests into dictionaries, as ``Request.to_dict`` does, in less than an eighth of the time.
+    """Turns requests into dictionaries, like ``Request.to_dict``, but in less than an eighth of the time.
 
-    To find the names of the callback and the errback, Scrapy compares them with all attributes of
-    the spider, for each request. This class remembers the names that Scrapy has found.
+    For each request, Scrapy compares the callback and the errback with all attributes of the spider to find
+    their names. This class caches the names that Scrapy finds.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._names: dict[Any, str] = {}
-        """The names of methods of the spider, by their functions."""
+        """The names of the spider's methods, by function."""
 
     def to_dict(self, request: Request) -> dict[str, Any]:
-        """Return the same as :meth:`Request.to_dict`. Raises ValueError if the callback or the errback is
-        not a method of the spider.
+        """Return the same dictionary as :meth:`Request.to_dict`. Raises ValueError if the callback or the
+        errback is not a method of the spider.
         """
         methods = request.callback, request.errback
         functions = [getattr(method, "__func__", None) for method in methods]
-        # Scrapy takes a name as it is.
+        # If the callback is a string, Scrapy skips its search and copies the string into the dictionary.
         request.callback, request.errback = map(self._names.get, functions, methods)  # type: ignore[assignment]
         try:
             fields = request.to_dict(spider=self._crawler.spider)

@@ -1,8 +1,8 @@
-"""The settings of this package: their table, the kinds of values, and the object with their values.
+"""Defines this package's settings, and reads and checks their values.
 
-:class:`RepSettings` is the table. A row has the name of a setting, its default, and its kind. The kind
-has the getter that reads a value, if possible one of Scrapy's; the bounds of a value; and the words
-in which an error message says which values are allowed.
+:class:`RepSettings` is the table of settings. A row contains a setting's name, default and :class:`Kind`.
+The kind contains a getter (one of Scrapy's where possible), a check, and a description of the allowed
+values for error messages.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ NOFOLLOW = "REP_NOFOLLOW"
 ITEM_FIELD = "REP_ITEM_FIELD"
 
 ADDON = {"scrapy_rep.Addon": 500}
-"""The value of ``ADDONS`` with which a project uses this package."""
+"""The value of the setting ``ADDONS`` that enables this package."""
 
 GATE = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
-"""The import path of the middleware that judges requests. The add-on enables this middleware, and a
-project may disable it."""
+"""The import path of the downloader middleware that refuses forbidden requests. The add-on enables this
+middleware, and a project can disable it."""
 
 # --- The kinds of values ---------------------------------------------------------------
 
@@ -63,7 +63,7 @@ _UNREADABLE = (
 
 
 class Setting(NamedTuple):
-    """A row of the table: the name of a setting, its default, and its kind."""
+    """A row of the table of settings: the setting's name, default and kind."""
 
     name: str
     default: object
@@ -71,25 +71,27 @@ class Setting(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of value, such as a number of seconds. Called with a name and a default, a kind returns the
-    :class:`Setting` for the table.
+    """A kind of setting value, such as a number of seconds. Calling a kind with a name and a default creates a
+    :class:`Setting`.
     """
 
     allowed: str
-    """The allowed values in words, for error messages and for the reference of settings."""
+    """A description of the allowed values, for error messages and for ``docs/reference/settings.md``."""
 
     get: Callable[[BaseSettings, str, Any], Any]
-    """The function that returns the value of a setting from the settings, its name and its default: a
-    getter of Scrapy, or a function that calls one. It raises one of _UNREADABLE for an invalid value."""
+    """The function that reads a value. Its arguments are the settings, and the name and default of the setting.
+    It is one of Scrapy's getters, or calls one. For an invalid value, it raises an exception in _UNREADABLE."""
 
     is_within: Callable[[Any], bool] = lambda _: True
-    """The function that tells whether a value is within the bounds."""
+    """The function that returns whether a value is allowed."""
 
     def __call__(self, name: str, default: object) -> Any:
         return Setting(name, default, self)
 
     def read(self, settings: BaseSettings, name: str, default: object) -> Any:
-        """Return the value of a setting. Raises SettingError if the value is not allowed."""
+        """Return the value of the setting *name*, or *default* if it is not set. Raises SettingError if the value
+        is not allowed.
+        """
         try:
             value = self.get(settings, name, default)
             if self.is_within(value):
@@ -101,14 +103,15 @@ class Kind(NamedTuple):
             cause = error
         raw = settings.get(name, default)
         shown = displayed(name, raw)
-        # If the value has a password, the cause is left out, since its message may have the password too.
+        # If the value contains a password, the error gets no cause, because the cause's message may contain the
+        # password as well.
         raise SettingError(name, shown, self.allowed) from (
             cause if shown == raw else None
         )
 
 
 def _get_flag(settings: BaseSettings, name: str, default: bool) -> bool:
-    # getbool would read 2.5, a number of seconds, as True.
+    # getbool() would read 2.5 as True, although it is probably a number of seconds.
     if str(settings.get(name, default)).lower() not in {"0", "1", "false", "true"}:
         raise ValueError
     return settings.getbool(name, default)
@@ -118,7 +121,7 @@ _FLAG = Kind("True or False", _get_flag)
 
 
 def _get_pace(settings: BaseSettings, name: str, default: bool) -> bool:
-    """Return whether the setting *name* is true. It is always False in a dialect that ignores delays."""
+    """Return the boolean setting *name*, or False if the crawl's dialect ignores delays."""
     return _get_flag(settings, name, default) and _dialect_of(settings).crawl_delay
 
 
@@ -126,7 +129,7 @@ _PACE = Kind("True or False", _get_pace)
 
 
 def _get_number(settings: BaseSettings, name: str, default: float) -> float:
-    # getfloat would read True as 1.
+    # getfloat() would read True as 1.
     if isinstance(settings.get(name), bool):
         raise TypeError
     return settings.getfloat(name, default)
@@ -165,7 +168,7 @@ _ALLOW_OR_DENY = Kind("'allow' or 'deny'", _get_permission)
 
 
 def _get_text(settings: BaseSettings, name: str, default: Any) -> Any:
-    """Return a string. An empty string, as from ``-s REP_LEDGER=``, means the default."""
+    """Return the string setting *name*. An empty string, as set by ``-s REP_LEDGER=``, means *default*."""
     text = settings.get(name, default)
     if not isinstance(text, str) and text is not default:
         raise TypeError
@@ -186,17 +189,17 @@ _FIELD = Kind("the name of an item field", _get_field)
 
 
 def _get_strings(settings: BaseSettings, name: str, default: Any) -> tuple[str, ...]:
-    """Return the strings of a setting, without duplicates: those of a list, of a list in JSON, or of a
-    text in which commas separate them.
+    """Return the strings in the setting *name*, without duplicates. The value may be a list, a JSON list, or a
+    string that separates the strings by commas.
     """
     strings = settings.getdictorlist(name, default) if settings.get(name) != "" else []
-    # getdictorlist would split invalid JSON at its commas.
+    # getdictorlist() would split an invalid JSON list at its commas.
     if not isinstance(strings, list) or "".join(strings).lstrip().startswith("["):
         raise ValueError
     return tuple(dict.fromkeys(map(str.strip, strings)))
 
 
-_STRINGS = Kind("a list of strings, or one string with commas", _get_strings, all)
+_STRINGS = Kind("a list of strings, or strings separated by commas", _get_strings, all)
 
 _PURPOSES = Kind(
     f"a list of purposes, each one of {', '.join(CATEGORIES)}",
@@ -206,8 +209,8 @@ _PURPOSES = Kind(
 
 
 def _get_dict(settings: BaseSettings, name: str, default: object) -> dict[str, object]:
-    """Return a dictionary with strings as keys, from a dictionary or JSON. An empty string means an empty
-    dictionary.
+    """Return the dictionary in the setting *name*, whose keys are strings. The value may be a dictionary or a
+    JSON object. An empty string means an empty dictionary.
     """
     value = settings.getdict(name) if settings.get(name) != "" else {}
     if not all(isinstance(key, str) for key in value):
@@ -255,16 +258,18 @@ _OVERRIDES = Kind(
 
 
 def _get_tokens(settings: BaseSettings, name: str, default: object) -> tuple[str, ...]:
-    """Return the product tokens in the value of a setting: a User-Agent header, or a list of names."""
+    """Return the product tokens in the setting *name*. The value may be a User-Agent header or a list of names.
+    Return an empty tuple if the setting is not set.
+    """
     value = settings.get(name, default)
     if not value:
         return ()
     names = _get_strings(settings, name, ())
-    # A text with commas is a list if all its parts are product tokens. Otherwise it is a single
-    # User-Agent with a comma in it, such as that of a browser.
+    # A string with commas is a list if all its parts are product tokens. If not, the string is a single
+    # User-Agent that contains a comma, such as a browser's.
     if isinstance(value, str) and not all(map(is_product_token, names)):
         names = (value,)
-    # A name of several words is accepted only if it looks like a User-Agent: it has "/", "(" or ";".
+    # A name of several words is accepted only if it looks like a User-Agent, which contains "/", "(" or ";".
     tokens = [
         product_tokens(name) if is_product_token(name) or set("/(;") & set(name) else ()
         for name in names
@@ -286,8 +291,8 @@ _LINK_TYPES = frozenset({
     "nofollow", "noopener", "noreferrer", "opener", "prev", "privacy-policy", "search",
     "sponsored", "tag", "terms-of-service", "ugc",
 })  # fmt: skip
-"""The values of ``rel`` that ``REP_REL`` may have: those of the HTML standard (4.6.7) for ``a`` and
-``area``, ``sponsored`` and ``ugc`` of search engines, and ``me``."""
+"""The ``rel`` values that ``REP_REL`` accepts: those that the HTML standard (4.6.7) allows for ``a`` and ``area``;
+``sponsored`` and ``ugc``, which search engines define; and ``me``."""
 
 
 def _get_rel(settings: BaseSettings, name: str, default: Any) -> frozenset[str]:
@@ -305,12 +310,12 @@ _REL = Kind(
 
 
 def _get_store(settings: BaseSettings, name: str, default: str) -> str | Path | type:
-    """Return the address or the class of the store. If the setting is not set, return the path of a file
-    in JOBDIR, or, without JOBDIR, the default address.
+    """Return the address or the class of the store. If the setting *name* is not set, return the path of a file
+    in the JOBDIR, or *default* if there is no JOBDIR.
     """
     value: Any = settings.get(name)
     if value is None:
-        # In JOBDIR, so that a resumed crawl has the robots.txt files of the crawl before.
+        # The file is in the JOBDIR, so that a resumed crawl reuses the robots.txt files of the previous run.
         folder = settings["JOBDIR"]
         return Path(folder) / "robotstxt.sqlite" if folder else default
     if not isinstance(value, str) or "://" not in value:
@@ -328,7 +333,9 @@ _STORE = Kind(
 
 
 def displayed(name: str, value: object) -> object:
-    """Return the *value* of the setting *name* with its credentials masked, to show it to a user."""
+    """Return the *value* of the setting *name* in a form to show to users: credentials are masked, and a store's
+    class or path becomes text.
+    """
     if name != "REP_STORE":
         return value
     if isinstance(value, type):
@@ -353,12 +360,12 @@ def _clients(settings: BaseSettings) -> frozenset[str]:
 
 
 class RepSettings:
-    """The settings of a crawl that this package uses.
+    """The values of this package's settings in a crawl.
 
-    An attribute of the class is a row of the table; the same attribute of an instance is the value.
-    The text below an attribute is its entry in ``docs/reference/settings.md``, which
-    ``docs/_ext/settingspage.py`` writes. The text says what the setting means, in one paragraph;
-    then details; the reason of the default; and an example.
+    Each attribute of the class is a :class:`Setting`, a row of the table. The same attribute of an instance is
+    the setting's value. ``docs/_ext/settingspage.py`` copies the text below each attribute into
+    ``docs/reference/settings.md``. This text describes the setting in one paragraph, then gives details, the
+    reason for the default, and an example.
     """
 
     obey: bool = _FLAG(OBEY, False)
@@ -660,35 +667,39 @@ class RepSettings:
     """
 
     clients: frozenset[str]
-    """The HTTP clients of the crawl that send URLs in another form than Twisted does (see
-    :func:`~scrapy_rep.protocol.request_target.forms`). This is not a setting of this package, but the
-    names of known clients in Scrapy's ``DOWNLOAD_HANDLERS``."""
+    """The names of the crawl's HTTP clients that send URLs in another form than Twisted does (see
+    :func:`~scrapy_rep.protocol.request_target.forms`). This attribute is not a setting of this package. It is
+    derived from Scrapy's ``DOWNLOAD_HANDLERS``."""
 
     def __init__(self, settings: BaseSettings) -> None:
-        """Read the settings. Raises SettingError for an invalid value."""
+        """Read and check all values. Raises SettingError for an invalid value."""
         for attribute, (name, default, kind) in SETTINGS.items():
             setattr(self, attribute, kind.read(settings, name, default))
         self.clients = _clients(settings)
 
     @property
     def limits_pages(self) -> bool:
-        """Whether the number of pages is limited for any host."""
+        """Whether the settings limit the number of pages for any host."""
         overrides = self.overrides
         return self.pages_per_host > 0 or any(override.pages for override in overrides)
 
     def accepts(self, pace: Pace) -> bool:
-        """Whether the crawl accepts the delay of a host. If not, requests to the host are refused."""
+        """Whether the crawl sends requests to a host with *pace*. Requests to the host are refused if its delay is
+        longer than ``REP_SKIP_DELAY_OVER`` and delays are obeyed.
+        """
         return not self.crawl_delay_obey or pace.delay <= self.skip_delay_over
 
     def delay(self, pace: Pace) -> float:
-        """Return the seconds that the crawl waits between two requests to a host with *pace*; 0 if delays
-        are not obeyed, or the delay is too long to accept.
+        """Return the delay in seconds between two requests to a host with *pace*. Return 0 if delays are not
+        obeyed, or if the crawl refuses requests to the host because of its long delay.
         """
         return pace.delay if self.crawl_delay_obey and self.accepts(pace) else 0.0
 
     @classmethod
     def of(cls, crawler: Crawler) -> RepSettings:
-        """Return the settings of a crawl. They are read once, and its components share them."""
+        """Return the instance for *crawler*. All components of the crawl share this instance, so settings are
+        read only once.
+        """
         return shared_component(crawler, _read_settings)
 
 
@@ -697,7 +708,7 @@ SETTINGS: dict[str, Setting] = {
     for name, setting in vars(RepSettings).items()
     if isinstance(setting, Setting)
 }
-"""All rows of the table, by the attribute of RepSettings."""
+"""All settings of this package, by the name of their :class:`RepSettings` attribute."""
 
 DEFAULTS = {
     setting.name: setting.default
@@ -712,21 +723,21 @@ def _read_settings(crawler: Crawler) -> RepSettings:
 
 
 def is_dry_run(settings: BaseSettings) -> bool:
-    """Whether the settings ask for a dry run. Raises SettingError for an invalid value."""
+    """Whether ``REP_DRY_RUN`` is true. Raises SettingError for an invalid value."""
     dry_run: bool = SETTINGS["dry_run"].kind.read(settings, DRY_RUN, False)
     return dry_run
 
 
 def ignores_robotstxt(settings: BaseSettings) -> bool:
-    """Whether the project has set ``ROBOTSTXT_OBEY`` to False. Scrapy's default does not count: the
-    add-on replaces it by True, except in a dry run.
+    """Whether the project sets ``ROBOTSTXT_OBEY`` to False. Scrapy's default, also False, does not count, because
+    the add-on replaces it with True, except in a dry run.
     """
     return bool(settings.getpriority(OBEY)) and not settings.getbool(OBEY)
 
 
 def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
-    """Yield each name in *settings* that begins with ``REP_`` but is not a setting of this package, with
-    the most similar setting, or None.
+    """Yield each name in *settings* that begins with ``REP_`` but is not a setting of this package. With each
+    name, yield the setting with the most similar name, or None if no setting has a similar name.
     """
     for name in settings:
         if isinstance(name, str) and name.startswith("REP_") and name not in DEFAULTS:
@@ -736,8 +747,8 @@ def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
 
 
 def recorded(settings: BaseSettings, rep_settings: RepSettings) -> dict[str, object]:
-    """Return the values of all ``REP_`` and ``ROBOTSTXT_`` settings by name, with credentials masked, to
-    record them in a ledger. *rep_settings* are the same *settings*, checked.
+    """Return the values of all ``REP_`` and ``ROBOTSTXT_`` settings by name, for a ledger. Credentials are masked.
+    *rep_settings* contains the parsed values of *settings*.
     """
     names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
     values = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}

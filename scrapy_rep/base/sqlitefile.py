@@ -1,4 +1,4 @@
-"""Prepares the SQLite files of this package: their folder, their tables, and their write-ahead log."""
+"""Prepares SQLite files for this package: creates their folders and tables, and turns on write-ahead logs."""
 
 from __future__ import annotations
 
@@ -12,49 +12,51 @@ if TYPE_CHECKING:
 
 
 class Schema(NamedTuple):
-    """The format of a kind of file, such as a ledger."""
+    """The format of an SQLite file of this package, such as a ledger."""
 
     application_id: int
-    """The number in ``PRAGMA application_id`` that marks files of this kind."""
+    """The value of ``PRAGMA application_id``, which identifies files in this format."""
 
     version: int
-    """The version of the tables, in ``PRAGMA user_version``."""
+    """The version of the tables, which is the value of ``PRAGMA user_version``."""
 
     statements: tuple[str, ...]
     """The SQL statements that create the tables in an empty file."""
 
 
 FAILURES = (sqlite3.Error, MemoryError, UnicodeDecodeError)
-"""The exceptions that can be raised when a damaged file is read. A row that claims a huge size raises a
-MemoryError, which has no message."""
+"""The exceptions that reading a damaged file can raise. A row that claims a huge size causes a MemoryError,
+which has no message."""
 
 
 def cause_of(failure: BaseException) -> object:
-    """Return the message of an exception in :data:`FAILURES`, for the user."""
-    return str(failure) or "the file is damaged: a row claims more memory than there is"
+    """Return the message of *failure*, one of :data:`FAILURES`, for the user. If the exception has no message,
+    return an explanation.
+    """
+    return str(failure) or "the file is damaged: a row claims more memory than is free"
 
 
 class ForeignFile(Exception):
-    """A file is a database of another program, or of another version of this package."""
+    """Raised for an SQLite file that another program, or another version of this package, created."""
 
 
 def has_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
-    """Whether a file has the tables of *schema*. Return False for an empty file. Raises ForeignFile for a
-    file with other tables, so that nothing is written to it.
+    """Whether the database file of *connection* contains the tables of *schema*. Return False for an empty file.
+    Raises ForeignFile for a file with other tables, so that the caller writes nothing into a foreign file.
     """
-    # The tables are read before the two numbers, because another process may be creating the tables: it
-    # sets the numbers in the same transaction.
+    # Another process may be creating the tables. It sets application_id and user_version in the same
+    # transaction as the tables. So if this query sees tables, the two queries below see their numbers.
     [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables:
         return False
     [application_id] = connection.execute("PRAGMA application_id").fetchone()
     [version] = connection.execute("PRAGMA user_version").fetchone()
     if application_id != schema.application_id:
-        raise ForeignFile("it is a database of another program")
+        raise ForeignFile("the file is a database of another program")
     if version != schema.version:
         raise ForeignFile(
-            f"another version of scrapy-rep wrote it (its format is {version}, that of this version "
-            f"{schema.version}); use that version, or a new file"
+            f"another version of scrapy-rep wrote the file (in format {version}; this version needs format "
+            f"{schema.version}); use the other version, or a new file"
         )
     return True
 
@@ -62,15 +64,15 @@ def has_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
 def prepare_file(
     connection: sqlite3.Connection, schema: Schema, synchronous: str = "NORMAL"
 ) -> None:
-    """Create the tables of *schema* if the file is empty, and switch to a write-ahead log.
+    """Create the tables of *schema* if the database file is empty, and switch to a write-ahead log.
 
-    With *synchronous* ``"NORMAL"``, a committed transaction survives the death of the process; with
-    ``"FULL"``, it also survives a power failure, at the cost of an fsync. The connection must be in
-    autocommit mode. Raises ForeignFile for a file of another kind.
+    If *synchronous* is ``"NORMAL"``, committed transactions survive the death of the process. If it is
+    ``"FULL"``, they also survive a power failure, at the cost of one fsync each. *connection* must be in
+    autocommit mode. Raises ForeignFile for a file with other tables.
     """
     if not has_tables(connection, schema):
         connection.execute("BEGIN IMMEDIATE")
-        # Another process may have created the tables meanwhile.
+        # Another process may have created the tables before BEGIN IMMEDIATE locked the file.
         if not has_tables(connection, schema):
             for statement in schema.statements:
                 connection.execute(statement)
@@ -82,11 +84,11 @@ def prepare_file(
 
 
 def make_folder(path: Path, setting: str, value: str) -> bool:
-    """Create the folder of the file at *path*, if only this folder is missing, and return whether it was
-    created. *setting* and *value* are the setting that names the file, and its value.
+    """Create the folder of the file at *path* if it is missing. Return whether this call created the folder.
 
-    Raises SettingError if more folders are missing. Any other failure is left to the caller, who
-    cannot open the file.
+    Only the innermost folder is created. Raises SettingError if further folders of *path* are missing;
+    *setting* and *value* are the name and value of the setting for the message. Return False for other
+    errors, such as a missing permission. The caller notices them when it opens the file.
     """
     folder = path.absolute().parent
     try:
@@ -97,7 +99,7 @@ def make_folder(path: Path, setting: str, value: str) -> bool:
         missing = folder
         while not missing.parent.exists():
             missing = missing.parent
-        allowed = f"the path of a file in a folder that exists: make {missing} first"
+        allowed = f"the path of a file in an existing folder; create {missing} first"
         raise SettingError(setting, value, allowed) from None
     except (OSError, ValueError):
         return False
@@ -105,15 +107,15 @@ def make_folder(path: Path, setting: str, value: str) -> bool:
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch to a write-ahead log, if the file system supports one, so that readers and the writer do not
-    wait for each other.
+    """Switch the database to a write-ahead log, so that readers and the writer do not wait for each other. Do
+    nothing if the file system does not support write-ahead logs.
     """
     for _ in range(10):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError:
-            # The switch fails at once if another process writes or switches. An empty transaction
-            # waits for the other process.
+            # PRAGMA journal_mode does not wait for a lock, but fails while another process writes or switches.
+            # BEGIN IMMEDIATE waits for the other process, so an empty transaction delays the next attempt.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("ROLLBACK")
         else:
@@ -121,8 +123,8 @@ def use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return the device and inode of the file at *path*; None if there is no file. If they change,
-    another file has taken the place of the file.
+    """Return the device and inode numbers of the file at *path*; None if there is no file. If the numbers
+    change, the path leads to another file.
     """
     try:
         status = path.stat()

@@ -1,11 +1,11 @@
-"""The keys of all stats that this package writes.
+"""The keys of all stats that this package sets.
 
-``docs/reference/stats.md`` describes the stats; a test compares the two lists.
+``docs/reference/stats.md`` describes the stats. A test compares that page with this module.
 """
 
 from __future__ import annotations
 
-# The keys of Scrapy's own RobotsTxtMiddleware, with the same meaning.
+# Scrapy's own RobotsTxtMiddleware sets the same keys, with the same meaning.
 REQUEST_COUNT = "robotstxt/request_count"
 RESPONSE_COUNT = "robotstxt/response_count"
 RESPONSE_STATUS_COUNT = "robotstxt/response_status_count/{status}"

@@ -55,11 +55,14 @@ def test_the_header_of_a_request_names_the_crawler_before_user_agent(
             ("ROBOTSTXT_PARSER", "scrapy.robotstxt.PythonRobotParser"),
         ),
         ({"ROBOTSTXT_PARSER": "scrapy_rep.RobotParser"}, ()),
-        ({"USER_AGENT": "a/1.0"}, ("'a/1.0' has no URL or e-mail address of yours",)),
-        (HEADER, ("'headerbot/1.0' has no URL",)),
+        (
+            {"USER_AGENT": "a/1.0"},
+            ("'a/1.0' does not contain your URL or e-mail address",),
+        ),
+        (HEADER, ("'headerbot/1.0' does not contain your URL",)),
         (
             {"USER_AGENT": "Scrapy/2.19 (+https://scrapy.org)"},
-            ("no URL or e-mail address of yours",),
+            ("does not contain your URL or e-mail",),
         ),
         ({"USER_AGENT": "a/1.0 (me@example.com)"}, ()),
     ],

@@ -331,6 +331,6 @@ def test_a_file_of_another_version_stops_the_crawl_and_stays_as_it_is(
     before, fetched = contents(trial.job), list(host.pages)
     stopped = trial.start().result()
     line = only_error(stopped.log)
-    assert "another version of scrapy-rep wrote it" in line
+    assert "another version of scrapy-rep wrote the file" in line
     assert host.pages == fetched
     assert contents(trial.job) == before

@@ -97,8 +97,8 @@ def test_a_ledger_of_another_version_stops_the_start(
     )
     assert lines[-1] == (
         "scrapy_rep.exceptions.SettingError: REP_LEDGER is 'old.ledger', but it must be the path of a "
-        "ledger, or of a new file: old.ledger: another version of scrapy-rep wrote it (its "
-        f"format is {VERSION - 1}, that of this version {VERSION}); use that version, or a new file."
+        "ledger, or of a new file: old.ledger: another version of scrapy-rep wrote the file (in "
+        f"format {VERSION - 1}; this version needs format {VERSION}); use the other version, or a new file."
     )
     assert (host.hits, path.read_bytes()) == ([], before)
     assert {path.name for path in tmp_path.iterdir()} >= {"old.ledger", "one.py"}
@@ -108,9 +108,9 @@ def test_a_ledger_of_another_version_stops_the_start(
     ("setting", "why"),
     [
         ("REP_LEDGER=one.py", "path of a ledger, or of a new file: one.py: file is not a"),
-        ("REP_LEDGER=a/b/c.sqlite", "path of a file in a folder that exists: make FOLDER/a first."),
+        ("REP_LEDGER=a/b/c.sqlite", "path of a file in an existing folder; create FOLDER/a first."),
         ("REP_LEDGER=%(day)s", "a path, optionally with the placeholders %(name)s, %(pid)s, %(time)s."),
-        ("REP_STORE=sqlite:///a/b/c/d.sqlite", "in a folder that exists: make FOLDER/a first."),
+        ("REP_STORE=sqlite:///a/b/c/d.sqlite", "in an existing folder; create FOLDER/a first."),
         ("REP_OVERRIDES=example.com", """in JSON, as in -s 'REP_OVERRIDES={"example.com": "ignore"}'."""),
     ],
 )  # fmt: skip

@@ -240,9 +240,9 @@ OURS = f"PRAGMA application_id = {SCHEMA.application_id}"
     [
         (
             [TABLE, OURS, "PRAGMA user_version = 99"],
-            rf"another version of scrapy-rep wrote it \(its format is 99, .* {SCHEMA.version}\)",
+            rf"another version of scrapy-rep wrote the file \(in format 99; .* {SCHEMA.version}\)",
         ),
-        ([TABLE], "it is a database of another program"),
+        ([TABLE], "the file is a database of another program"),
         ([], "file is not a database"),
     ],
     ids=["another version", "another program", "no database"],

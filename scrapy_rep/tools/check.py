@@ -1,4 +1,4 @@
-"""``scrapy rep check``: says whether URLs may be fetched, and which rule decides."""
+"""The subcommand ``scrapy rep check``, which shows whether URLs may be fetched, and which rule decides."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     is_list = "-" in arguments.urls
     if is_list and (len(arguments.urls) > 1 or arguments.robots == "-"):
         raise UsageError(
-            "'-' is standard input, which can be read only once: give it as the only URL, or for --robots"
+            "'-' means standard input, which can be read only once; use it as the only URL, or only for --robots"
         )
     profile = profile_of(arguments, settings)
     robots_file, path = None, arguments.robots
@@ -85,14 +85,14 @@ def run(arguments: Namespace, settings: Settings) -> int:
         batches = list(urls)
         if not batches:
             if not urls.bad:
-                raise UsageError("each URL is empty")
+                raise UsageError("all URLs are empty; give at least one URL")
             return WRONG_USAGE
     profile.notify()
     counts: Counter[str] = Counter()
     answers: set[bool | None] = set()
 
     async def show(web: Web | None) -> None:
-        """Show the verdict on each URL, batch by batch."""
+        """Show the verdict on each URL. The robots.txt files for a batch of URLs are fetched concurrently."""
         sources = Sources(robots_file)
         if web is not None:
             sources = PresentSources(profile, web, sites=arguments.agents)
@@ -132,9 +132,7 @@ def _summary(counts: Counter[str], bad: int) -> str:
     if unknown:
         words += f", {unknown:,} unknown"
     if unusable := counts["unusable"]:
-        words += (
-            f"; {unusable:,} of the allowed may not be used for a purpose of the crawl"
-        )
+        words += f"; {unusable:,} of the allowed URLs must not be used for a purpose of the crawl"
     if bad:
         words += f"; lines that are not URLs: {bad:,}"
     return words
@@ -143,7 +141,7 @@ def _summary(counts: Counter[str], bad: int) -> str:
 def _record(
     url: str, source: RulesSource, profile: Profile, arguments: Namespace
 ) -> dict[str, Any]:
-    """Return the verdict on a URL as a JSON object."""
+    """Return the verdict on *url* by the rules of *source*, as a JSON object."""
     robots = source.read_as(profile.dialect)
     decision = profile.decide_as_crawl(robots, url)
     rate = robots.request_rate(profile.agents)
@@ -176,7 +174,7 @@ def _record(
             len({decision.allowed for decision in decisions.values()}) == 1
         )
     if arguments.agents:
-        # Other crawlers follow the robots.txt of the site, even if the user has an override for it.
+        # Other crawlers follow the site's own robots.txt, even if the user's settings override it.
         site = source.site or source
         record["crawlers"] = [
             {

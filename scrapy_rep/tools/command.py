@@ -1,7 +1,7 @@
-"""The command ``scrapy rep``, which reads robots.txt files, pages and ledgers.
+"""The command ``scrapy rep``, and the options of its subcommands.
 
-Scrapy imports all commands at every start, even of a crawl. So this module has the options of all
-subcommands, but imports little; the module of a subcommand is imported when the subcommand runs.
+Scrapy imports all commands at every start, even at the start of a crawl. To keep this import fast, this
+module imports the module of a subcommand only when the subcommand runs.
 """
 
 from __future__ import annotations
@@ -15,112 +15,111 @@ if TYPE_CHECKING:
 
 
 _Argument: TypeAlias = "tuple[str, dict[str, Any]]"
-"""An argument of a subcommand: its names, separated by a space, and the keyword arguments of
-``add_argument``."""
+"""A command-line argument of a subcommand. The first value contains the argument's names, separated by spaces,
+the second the keyword arguments for ``ArgumentParser.add_argument``."""
 
 
 def _value(names: str, metavar: str, text: str, **options: Any) -> _Argument:
-    """Define a command-line option with a value, which the help shows as *metavar*."""
+    """Return an argument with a value. *metavar* stands for the value in the help, and *text* is the help text."""
     return names, {"metavar": metavar, "help": text, **options}
 
 
 def _flag(names: str, text: str) -> _Argument:
-    """Return an option without a value."""
+    """Return an option without a value. *text* is its help text."""
     return names, {"help": text, "action": "store_true"}
 
 
 def _list(names: str, metavar: str, text: str) -> _Argument:
-    """Return an option with a value that can be repeated."""
+    """Return an option that can be given several times, each time with a value."""
     return _value(names, metavar, text, action="append", default=[])
 
 
-_JSON = _flag("--json", "write JSON for programs: one object on each line")
+_JSON = _flag("--json", "write JSON for programs, with one object on each line")
 _AGENT = _list(
     "--agent", "NAME",
-    "follow the rules for this crawler: a product token, several separated by commas, or a "
-    "User-Agent header (default: that of the settings or of the ledger)",
+    "the crawler whose rules to follow: a product token, several product tokens separated by "
+    "commas, or a User-Agent header (default: from the settings or the ledger)",
 )  # fmt: skip
 _DIALECT = _value(
     "--dialect", "NAME",
-    "rfc9309, google, classic, or the import path of a Dialect (default: that of the settings "
-    "or of the ledger)",
+    "rfc9309, google, classic, or the import path of a Dialect (default: from the settings or "
+    "the ledger)",
 )  # fmt: skip
 _PURPOSE = _list(
     "--purpose", "NAME",
-    "what the crawl uses content for: search, ai-use, train-ai or tdm; several are separated "
-    "by commas (default: REP_PURPOSES)",
+    "the purpose of the crawl: search, ai-use, train-ai or tdm; separate several purposes by "
+    "commas (default: REP_PURPOSES)",
 )  # fmt: skip
 _SPIDER = _value(
     "--spider", "NAME",
-    "use the settings of this spider of the project, its custom_settings included",
+    "use the settings of this spider of the project, including its custom_settings",
 )  # fmt: skip
 _PROFILE = (_AGENT, _DIALECT, _PURPOSE, _JSON)
-"""The options of all subcommands that judge URLs, which ``profile_of`` and ``Output`` read."""
+"""The options that all subcommands with verdicts on URLs share. ``profile_of`` and ``Output`` read them."""
 
 
-_LEDGERS = _value("ledgers", "LEDGER", "a crawl's ledger (REP_LEDGER)", nargs="+")
+_LEDGERS = _value("ledgers", "LEDGER", "the ledger of a crawl (REP_LEDGER)", nargs="+")
 
 
 SUBCOMMANDS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
     "check": (
-        "Say whether URLs may be fetched, and show the rule that decides",
+        "Show whether URLs may be fetched, and which rule decides",
         (
-            _value("urls", "URL", "a URL, or - for a list on standard input", nargs="+"),
+            _value("urls", "URL", "a URL, or - for a list of URLs on standard input", nargs="+"),
             *_PROFILE, _SPIDER,
-            _flag("--agents", "also show what robots.txt says to well-known crawlers"),
-            _flag("--dialects", "show what each dialect decides, and whether they agree"),
+            _flag("--agents", "also show the verdicts for well-known crawlers"),
+            _flag("--dialects", "also show the verdict in each dialect, and whether all dialects agree"),
             _value("--robots", "FILE", "judge every URL by this robots.txt, and fetch nothing"),
-            _flag("--brief", "print only verdict, URL and reason, separated by tabs"),
+            _flag("--brief", "print only the verdict, the URL and the reason, separated by tabs"),
         ),
     ),
     "lint": (
-        "Show what is wrong with robots.txt files, and what to write instead",
+        "Show the mistakes in robots.txt files, and how to correct them",
         (
             _value("files", "FILE|URL", "a file, a URL, or - for standard input", nargs="*"),
             _DIALECT, _JSON,
             _value(
                 "--severity", "LEVEL",
-                "show only findings of this severity or a more serious one: error or warning "
-                "(default: %(default)s)",
+                "show only findings of this severity or higher: error or warning (default: %(default)s)",
                 choices=("error", "warning"), default="warning",
             ),
-            _list("--ignore", "CODE", "leave out these findings; several codes are separated by commas"),
-            _list("--explain", "CODE", "show an example of this code, and what is wrong in it"),
+            _list("--ignore", "CODE", "hide findings with this code; separate several codes by commas"),
+            _list("--explain", "CODE", "explain the findings with this code by an example"),
         ),
     ),
     "page": (
-        "Show the indexing rules of a page, and the statement behind each",
+        "Show the indexing rules of a page, and the statements behind each rule",
         (
             _value("page", "URL|FILE", "a URL, an HTML file, or - for HTML on standard input"),
             *_PROFILE, _SPIDER,
             _list(
                 "--header", "FIELD",
-                'a header field of a page that is read from a file, such as "X-Robots-Tag: noindex"',
+                'a header field for a page in a file, such as "X-Robots-Tag: noindex"',
             ),
             _flag("--force", "fetch the page even if robots.txt forbids it"),
         ),
     ),
     "diff": (
-        "Show what changes between two sources of rules: rules, and verdicts on URLs",
+        "Compare two sources of rules, and show which rules and verdicts on URLs differ",
         (
             _value(
                 "old", "OLD",
-                "a robots.txt (a file, a URL, or - for standard input); a crawl's ledger (several "
-                "count as one), LEDGER#2 for its crawl 2, or LEDGER@2026-11-30T12:00 for the state "
-                "at that time (UTC); 'live' for the present robots.txt of each host; or a dialect, "
-                "in which the other rules are read",
+                "the old rules: a robots.txt (a file, a URL, or - for standard input); the ledger of a "
+                "crawl, or several ledgers, LEDGER#2 for the ledger's crawl 2, or LEDGER@2026-11-30T12:00 "
+                "for the ledger's state at this time (UTC); 'live' for the present robots.txt of each "
+                "host; or a dialect, to read the rules of NEW in this dialect",
                 nargs="+",
             ),
             _value("new", "NEW", "the new rules, in the same forms as OLD"),
             *_PROFILE,
             _value(
                 "--urls", "LIST|LEDGER",
-                "the URLs to compare: a file with one URL or path per line, - for standard input, "
-                "or a ledger (default: those of the ledger that is OLD or NEW, or else paths made "
-                "from the patterns)",
+                "the URLs to judge by both sources: a file with one URL or path per line, - for "
+                "standard input, or a ledger (default: the URLs in the ledger that is OLD or NEW; "
+                "without a ledger, sample paths for the patterns in the rules)",
             ),
             _value("--origin", "URL", "compare only the rules and URLs of this host"),
-            _value("--purge-list", "FILE", "write to this file the URLs that OLD allows and NEW denies"),
+            _value("--purge-list", "FILE", "write the URLs that OLD allows and NEW denies to this file"),
         ),
     ),
     "report": (
@@ -129,34 +128,37 @@ SUBCOMMANDS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
             _LEDGERS,
             _value(
                 "-o --output", "FILE",
-                "the page to write, or - for standard output (default: robots-report.html; none, "
-                "with --json)",
+                "the HTML file to write, or - for standard output (default: robots-report.html, or no "
+                "file with --json)",
             ),
             _flag("--json", "write the whole report, with all rows, as one JSON object"),
-            _value("--hosts", "N", "list at most this many hosts (default: %(default)s)", type=int, default=10_000),
+            _value(
+                "--hosts", "N", "the maximum number of hosts to list (default: %(default)s)",
+                type=int, default=10_000,
+            ),
             _value(
                 "--robotstxt", "N",
-                "show the robots.txt of at most this many hosts (default: %(default)s)",
+                "the maximum number of hosts whose robots.txt is shown (default: %(default)s)",
                 type=int, default=200,
             ),
         ),
     ),
     "why": (
-        "Show everything that ledgers have on a URL or a host, with the robots.txt of that time",
+        "Show all decisions about a URL or a host in ledgers, with the robots.txt that applied",
         (
-            _value("asked", "URL|HOST", "a URL; or a host, such as shop.example or https://shop.example"),
+            _value("asked", "URL|HOST", "a URL, or a host such as shop.example or https://shop.example"),
             _LEDGERS,
             _value(
                 "--limit", "N",
-                "show at most this many decisions; equal decisions count as one (default: %(default)s)",
+                "the maximum number of decisions to show; equal decisions count as one (default: %(default)s)",
                 type=int, default=20,
             ),
             _JSON,
         ),
     ),
 }  # fmt: skip
-"""The help and the arguments of each subcommand. For a subcommand, this package has a module of the same
-name with a function ``run``; the report has a package, ``report``, with a module ``command``.
+"""The help text and the arguments of each subcommand, by name. The module ``scrapy_rep.tools.NAME`` defines the
+function ``run`` of the subcommand NAME. The exception is ``report``, whose function is in ``report.command``.
 """
 
 
@@ -182,7 +184,7 @@ class RepCommand(ScrapyCommand):
             subparser = subcommands.add_parser(name, help=text, description=text)
             for names, options in arguments:
                 subparser.add_argument(*names.split(), **options)
-            # Scrapy's own options (-s, --nolog, ...), which users write after the subcommand.
+            # Scrapy's own options, such as -s and --nolog, are accepted after the subcommand.
             super().add_options(subparser)
 
     def run(self, args: list[str], opts: Namespace) -> None:

@@ -1,5 +1,5 @@
-"""``scrapy rep diff``: shows what changes between two sources of rules: the verdicts on URLs, and the rules
-and records of two robots.txt files.
+"""The subcommand ``scrapy rep diff``, which compares two sources of rules. It shows the verdicts on URLs that change
+and, between two robots.txt files, the rules and records that change.
 """
 
 from __future__ import annotations
@@ -50,38 +50,38 @@ if TYPE_CHECKING:
     from scrapy_rep.tools.profile import Profile, Web
 
 
-# How many records of two files are compared, for all agents together. Agents that follow the same groups
-# count once. Only hostile files reach this limit: thousands of agents, each with thousands of rules.
+# The maximum number of records of two files to compare, for all agents together. Agents that follow the same groups
+# count once. Only hostile files exceed this number, with thousands of agents and thousands of rules for each.
 _MAX_COMPARED = 1_000_000
 
-# How many octets may be compared to decide on the sample paths of two files. A path is compared with each
-# pattern that has a "*". So many octets take some seconds; real files need far fewer.
+# The maximum number of octets to compare for the verdicts on all sample paths. Each path is compared with all patterns
+# that contain a "*". This number of octets takes a few seconds; real files need far fewer.
 _MAX_OCTETS = 6_000_000_000
 _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
 
 _Records: TypeAlias = "dict[tuple[str, str], int]"
-"""The number of the line of each record, by its field and value."""
+"""The line number of each record, by the record's field and value."""
 
 _Followed: TypeAlias = "tuple[tuple[int, int], ...]"
-"""The groups that an agent follows: the index of each group, and the run of user-agent lines that names
-the agent."""
+"""The groups that an agent follows. Each pair contains the index of the group in the file, and the number of the first
+line of the run of consecutive user-agent lines that names the agent."""
 
 _Lines: TypeAlias = "tuple[tuple[str, str, int], ...]"
-"""The records that one file has and the other lacks: the field, value and line of each record."""
+"""The records that are in only one of two files. Each tuple contains a record's field, value and line number."""
 
 _Change: TypeAlias = "tuple[str, _Lines, _Lines]"
-"""How the rules for an agent change: ``changed``, ``removed`` or ``added``; the records that were removed;
-and the records that were added."""
+"""A change of the rules for an agent: the kind (``changed``, ``removed`` or ``added``), the removed records, and
+the added records."""
 
 
 def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
-    """Return the rules and records that were added and removed between two robots.txt files; None if the
-    files have too many records to compare.
+    """Return the rules and records that differ between two robots.txt files, as JSON objects. Return None if there
+    are too many records to compare.
 
-    Each entry names the agents (in lower case, ``*`` is everyone) for which the rules change in the
-    same way. The last entry, without agents, has the records outside of groups. The order of rules
-    is not compared. Sitemaps are compared by the URLs that crawlers read.
+    Each object contains the agents whose rules change in the same way, in lower case, where ``*`` stands for
+    everyone. If records outside of groups differ, the last object contains these, and its list of agents is empty.
+    The order of rules is not compared. Sitemaps are compared as absolute URLs.
     """
     if old.body == new.body and old.dialect == new.dialect:
         return []
@@ -91,7 +91,7 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
         _followed_by_agent(old_groups, merges=old.dialect.merge_groups),
         _followed_by_agent(new_groups, merges=new.dialect.merge_groups),
     )
-    # Agents that follow the same groups are compared once: thousands may share thousands of rules.
+    # Agents that follow the same groups are compared once, because thousands of agents may share thousands of rules.
     following: dict[tuple[_Followed, _Followed], list[str]] = {}
     for agent in filter(None, dict.fromkeys(chain(*followed))):
         pair = followed[0].get(agent, ()), followed[1].get(agent, ())
@@ -106,7 +106,7 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
         change = kind, *_compared(*records)
         if change != ("changed", (), ()):
             agents_of.setdefault(change, []).extend(agents)
-    # A local file has no URL. It is taken for a robots.txt of the same host as the other file.
+    # A local file does not have a URL. Its relative sitemap URLs are resolved against the URL of the other file.
     removed, added = _compared(
         _outside(old, old.url or new.url), _outside(new, new.url or old.url)
     )
@@ -125,8 +125,8 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
 
 
 def sample_paths(*files: RobotsTxt) -> Iterator[str]:
-    """Yield two paths for each pattern in *files*, without duplicates. Most of the paths match the pattern,
-    so a change of a rule shows in the verdict on its paths.
+    """Yield two sample paths for each pattern in *files*, without duplicates. Most of these paths match their
+    pattern, so the verdicts on the paths show whether a rule changed.
     """
     seen = set()
     for robots in files:
@@ -134,7 +134,7 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
             for pattern in _patterns(group):
                 path = pattern.replace("*", "").rstrip("$")
                 path = path if path.startswith("/") else f"/{path}"
-                # A pattern that ends with a $ matches only the first path.
+                # A pattern that ends with a "$" matches only the first of the two paths.
                 for sample in (path, f"{path}x"):
                     if sample not in seen:
                         seen.add(sample)
@@ -142,14 +142,16 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
 
 
 def _max_samples(files: Iterable[RobotsTxt]) -> int:
-    """Return how many sample paths to compare. The more a decision by each of *files* costs, the fewer."""
+    """Return the maximum number of sample paths to judge by all of *files*. The number is smaller if the files have
+    patterns that take longer to match.
+    """
     cost = sum(max(map(_cost, robots.groups), default=0) for robots in files)
     return _MAX_OCTETS // max(cost, 1)
 
 
 def _cost(group: Group) -> int:
-    """Return the largest cost of a decision in *group*: the number of octets that are compared if a path
-    of average length is compared with all patterns that have a ``*``.
+    """Return the estimated cost of a decision by *group*. The cost is the number of octets to compare if a path of
+    average length is matched against all patterns that contain a ``*``.
     """
     patterns = [rule.pattern for rule in group.rules if "*" in rule.pattern]
     octets, segments = sum(map(len, patterns)), sum(map(_segments, patterns))
@@ -174,8 +176,8 @@ def _patterns(group: Group) -> Iterator[str]:
 def _followed_by_agent(
     groups: Sequence[Group], *, merges: bool
 ) -> dict[str, _Followed]:
-    """Return the groups that each agent follows, in file order. If the dialect does not merge groups
-    (*merges*), an agent follows only the first group that names it.
+    """Return the groups that each agent follows, in file order. *merges* is whether the dialect merges groups. If it
+    does not, an agent follows only the first group that names the agent.
     """
     runs_of: dict[str, dict[tuple[int, int], None]] = {}
     first_of: dict[str, int] = {}
@@ -187,13 +189,15 @@ def _followed_by_agent(
 
 
 def _size(groups: Sequence[Group], followed: _Followed) -> int:
-    """Return how many rules and records the groups in *followed* have."""
+    """Return the number of rules and records in the groups of *followed*."""
     followed_groups = [groups[index] for index, _ in followed]
     return sum(len(group.rules) + len(group.records) for group in followed_groups)
 
 
 def _records(groups: Sequence[Group], followed: _Followed) -> _Records:
-    """Return the rules and records of the groups in *followed*, without duplicates, in file order."""
+    """Return the rules and records in the groups *followed*, without duplicates, in file order. Records that belong to
+    another run of user-agent lines, such as its crawl delay, are left out.
+    """
     line_of: _Records = {}
     for index, run in followed:
         group = groups[index]
@@ -206,8 +210,8 @@ def _records(groups: Sequence[Group], followed: _Followed) -> _Records:
 
 
 def _outside(robots: RobotsTxt, base: str | None) -> _Records:
-    """Return the records outside of groups: sitemaps, and usage records before the first group. *base* is
-    the base of relative sitemap URLs.
+    """Return the records outside of groups, which are sitemaps and the usage records before the first group.
+    Relative sitemap URLs are resolved against *base*; None leaves them as they are.
     """
     all_lines = [*lines(robots.body, robots.dialect)]
     line_of = {
@@ -241,7 +245,7 @@ _WORDS = {
     "overridden": "overridden",
     "unknown": "unknown",
 }
-"""For each kind of change of a verdict, its name for users."""
+"""The words for users for each kind of changed verdict."""
 
 
 _ROWS = ("{words:word}\t{url}\t{why}",)
@@ -260,26 +264,26 @@ _RULES_ROWS = (
 
 
 class Side(NamedTuple):
-    """A side of a comparison, old or new: where its rules come from."""
+    """The old or the new side of a comparison: its name, and the source and dialect of its rules."""
 
     name: str
     sources: Sources
 
     dialect: Dialect | None
-    """The dialect in which the rules are read, if the argument names a dialect; else None."""
+    """The dialect in which to read the rules, if the argument names a dialect; None if it does not."""
 
 
 class SideDecision(NamedTuple):
-    """The decision of a side on a URL."""
+    """The decision on a URL by the rules of one side."""
 
     record: dict[str, Any]
-    """The decision of the site as a JSON object, even if an override decides in a crawl."""
+    """The decision as a JSON object. If an override allows a URL that the site forbids, this is the site's decision."""
 
     is_fetched: bool = False
-    """Whether a crawl fetches the URL."""
+    """Whether a crawl would fetch the URL."""
 
     robots: RobotsTxt | None = None
-    """The robots.txt that a crawl follows; None if it is not known."""
+    """The rules that a crawl would follow; None if these are not known."""
 
     @property
     def is_known(self) -> bool:
@@ -291,7 +295,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     names = list(filter(None, [*arguments.old, arguments.new, arguments.urls]))
     if names.count("-") > 1:
         raise UsageError(
-            "'-' is standard input, which can be read only once: give it only once"
+            "'-' means standard input, which can be read only once; use it for only one argument"
         )
     with ExitStack() as stack:
         ledgers = {}
@@ -312,20 +316,20 @@ def run(arguments: Namespace, settings: Settings) -> int:
             purge = stack.enter_context(file)
             if is_sqlite(path):
                 raise UsageError(
-                    f"--purge-list {path}: this is a ledger, or another file of SQLite, "
-                    "and is not replaced"
+                    f"--purge-list {path}: this file is a ledger, or another SQLite file, and is not "
+                    "replaced; choose another file"
                 )
         differences = Differences(arguments, profile, ledgers, purge)
-        if (
-            not ledgers
-        ):  # With a ledger, its crawler is judged, and nothing has to be said.
+        # URLs from a ledger are judged for the crawler that wrote the ledger, so warnings about the settings would
+        # not apply.
+        if not ledgers:
             profile.notify()
         offline = are_offline([*arguments.old, arguments.new], profile)
         return ask(profile, differences.run, offline=offline)
 
 
 class Differences:
-    """Finds the differences between two sources of rules, and shows each one at once."""
+    """Finds the differences between two sources of rules, and writes each difference as soon as it is found."""
 
     def __init__(
         self,
@@ -334,10 +338,10 @@ class Differences:
         ledgers: dict[tuple[str, ...], LedgerSources],
         purge: Callable[[str], object] | None,
     ) -> None:
-        """Prepare a comparison. Raises UsageError if the list of URLs can't be read.
+        """Prepare the comparison. Raises UsageError if the list of URLs cannot be opened.
 
-        *ledgers* are the open ledgers, by the arguments that name them. *purge* is the function that
-        writes a line to the purge list, if the user wants one.
+        *ledgers* maps arguments that name ledgers to the open ledgers. *purge* is the function that writes text to
+        the purge list; None without a purge list.
         """
         self._arguments = arguments
         self._profile = profile
@@ -354,7 +358,8 @@ class Differences:
         self._output = Output(arguments)
         self._counts = Counter(dict.fromkeys(_WORDS, 0))
         self._of_hosts: Counter[tuple[str, str, str]] = Counter()
-        """For verdicts that change for a whole host: the number of URLs, by kind, host and reason."""
+        """The number of URLs for verdicts that are reported by host, and not by URL. The key is the kind of change, the
+        host and the reason."""
 
     async def run(self, web: Web | None) -> int:
         self._old, self._new = self._sides = await self._load_sides(web)
@@ -365,7 +370,7 @@ class Differences:
             self._known(self._new, new.get(self._origin)),
         ]
         urls = batches(self._urls(filter(None, files)))
-        # The first URLs are read before any output, so that a damaged ledger is reported alone.
+        # The first URLs are read before any output, so that the error for a damaged ledger is the only output.
         first = next(urls, [])
         have_rules_changed = self._show_rules(*files)
         for batch in chain([first], urls):
@@ -381,15 +386,15 @@ class Differences:
         return self._end(have_rules_changed=have_rules_changed)
 
     async def _load_sides(self, web: Web | None) -> tuple[Side, Side]:
-        """Return the two sides that the arguments name. Raises UsageError for a source that can't be read."""
+        """Return the old and the new side. Raises UsageError for a source that cannot be read."""
         names = self._arguments.old, [self._arguments.new]
 
         async def open_(names: list[str]) -> Sources | None:
             return await sources_of(names, self._profile, web, self._opened)
 
         old, new = [await open_(side_names) for side_names in names]
-        # If only one side is a dialect, its rules are those of the other side. If both sides are
-        # dialects, their rules are the present files.
+        # If only one side is a dialect, this side reads the rules of the other side. If both sides are dialects,
+        # both read the present robots.txt files.
         common = old or new or await open_([LIVE])
         assert common is not None
         first, second = (
@@ -403,8 +408,11 @@ class Differences:
         return first, second
 
     def _choose_urls(self) -> None:
-        """Choose where the URLs come from, and the origin. ``_recorded`` is the side that has the URLs and
-        their decisions in its ledgers, if any.
+        """Choose the source of the URLs, and the only origin to compare, if there is one. Set ``_past`` to the ledgers
+        that contain the URLs, or to None. If these ledgers are a side of the comparison, set ``_recorded`` to this
+        side, or else to None.
+
+        Raises UsageError if the user must choose the URLs or the origin.
         """
         self._recorded: Side | None = None
         self._past = self._opened.get((self._arguments.urls,))
@@ -419,17 +427,18 @@ class Differences:
         are_files = [side.sources.is_single for side in self._sides]
         if self._past and any(are_files) and self._past.has_origins:
             raise UsageError(
-                "the ledger has URLs of several hosts, but a robots.txt is for a single host; choose "
+                "the ledger contains URLs of several hosts, but a robots.txt applies to a single host; choose "
                 "the host with --origin"
             )
         if not (self._past or self._list or all(are_files)):
             raise UsageError(
-                "name the URLs to compare with --urls, or a host with --origin"
+                "there are no URLs to compare; give a list of URLs with --urls, or a host with --origin"
             )
 
     def _urls(self, files: Iterable[RobotsTxt]) -> Iterator[UrlToJudge]:
-        """Yield the URLs to compare: from ledgers, from a list, or made up to match the rules in *files*, which are
-        robots.txt files."""
+        """Yield the URLs to compare. These come from ledgers or a list. If there is neither, yield sample paths that
+        match the patterns in the robots.txt *files*.
+        """
         if self._past is not None:
             yield from self._past.urls(self._origin)
         elif self._list is not None:
@@ -446,14 +455,14 @@ class Differences:
                 yield UrlToJudge(start + path, self._origin)
             if left_out := sum(1 for _ in paths):
                 notify(
-                    f"{left_out:,} sample paths are not compared, because the files have too many, or "
-                    "too long, patterns with a *; name the URLs that matter with --urls"
+                    f"{left_out:,} sample paths are not compared, because the files have too many or too long "
+                    "patterns with a *; to compare the URLs that matter to you, use --urls"
                 )
 
     async def _load(
         self, origins: Iterable[Origin | None]
     ) -> tuple[SourcesByOrigin, SourcesByOrigin]:
-        """Return the robots.txt files that each side has for *origins*."""
+        """Return the rules of the old and of the new side at *origins*."""
         distinct_origins = [*dict.fromkeys(origins)]
         old, new = (side.sources for side in self._sides)
         old_sources = await old.load(distinct_origins)
@@ -462,14 +471,14 @@ class Differences:
         return old_sources, await new.load(distinct_origins)
 
     def _known(self, side: Side, source: RulesSource | None) -> RobotsTxt | None:
-        """Return the rules of *source* in the dialect of *side*; None if the rules are not known."""
+        """Return the rules of *source*, read in the dialect of *side*. Return None if the rules are not known."""
         if source is None or not source.is_known:
             return None
         return source.read_as(self._dialect(side, source.crawl))
 
     def _dialect(self, side: Side, crawl: dict[str, Any] | None) -> Dialect:
-        """Return the dialect in which the rules of *side* are read: that of an argument, or else that of the
-        recorded *crawl*, or else that of the settings.
+        """Return the dialect in which to read the rules of *side*. An argument that names a dialect takes precedence,
+        followed by the dialect of the recorded *crawl*, and then by the dialect in the settings.
         """
         profile = self._profile
         if side.dialect or self._arguments.dialect is not None or crawl is None:
@@ -477,13 +486,13 @@ class Differences:
         return profile.dialects.get(crawl["dialect"], profile.dialect)
 
     def _show_rules(self, old: RobotsTxt | None, new: RobotsTxt | None) -> bool:
-        """Show the rules and records that were added or removed. Return whether there are any."""
+        """Show the added and removed rules and records. Return whether rules or records differ."""
         if old is None or new is None:
             return False
         changes = rule_changes(old, new)
         if changes is None:
             notify(
-                "the files have too many groups to compare; the rules that differ are not shown"
+                "the files have too many groups to compare, so the output does not show which rules differ"
             )
             return True
         for change in changes:
@@ -497,7 +506,9 @@ class Differences:
         if row is not None and past is not None and self._recorded:
             crawls.insert(0, past.ledgers.by_number[row["crawl"]])
         crawl = next(filter(None, crawls), None)
-        if crawl and not self._arguments.agent:  # An option overrides the ledger.
+        if (
+            crawl and not self._arguments.agent
+        ):  # --agent overrides the agents in the ledger.
             profile = replace(profile, agents=crawl["agents"] or (EVERYONE,))
         old, new = (
             self._judged(side, source, url_to_judge, profile, crawl)
@@ -539,8 +550,8 @@ class Differences:
         profile: Profile,
         crawl: dict[str, Any] | None,
     ) -> SideDecision:
-        """Return the decision of *side* on a URL: the recorded decision of its ledger, or a decision by the
-        rules of *source*.
+        """Return the decision of *side* on a URL. If the side's ledger contains a decision on the URL, return this
+        decision. If not, judge the URL by the rules of *source*.
         """
         dialect = self._dialect(side, crawl)
         if side is self._recorded and url_to_judge.row is not None and self._past:
@@ -549,7 +560,7 @@ class Differences:
             robots = file.read_as(dialect) if file else None
             return SideDecision(record, record["allowed"], robots)
         if source is None:
-            why = "no robots.txt of this host is known"
+            why = "the robots.txt of this host is not known"
             return SideDecision({"allowed": None, "reason": "", "why": why})
         robots = source.read_as(dialect)
         decision = profile.decide_as_crawl(robots, url_to_judge.url)
@@ -568,7 +579,7 @@ class Differences:
         return SideDecision(record, is_fetched, robots)
 
     def _end(self, *, have_rules_changed: bool) -> int:
-        """Show the changes for whole hosts, and the summary. Return the exit status."""
+        """Show the changes that are reported by host, and the summary. Return the exit status."""
         for (kind, origin, why), urls in self._of_hosts.items():
             record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
             self._output.show(record, _HOST_ROWS, words=_WORDS[kind])
@@ -596,20 +607,20 @@ class Differences:
         self._output.show(record, _SUMMARY_ROWS, unchanged=self._counts[""])
         if incomplete := len(crawls) - complete:
             notify(
-                f"{incomplete:,} of {len(crawls):,} crawls recorded only refusals and overrides "
-                "(REP_LEDGER_LEVEL was not 'all'), so it is not known how the verdicts on other "
-                "URLs change"
+                f"{incomplete:,} of {len(crawls):,} crawls recorded only refusals and overrides, because "
+                "REP_LEDGER_LEVEL was not 'all'; changed verdicts on their other URLs are not shown"
             )
         is_same = None if has_changed is None else not has_changed
         return status_of({is_same}, is_wrong=bool(self._list and self._list.bad))
 
 
 def _kind(old: SideDecision, new: SideDecision) -> str:
-    """Return how the verdict on a URL changes, as a key of ``_WORDS``; an empty string for no change."""
+    """Return the kind of change between two decisions on a URL, as a key of ``_WORDS``. Return an empty string for no
+    change.
+    """
     is_same = old.record["reason"] == new.record["reason"]
     if not (old.is_known and new.is_known):
-        # No change if robots.txt is still unreachable: the recorded crawl refused the URL for the same
-        # reason.
+        # There is no change if robots.txt is still unreachable, and the recorded crawl refused the URL for this reason.
         return "" if is_same and (old.is_known or new.is_known) else "unknown"
     if new.is_fetched and not new.record["allowed"]:
         return "overridden"

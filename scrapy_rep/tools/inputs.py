@@ -1,8 +1,8 @@
-"""Reads the inputs of commands: URLs, and robots.txt files from all kinds of sources.
+"""Reads the inputs of commands: lists of URLs, and robots.txt files from various sources.
 
-A :class:`RulesSource` is a robots.txt with its origin and the time of its fetch. :class:`Sources` give
-the RulesSource for an origin. There are three kinds of Sources: a single file or URL, the present
-files of all hosts, and the files in ledgers.
+A :class:`RulesSource` contains a robots.txt, its URL, and the time of its fetch. :class:`Sources` return the
+RulesSource for an origin. Sources can be a single robots.txt, the present robots.txt files of all hosts, or the
+robots.txt files in ledgers.
 """
 
 from __future__ import annotations
@@ -51,15 +51,16 @@ if TYPE_CHECKING:
 
 _CHUNK = 64 * 1024
 
-# How many bytes of a line are read. A longer line is not a URL.
+# The maximum length in bytes of a line with a URL. Longer lines are reported as errors.
 _MAX_LINE = 256 * 1024
 
-# How many origins, and how many URLs, a batch has at most. The robots.txt files of a batch are fetched
-# before its URLs are judged.
+# The maximum numbers of origins and of URLs in a batch. All robots.txt files for a batch are fetched before the
+# batch's URLs are judged.
 _ORIGINS_AT_ONCE = 128
 _URLS_AT_ONCE = 1_000
 
-# How many bytes of a file or of standard input are read. No dialect reads as much.
+# The maximum number of bytes that are read from a file or standard input. All dialects read fewer bytes of a
+# robots.txt.
 _MAX_READ = 16 * 1024 * 1024
 
 
@@ -67,17 +68,17 @@ class UrlToJudge(NamedTuple):
     """A URL to judge."""
 
     url: str
-    """The URL as a crawl would request it; or a path, if the list has paths."""
+    """The URL, encoded as in a request of a crawl; or a path, if the list contains paths."""
 
     origin: Origin | None
-    """The origin of the URL; None for a path, or for a URL in a ledger without a valid origin."""
+    """The URL's origin. None for a path, and for a URL in a ledger if its origin is invalid."""
 
     row: sqlite3.Row | None = None
-    """The last decision on the URL, if the URL comes from ledgers; else None."""
+    """The row of the latest decision on the URL if the URL comes from ledgers; None for other URLs."""
 
 
 def parse_url(text: str) -> UrlToJudge | None:
-    """Parse *text* as a URL, encoded as a Request encodes it. Return None if *text* is not a URL."""
+    """Parse *text* as a URL, and encode the URL as ``Request`` does. Return None if *text* is not a URL."""
     try:
         url = safe_url_string(text.strip())
     except ValueError:
@@ -87,32 +88,32 @@ def parse_url(text: str) -> UrlToJudge | None:
 
 
 def is_url(argument: str) -> bool:
-    """Whether an argument is a URL, and not a path."""
+    """Whether *argument* is a URL. Other arguments are paths."""
     return "://" in argument
 
 
 def parse_argument(text: str) -> UrlToJudge:
-    """Parse an argument of the command as a URL. Raises UsageError if the argument is not a URL."""
+    """Parse *text*, an argument or a line of a list, as a URL. Raises UsageError if *text* is not a URL."""
     url = parse_url(text)
     if url is None:
         raise UsageError(
-            f"{text[:200]!r} is not a URL of http, https or ftp; a URL begins with https://"
+            f"{text[:200]!r} is not an http, https or ftp URL; write it with its scheme, such as https://"
         )
     return url
 
 
 class UrlList:
-    """The URLs in a file, one on each line. Lines that are not URLs are reported on standard error.
+    """The URLs in a file with one URL per line. Lines that are not URLs are reported on standard error.
 
-    An iteration yields :func:`batches` of the URLs that can be read without waiting, so that results
-    are shown while another program still writes the list.
+    Iterating over an instance yields the URLs in batches (see :func:`batches`). A batch does not wait for further
+    input, so that results are shown while another program still writes the list.
     """
 
     def __init__(
         self, file: AbstractContextManager[BinaryIO], line: str, *, paths: bool = False
     ) -> None:
-        """Create a list from an open *file*. *line* is what messages call a line, as in "line 12".
-        *paths* says whether a line may also be a path.
+        """Create a list from an open *file*. *line* is the word for a line in messages, such as "line" in
+        "line 12". *paths* is whether a line may also contain a path.
         """
         self._file = file
         self._line = line
@@ -127,7 +128,7 @@ class UrlList:
             while chunk := read(_CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from batches(self._parsed(lines, numbers))
-                # The end of a line that is too long is dropped.
+                # The rest of an overlong line is dropped.
                 rest = rest[: _MAX_LINE + 1]
             yield from batches(self._parsed([rest], numbers))
 
@@ -139,7 +140,7 @@ class UrlList:
             try:
                 if len(line) > _MAX_LINE:
                     raise UsageError(
-                        f"a line of more than {_MAX_LINE:,} bytes is not a URL"
+                        f"the line is longer than {_MAX_LINE:,} bytes, so it is not a URL"
                     )
                 if self._paths and text.startswith("/"):
                     yield UrlToJudge(text, None)
@@ -151,8 +152,8 @@ class UrlList:
 
 
 def batches(urls: Iterable[UrlToJudge]) -> Iterator[list[UrlToJudge]]:
-    """Split *urls* into batches. A batch has so few origins that all their robots.txt files can be fetched
-    concurrently.
+    """Yield *urls* in batches. The number of origins in a batch is limited, so that all robots.txt files for a
+    batch can be fetched concurrently.
     """
     batch: list[UrlToJudge] = []
     origins: set[Origin | None] = set()
@@ -167,7 +168,7 @@ def batches(urls: Iterable[UrlToJudge]) -> Iterator[list[UrlToJudge]]:
 
 
 def open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
-    """Open the file at *path* for reading bytes; ``-`` is standard input. Raises UsageError if the file
+    """Open the file at *path* to read bytes. The path ``-`` means standard input. Raises UsageError if the file
     cannot be opened.
     """
     if path == "-":
@@ -176,15 +177,15 @@ def open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
         return Path(path).open("rb")
     except OSError as error:
         raise UsageError(
-            f"{path}: {error.strerror}; a URL begins with https://"
+            f"{path}: {error.strerror}; if it is a URL, write it with its scheme, such as https://"
         ) from None
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
 
 
 def read_file(path: str) -> bytes:
-    """Return the bytes of the file at *path*, at most 16 MiB; ``-`` is standard input. Raises UsageError
-    if the file cannot be read.
+    """Return the contents of the file at *path*, up to 16 MiB. The path ``-`` means standard input. Raises
+    UsageError if the file cannot be read.
     """
     with open_bytes(path) as file:
         try:
@@ -200,38 +201,39 @@ _AGENT_LINES = 10
 _KEPT_OF_LINE = 200
 
 _HTML_PAGE = (
-    ", but an HTML page, such as the challenge of a bot wall, not a robots.txt: only its lines in the "
-    "form of a rule count"
+    ", but the response is an HTML page, such as the challenge of a bot wall, and not a robots.txt; only "
+    "lines in the form of rules count"
 )
 
-# The size of the cache of fetched files. A file that no longer fits is fetched again when it is needed.
+# The size in bytes of the cache of fetched robots.txt files. A file that was dropped from the cache is fetched again
+# when it is needed.
 _MAX_BYTES_KEPT = 64 * 1024 * 1024
 
 
 @dataclass(eq=False)
 class RulesSource:
-    """The rules that a crawl follows for a site: a robots.txt, or an override in place of it."""
+    """The rules that a crawl follows for a site: the robots.txt, or an override in its place."""
 
     result: AccessResult
-    """The result of the fetch. For a file or an override, it is that of a successful fetch."""
+    """The result of the fetch. A file or an override has the result of a successful fetch."""
 
     body: bytes | None
-    """The text of the rules, which may be an older copy; None if there is no text."""
+    """The text of the rules. If the fetch failed, this may be an older copy. None if there is no text."""
 
     fetched: float | None = None
     """The time of the fetch, in seconds since the epoch; None for a file or an override."""
 
     override: Override | None = None
-    """The override of REP_OVERRIDES that replaces the robots.txt of the site; None if there is none."""
+    """The override in REP_OVERRIDES that replaces the site's robots.txt; None if there is no override."""
 
     site: RulesSource | None = None
-    """The robots.txt of the site itself, if an override replaces it, and if the command has fetched it."""
+    """The site's own robots.txt, if an override replaces it and the command also fetched it; None if not."""
 
     crawl: dict[str, Any] | None = None
-    """The crawl that fetched the robots.txt, if it comes from a ledger; else None."""
+    """The crawl that fetched the robots.txt, if the robots.txt comes from a ledger; None if not."""
 
     row: sqlite3.Row | None = None
-    """The row of the snapshot in :class:`Ledgers`, if the robots.txt comes from a ledger; else None."""
+    """The snapshot's row in :class:`Ledgers`, if the robots.txt comes from a ledger; None if not."""
 
     def __post_init__(self) -> None:
         self.read_as = cache(self._read_as)
@@ -241,12 +243,12 @@ class RulesSource:
 
     @classmethod
     def from_text(cls, name: str, body: bytes) -> RulesSource:
-        """Return the source for the text *body* of the file *name*."""
+        """Return the RulesSource for the file *name* with the contents *body*."""
         return cls(AccessResult(url=name, status=200, body=body), body)
 
     @classmethod
     def from_override(cls, override: Override, site: RulesSource | None) -> RulesSource:
-        """Return the source for an *override* that replaces the robots.txt of a *site*."""
+        """Return the RulesSource for an *override*. *site* is the robots.txt that it replaces; None if unknown."""
         name = f"REP_OVERRIDES[{override.pattern!r}]{override.note}"
         body = override.robots.body if override.robots else b""
         result = AccessResult(url=name, status=200, body=body)
@@ -254,7 +256,7 @@ class RulesSource:
 
     @classmethod
     def from_result(cls, result: AccessResult) -> RulesSource:
-        """Return the source for the *result* of a fetch that has just ended."""
+        """Return the RulesSource for the *result* of a fetch that just ended."""
         body = result.body if result.access is Access.SUCCESSFUL else None
         return cls(result, body, time.time())
 
@@ -264,12 +266,14 @@ class RulesSource:
 
     @property
     def origin(self) -> Origin | None:
-        """The origin from which the rules were fetched; None for a file or an override."""
+        """The origin of the fetched robots.txt; None for a file or an override."""
         return origin_of(self.url)
 
     @property
     def is_known(self) -> bool:
-        """Whether the rules of the site are known: the server has answered, and not with an error (5xx)."""
+        """Whether the site's rules are known. They are not known if the robots.txt is unreachable, because the server
+        did not respond or responded with an error (5xx), and there is no older copy.
+        """
         return self.body is not None or self.result.access is not Access.UNREACHABLE
 
     def _read_as(self, dialect: Dialect) -> RobotsTxt:
@@ -285,7 +289,9 @@ class RulesSource:
 
     @property
     def access(self) -> dict[str, Any]:
-        """Where the robots.txt comes from, as a JSON object. Its key ``why`` is for users, in words."""
+        """The source of the robots.txt and the outcome of the fetch, as a JSON object. The key ``why`` contains a
+        description for users.
+        """
         result, status = self.result, None
         if self.override is not None:
             outcome_name, words = "override", "set in the settings"
@@ -311,9 +317,10 @@ class RulesSource:
     def _excerpt(
         self, line: int | None, agent: str | None, dialect: Dialect
     ) -> list[dict[str, Any]]:
-        """Return the *line* that decided, the two lines before and after it, and up to ten user-agent lines
-        of its group, as JSON objects. If the group has more, the user-agent lines that name *agent* come
-        first, and then those nearest above the rule.
+        """Return an excerpt of the robots.txt as JSON objects, one per line. The excerpt consists of the *line* that
+        decided, the two lines before and after it, and up to ten user-agent lines of its group. If the group has
+        more, user-agent lines that name *agent* are preferred, and then those nearest to the rule. Return an empty
+        list if there is no text, or if no line decided.
         """
         if not line or not self.body:
             return []
@@ -332,7 +339,7 @@ class RulesSource:
         ]
 
     def _groups_by_line(self, dialect: Dialect) -> dict[int, Group]:
-        """Return the group of each rule and record, by the number of its line."""
+        """Return the group of each rule and record, by the line number of the rule or record."""
         groups: dict[int, Group] = {}
         for group in self.read_as(dialect).groups:
             groups.update((rule.line, group) for rule in group.rules)
@@ -341,7 +348,7 @@ class RulesSource:
 
 
 SourcesByOrigin: TypeAlias = "dict[Origin | None, RulesSource]"
-"""The rules that a crawl follows at each origin, without the origins for which there are none."""
+"""The rules that a crawl follows at each origin. Origins without known rules are missing."""
 
 
 def _known(sources: Mapping[Any, RulesSource | None]) -> SourcesByOrigin:
@@ -349,28 +356,30 @@ def _known(sources: Mapping[Any, RulesSource | None]) -> SourcesByOrigin:
 
 
 class Sources:
-    """Gives the robots.txt for each origin. This class has the same file for all origins; its subclasses
-    fetch the file of each origin, or read it from ledgers.
+    """Returns the robots.txt for each origin. This class returns the same robots.txt for all origins. Subclasses
+    fetch each origin's robots.txt, or read it from ledgers.
     """
 
     def __init__(self, source: RulesSource | None = None) -> None:
         self._source = source
         self.is_single = source is not None
-        """Whether a single robots.txt is for all origins."""
+        """Whether the same robots.txt is used for all origins."""
         self.origin = None if source is None else source.origin
-        """The only origin for which there are rules; None if there are rules for any origin."""
+        """The only origin with rules; None if several origins, or any origin, can have rules."""
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
-        """Return the rules that a crawl follows at each of *origins*, without origins that have none."""
+        """Return the rules that a crawl follows at *origins*. Origins without known rules are missing in the
+        result.
+        """
         return _known(dict.fromkeys(origins, self._source))
 
 
 class PresentSources(Sources):
-    """Fetches the present robots.txt of each origin, unless REP_OVERRIDES has an override for the origin."""
+    """Returns the present robots.txt of each origin, or the override that REP_OVERRIDES contains for the origin."""
 
     def __init__(self, profile: Profile, web: Web, *, sites: bool = False) -> None:
-        """Show the warnings about overrides. *sites* says whether to fetch the robots.txt of a site even if
-        an override replaces it.
+        """Show warnings about expired and faulty overrides. *sites* is whether to fetch a site's own robots.txt even
+        if an override replaces it.
         """
         super().__init__()
         self._overrides = profile.rep.overrides
@@ -386,7 +395,7 @@ class PresentSources(Sources):
                 notify(f"REP_OVERRIDES[{override.pattern!r}], {warning}")
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
-        """Return the rules for each of *origins*. Files that are not cached are fetched concurrently."""
+        """Return the rules that a crawl follows at *origins*. Files that are not cached are fetched concurrently."""
         overrides = {origin: self._override(origin) for origin in origins if origin}
         sites = {origin: self._kept.get(origin) for origin in overrides}
         missing = [
@@ -410,7 +419,7 @@ class PresentSources(Sources):
         )
 
     def _override(self, origin: Origin) -> Override | None:
-        """Return the override that replaces the robots.txt of *origin*, or None."""
+        """Return the override that replaces the robots.txt of *origin*; None if there is no override."""
         override = override_for(self._overrides, origin, self._now)
         return None if override is None or override.kind == "obey" else override
 
@@ -418,8 +427,8 @@ class PresentSources(Sources):
 async def read_sources(
     names: Sequence[str], web: Web | None
 ) -> list[RulesSource | UsageError]:
-    """Read the files and fetch the URLs in *names*, and return them in this order. In place of a file that
-    can't be read, the result has a UsageError. A URL without a path means the robots.txt of its host.
+    """Return the robots.txt files at the paths and URLs *names*, in the same order. For a file that cannot be read,
+    and for an invalid URL, the result contains a UsageError. A URL without a path means the robots.txt of its host.
     """
     sources: dict[str, RulesSource | UsageError] = {}
     urls: dict[str, str] = {}
@@ -438,8 +447,8 @@ async def read_sources(
 
 
 def _robotstxt_url(argument: str) -> str:
-    """Return the URL of a robots.txt for the *argument*: the URL itself or, if it has no path, the URL of
-    robots.txt on its host. Raises UsageError if *argument* is not a URL.
+    """Return the URL *argument* or, if it has no path, the robots.txt URL of its origin. Raises UsageError if
+    *argument* is not a URL.
     """
     url_to_judge = parse_argument(argument)
     parts = urlsplit(url_to_judge.url)
@@ -451,7 +460,7 @@ def _robotstxt_url(argument: str) -> str:
 # Ledgers.
 
 _REQUESTS = {
-    # A decision about a request has no page.
+    # Decisions about items, links and files have a page. Decisions about requests do not.
     "decision": """
         layer IN ('robots.txt', 'override', 'delay') AND page IS NULL AND time <= :until
         AND verdict IN ('allowed', 'refused', 'would-refuse', 'would-allow')
@@ -459,10 +468,10 @@ _REQUESTS = {
     "snapshot": "fetched <= :until",
     "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
 }
-"""The rows that :class:`Ledgers` reads to compare decisions on requests: a condition for each table."""
+"""The conditions with which :class:`Ledgers` copies decisions about requests, and their robots.txt files."""
 
-# The last decision on each URL: with max(), SQLite takes the other columns from the row with the maximum.
-# It sorts on disk if the rows do not fit into memory.
+# Selects the latest decision on each URL. With max(), SQLite returns the other columns of the row with the maximum.
+# SQLite sorts on disk if the rows do not fit into memory.
 _DECISIONS = """
     SELECT *, max(time) AS time FROM decision WHERE :origin IS NULL OR origin = :origin
     GROUP BY origin, url ORDER BY origin, url
@@ -475,7 +484,7 @@ _LAST = """
 
 
 class LedgerSources(Sources):
-    """The robots.txt files in ledgers. The caller must call ``close`` at the end."""
+    """Returns robots.txt files from ledgers. The caller must call ``close``."""
 
     def __init__(
         self,
@@ -483,7 +492,7 @@ class LedgerSources(Sources):
         conditions: Mapping[str, str] = _REQUESTS,
         **values: object,
     ) -> None:
-        """Read the ledgers *names*. The parameters are those of :class:`Ledgers`."""
+        """Read the ledgers *names*. The parameters are the same as those of :class:`Ledgers`."""
         super().__init__()
         self.ledgers = Ledgers(names, conditions, **values)
         self.close = self.ledgers.close
@@ -491,18 +500,18 @@ class LedgerSources(Sources):
         sql = "SELECT DISTINCT origin FROM decision WHERE origin != '' LIMIT 2"
         origins = [row["origin"] for row in self.ledgers.rows(sql)]
         self.has_origins = len(origins) > 1
-        """Whether the URLs in the ledgers have several origins."""
+        """Whether the ledgers contain URLs of several origins."""
         self.origin = None if self.has_origins else parse_origin("".join(origins))
 
     def urls(self, origin: Origin | None) -> Iterator[UrlToJudge]:
-        """Yield the URLs of *origin*, or of all origins, each with the last decision on it. They are sorted
-        by origin.
+        """Yield the URLs of *origin*, or of all origins if *origin* is None, sorted by origin. Each URL includes the
+        row of the latest decision on the URL.
         """
         for row in self.ledgers.rows(_DECISIONS, origin=origin and str(origin)):
             yield UrlToJudge(row["url"], parse_origin(row["origin"]), row)
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
-        """Return the last robots.txt of each of *origins* in the ledgers."""
+        """Return the latest robots.txt in the ledgers for each of *origins*."""
         return _known({origin: self._last(origin) for origin in dict.fromkeys(origins)})
 
     def _last(self, origin: Origin | None) -> RulesSource | None:
@@ -510,7 +519,7 @@ class LedgerSources(Sources):
         return self.source(row["id"]) if row else None
 
     def _read(self, snapshot: int | None) -> RulesSource | None:
-        """Return the robots.txt of a snapshot; None if the ledgers do not have the snapshot."""
+        """Return the robots.txt of a snapshot. Return None if the ledgers do not contain the snapshot."""
         row = next(self.ledgers.rows(_SNAPSHOT, id=snapshot), None)
         if row is None:
             return None
@@ -533,7 +542,7 @@ class LedgerSources(Sources):
 
 
 LIVE = "live"
-"""The argument that means the present robots.txt files of all hosts."""
+"""The command-line argument that stands for the present robots.txt files of all hosts."""
 
 
 async def sources_of(
@@ -542,16 +551,16 @@ async def sources_of(
     web: Web | None,
     ledgers: Mapping[tuple[str, ...], LedgerSources],
 ) -> Sources | None:
-    """Return the sources to which the command-line arguments *names* refer: a file, a URL, ledgers, or ``live``.
-    Return None for a dialect, which has no rules of its own. *ledgers* maps each argument that names a ledger to
-    the open ledger. Raises UsageError for a source that can't be read.
+    """Return the sources to which the command-line arguments *names* refer. These can be a file, a URL, ledgers, or
+    ``live``. Return None for a dialect, which does not have rules of its own. *ledgers* maps arguments that name
+    ledgers to the open ledgers. Raises UsageError for a source that cannot be read.
     """
     if sources := ledgers.get(tuple(names)):
         return sources
     if len(names) > 1:
         raise UsageError(
-            f"{', '.join(names)}: all names but the last are OLD, which may be several names only for "
-            "ledgers; give one robots.txt as OLD, and one as NEW"
+            f"{', '.join(names)}: these names are OLD, because only the last name is NEW; several names for OLD "
+            "must all be ledgers; to compare two robots.txt files, give exactly two names"
         )
     if names[0] in profile.dialects:
         return None
@@ -565,7 +574,7 @@ async def sources_of(
 
 
 def are_offline(names: Sequence[str], profile: Profile) -> bool:
-    """Whether the sources that the arguments *names* mean can be read without the network."""
-    # If both sides are dialects, the present files are fetched.
+    """Whether the sources to which the arguments *names* refer can be read without the network."""
+    # If all arguments are dialects, the dialects are compared on present files, which must be fetched.
     are_dialects = profile.dialects.keys() >= set(names)
     return not (are_dialects or LIVE in names or any(map(is_url, names)))

@@ -1,4 +1,4 @@
-"""Merges ledgers into one database, in which each crawl counts once."""
+"""Merges several ledgers into a temporary database that contains each crawl only once."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 _SQLITE = b"SQLite format 3\0"
 
-# The columns with numbers of rows. In the merged database, the numbers are shifted by MAX_ID for each
-# ledger, so that no two ledgers share a number.
+# The columns that contain row ids. In the merged database, the ids from the ledger with index N are increased by
+# N * MAX_ID, so that ids from different ledgers differ.
 _NUMBERS = frozenset({"id", "crawl", "snapshot"})
 
 _TABLES, _BEGIN, _VIEWS = TABLES.partition("-- Views")
 
 VIEWS = _BEGIN + _VIEWS
-"""The views of a ledger, in SQL."""
+"""The SQL statements that create the views of a ledger."""
 
 
-# How much a ledger contains: the last numbers of decisions and snapshots, which count up, and the number
-# of pages. Of two copies of a ledger, the later one has greater numbers.
+# Measures how much a ledger contains: the greatest ids of decisions and snapshots, which count up, and the number
+# of pages. The later of two copies of a ledger has greater values.
 _WRITTEN = """
 SELECT (SELECT coalesce(max(id), 0) FROM decision), (SELECT coalesce(max(id), 0) FROM snapshot),
        (SELECT total(pages) FROM progress)
@@ -50,7 +50,9 @@ SELECT (SELECT coalesce(max(id), 0) FROM decision), (SELECT coalesce(max(id), 0)
 
 
 class LedgerName(NamedTuple):
-    """The part of a ledger to read: all crawls, one of its crawls, or its state at a time."""
+    """The path of a ledger, and the part of the ledger to read: all its crawls, a single crawl, or the ledger's
+    state at a given time.
+    """
 
     path: str
 
@@ -58,12 +60,12 @@ class LedgerName(NamedTuple):
     """The ``id`` of the only crawl to read; None for all crawls."""
 
     until: float = math.inf
-    """The time of the state to read, in seconds since the epoch."""
+    """The time of the state to read, in seconds since the epoch; ``inf`` for the latest state."""
 
 
 def ledger_named(argument: str) -> LedgerName | None:
-    """Parse an argument that names a ledger: ``PATH``, ``PATH#CRAWL`` or ``PATH@TIME``. Return None if
-    there is no SQLite file at the path. Raises UsageError for an invalid time.
+    """Parse *argument*, which names a ledger if it has the form ``PATH``, ``PATH#CRAWL`` or ``PATH@TIME``. Return
+    None if there is no SQLite file at ``PATH``. Raises UsageError for an invalid time.
     """
     if is_sqlite(argument):
         return LedgerName(argument)
@@ -77,7 +79,7 @@ def ledger_named(argument: str) -> LedgerName | None:
         until = datetime.fromisoformat(moment.replace("Z", "+00:00"))
     except ValueError:
         raise UsageError(
-            f"{argument}: {moment!r} is not a time such as 2026-11-30 or 2026-11-30T12:00 (UTC)"
+            f"{argument}: {moment!r} is not a valid time; write it as 2026-11-30 or 2026-11-30T12:00 (UTC)"
         ) from None
     if until.tzinfo is None:
         until = until.replace(tzinfo=timezone.utc)
@@ -85,7 +87,7 @@ def ledger_named(argument: str) -> LedgerName | None:
 
 
 def is_sqlite(path: str) -> bool:
-    """Whether there is an SQLite file at *path*."""
+    """Whether *path* is the path of an SQLite file."""
     with suppress(OSError, ValueError):
         if Path(path).is_file():
             with Path(path).open("rb") as file:
@@ -94,12 +96,12 @@ def is_sqlite(path: str) -> bool:
 
 
 class Ledgers:
-    """Rows of several ledgers, merged into one database. The caller must call ``close`` at the end.
+    """Selected rows of several ledgers, merged into a temporary database. The caller must call ``close``.
 
-    The database has the tables of a ledger. The table ``crawl`` is empty; the attribute ``crawls`` has
-    the crawls. Row ids are assigned anew, so they differ from those in the files. A crawl that occurs in
-    a ledger and in its copy counts once, in its latest state. Rows that belong to no crawl are left out, and so are
-    bodies with a wrong digest.
+    The database contains the tables of a ledger, but its table ``crawl`` is empty. The attribute ``crawls``
+    contains the crawls instead. Row ids differ from those in the files. If several files contain the same crawl,
+    because one is a copy of another, only the crawl's latest state is used. Rows without a crawl, and bodies
+    with a wrong digest, are left out.
     """
 
     def __init__(
@@ -108,13 +110,13 @@ class Ledgers:
         conditions: Mapping[str, str],
         **values: object,
     ) -> None:
-        """Read the ledgers *names*.
+        """Copy rows from the ledgers *names* into the temporary database.
 
-        *conditions* has the tables to read, each with an SQL condition for its rows. A condition may use the
-        parameters *values* and ``until``, and, as ``main.TABLE``, the tables that were read before.
+        *conditions* maps each table to copy to the SQL condition for its rows. A condition may use *values* and
+        ``until`` as parameters. As ``main.TABLE``, it may use the rows of tables that precede it in *conditions*.
 
-        Raises LedgerError for a file that is damaged or is not a ledger, and UsageError for a crawl that
-        is not in its ledger.
+        Raises LedgerError for a file that is damaged or is not a ledger, and UsageError if a ledger does not
+        contain the crawl in its name.
         """
         self._paths = ", ".join(dict.fromkeys(name.path for name in names))
         progress.say(f"reading {self._paths}")
@@ -128,8 +130,8 @@ class Ledgers:
         for _, crawl in states:
             latest.setdefault(crawl["uuid"], crawl)
         self.crawls = sorted(latest.values(), key=itemgetter("started"))
-        """The crawls, as :func:`crawls_of` yields them, in the order of their start, each with its ``number``
-        in this database.
+        """The crawls, as :func:`crawls_of` yields them, sorted by start time. The additional key ``number`` contains
+        the crawl's id in this database.
         """
         self.by_number = {crawl["number"]: crawl for crawl in self.crawls}
         with ExitStack() as opened, reading(self._paths):
@@ -142,7 +144,9 @@ class Ledgers:
             self.close = opened.pop_all().close
 
     def rows(self, sql: str, **values: object) -> Iterator[sqlite3.Row]:
-        """Yield the rows of a query. Raises LedgerError if a row can't be read."""
+        """Yield the rows of the query *sql*, whose parameters are *values*. Raises LedgerError if a row cannot be
+        read.
+        """
         with reading(self._paths):
             yield from self.database.execute(sql, values)
 
@@ -163,7 +167,7 @@ class Ledgers:
         for index, name in enumerate(names):
             uri = f"{Path(name.path).resolve().as_uri()}?mode=ro"
             execute("ATTACH ? AS ledger", (uri,))
-            # Crawls may be writing the ledger; a transaction reads a consistent state.
+            # The transaction reads a consistent state, even if a crawl writes to the ledger at the same time.
             execute("BEGIN")
             for table, condition in conditions.items():
                 check = "crawl IN counted"
@@ -179,12 +183,12 @@ class Ledgers:
 
 
 def _crawls(name: LedgerName) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Return the crawls in a ledger, each with a sort key. If two files have the same crawl, the later
-    state of the crawl has the greater key.
+    """Return the crawls in a ledger, each with a sort key. If two files contain the same crawl, the crawl's later
+    state has the greater key. Raises UsageError if the ledger does not contain the crawl in *name*.
     """
     with closing(open_ledger(name.path)) as connection, reading(name.path):
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-        # The size of the file would not do: the last rows may still be in the write-ahead log.
+        # The file size cannot replace this query, because the latest rows may still be in the write-ahead log.
         written = tuple(connection.execute(_WRITTEN).fetchone())
         crawls = [
             ((crawl["ended"] is not None, written, name.until), crawl)
@@ -192,12 +196,16 @@ def _crawls(name: LedgerName) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
             if name.crawl in {None, crawl["id"]}
         ]
     if name.crawl is not None and not crawls:
-        raise UsageError(f"{name.path} has no crawl {name.crawl}")
+        raise UsageError(
+            f"the ledger {name.path} does not contain a crawl {name.crawl}"
+        )
     return crawls
 
 
 def _select(table: str, index: int) -> str:
-    """Return the SELECT for the rows of a table in the ledger *index*, with their shifted numbers."""
+    """Return the SELECT statement for the rows of *table* in the ledger with the given *index*. It shifts the row
+    ids as described at _NUMBERS.
+    """
     columns = ", ".join(
         f"{name} + {index * MAX_ID} AS {name}" if name in _NUMBERS else name
         for name in columns_of(table)
@@ -206,7 +214,7 @@ def _select(table: str, index: int) -> str:
 
 
 def recorded(row: sqlite3.Row) -> dict[str, Any]:
-    """Return the decision in a row of a ledger as a JSON object."""
+    """Return the decision in *row*, a row of the table ``decision``, as a JSON object."""
     is_override = row["layer"] == "override"
     return {
         "allowed": row["verdict"] == "allowed",
@@ -218,20 +226,20 @@ def recorded(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def why(row: sqlite3.Row) -> str:
-    """Return the reason of a decision in words."""
+    """Return the reason for the decision in *row*, in words."""
     layer, line = row["layer"], row["line"]
     words = words_of(row["reason"], layer, row["verdict"]).text
     if layer == "robots.txt" and line and row["statement"]:
         words = ""
     elif layer != "delay":
-        # The line is one of an override, or the statement already names its place.
+        # The line number is omitted if it refers to an override's text, or if the statement includes its place.
         line = None
     return evidence(words, row["statement"], line, row["form"])
 
 
 def iso_time(seconds: float | None) -> str | None:
-    """Return a time as text, such as ``2026-11-21T09:30:00Z``; None if *seconds* is None, or beyond the
-    range of dates.
+    """Return the time *seconds* after the epoch as text, such as ``2026-11-21T09:30:00Z``. Return None if *seconds*
+    is None, or outside the range of dates that Python supports.
     """
     if seconds is None:
         return None

@@ -1,4 +1,4 @@
-"""``scrapy rep lint``: shows what is wrong with robots.txt files, and what to write instead."""
+"""The subcommand ``scrapy rep lint``, which shows mistakes in robots.txt files, and how to correct them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
             if code not in KINDS:
                 code_names = ", ".join(KINDS)
                 raise UsageError(
-                    f"{option} is {code!r}, but it must be one of {code_names}"
+                    f"{option} is {code!r}, but it must be one of these codes: {code_names}"
                 )
     for code in arguments.explain:
         explained = _explanation(code)
@@ -55,7 +55,9 @@ def run(arguments: Namespace, settings: Settings) -> int:
         output.show(explained, _EXPLANATION_ROWS, lines=lines)
     if not arguments.files:
         if not arguments.explain:
-            raise UsageError("name a file or a URL, or a code with --explain")
+            raise UsageError(
+                "nothing to do; give a file, a URL, or --explain with a code"
+            )
         return CLEAN
     severities = SEVERITIES[: SEVERITIES.index(arguments.severity) + 1]
     offline = not any(is_url(name) and parse_url(name) for name in arguments.files)
@@ -99,8 +101,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
 
 def _findings(file: RulesSource, dialect: Dialect) -> Sequence[Finding]:
-    """Return the findings in a robots.txt; if the server did not send the file, a finding if its status
-    forbids everything in the dialect.
+    """Return the findings in a robots.txt. If the server did not send a robots.txt, return one finding if the
+    response status forbids everything in *dialect*, and none if it does not.
     """
     result = file.result
     if result.access is Access.SUCCESSFUL:
@@ -113,7 +115,7 @@ def _findings(file: RulesSource, dialect: Dialect) -> Sequence[Finding]:
 
 
 def _explanation(code: str) -> dict[str, Any]:
-    """Return an example of the finding *code* as a JSON object."""
+    """Return a JSON object that explains the finding *code* by an example."""
     finding = explain(code)
     return {
         "code": code,

@@ -1,4 +1,4 @@
-"""Writes the results, messages and progress of a command, and determines its exit status."""
+"""Runs a subcommand, writes its results, messages and progress, and determines its exit status."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
 CLEAN, FOUND, WRONG_USAGE, UNKNOWN = 0, 1, 2, 3
-"""The exit status of every command. 0: allowed, or no findings. 1: denied, or findings. 2: wrong usage or
-input. 3: not known, because a server did not answer, or answered with an error (5xx)."""
+"""The exit statuses of all commands. CLEAN: everything is allowed, or there are no findings. FOUND: something is
+denied, or there are findings. WRONG_USAGE: the arguments or an input are invalid. UNKNOWN: the answer is not
+known, because a server did not respond, or responded with an error (5xx)."""
 
-# The exit status that shells show for a process that SIGINT or SIGPIPE has ended.
+# The exit statuses that shells report for a process that was ended by SIGINT or SIGPIPE.
 _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
 
 _DISK_IS_FULL = {errno.EDQUOT, errno.ENOSPC}
@@ -49,7 +50,7 @@ _COLOURS = {
         "annotated", "noted",
     ),
 }  # fmt: skip
-"""For each colour, the words of results that are shown in it."""
+"""The result words that are shown in each colour."""
 
 _COLOUR_OF = {word: colour for colour, words in _COLOURS.items() for word in words}
 _FORMAT = re.compile(r"([a-z]*)([<>]?\d*)").fullmatch
@@ -57,7 +58,7 @@ _FORMAT = re.compile(r"([a-z]*)([<>]?\d*)").fullmatch
 _VERDICTS = {True: "allowed", False: "denied"}
 _SHOWN_OF_LIST = 5
 
-# After how many seconds a command begins to show its progress, and how often it updates the line.
+# The seconds before a command starts to show its progress, and the seconds between two updates of the progress.
 _PATIENCE, _EVERY = 2.0, 0.25
 _MAX_PROGRESS = 79
 
@@ -65,12 +66,14 @@ Row: TypeAlias = "str | tuple[str, Rows]"
 Rows: TypeAlias = "Sequence[Row]"
 
 EXCERPT: Row = ("context", ("{line:blue>5}  {text}",))
-"""The rows for an excerpt of a robots.txt: the rule that decided, and the user-agent lines above it."""
+"""The rows for an excerpt of a robots.txt: the rule that decided, the lines around the rule, and the
+user-agent lines of the rule's group."""
 
 
 def status_of(answers: Collection[bool | None], *, is_wrong: bool = False) -> int:
-    """Return the exit status of a command. Each of its *answers* is True for allowed or no findings, False
-    for denied or findings, and None for not known. *is_wrong* says whether a part of the input is wrong.
+    """Return the exit status of a command with these *answers*. An answer is True if a URL is allowed or a file has
+    no findings, False if the URL is denied or the file has findings, and None if this is not known. *is_wrong*
+    is whether a part of the input is invalid.
     """
     if is_wrong:
         return WRONG_USAGE
@@ -80,21 +83,23 @@ def status_of(answers: Collection[bool | None], *, is_wrong: bool = False) -> in
 
 
 class _Empty(Exception):
-    """A template has a value that is None or empty."""
+    """Raised while a row is formatted if one of its values is None or empty, so that the row is left out."""
 
 
 class Output(Formatter):
-    """Writes the dicts that a command builds to standard output: as text, or as JSON, one object a line.
+    """Writes the result dicts of a command to standard output, as text or as lines of JSON.
 
-    Rows turn a dict into text. A row is a template, such as ``"  robots.txt: {url}"``, and is left
-    out if one of its values is None or empty. Or a row is a pair: the key of a list or a dict in the
-    dict, and the rows for each of its values. In these rows, ``name`` is the key of the value,
-    ``item`` is the value itself if it is not a dict, and all keys of the outer dict can be used too.
+    A dict is turned into text by rows, of which there are two kinds:
 
-    The format of a value is a style, a width with its direction (``<20``), or both; or ``=`` and a
-    noun, which follows the number, as in ``2 URLs``. The styles are ``bold``, the colours, ``word``
-    (a word for a result, in its colour), and ``some``, with which a row is also left out if the
-    value is 0.
+    - A template, such as ``"  robots.txt: {url}"``. It becomes a line of text, or nothing if one of its
+      values is missing, None or empty.
+    - A pair of a key and further rows. The dict's value at the key is a list or dict, and the further rows
+      are applied to each of its elements. They can use all keys of the element and of the outer dict. The
+      key ``name`` is the element's key or index, and ``item`` is the element itself if it is not a dict.
+
+    A template can give a value a style, an alignment with a width (``<20``), or both. The styles are ``bold``;
+    a colour; ``word``, for a result word in its colour; and ``some``, which also leaves the row out if the value
+    is 0. The format ``=`` with a noun, as in ``{urls:=URL}``, writes a number with this noun, such as ``2 URLs``.
     """
 
     def __init__(self, arguments: Namespace) -> None:
@@ -106,13 +111,13 @@ class Output(Formatter):
         self._has_colours = self._is_terminal and not no_color
 
     def show(self, record: dict[str, Any], rows: Rows, **of_text: object) -> None:
-        """Write *record* as JSON, or as text by *rows*. In the text, the values *of_text* are added, or
-        replace those of the record.
+        """Write *record* as JSON, or as the text that *rows* define. The values *of_text* are used only for text,
+        where they are added to the record's values, or replace these.
         """
         if self._is_terminal:
             progress.clear()
         if self._as_json:
-            # json.dumps() escapes all control characters except DEL. Dates become text.
+            # json.dumps() escapes all control characters except DEL. default=str turns dates into text.
             text = json.dumps(record, default=str)
             sys.stdout.write(text.replace("\x7f", "\\u007f") + "\n")
         else:
@@ -144,8 +149,8 @@ class Output(Formatter):
         return value_and_key
 
     def format_field(self, value: object, format_spec: str) -> str:
-        """Return *value* as text. Control characters become escapes, so that text from a site can't
-        control the terminal.
+        """Return *value* as text in the given format. Control characters are escaped, so that text from a site
+        cannot control the terminal. Raises _Empty for the value 0 with the style ``some``.
         """
         if format_spec.startswith("="):
             return f"{value:,} {format_spec[1:]}{'' if value == 1 else 's'}"
@@ -171,8 +176,8 @@ class Output(Formatter):
 
 
 class Progress:
-    """Shows the progress of a command on standard error, if standard error is a terminal and the command
-    takes more than two seconds.
+    """Shows the progress of a command on standard error. Nothing is shown in the first two seconds, or if
+    standard error is not a terminal.
     """
 
     def __init__(self) -> None:
@@ -180,12 +185,12 @@ class Progress:
         self._is_shown = False
 
     def say(self, text: str) -> None:
-        """Set the text that tells the progress, such as "300 URLs judged"."""
+        """Set the text that describes the progress, such as "300 URLs judged"."""
         self._text = text
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """During the ``with`` block, show the last text of :meth:`say` in the last line of the terminal."""
+        """Show the latest text of :meth:`say` in the terminal's last line, as long as the ``with`` block runs."""
         self._text = ""
         if not sys.stderr.isatty():
             yield
@@ -201,7 +206,7 @@ class Progress:
             self.clear()
 
     def clear(self) -> None:
-        """Clear the line with the progress, so that other output can be written there."""
+        """Clear the progress line, so that other output can be written in its place."""
         if self._is_shown:
             self._is_shown = False
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
@@ -221,23 +226,24 @@ progress = Progress()
 
 
 def notify(message: str) -> None:
-    """Write a message to standard error."""
+    """Write *message* to standard error, with the prefix ``scrapy rep:``."""
     progress.clear()
     sys.stdout.flush()
     print(f"scrapy rep: {visible(message)}", file=sys.stderr)
 
 
 def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) -> int:
-    """Run the subcommand that *arguments* name, and return its exit status. Exceptions of the subcommand
-    become messages on standard error. *unknown* are arguments that the parser did not recognize.
+    """Run the subcommand in *arguments*, and return its exit status. Expected errors of the subcommand, such as
+    UsageError, become messages on standard error. *unknown* contains the arguments that the parser did not
+    recognize; they are an error too.
     """
     for name in ("stdin", "stdout", "stderr"):
-        # Python has no stream for a file descriptor that was closed, as daemons do.
+        # If a standard file descriptor is closed, as daemons may do, Python sets its stream to None.
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # A character that the terminal can't encode must not end the command.
+            # Characters that the terminal cannot encode are escaped. Without this, they would end the command.
             stream.reconfigure(errors="backslashreplace")
     try:
         try:
@@ -245,7 +251,7 @@ def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) ->
                 raise UsageError(f"unrecognized arguments: {' '.join(unknown)}")
             with progress.shown():
                 name = arguments.subcommand
-                # Imported here, where Ctrl-C is handled, because the import can take a while.
+                # The import can take a while, so it is here, where Ctrl-C is handled.
                 module = import_module(
                     f"{__package__}.{'report.command' if name == 'report' else name}"
                 )
@@ -270,8 +276,8 @@ def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) ->
 
 
 def _drop_output(*streams: TextIO) -> None:
-    """Send the output that is still in the buffers of *streams* to the null device. Otherwise Python would
-    flush the streams at exit, and report an error.
+    """Discard the buffered output of *streams*, by redirecting the streams to the null device. Without this,
+    Python would fail to flush the streams at exit, and report an error.
     """
     null_device = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
@@ -282,34 +288,39 @@ def _drop_output(*streams: TextIO) -> None:
 def output_file(
     path: str, name: str, inputs: Iterable[str], mark: str = ""
 ) -> Iterator[Callable[[str], object]]:
-    """Open a new file for text, which replaces the file at *path* when the ``with`` block ends without an
-    error. Yield the function that writes to the new file. A symbolic link is followed.
+    """Open a new text file, and yield a function that writes text to this file. If the ``with`` block ends
+    without an error, the new file replaces the file at *path*. Symbolic links are followed.
 
-    Raises UsageError if *path* can't be written, is a device or a pipe, is one of the *inputs*, or is
-    a file that is not empty and does not begin with *mark*. The message begins with *name*.
+    Raises UsageError, with a message that begins with *name*, if *path* cannot be written, is a device or a
+    pipe, or is one of the paths *inputs*. If *mark* is not empty, this also applies to an existing file that
+    is not empty and does not begin with *mark*.
     """
     try:
         target = Path(path).resolve()
-    except RuntimeError:  # Before Python 3.13.
+    except RuntimeError:  # A loop of symbolic links, in Python versions before 3.13.
         raise UsageError(f"{name}: Too many levels of symbolic links") from None
     partial = target.with_name(f".{target.name[:100]}.{os.getpid()}")
     if target in {Path(path_of_input).resolve() for path_of_input in inputs}:
-        raise UsageError(f"{name}: this is an input file, and is not replaced")
+        raise UsageError(
+            f"{name}: this is an input file, and is not replaced; choose another file"
+        )
     if target.is_dir():
         raise UsageError(f"{name}: Is a directory")
     if target.is_symlink() or (target.exists() and not target.is_file()):
-        # To replace a device, such as /dev/null, would break other programs.
-        raise UsageError(f"{name}: this is not a regular file, and is not replaced")
+        # Replacing a device, such as /dev/null, would break other programs.
+        raise UsageError(
+            f"{name}: this is not a regular file, and is not replaced; choose another file"
+        )
     try:
         if mark and target.exists() and not _may_replace(target, mark.encode()):
             raise UsageError(
-                f"{name} exists, and this command did not write it; choose another file"
+                f"{name} is an existing file that this command did not write; choose another file"
             )
         with partial.open("x", encoding="utf-8") as written:
             yield written.write
         partial.replace(target)
     except BrokenPipeError:
-        raise  # The broken pipe is that of standard output, not of this file.
+        raise  # The broken pipe is standard output, not this file.
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror or error}") from None
     finally:
@@ -318,6 +329,6 @@ def output_file(
 
 
 def _may_replace(path: Path, mark: bytes) -> bool:
-    """Whether this program may replace a file: the file is empty, or begins with *mark*."""
+    """Whether the file at *path* is empty or begins with *mark*, so that the command may replace the file."""
     with path.open("rb") as file:
         return file.read(len(mark)) in {b"", mark}

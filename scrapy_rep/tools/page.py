@@ -1,4 +1,4 @@
-"""``scrapy rep page``: shows the indexing rules of a page, and the statements from which they result."""
+"""The subcommand ``scrapy rep page``, which shows a page's indexing rules, and the statements behind each rule."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         record |= _of_response(response, NOTHING_STATED, profile, record)
     elif arguments.header:
         raise UsageError(
-            "--header is only for a page from a file; for a URL, the header fields of its response are used"
+            "--header applies only to a page in a file; for a URL, the command reads the response headers"
         )
     else:
         url_to_judge = parse_argument(arguments.page)
@@ -109,8 +109,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
 
 def _response_of_file(path: str, header_fields: Sequence[str]) -> Response:
-    """Return the page in a file as a response with the *header_fields*. Raises UsageError for an invalid
-    header field.
+    """Return a response with the contents of the file at *path* and with *header_fields*. Raises UsageError for an
+    invalid header field, or if the file cannot be read.
     """
     fields = []
     for field in header_fields:
@@ -118,15 +118,15 @@ def _response_of_file(path: str, header_fields: Sequence[str]) -> Response:
         name = name.strip().lower()
         if not colon or name not in {_TAG, *FIELDS}:
             raise UsageError(
-                f'--header is {field!r}, but it must be "X-Robots-Tag: ...", or one of '
-                f"{', '.join(sorted(FIELDS))}"
+                f'--header is {field!r}, but it must begin with "X-Robots-Tag:", or with one of the field '
+                f"names {', '.join(sorted(FIELDS))} and a colon"
             )
         fields.append((name, value.strip().encode("utf-8", "replace")))
     return HtmlResponse("file:///", headers=Headers(fields), body=read_file(path))
 
 
 class _NotFetchedError(Exception):
-    """A page was not fetched. The message says why."""
+    """Raised if a page was not fetched. The message contains the reason."""
 
 
 async def _fetch(
@@ -137,8 +137,8 @@ async def _fetch(
     *,
     force: bool,
 ) -> None:
-    """Fetch a page, follow its redirects, and write the results into *record*. Raises _NotFetchedError if
-    there is no page. Without *force*, a page or redirect target that robots.txt forbids is not fetched.
+    """Fetch a page, following redirects, and add the results to *record*. Without *force*, URLs that robots.txt
+    forbids are not fetched. Raises _NotFetchedError if the page or a redirect target was not fetched.
     """
     present = PresentSources(profile, web)
     for _ in range(_MAX_REDIRECTS + 1):
@@ -148,7 +148,8 @@ async def _fetch(
         robots = source.read_as(profile.dialect)
         decision = profile.decide(robots, url)
         record["page"] = url
-        # The first decision that forbids a URL is shown, even with *force*: a crawl would stop there.
+        # The record contains the first decision that forbids a URL, even with *force*, because a crawl would
+        # stop at this URL.
         if record["decision"] is None or record["decision"]["allowed"]:
             judged = url
             record |= {
@@ -163,7 +164,7 @@ async def _fetch(
                 record |= _NOT_KNOWN
                 raise _NotFetchedError("robots.txt is unreachable; try again later")
             raise _NotFetchedError(
-                "robots.txt forbids it, so its indexing rules are unknown"
+                "robots.txt forbids it, so its indexing rules are not known; to fetch it anyway, use --force"
             )
         try:
             response = await web.page(url)
@@ -177,9 +178,7 @@ async def _fetch(
         try:
             url_to_judge = parse_argument(urljoin(url, record["redirects"][-1]))
         except (UsageError, ValueError):
-            raise _NotFetchedError(
-                "a redirect leads to something that is not a URL"
-            ) from None
+            raise _NotFetchedError("a redirect leads to an invalid URL") from None
         record["redirects"][-1] = url_to_judge.url
     else:
         raise _NotFetchedError(f"redirected more than {_MAX_REDIRECTS} times")
@@ -196,7 +195,7 @@ async def _fetch(
 
 
 _NOT_KNOWN = {"verdict": "unknown", "indexable": None}
-"""The values of a record if a server does not answer, or answers with an error."""
+"""The record's values if a server does not respond, or responds with an error (5xx)."""
 
 
 def _of_response(
@@ -206,8 +205,9 @@ def _of_response(
     record: dict[str, Any],
     tdmrep: UsagePreferences = NOTHING_STATED,
 ) -> dict[str, Any]:
-    """Return the indexing rules and usage preferences of a page, to add to *record*, its JSON object.
-    *robots* and *tdmrep* are the preferences that robots.txt and tdmrep.json state for the page.
+    """Return the indexing rules and usage preferences of the page in *response*, as values to add to *record*,
+    the page's JSON object. *robots* and *tdmrep* are the usage preferences that robots.txt and tdmrep.json state
+    for the page.
     """
     now = datetime.now(timezone.utc)
     tags = response.headers.getlist(_TAG)
@@ -267,7 +267,9 @@ def _of_response(
 
 
 def _statement(statement: Statement) -> dict[str, Any]:
-    """Return a statement as a JSON object, with its place and its crawlers in words."""
+    """Return a statement as a JSON object. The key ``where`` describes the statement's place, and the crawlers to
+    which it applies, in words.
+    """
     is_header = statement.source == "header"
     place = "X-Robots-Tag header" if is_header else "meta tag on line"
     where = f"{place} {statement.position}, for {statement.agent or 'everyone'}"
@@ -277,9 +279,8 @@ def _statement(statement: Statement) -> dict[str, Any]:
 def _effects(
     response_effects: Effects, rep: RepSettings, *, is_data: bool
 ) -> dict[str, str]:
-    """Return what a crawl would do with the items and links that a callback makes from the page, as a JSON
-    object. *is_data* says that the response is not a document, but data such as JSON, on
-    which indexing rules have no effect.
+    """Return the effects of *response_effects* on a crawl's items and links from the page, as a JSON object.
+    *is_data* is whether the page states indexing rules but is data, such as JSON, so that these have no effect.
     """
     items = (
         "annotated"
@@ -292,5 +293,5 @@ def _effects(
     if rep.rel and not response_effects.links:
         words += f", except with rel={', '.join(sorted(rep.rel))}"
     if is_data:
-        words += ". This is data, not a document: noindex and nofollow drop nothing"
+        words += ". The response is data, not a document, so noindex and nofollow drop nothing"
     return {"items": items, "links": links, "why": words}

@@ -1,5 +1,5 @@
-"""The crawler for which a command judges URLs: its product tokens, dialect and settings. This module also
-runs the fetches of a command.
+"""Determines the product tokens, dialect and settings with which a command judges URLs. This module also fetches
+pages and robots.txt files for commands.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Profile:
-    """The agents, the dialect and the settings of a crawler."""
+    """The product tokens, the dialect and the settings with which a command judges URLs."""
 
     settings: Settings
     rep: RepSettings
@@ -71,7 +71,7 @@ class Profile:
     """Whether an option or a setting names the crawler."""
 
     ignored: tuple[str, ...] = ()
-    """The settings of this package that a crawl ignores, because the project does not use the add-on."""
+    """The names of this package's settings that a crawl would ignore, because the project does not use the add-on."""
 
     @property
     def dialect(self) -> Dialect:
@@ -79,20 +79,20 @@ class Profile:
 
     @property
     def dialects(self) -> dict[str, Dialect]:
-        """All dialects by name, that of the crawler first."""
+        """All dialects by name. The crawler's dialect is the first."""
         first = {self.dialect.name: self.dialect}
         return first | DIALECTS | first
 
     @property
     def is_off(self) -> bool:
-        """Whether the project has set ROBOTSTXT_OBEY to False, so that a crawl ignores robots.txt. Scrapy's
-        default, False too, does not count, since the add-on changes it.
+        """Whether the project sets ROBOTSTXT_OBEY to False, so that a crawl ignores robots.txt. Scrapy's default, also
+        False, does not count, because the add-on replaces it with True.
         """
         return bool(self.settings.getpriority(OBEY)) and not self.rep.obey
 
     @property
     def record(self) -> dict[str, Any]:
-        """The agents and the dialect, as a part of a JSON object."""
+        """The product tokens and the dialect, as entries for a command's JSON object."""
         return {
             "agents": list(self.agents),
             "agents_named": self.is_named,
@@ -100,33 +100,33 @@ class Profile:
         }
 
     def notify(self) -> None:
-        """Warn the user if nothing names the crawler, or if a crawl with these settings would ignore
-        robots.txt or the settings of this package.
+        """Warn the user if neither an option nor a setting names the crawler. Also warn if a crawl with these settings
+        would ignore robots.txt, or settings of this package.
         """
         if self.ignored:
             notify(
-                f"a crawl ignores {', '.join(self.ignored)}, because ADDONS does not have "
-                f"scrapy_rep.Addon. Write ADDONS = {ADDON} in the settings"
+                f"a crawl ignores {', '.join(self.ignored)}, because ADDONS does not contain "
+                f"scrapy_rep.Addon; add ADDONS = {ADDON} to the settings"
             )
         if not self.is_named:
             whom = "everyone" if self.agents == (EVERYONE,) else repr(self.agents[0])
             notify(
-                f"no setting names your crawler, so the rules for {whom} are followed. Name the "
+                f"no setting names your crawler, so this command follows the rules for {whom}; name the "
                 "crawler with --agent"
             )
         if self.is_off:
             notify(
                 f"{OBEY} is False in the settings, so a crawl also fetches URLs that robots.txt "
-                "forbids. The verdicts here are those of robots.txt"
+                "forbids; the verdicts of this command still follow robots.txt"
             )
 
     def decide(self, robots: RobotsTxt, url: str) -> Decision:
-        """Return the decision of *robots* on *url* for the crawler."""
+        """Return the decision by *robots* on *url* for this crawler."""
         return decide(robots, url, self.agents, self.rep.clients)
 
     def decide_as_crawl(self, robots: RobotsTxt, url: str) -> Decision:
-        """Return the decision of a crawl on *url*: a crawl also refuses URLs that the rules allow, if
-        *robots* asks for a longer delay than the settings accept.
+        """Return a crawl's decision by *robots* on *url*. A crawl refuses a URL that the rules allow if *robots*
+        states a longer delay than ``REP_SKIP_DELAY_OVER``.
         """
         decision = self.decide(robots, url)
         if not decision.allowed or decision.reason is Reason.ROBOTS_TXT:
@@ -138,9 +138,9 @@ class Profile:
 def decision_record(
     decision: Decision, profile: Profile | None = None, *, is_known: bool = True
 ) -> dict[str, Any]:
-    """Return a decision as a JSON object, with its reason in words. *profile* is used to show the value
-    of a setting in the reason. If *is_known* is False, because the robots.txt of the site is not known,
-    the URL is neither allowed nor denied.
+    """Return a decision as a JSON object, with its reason in words. If *profile* is given, a reason that depends on a
+    setting includes the setting's value. If *is_known* is False, because the site's robots.txt is not known, the
+    value of ``allowed`` is None.
     """
     return {
         **decision._asdict(),
@@ -152,7 +152,7 @@ def decision_record(
 
 
 def _why(decision: Decision, profile: Profile | None) -> str:
-    """Return the reason of a decision in words, on one line."""
+    """Return the reason for a decision in words, as one line."""
     rule, (words, setting, _) = decision.rule, words_of(decision.reason)
     if decision.reason is not Reason.CRAWL_DELAY:
         words = "" if rule else words
@@ -162,19 +162,21 @@ def _why(decision: Decision, profile: Profile | None) -> str:
     return evidence(words, statement, rule and rule.line, decision.form)
 
 
-# The use of content.
+# Usage preferences.
 
 USAGE_ROWS = (
     ("usage[purposes]", ("  for {name:bold}: {why}",)),
     "  licences and policies: {usage[licenses]}",
 )
-"""The rows that show the JSON object ``usage`` as text."""
+"""The rows that turn the value of ``usage`` in a command's JSON object into text."""
 
 _OUTCOMES = {True: "allowed", False: "disallowed", None: "unknown"}
 
 
 def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
-    """Return the usage preferences that *robots* states for a URL."""
+    """Return the usage preferences that *robots* states for *url*. HTTP clients may send the URL in several forms; the
+    preferences for all these forms are combined.
+    """
     preferences = NOTHING_STATED
     for form in forms(url, profile.rep.clients):
         preferences |= robots.usage(form, profile.agents)
@@ -182,13 +184,13 @@ def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePrefe
 
 
 def _purposes(profile: Profile) -> tuple[str, ...]:
-    """Return the purposes of the crawl, or all purposes if the crawl has none."""
+    """Return the purposes of the crawl. If the settings contain no purposes, return all purposes."""
     return profile.rep.purposes or tuple(CATEGORIES)
 
 
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
-    """Return the preferences as a JSON object. If the crawl has no purposes, purposes without a statement
-    have no text, so that they are not shown.
+    """Return usage preferences as a JSON object. If the settings contain no purposes, purposes without a statement get
+    an empty ``why``, so that the text output leaves them out.
     """
     rep = profile.rep
     has_purposes = bool(rep.purposes)
@@ -218,8 +220,8 @@ def _statement(statement: UsageStatement) -> dict[str, Any]:
 def usage_change(
     old: RobotsTxt, new: RobotsTxt, url: str, profile: Profile
 ) -> dict[str, Any] | None:
-    """Return the purposes for which two robots.txt files state different preferences for a URL, as a JSON
-    object that also has the changes in words; None if they agree.
+    """Return the purposes for which two robots.txt files state different preferences for *url*, as a JSON object. The
+    key ``why`` contains the differences in words. Return None if the preferences are the same.
     """
     before = robotstxt_usage(old, url, profile)
     after = robotstxt_usage(new, url, profile)
@@ -248,15 +250,15 @@ def _usage_why(preferences: UsagePreferences, purpose: str) -> str:
 
 
 def profile_of(arguments: Namespace, settings: Settings) -> Profile:
-    """Return the crawler that the *arguments* and the *settings* describe. For a subcommand that has no
-    option ``--agent``, it is the crawler that follows the rules for everyone.
+    """Return the profile that the *arguments* and the *settings* define. For a subcommand without the option
+    ``--agent``, return the profile of a crawler that follows the rules for everyone.
 
-    Raises UsageError for an agent, a dialect, a purpose or a spider that does not exist.
+    Raises UsageError for an invalid agent, dialect or purpose, and for a spider that does not exist.
     """
     agent_options = getattr(arguments, "agent", [EVERYONE])
     agent = ",".join(agent_options).strip(", ")
     if agent != EVERYONE:
-        # "*" at the end is redundant: a crawler falls back to the group for everyone in any case.
+        # "*" at the end is redundant, because every crawler falls back to the groups for everyone.
         agent = agent.removesuffix(EVERYONE).rstrip(", ")
     is_everyone = agent == EVERYONE
     options = {
@@ -270,7 +272,7 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     settings = settings.copy()
     spider = _spider(getattr(arguments, "spider", None), settings)
     ignored = _ignored(settings)
-    # Reading these settings would create the folder of a crawl and the file of its store.
+    # Both settings are reset, because reading them could create the JOBDIR and the file of the store.
     settings.setdict({"JOBDIR": None, "REP_STORE": "memory://"}, "cmdline")
     for name, (_, value) in options.items():
         if value:
@@ -280,7 +282,7 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     try:
         rep = RepSettings(settings)
     except SettingError as error:
-        # The message should name the option that the user has given, not the setting.
+        # If the user gave an option, the message must name the option, not the setting.
         message = str(error)
         for name, (option, value) in options.items():
             if value:
@@ -297,8 +299,8 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
 
 
 def _ignored(settings: Settings) -> tuple[str, ...]:
-    """Return the settings of this package that a crawl ignores: the project or its spider sets them, but
-    enables neither the add-on nor a middleware of this package.
+    """Return the names of this package's settings that a crawl would ignore. These are the settings of the project or
+    spider if it enables neither the add-on nor a middleware of this package.
     """
     priorities = SETTINGS_PRIORITIES["project"], SETTINGS_PRIORITIES["spider"]
     names = [name for name in DEFAULTS if settings.getpriority(name) in priorities]
@@ -314,14 +316,16 @@ def _ignored(settings: Settings) -> tuple[str, ...]:
         try:
             kinds = getattr(load_object(key), "__mro__", ())
         except (ImportError, NameError, TypeError, ValueError):
-            return ()  # This component might be one of this package.
+            return ()  # The component cannot be imported, but may use this package.
         if any(kind.__module__.startswith("scrapy_rep.") for kind in kinds):
             return ()
     return tuple(names)
 
 
 def _spider(name: str | None, settings: Settings) -> type[Spider] | None:
-    """Return the class of the spider *name*, and add its settings to *settings*; None without a name."""
+    """Return the class of the spider *name*, and add the spider's settings to *settings*. Return None if *name* is
+    None. Raises UsageError if the spider does not exist.
+    """
     if name is None:
         return None
     try:
@@ -332,21 +336,21 @@ def _spider(name: str | None, settings: Settings) -> type[Spider] | None:
     return spider
 
 
-# A command fetches in a crawl of its own. This crawl has the settings of the project, such as proxies and
-# User-Agent, but not its extensions, pipelines, feeds and queues.
+# A command fetches in a separate crawl. This crawl uses the project's settings, such as proxies and User-Agent, but
+# not its extensions, pipelines, feeds and queues.
 
 _T = TypeVar("_T")
 
 _ASYNCIO = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 
-# The settings that switch off everything that a crawl of the project does besides fetching.
+# The settings that turn off everything that the project's crawls do besides fetching.
 _QUIET: dict[str, Any] = {
     "DUPEFILTER_CLASS": default_settings.DUPEFILTER_CLASS,
     "EXTENSIONS": {},
     "EXTENSIONS_BASE": {},
     "FEEDS": {},
     "ITEM_PIPELINES": {},
-    # With True, the results of the command would go to the log.
+    # True would redirect the command's results to the log.
     "LOG_STDOUT": False,
     "REP_LEDGER": None,
     "SCHEDULER": default_settings.SCHEDULER,
@@ -363,7 +367,7 @@ class Web:
         self._fetcher = RobotsTxtFetcher(crawler, settings)
 
     async def robotstxts(self, urls: Iterable[str]) -> list[AccessResult]:
-        """Fetch the robots.txt files at *urls* concurrently, and return the results in the same order."""
+        """Fetch the robots.txt files at *urls* concurrently. Return the results in the order of *urls*."""
         urls = list(urls)
         progress.say(f"fetching robots.txt of {len(urls):,} hosts")
         fetches = [
@@ -373,17 +377,17 @@ class Web:
         return [result for _, result in await maybe_deferred_to_future(done)]
 
     async def page(self, url: str) -> Response:
-        """Fetch *url* without following redirects. Raises the exception of the download if it fails."""
+        """Fetch *url*, and return the response, which may be a redirect. If the download fails, raise its exception."""
         progress.say(f"fetching {url}")
         request = Request(
             url,
             callback=NO_CALLBACK,
             dont_filter=True,
             meta={
-                # The command has already checked the URL against robots.txt.
+                # The command checked the URL against robots.txt before this call.
                 meta.DONT_OBEY_ROBOTSTXT: True,
                 meta.DONT_OBEY_NOINDEX: True,
-                # The command reads usage preferences; it does not use the content.
+                # The command only shows the page's usage preferences, and does not use the page for a purpose.
                 meta.PURPOSES: [],
                 "allow_offsite": True,
                 "dont_cache": True,
@@ -401,10 +405,10 @@ def ask(
     *,
     offline: bool = False,
 ) -> _T:
-    """Run *job* in a crawl, so that it can fetch, and return its result or raise its exception.
+    """Run *job* in a crawl, and return the job's result or raise its exception. The job receives a :class:`Web`, with
+    which it can fetch. Raises UsageError if Scrapy cannot start the crawl.
 
-    With *offline*, no crawl is started: the job gets None in place of a :class:`Web`, and must not
-    wait for anything.
+    With *offline*, *job* runs without a crawl. It receives None, and must not wait for anything.
     """
     if offline:
         try:
@@ -412,13 +416,13 @@ def ask(
         except StopIteration as stop:
             result: _T = stop.value
             return result
-        raise AssertionError("the job waits for something")
+        raise AssertionError("an offline job must not wait for anything")
     settings = profile.settings.copy()
     settings.setdict(_QUIET, "cmdline")
     name = "DOWNLOADER_MIDDLEWARES"
     fetch_middleware = {FetchMiddleware: FetchMiddleware.ORDER}
     settings.set(name, {**settings.getdict(name), **fetch_middleware}, "cmdline")
-    # Scrapy chooses the process for its own commands in the same way.
+    # Scrapy uses the same conditions to choose the class for its own commands.
     wants_asyncio = settings["TWISTED_REACTOR"] == _ASYNCIO
     wants_none = not settings.getbool("TWISTED_REACTOR_ENABLED", True)
     wants_asyncio = wants_asyncio and not settings.getbool("FORCE_CRAWLER_PROCESS")
@@ -441,10 +445,12 @@ def ask(
             yield
 
     process.crawl(FetchingSpider)
-    # Ctrl-C ends the process at once, even while it waits for standard input. Scrapy's own handler
-    # would first wait for the requests in flight.
+    # With SIG_DFL, Ctrl-C ends the process immediately, even while it reads standard input. Scrapy's own handler would
+    # wait for the requests in flight.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     process.start(install_signal_handlers=False)
     if not outcome.done():
-        raise UsageError("Scrapy could not start with these settings; see its log")
+        raise UsageError(
+            "Scrapy could not start a crawl with these settings; its log contains the error"
+        )
     return outcome.result()

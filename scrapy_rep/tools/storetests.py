@@ -1,7 +1,7 @@
-"""Tests of the contract of :class:`~scrapy_rep.crawl.fetching.store.Store`, for a store of your own.
+"""Tests for custom subclasses of :class:`~scrapy_rep.crawl.fetching.store.Store`.
 
-Derive a test class from :class:`StoreTests`, define ``open``, and run it with pytest, or with any runner
-that calls the methods whose names begin with ``test``.
+To test your store, subclass :class:`StoreTests`, and define the method ``open``. Then run the tests with pytest,
+or with any other runner that calls the methods whose names begin with ``test``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class StoreTests:
     """The tests that every store must pass."""
 
     def open(self) -> Store:
-        """Return a new instance of the store, on the same data as earlier instances in the same test. At the
-        first call in a test, there are no data.
+        """Return a new instance of the store. All instances in the same test must share the same data. At the
+        start of each test, there must be no data.
         """
         raise NotImplementedError
 
@@ -30,14 +30,14 @@ class StoreTests:
         assert self.open().get(_KEY) is None
 
     def test_what_was_put_is_there(self) -> None:
-        """Data that a store has put can be read, byte for byte, by that store and by other instances."""
+        """After an instance puts data, this instance and other instances get the same bytes."""
         store, other = self.open(), self.open()
         store.put(_KEY, _DATA, time.time() + 3600)
         assert store.get(_KEY) == _DATA
         assert other.get(_KEY) == _DATA
 
     def test_the_last_data_count(self) -> None:
-        """Later data for a key replace earlier data, even if the later data are shorter."""
+        """New data for a key replace the old data, even if the new data are shorter."""
         store = self.open()
         for data in (_DATA, b"after"):
             store.put(_KEY, data, time.time() + 3600)
@@ -52,14 +52,14 @@ class StoreTests:
         assert [store.get(key) for key in keys] == [key.encode() for key in keys]
 
     def test_no_time_left(self) -> None:
-        """To put data that have expired is not an error. The store may drop such data."""
+        """Putting expired data does not raise an exception. The store may drop the data."""
         store = self.open()
         store.put(_KEY, _DATA, time.time() - 1)
         assert store.get(_KEY) in {None, _DATA}
 
     def test_many_at_once(self) -> None:
-        """A single call can put, or get, the data of several keys. For a key without data, the result has
-        None, or lacks the key.
+        """A single call can put or get the data of several keys. In the result of ``get_many``, a key without
+        data is missing or has the value None.
         """
         store, later = self.open(), time.time() + 3600
         store.put_many({_KEY: (_DATA, later), _OTHER: (b"other", later)})
@@ -70,7 +70,7 @@ class StoreTests:
         }
 
     def test_closing(self) -> None:
-        """A store can be closed, whether it was used or not."""
+        """A store can be closed after use, and also without having been used."""
         store = self.open()
         store.put(_KEY, _DATA, time.time() + 3600)
         store.close()

@@ -1,4 +1,6 @@
-"""``scrapy rep why``: shows all decisions about a URL or a host in ledgers, with the rules of that time."""
+"""The subcommand ``scrapy rep why``, which shows all decisions about a URL or a host in ledgers, with the rules
+that applied.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,17 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-# The columns of a decision that are shown unchanged.
+# The columns of the table "decision" that the answer contains unchanged.
 _SHOWN = (
     "subject", "verdict", "layer", "reason", "url", "origin", "page", "agent", "line",
     "statement", "form", "source", "via",
 )  # fmt: skip
 
 _WITHHELD = ("refused", "dropped", "would-refuse", "would-drop")
-"""The verdicts that withhold something."""
+"""The verdicts by which a request, an item, a link or a file is withheld, or would be in a dry run."""
 
-# Decisions with equal values in these columns are shown as one, with their number. The first list is for
-# a question about a host, the second for a question about a URL.
+# Decisions with equal values in these columns are shown as a single decision, with their number. The first list
+# applies to questions about a host, the second to questions about a URL.
 _ALIKE = "crawl, origin, snapshot, line, verdict, reason, layer, subject, agent, statement, source"
 _ALIKE_ON_URL = f"{_ALIKE}, url, page, form, via"
 
@@ -48,10 +50,11 @@ _CONDITIONS = {
     "snapshot": "instr(origin, :host) OR id IN (SELECT snapshot FROM main.decision)",
     "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
 }
-"""For each table, a condition for the rows to read from ledgers. It lets pass at least all rows that the
-SQL function is_asked() accepts later."""
+"""For each table, the SQL condition for rows to copy from ledgers. The conditions are fast, but may accept too many
+rows. Later, the SQL function is_asked() selects the rows that match the question exactly."""
 
-# "is_own" is false for a decision about a link, an item or a file on the page in question.
+# "is_own" is true for decisions about the URL or host in question, and false for decisions about a link, an item
+# or a file on the page in question.
 _FOUND = """
     SELECT max(is_own) AS is_own, count(*) AS times, max(time) AS last, min(id) AS id,
            min(time) AS time, count(*) OVER () AS groups, sum(count(*)) OVER () AS total
@@ -104,14 +107,14 @@ _ROWS = (
     ),
     "Decisions left out (--limit): {left_out[decisions]:some}, in groups: {left_out[groups]}",
     "Earlier robots.txt files left out (--limit): {left_out[robotstxts]:some}",
-    "Ledgers that record only refusals (REP_LEDGER_LEVEL): {only_refusals}",
+    "Ledgers that contain only refusals (REP_LEDGER_LEVEL): {only_refusals}",
     "{left_out_by_level}",
 )
 
 
 _LEFT_OUT = (
-    "So it was not refused: it was allowed, or not requested. With REP_LEDGER_LEVEL = 'all', a ledger "
-    "also records what was allowed."
+    "So no request was refused: requests were allowed, or were not made. With REP_LEDGER_LEVEL = 'all', "
+    "a ledger also contains allowed requests."
 )
 
 
@@ -133,21 +136,21 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
 
 def _check_order(arguments: Namespace) -> None:
-    """Raise UsageError if the ledgers come before the URL or host in the arguments."""
+    """Raise UsageError if the user gave the ledgers before the URL or host."""
     url_or_host = arguments.asked
     for name in arguments.ledgers:
         if not Path(name).exists() and (is_url(name) or is_sqlite(url_or_host)):
             raise UsageError(
-                f"{name} is not a ledger: write the URL or the host first, then the ledgers, as in "
+                f"{name} is not a ledger; give the URL or the host before the ledgers, as in "
                 f"'scrapy rep why {name} {url_or_host}'"
             )
 
 
 class Question(NamedTuple):
-    """The URL or the host about which the user asks."""
+    """The question of the user: which decisions concern a given URL or host."""
 
     text: str
-    """The argument, without user name and password."""
+    """The URL or host as the user gave it, but without user name and password."""
 
     is_url: bool
 
@@ -155,17 +158,18 @@ class Question(NamedTuple):
     """The host of the URL; empty if the URL has no valid host."""
 
     matches: Callable[[str | None, str | None], bool]
-    """The function that tells whether the question is about a URL in a ledger, from the URL and its
-    origin. For the URL of a page, the origin is None, and only a question about a URL can match."""
+    """The function that returns whether a URL in a ledger, with its origin there, matches the question. The ledger
+    does not store the origin of a decision's page, so the origin is None for page URLs. These match only
+    questions about a URL."""
 
     @property
     def values(self) -> dict[str, Any]:
-        """The parameters of this question in SQL queries."""
+        """The values of this question for the named parameters of the SQL queries."""
         return {"text": self.text, "host": self.host, "is_url": self.is_url}
 
 
 def asked_about(text: str) -> Question:
-    """Parse the argument *text*, a URL or a host. Raises UsageError if it is neither."""
+    """Return the question about *text*, a URL or a host. Raises UsageError if *text* is neither."""
     text = text.strip()
     has_scheme = is_url(text)
     url = parse_url(text if has_scheme else f"http://{text}")
@@ -178,7 +182,7 @@ def asked_about(text: str) -> Question:
     path = target(url.url, RFC9309) if parts.path or parts.query else None
 
     def is_at(origin: Origin | None) -> bool:
-        """Whether the question is about *origin*, or about its virtual host."""
+        """Whether the URL or host in question belongs to *origin*, or to the virtual host of *origin*."""
         return origin is not None and any(
             candidate.host.rstrip(".") == host
             and (candidate.scheme == origin_asked.scheme or not has_scheme)
@@ -199,7 +203,7 @@ def asked_about(text: str) -> Question:
 
 
 class _History:
-    """The answer to a question from ledgers. The attribute ``record`` has the answer as a JSON object."""
+    """Finds the answer to a question in ledgers. The attribute ``record`` contains the answer as a JSON object."""
 
     def __init__(self, question: Question, past: LedgerSources, limit: int) -> None:
         self._past = past
@@ -234,12 +238,12 @@ class _History:
         }
 
     def _decision(self, group: sqlite3.Row) -> dict[str, Any]:
-        """Return a group of equal decisions as a JSON object, with the values of the first decision."""
+        """Return a group of equal decisions as a JSON object. Its values are those of the group's first decision."""
         [row] = self._past.ledgers.rows(_ROW, id=group["id"])
         crawl = self._crawl(row["crawl"])
         source = self._past.source(row["snapshot"])
         context: list[dict[str, Any]] = []
-        # The line of an override is a line of the user's own text, not of the robots.txt of the site.
+        # If an override decided, the line number refers to the override's text, not to the site's robots.txt.
         if source is not None and row["layer"] != "override":
             dialect = DIALECTS.get(crawl["dialect"], RFC9309)
             context = source.excerpt(row["line"], row["agent"], dialect)
@@ -256,7 +260,7 @@ class _History:
         }
 
     def _crawl(self, number: int) -> dict[str, Any]:
-        """Add a crawl to the answer, and return the crawl as a JSON object."""
+        """Add the crawl with this number to the answer if it is missing there. Return the crawl as a JSON object."""
         if number not in self._crawls:
             crawl = self._past.ledgers.by_number[number]
             unchanged = ("spider", "user_agent", "dialect", "every_decision")
@@ -271,8 +275,8 @@ class _History:
         return self._crawls[number]
 
     def _robotstxt(self, snapshot: int | None) -> int | None:
-        """Add the robots.txt of a snapshot to the answer, and return its number in the answer; None if the
-        ledgers do not have the snapshot.
+        """Add the robots.txt of a snapshot to the answer if it is missing there. Return the number of the
+        robots.txt in the answer, or None if the ledgers do not contain the snapshot.
         """
         source = self._past.source(snapshot)
         if source is None or source.row is None:

@@ -173,7 +173,7 @@ def test_without_a_name_the_rules_for_everyone_apply_with_a_note(rep: Rep) -> No
     """
     ended = rep("check", BASKET, *FILE, "--brief", USER_AGENT="Mozilla/5.0")
     assert ended.out == f"denied\t{BASKET}\tline 10, Disallow: /\n"
-    assert "the rules for everyone are followed" in ended.err
+    assert "this command follows the rules for everyone" in ended.err
     off = rep("check", BASKET, *FILE, ROBOTSTXT_OBEY=False)
     assert off.status == 1
     assert "ROBOTSTXT_OBEY is False in the settings" in off.err
@@ -206,10 +206,8 @@ def test_settings_that_need_the_addon_are_named(
     are named on standard error, with what to write.
     """
     err = rep("check", TEA, *FILE, **settings).err
-    words = f"scrapy rep: a crawl ignores {ignored}, because ADDONS does not have scrapy_rep.Addon. "
-    assert err == (
-        f"{words}Write ADDONS = {ADDON} in the settings\n" if ignored else ""
-    )
+    words = f"scrapy rep: a crawl ignores {ignored}, because ADDONS does not contain scrapy_rep.Addon; "
+    assert err == (f"{words}add ADDONS = {ADDON} to the settings\n" if ignored else "")
     assert rep("check", TEA, *FILE, "-s", "REP_DIALECT=google", **NO_ADDON).err == ""
 
 
@@ -242,15 +240,15 @@ def test_of_several_urls_the_worst_sets_the_exit_status(rep: Rep) -> None:
     assert ended.out.endswith(f"denied\t{BASKET}\tline 5, Disallow: /basket/\n")
     assert "http://a.example/" not in ended.out, "only a part of the line was read"
     for message in (
-        "line 1: 'shop.example' is not a URL",
+        "line 1: 'shop.example' is not an http, https or ftp URL",
         "line 3: ",
-        "line 4: a line of more than 262,144 bytes is not a URL",
+        "line 4: the line is longer than 262,144 bytes, so it is not a URL",
     ):
         assert message in ended.err
     ended = rep("check", TEA, "http://[", BASKET, *FILE, "--brief")
     assert ended.status == 2
     assert [line.split("\t")[1] for line in ended.out.splitlines()] == [TEA, BASKET]
-    assert "argument 2: 'http://[' is not a URL" in ended.err
+    assert "argument 2: 'http://[' is not an http, https or ftp URL" in ended.err
     assert rep("check", TEA, BASKET, *FILE).status == 1
 
 
@@ -261,7 +259,7 @@ def test_a_long_list_is_judged_in_order_and_summed_up(rep: Rep) -> None:
     rules = "User-agent: *\nContent-Usage: train-ai=n\nDisallow: /0\nDisallow: /1"
     Path("robots.txt").write_text(rules)
     urls = [f"https://h{n % 300}.example/{n % 3}/{n}" for n in range(2_100)]
-    denied = "; 700 of the allowed may not be used for a purpose of the crawl"
+    denied = "; 700 of the allowed URLs must not be used for a purpose of the crawl"
     for purpose, bad, words in (
         ("search", [], ""),
         ("train-ai", ["nothing"], f"{denied}; lines that are not URLs: 1"),
@@ -409,8 +407,8 @@ def test_each_live_robotstxt_is_fetched_once(
     assert records[4]["access"]["status"] == 503
     assert records[5]["access"]["html"] is True
     assert records[5]["access"]["why"] == (
-        "successful (status 200), but an HTML page, such as the challenge of a bot wall, not a "
-        "robots.txt: only its lines in the form of a rule count"
+        "successful (status 200), but the response is an HTML page, such as the challenge of a bot wall, "
+        "and not a robots.txt; only lines in the form of rules count"
     )
     assert "ends early, is damaged" in records[6]["access"]["why"]
     assert [len(host.robots_hits) for host in hosts[:6]] == [2, 2, 1, 1, 1, 1]
@@ -470,7 +468,7 @@ def test_the_text_says_how_the_fetch_ended(site: Site, tmp_path: Path) -> None:
     broken = 'DOWNLOADER_MIDDLEWARES={"no.such.Middleware": 1}'
     ended = scrapy_rep("check", moved.url("/"), "-s", broken, cwd=tmp_path)
     assert ended.status == 2
-    assert "Scrapy could not start with these settings" in ended.err
+    assert "Scrapy could not start a crawl with these settings" in ended.err
 
 
 def test_a_project_lends_its_settings_and_nothing_is_written(

@@ -72,8 +72,8 @@ def test_the_command_works_without_a_project() -> None:
     assert done.returncode == 1
     assert done.stdout.decode() == f"denied\t{BASKET}\tline 10, Disallow: /\n"
     assert done.stderr.decode() == (
-        "scrapy rep: no setting names your crawler, so the rules for 'Scrapy' are followed. "
-        "Name the crawler with --agent\n"
+        "scrapy rep: no setting names your crawler, so this command follows the rules for "
+        "'Scrapy'; name the crawler with --agent\n"
     )
 
 

@@ -389,7 +389,7 @@ def test_a_line_that_is_no_url_makes_the_exit_status_2(rep: Rep) -> None:
     Path("urls").write_text(TEXTS["urls"] + "nonsense\n")
     ended = rep("diff", "robots.txt", "new.txt", "--urls", "urls")
     assert ended.status == 2
-    assert "urls, line 4: 'nonsense' is not a URL" in ended.err
+    assert "urls, line 4: 'nonsense' is not an http, https or ftp URL" in ended.err
     assert ended.out.endswith("\n3 URLs compared\n  now denied: 3\n")
 
 
@@ -504,8 +504,8 @@ def test_the_output_says_that_fetched_urls_were_not_recorded(rep: Rep) -> None:
     ledger((ALLOWED, "refused"), path="partial", level="denied").close()
     ledger((f"{ALLOWED}/2", "refused"), path="full").close()
     message = (
-        "scrapy rep: {} crawls recorded only refusals and overrides (REP_LEDGER_LEVEL was not "
-        "'all'), so it is not known how the verdicts on other URLs change\n"
+        "scrapy rep: {} crawls recorded only refusals and overrides, because REP_LEDGER_LEVEL was not "
+        "'all'; changed verdicts on their other URLs are not shown\n"
     )
     for arguments, crawls_named in (
         ("partial robots.txt", "1 of 1"),
@@ -555,7 +555,7 @@ def test_a_list_is_judged_by_the_files_of_a_ledger(rep: Rep) -> None:
     assert changes([record]) == [("allowed", f"{FORBIDDEN}/2")]
     assert record["agents"] == ["otherbot"]
     assert rep("diff", "ledger", "google", "--urls", "-", stdin=urls).out == (
-        f"unknown\t{CAFE}\t2 URLs: no robots.txt of this host is known\n"
+        f"unknown\t{CAFE}\t2 URLs: the robots.txt of this host is not known\n"
         "4 URLs compared\n"
         "  unknown: 2\n"
         "  unchanged: 2\n"

@@ -83,7 +83,7 @@ def test_each_of_several_files_has_its_findings(rep: Rep) -> None:
         ended = rep("lint", argument, "robots.txt")
         assert (ended.status, ended.out) == (2, out)
         assert argument in ended.err
-    missing = "shop.example: No such file or directory; a URL begins with https://\n"
+    missing = "shop.example: No such file or directory; if it is a URL, write it with its scheme, such as https://\n"
     assert missing in rep("lint", "shop.example").err
 
 

@@ -96,7 +96,7 @@ def test_the_exit_status_tells_whether_a_page_may_be_indexed(
     ended = rep(*asked, stdin=body, **settings)
     assert ended.status == (word != "indexable" or tag == "noai")
     assert f"  in a crawl: items are {items}, links are {links}" in ended.out
-    assert ("This is data" in ended.out) is (tag == "data")
+    assert ("is data, not a document" in ended.out) is (tag == "data")
 
 
 def test_the_allowed_use_is_shown_with_its_statement(rep: Rep) -> None:
@@ -215,7 +215,7 @@ BUSY = Answer(PAGE, status=503, headers={"X-Robots-Tag": "index"})
         (redirect("/"), "The page was not fetched: redirected more than 20 times", 1),
         (
             redirect("gopher://\x80["),
-            "not fetched: a redirect leads to something that is not a URL",
+            "not fetched: a redirect leads to an invalid URL",
             1,
         ),
         (redirect("http://["), "redirected to http://[\n", 1),

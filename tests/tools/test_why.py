@@ -307,11 +307,11 @@ def test_the_text_says_what_the_level_of_a_ledger_leaves_out(
     assert ended.status == 3
     assert ended.out == (
         f"{asked}: 0 decisions\n"
-        "Ledgers that record only refusals (REP_LEDGER_LEVEL): ledger\n"
-        "So it was not refused: it was allowed, or not requested. With REP_LEDGER_LEVEL = 'all', a "
-        "ledger also records what was allowed.\n"
+        "Ledgers that contain only refusals (REP_LEDGER_LEVEL): ledger\n"
+        "So no request was refused: requests were allowed, or were not made. With "
+        "REP_LEDGER_LEVEL = 'all', a ledger also contains allowed requests.\n"
     )
-    assert "allowed, or not" not in rep("why", f"{ORIGIN}/1", "ledger").out
+    assert "no request was refused" not in rep("why", f"{ORIGIN}/1", "ledger").out
     written(FETCHED, on("/1", **REFUSED), path="all")
     assert rep("why", asked, "all").out == f"{asked}: 0 decisions\n"
 

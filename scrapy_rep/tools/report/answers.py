@@ -1,4 +1,4 @@
-"""The text of a report: its headline, its answers, all its tables as a dict, and the format of values."""
+"""Creates a report's headline, answers, and tables as a dict, and formats values such as durations."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ if TYPE_CHECKING:
     from scrapy_rep.tools.report.ledgers import ReportLedgers
 
 _NAMED = 3
-"""How many hosts, reasons or crawlers an answer names."""
+"""The maximum number of hosts, reasons or crawlers that an answer names."""
 
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 _DRY_RUN = (
-    "A dry run (REP_DRY_RUN) fetches everything, and refuses, drops and delays nothing. If this "
-    "report says that something was refused, dropped or delayed, a real run would have done so."
+    "A dry run (REP_DRY_RUN) fetches everything, and refuses, drops and delays nothing. Where this "
+    "report mentions refusals, drops or delays, these would have happened in a real run."
 )
 
 Answer: TypeAlias = "tuple[list[str], bool]"
-"""The sentences of an answer, and whether the crawl has kept to the delays and pauses of sites."""
+"""The sentences of an answer, and whether the crawl kept the delays or pauses that the answer is about. The second
+value is True for other answers."""
 
 
 def headline(total: dict[str, int], check: dict[str, Any]) -> dict[str, Any]:
-    """Return the headline of a report, a sentence on how much the crawls fetched and refused, and the notes
-    that a reader needs to understand it.
+    """Return the headline of a report, whether no forbidden page was fetched (``kept``), and the notes that explain the
+    headline. The headline is a sentence with the numbers of fetched pages and refused requests.
     """
     forbidden = check["forbidden"] + total["arrived"]
     return {
@@ -76,7 +77,7 @@ def _sentence(total: dict[str, int], check: dict[str, Any], forbidden: int) -> s
     parts = list(filter(None, (fetched, refusals)))
     if not_sent := total["not_sent"]:
         parts.append(
-            f"{count(not_sent, 'request')} {_was(not_sent)} left when the network was gone"
+            f"{count(not_sent, 'request')} {_was(not_sent)} not sent because the network was gone"
         )
     *before, last = parts
     sentence = f"{', '.join(before)}, and {last}" if before else last
@@ -103,8 +104,8 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
         )
     if without_network := total["without_network"]:
         notes.append(
-            f"{count(without_network, 'crawl')} ended because no host answered any more "
-            "(network_gone). With the same JOBDIR, the next run sends what is left."
+            f"{count(without_network, 'crawl')} ended because no host responded any more "
+            "(network_gone). A new run with the same JOBDIR sends the remaining requests."
         )
     checked, unchecked = check["checked"], check["unchecked"]
     if checked:
@@ -127,20 +128,22 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
     if unchecked:
         notes.append(
             f"{count(unchecked, 'request')} could not be checked again: the crawl used "
-            "a custom dialect, or the URL was cut for the ledger."
+            "a custom dialect, or the ledger contains only a part of the URL."
         )
     only_refusals = crawls - total["complete"]
     if only_refusals and total["pages"] and ignoring < crawls:
         notes.append(
-            f"The ledger of {count(only_refusals, 'crawl')} has only refusals. To check again "
-            "whether all pages that were fetched were allowed, crawl with "
+            f"The ledger of {count(only_refusals, 'crawl')} contains only refusals, so allowed "
+            "requests could not be checked again. To have them checked, crawl with "
             'REP_LEDGER_LEVEL = "all".'
         )
     return notes
 
 
 def answers(ledgers: ReportLedgers, total: dict[str, int]) -> list[dict[str, Any]]:
-    """Return the questions that people ask about a crawl, each with its answer."""
+    """Return common questions about a crawl, each with the answer for *ledgers*. *total* contains the figures of all
+    crawls.
+    """
     answer_to: dict[str, Answer] = {
         "What was fetched?": _fetched(ledgers),
         "What was refused, and why?": _refused(ledgers, total),
@@ -167,7 +170,7 @@ def _refused(ledgers: ReportLedgers, total: dict[str, int]) -> Answer:
     reasons = [f"{row['times']:,} because {_reason(row)}" for row in rows]
     end = f": {_listed(reasons, 'reason')}"
     if len(rows) < 2:
-        # A single reason needs no number, since the sentence begins with the total.
+        # A single reason needs no number, because the sentence begins with the total.
         end = f", because {_reason(rows[0])}" if rows else ""
     sentences = [f"{count(total['refused'], 'request')} refused{end}."]
     if total["dropped"]:
@@ -207,14 +210,15 @@ def _pauses(ledgers: ReportLedgers) -> Answer:
     rows = ledgers.view("pause").fetchall()
     sentences, kept = _kept(totals, rows, "pause", "resumed")
     sentences.append(
-        f"Hosts asked for {pauses}, of {duration(totals['longest'])} at most."
+        f"Hosts asked for {pauses}, with a maximum length of {duration(totals['longest'])}."
     )
     return sentences, kept
 
 
 def _kept(totals: Row, rows: list[Row], asked: str, gap: str) -> Answer:
-    """Answer whether the crawl kept the delays, or the pauses, that hosts asked for. *asked* is the column
-    of *rows* with the seconds that a host asked for, *gap* the column with the seconds that passed.
+    """Return the answer to whether the crawl kept the delays or pauses that hosts asked for. *asked* is the name of the
+    column in *rows* with the seconds that a host asked for. *gap* is the name of the column with the shortest time
+    between two requests, in seconds.
     """
     if broken := totals["known"] - totals["kept"]:
         hosts = [
@@ -229,7 +233,7 @@ def _kept(totals: Row, rows: list[Row], asked: str, gap: str) -> Answer:
     number = totals["known"]
     where = "the one host" if number == 1 else f"all {number:,} hosts"
     sentences = [f"Yes, at {where} with a {asked}."]
-    # At a host that got a single request, the delay was kept, although no gap was measured.
+    # A host with a single request has no gap, and its delay counts as kept.
     measured = [row for row in rows if row["kept"] and row[gap] is not None]
     if measured:
         soonest = min(measured, key=lambda row: row[gap] / row[asked])
@@ -279,8 +283,8 @@ def _origin(row: Row) -> str:
 
 
 def _listed(items: Sequence[str], noun: str, total: int | None = None) -> str:
-    """Return the first three of *items* as text, and the number of the others. *total* is the number of all
-    items, if *items* has only some of them.
+    """Return the first three of *items* and the number of further items as text, such as ``"a, b, c and 2 more
+    hosts"``. *total* is the number of all items if *items* contains only some of these.
     """
     more = (len(items) if total is None else total) - len(items[:_NAMED])
     text = ", ".join(items[:_NAMED])
@@ -305,17 +309,19 @@ TABLES = {
     "unreachable": "outage",
     "overridden": "overridden",
 }
-"""The tables of a report, each with the SQL view that has its rows and columns."""
+"""The tables of a report, each with the SQL view that returns the table's rows."""
 
-# The columns that are not in the JSON, because only the page needs them. Columns that end with "_of_host"
-# are left out too.
+# The columns that only the HTML page needs, and that the JSON leaves out. The JSON also leaves out columns whose names
+# end with "_of_host".
 _OF_PAGE = frozenset({
     "crawl", "example", "first", "file", "number", "judged", "place", "of_all",
 })  # fmt: skip
 
 
 def as_dict(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
-    """Return the whole report as a dict, with all rows of all tables. *now* is the time of the report."""
+    """Return the whole report as a dict, with all rows of all tables. *now* is the time of the report, in seconds since
+    the epoch.
+    """
     return {
         **overall(ledgers, now),
         "tables": {name: list(rows(ledgers, name)) for name in TABLES},
@@ -323,8 +329,8 @@ def as_dict(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
 
 
 def overall(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
-    """Return the part of a report before the tables: headline, answers, figures, crawls, settings. *now* is
-    the time of the report.
+    """Return the part of a report before its tables: headline, answers, figures, crawls and settings. *now* is the time
+    of the report, in seconds since the epoch.
     """
     total, checked = figures(ledgers), ledgers.check()
     unchanged = "spider", "user_agent", "agents", "dialect", "versions", "path"
@@ -349,8 +355,8 @@ def overall(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
 
 
 def figures(ledgers: ReportLedgers) -> dict[str, int]:
-    """Return the figures of all crawls together. Only crawls that recorded every decision count the requests
-    that were let through.
+    """Return the total figures of all crawls. The figures of allowed requests, ``let_through`` and
+    ``let_through_by_override``, include only crawls that recorded every decision.
     """
     crawls, through = ledgers.crawls, [0, 0]
     for row in ledgers.view("let_through"):
@@ -372,12 +378,14 @@ def figures(ledgers: ReportLedgers) -> dict[str, int]:
 
 
 def _changed_settings(ledgers: ReportLedgers) -> list[dict[str, Any]]:
-    """Return the settings that differ from their defaults, each with the spider of its crawl."""
+    """Return the settings that differ from their defaults. Each entry contains a setting's name and value, and the
+    spider of the crawl.
+    """
     changed = []
     for crawl in ledgers.crawls:
         for name, value in crawl["settings"].items():
             default = DEFAULTS.get(name, getattr(default_settings, name, None))
-            # The add-on sets ROBOTSTXT_OBEY to True.
+            # The add-on sets ROBOTSTXT_OBEY to True, so True counts as the default.
             if value != (True if name == OBEY else default):
                 changed.append(
                     {"name": name, "value": value, "spider": crawl["spider"]}
@@ -386,7 +394,7 @@ def _changed_settings(ledgers: ReportLedgers) -> list[dict[str, Any]]:
 
 
 def rows(ledgers: ReportLedgers, table: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table, each as a dict by column, with times as text."""
+    """Yield the rows of a report's table. Each row is a dict by column name, in which times are text."""
     for row in ledgers.view(TABLES[table]):
         yield {
             name: iso_time(row[name]) if name.endswith("_at") else row[name]
@@ -395,7 +403,7 @@ def rows(ledgers: ReportLedgers, table: str) -> Iterator[dict[str, Any]]:
 
 
 def columns(names: list[str]) -> list[str]:
-    """Return the columns of a view that the JSON has, without those that only the page needs."""
+    """Return those of the column *names* that the JSON includes. Columns that only the HTML page needs are left out."""
     return [
         name for name in names if not (name in _OF_PAGE or name.endswith("_of_host"))
     ]
@@ -405,9 +413,9 @@ def columns(names: list[str]) -> list[str]:
 
 
 def visible(text: object, limit: int = 1000) -> str:
-    """Return *text* on one line, with invisible characters replaced by their codes.
+    """Return *text* as one line, with invisible characters replaced by their codes.
 
-    A text of more than *limit* characters is cut, with a note at the end.
+    If *text* is longer than *limit* characters, it is cut, and ends with the number of further characters.
     """
     shown = str(text)
     more = len(shown) - limit
@@ -418,7 +426,7 @@ def visible(text: object, limit: int = 1000) -> str:
 
 
 def setting(value: object) -> str:
-    """Format the value of a setting, without the passwords in URLs."""
+    """Return the value of a setting as text. User names and passwords in URLs are masked."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return texts.without_credentials(text)
 
@@ -428,7 +436,9 @@ def whole(number: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Format a duration, such as ``2 h 5 min``, or ``12 h``: from ten on, a unit stands alone."""
+    """Return a duration as text, such as ``2 h 5 min``. From ten units on, the smaller unit is left out, as in
+    ``12 h``. None, an unknown duration, becomes a dash.
+    """
     if seconds is None:
         return "–"
     if seconds < 60:
@@ -442,14 +452,14 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(seconds: float) -> str:
-    """Format a time, such as ``2026-11-21 09:30``, in UTC."""
+    """Return a time in UTC as text, such as ``2026-11-21 09:30``. *seconds* counts from the epoch."""
     time = iso_time(seconds)
     return "–" if time is None else time[:16].replace("T", " ")
 
 
 def span(first: float, last: float) -> str:
-    """Format a span of time in UTC, such as ``2026-11-21 09:30 to 10:15``. If it ends on the same day, the
-    day is not repeated.
+    """Return a period in UTC as text, such as ``2026-11-21 09:30 to 10:15``. If the period ends on another day, the end
+    includes the date.
     """
     start, end = moment(first), moment(last)
     if end == start:
@@ -459,12 +469,14 @@ def span(first: float, last: float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Format the ratio of a gap to a delay. It is rounded down, so that 0.999 does not look like 1."""
+    """Return the ratio of a gap to a delay as text. The ratio is rounded down, so that 0.999 does not become 1. None,
+    an unknown ratio, becomes a dash.
+    """
     return "–" if value is None else f"{int(value * 100) / 100:,.2f}"
 
 
 def octets(number: int) -> str:
-    """Format a number of bytes, such as ``123 bytes`` or ``45.6 MB``; a megabyte has 1,000,000 bytes."""
+    """Return a number of bytes as text, such as ``123 bytes`` or ``45.6 MB``. A megabyte is 1,000,000 bytes."""
     if number < 10_000:
         return count(number, "byte")
     size, unit = next(
@@ -476,12 +488,14 @@ def octets(number: int) -> str:
 
 
 def count(number: int, singular: str, many: str | None = None) -> str:
-    """Format a number with its noun, such as ``1 host`` or ``2,000 hosts``."""
+    """Return *number* with its noun as text, such as ``1 host`` or ``2,000 hosts``. *many* is an irregular plural."""
     return f"{number:,} {singular if number == 1 else many or singular + 's'}"
 
 
 def status(number: int | None, error: str | None) -> str:
-    """Format the answer to a request for robots.txt: ``404 Not Found``, ``TLS failed``, or both."""
+    """Return the outcome of a request for robots.txt as text. This is the HTTP status, such as ``404 Not Found``; the
+    *error*, such as ``TLS failed``; or both.
+    """
     if number is None:
         return error or "no answer"
     try:

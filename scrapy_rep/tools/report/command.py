@@ -1,4 +1,4 @@
-"""``scrapy rep report``: writes a report on past crawls, as a single HTML file or as JSON."""
+"""The subcommand ``scrapy rep report``, which writes a report on past crawls as a single HTML file or as JSON."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ _PAGE = "robots-report.html"
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
-    """Write the report, and return 0. Raises UsageError if the output can't be written, and LedgerError if a
-    ledger can't be read.
+    """Write the report, and return the exit status 0. Raises UsageError if the output cannot be written, and
+    LedgerError if a ledger cannot be read.
     """
     if min(arguments.hosts, arguments.robotstxt) < 0:
         raise UsageError("--hosts and --robotstxt must be 0 or greater")
     if arguments.json and arguments.output == "-":
-        raise UsageError("--json and -o - both write to standard output")
+        raise UsageError(
+            "--json and -o - would both write to standard output; choose a file for -o"
+        )
     if arguments.json:
         with _opened(arguments, NO_LIMITS) as ledgers:
             record = answers.as_dict(ledgers, time.time())
@@ -45,7 +47,7 @@ def _write_page(arguments: Namespace, output: str) -> None:
         from scrapy_rep.tools.report.page import MARK, render  # noqa: PLC0415
     except ImportError as error:
         raise UsageError(
-            f"A report needs a package that is not installed ({error.name}): "
+            f"An HTML report needs the package {error.name}, which is not installed; run "
             "pip install 'scrapy-rep[report]' (in a checkout: pip install '.[report]')"
         ) from None
 
@@ -65,12 +67,14 @@ def _write_page(arguments: Namespace, output: str) -> None:
         return
     with output_file(output, output, arguments.ledgers, MARK) as write:
         write_parts(write)
-    notify(f"{output} is written; open it in a browser")
+    notify(f"wrote {output}; open this file in a browser")
 
 
 @contextmanager
 def _opened(arguments: Namespace, limits: ReportLimits) -> Iterator[ReportLedgers]:
-    """Open the ledgers during the ``with`` block. Damage in a view becomes a LedgerError."""
+    """Yield the open ledgers, and close them at the end of the ``with`` block. SQLite errors in the block, which a
+    damaged ledger causes, become a LedgerError.
+    """
     paths = arguments.ledgers
     with reading(", ".join(paths)), closing(ReportLedgers(paths, limits)) as ledgers:
         yield ledgers

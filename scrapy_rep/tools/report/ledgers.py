@@ -1,4 +1,4 @@
-"""Opens ledgers for a report, and computes the facts that need a parsed robots.txt, not only SQL."""
+"""Opens ledgers for a report, and computes the results that need a parsed robots.txt in addition to SQL."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
 TEXT_LIMIT = 2**18
-"""How many bytes of a text the views return. A crawl writes shorter texts."""
+"""The maximum number of bytes that the views return of a text. Longer texts are cut. The texts that a crawl writes are
+shorter."""
 
 _EXAMPLES = 10
-"""How many forbidden URLs the report names."""
+"""The maximum number of forbidden URLs that the report lists as examples."""
 
 _REPORT_VIEWS = files("scrapy_rep").joinpath("tools/report/views.sql")
 
 # The tables of a ledger that a report reads.
 _TABLES = ("body", "snapshot", "decision", "traffic", "gap", "progress")
 
-# Matches the start of the views that other views use. In a report, they become tables, so that each is
-# computed only once.
+# Matches the start of the definitions of views that other views use. A report turns these views into tables, so that
+# each is computed only once.
 _VIEW = re.compile(
     r"CREATE VIEW (?=(?:tally|latest_robotstxt|hosts|minutes|shortest_gaps) )"
 )
 
-# In a report, the refusals and drops of a dry run count as real ones; the headline says so.
+# In a report, the refusals and drops of a dry run count like those of a real crawl. The headline mentions the dry run.
 _AS_IF = """
     UPDATE decision SET verdict = iif(verdict = 'would-refuse', 'refused', 'dropped')
     WHERE verdict IN ('would-refuse', 'would-drop')
@@ -53,35 +54,37 @@ _AS_IF = """
 _AI = {token: crawler for token, crawler in CRAWLERS.items() if crawler.is_ai}
 _MAY_NAME = re.compile("|".join(map(re.escape, _AI)).encode(), re.IGNORECASE).search
 _MAY_SLOW = re.compile(rb"crawl-delay|request-rate", re.IGNORECASE).search
-"""Fast searches in a body, which rule out most files, so that these need not be parsed."""
+"""Fast searches in the body of a robots.txt. A file without a match names no AI crawler (_MAY_NAME) or states no delay
+(_MAY_SLOW), so it need not be parsed."""
 
 _EVERYTHING = frozenset({"/", "*", "/*"})
 """The patterns that match every path."""
 
 WHOLE = 16_000
-"""A robots.txt of at most this many characters, and 1,000 lines, is shown completely."""
+"""The maximum number of characters of a robots.txt that is shown completely. A file of more than 1,000 lines is also
+shown only in part."""
 
-# The lines of a longer file that are shown: the first _BEGINNING, the _MARKED that decided most, and
-# _AROUND lines before and after each of these.
+# Of a longer file, the report shows the first _BEGINNING lines, the _MARKED lines that decided most requests, and
+# _AROUND lines before and after each of the latter.
 _BEGINNING = 40
 _AROUND = 2
 _MARKED = 100
 
 
 class ReportLimits(NamedTuple):
-    """How many rows a report shows at most. The report says how many it leaves out."""
+    """The maximum numbers of rows in a report. The report states the number of rows that it leaves out."""
 
     hosts: int = 10_000
-    """The number of rows in the table of hosts."""
+    """The maximum number of rows in the table of hosts."""
 
     files: int = 200
-    """The number of hosts with their robots.txt."""
+    """The maximum number of hosts whose robots.txt is shown."""
 
     others: int = 500
-    """The number of rows in each other table."""
+    """The maximum number of rows in each table other than the table of hosts."""
 
     urls: int = 20
-    """The number of URLs for each host, and of hosts for each reason."""
+    """The maximum number of URLs for each host, and of hosts for each reason."""
 
 
 NO_LIMITS = ReportLimits(*[2**62] * 4)
@@ -91,15 +94,16 @@ _LIMITED = {
     "slow": "urls",
     **dict.fromkeys(("fetched", "delay", "pause", "purpose", "outage", "overridden"), "others"),
 }  # fmt: skip
-"""The views that are limited, each with its limit. Their column ``of_all`` has the number of all rows."""
+"""The limit of each limited view, as a field of :class:`ReportLimits`. The column ``of_all`` of these views contains
+the number of rows without the limit."""
 
 
 class ReportLedgers(Ledgers):
-    """Ledgers with the views of a report. The caller must call ``close`` at the end."""
+    """Ledgers in a database with the views of a report. The caller must call ``close``."""
 
     def __init__(self, paths: Sequence[str], limits: ReportLimits) -> None:
-        """Read the ledgers at *paths*. Raises LedgerError for a file that is damaged or is not a ledger.
-        Damage that shows only in a view raises an error that :func:`reading` turns into a LedgerError.
+        """Read the ledgers at *paths*. Raises LedgerError for a file that is damaged or is not a ledger. If damage is
+        found only when a view is computed, raises an exception that :func:`reading` turns into a LedgerError.
         """
         super().__init__(list(map(LedgerName, paths)), dict.fromkeys(_TABLES, "true"))
         self.limits = limits
@@ -118,7 +122,9 @@ class ReportLedgers(Ledgers):
             opened.pop_all()
 
     def view(self, name: str, **columns: object) -> sqlite3.Cursor:
-        """Return the rows of the view *name*: all rows, or only those with the given values of *columns*."""
+        """Return the rows of the view *name* that have the values *columns*, up to the view's limit. Without *columns*,
+        return all rows up to the limit.
+        """
         where = "".join(f" AND {column} = :{column}" for column in columns)
         query = f"SELECT * FROM {name} WHERE true{where}"  # noqa: S608
         if limit := _LIMITED.get(name):
@@ -129,27 +135,31 @@ class ReportLedgers(Ledgers):
         return self.database.execute(query, columns)
 
     def body(self, digest: str) -> bytes:
-        """Return the bytes of the robots.txt with this SHA-256; empty if the ledgers do not have the file."""
+        """Return the body of the robots.txt with the SHA-256 *digest*. Return empty bytes if the ledgers do not contain
+        the body.
+        """
         row = self.view("body", sha256=digest).fetchone()
         return row["body"] if row else b""
 
     def dialect_of(self, crawl: int) -> Dialect | None:
-        """Return the dialect of the crawl with this number; None if it is a dialect of the user's own."""
+        """Return the dialect of the crawl with the number *crawl*. Return None if there is no such crawl, or if its
+        dialect is a custom one.
+        """
         record = self.by_number.get(crawl)
         return DIALECTS.get(record["dialect"]) if record else None
 
     def check(self) -> dict[str, Any]:
-        """Judge again all requests that robots.txt let through. Return how many were checked, how many of
-        these were forbidden, with a few examples, and how many could not be checked.
+        """Check all requests that robots.txt allowed in the crawls a second time. Return the numbers of ``checked``,
+        ``forbidden`` and ``unchecked`` requests, and up to ten forbidden URLs as ``examples``.
 
-        A ledger has each robots.txt that decided, the agent of the group that was followed, and the
-        URL, so the report does not have to trust the decisions of the crawl. A request of a crawl with
-        a custom dialect, or with a URL that was cut for the ledger, can't be checked.
+        The report does not have to trust the crawl's decisions, because a ledger contains the URL, the robots.txt
+        that applied, and the agent whose group was followed. A request remains unchecked if the crawl used a custom
+        dialect, or if the ledger contains only a part of its URL.
         """
         counts = {"checked": 0, "forbidden": 0, "unchecked": 0}
         examples: list[str] = []
 
-        # Cached, since several crawls may have used the same file.
+        # Cached, because several crawls may use the same file.
         @lru_cache(maxsize=10)
         def parsed(digest: str, dialect: Dialect) -> RobotsTxt:
             return RobotsTxt.parse(self.body(digest), dialect)
@@ -170,11 +180,9 @@ class ReportLedgers(Ledgers):
         return {**counts, "examples": examples}
 
     def _fill_tables(self) -> None:
-        """Fill the tables ``asked`` (delays) and ``named`` (AI crawlers) from the latest robots.txt of each
-        host.
-        """
+        """Fill the tables ``asked`` (crawl delays) and ``named`` (AI crawlers) from the latest robots.txt files."""
         execute = self.database.execute
-        # Each file is parsed once, since many hosts have the same file.
+        # Rows with the same file are consecutive, so that a file that many hosts share is parsed only once.
         for digest, hosts in groupby(self.view("latest_file"), itemgetter("sha256")):
             body = self.body(digest)
             crawlers = list(crawlers_named(body))
@@ -191,7 +199,9 @@ class ReportLedgers(Ledgers):
                     execute("INSERT INTO named VALUES (?, ?, ?, ?, ?, ?)", crawler_row)
 
     def _delay(self, body: bytes, number: int) -> float | None:
-        """Return the delay in seconds for which a robots.txt asks the crawl *number*, or None."""
+        """Return the delay in seconds that the robots.txt *body* states for the crawl *number*. Return None if *body*
+        does not state a delay, or if there is no crawl with this number.
+        """
         crawl = self.by_number.get(number)
         if crawl is None:
             return None
@@ -204,8 +214,8 @@ def _text(octets: bytes) -> str:
 
 
 def _modes(crawl: dict[str, Any]) -> dict[str, Any]:
-    """Return whether a crawl is a dry run; whether it ignores robots.txt; and whether it ended because the
-    network was gone, with the number of requests that were left.
+    """Return facts about a crawl by name: whether it is a dry run, whether it ignores robots.txt, whether it ended
+    because the network was gone, and the number of requests that were not sent for this reason.
     """
     is_dry_run = _is_on(crawl["settings"].get(DRY_RUN))
     obeys = _is_on(crawl["settings"].get(OBEY, True))
@@ -219,13 +229,13 @@ def _modes(crawl: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_on(setting: object) -> bool:
-    """Whether the value of a setting is true, as Scrapy reads booleans."""
+    """Whether *setting* is a value that Scrapy's ``getbool`` reads as True."""
     return str(setting).lower() in {"1", "true"}
 
 
 def delay_asked(body: bytes, dialect: Dialect, tokens: Sequence[str]) -> float | None:
-    """Return the delay in seconds for which a robots.txt asks the crawler with the product *tokens*; None
-    if the file does not ask for a delay.
+    """Return the delay in seconds that the robots.txt *body* states for the crawler with the product *tokens*. Return
+    None if it states no delay.
     """
     if not _MAY_SLOW(body):
         return None
@@ -233,8 +243,8 @@ def delay_asked(body: bytes, dialect: Dialect, tokens: Sequence[str]) -> float |
 
 
 def crawlers_named(body: bytes) -> Iterator[tuple[Crawler, str, int]]:
-    """Yield each AI crawler that a robots.txt names, how much the file forbids to the crawler, and the first
-    line with its name.
+    """Yield the AI crawlers that the robots.txt *body* names. For each crawler, also yield a description of how much is
+    forbidden, such as ``"some paths"``, and the number of the first line that names the crawler.
     """
     if not _MAY_NAME(body):
         return
@@ -252,7 +262,7 @@ def crawlers_named(body: bytes) -> Iterator[tuple[Crawler, str, int]]:
 
 
 def _forbids(forbidden: set[str], allowed: set[str]) -> str:
-    """Say how much the *forbidden* patterns forbid. If the same pattern is allowed too, it is allowed."""
+    """Return a description of how much the patterns *forbidden* and *allowed* forbid. A pattern in both is allowed."""
     is_all = forbidden & _EVERYTHING and not allowed & _EVERYTHING
     if is_all:
         return "everything but exceptions" if allowed else "everything"
@@ -262,12 +272,12 @@ def _forbids(forbidden: set[str], allowed: set[str]) -> str:
 def excerpt(
     lines: Sequence[str], marks: Sequence[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
-    """Choose the lines of a robots.txt to show. Return for each its number, its text, and its row of the
-    view ``mark``, if the line decided anything.
+    """Return the lines to show of a robots.txt. Each entry contains a line number, the line's text, and the line's row
+    of the view ``mark``, or None if the line decided nothing.
 
-    *lines* are all lines, and *marks* the rows of the view for this file. Of a long file, only the
-    beginning and the lines that decided most are shown. For lines that are left out, there is an
-    entry with their number and None in place of a text.
+    *lines* are all lines of the file, and *marks* the file's rows of the view ``mark``. Of a long file, only the
+    beginning and the lines that decided most requests are returned. An entry whose text is None stands for lines
+    that are left out, and contains the count of these lines in place of a line number.
     """
     numbers: Sequence[int] = range(1, len(lines) + 1)
     if sum(map(len, lines)) > WHOLE or len(lines) > WHOLE // 16:

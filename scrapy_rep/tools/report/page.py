@@ -1,4 +1,4 @@
-"""Renders a report as a single HTML file, which does not load any other file."""
+"""Renders a report as a single HTML file that does not load other files."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from scrapy_rep.tools.report.ledgers import ReportLedgers
 
 MARK = "<!DOCTYPE html>\n<!-- scrapy rep report -->"
-"""The beginning of every report, by which the command knows that it may replace a file."""
+"""The beginning of every report. The command replaces an existing file only if it begins with this text."""
 
 _MAX_SHOWN = 300
-"""How many characters of a text the page shows, unless a template sets another limit."""
+"""The maximum number of characters that the page shows of a text, unless a template sets another limit."""
 
 _LAYERS = {
     Layer.OVERRIDE.value: "Overrides",
@@ -54,17 +54,18 @@ _VERDICTS = {
 
 
 def render(ledgers: ReportLedgers, now: float) -> Iterator[str]:
-    """Yield the parts of the page. *now* is the time of the report. The templates take most rows directly
-    from the SQL views.
+    """Return an iterator over the parts of the HTML page, as text. *now* is the time of the report, in seconds since
+    the epoch.
     """
+    # The templates read most rows directly from the SQL views.
     style, script = _read_asset("page.css"), _read_asset("page.js")
     context = {
         **answers.overall(ledgers, now),
         "mark": Markup(MARK),  # noqa: S704
         "style": style,
         "script": script,
-        # The Content-Security-Policy permits only the script and the style of this package, so that text
-        # from sites cannot run.
+        # The Content-Security-Policy permits only this package's script and style, so that text from sites is never
+        # executed.
         "policy": f"default-src 'none'; style-src '{_digest(style)}'; script-src "
         f"'{_digest(script)}'; img-src data:; base-uri 'none'; form-action 'none'",
         "crawls": ledgers.crawls,
@@ -81,7 +82,7 @@ def render(ledgers: ReportLedgers, now: float) -> Iterator[str]:
 
 @cache
 def _environment() -> Environment:
-    """Return the Jinja environment. It is cached, so that a process compiles each template only once."""
+    """Return the Jinja environment. The environment is cached, so that a process compiles each template only once."""
     environment = Environment(
         loader=PackageLoader("scrapy_rep.tools", "report"),
         autoescape=True,
@@ -113,27 +114,31 @@ def _environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    """Return a value for a template. Text is cut, and its invisible characters become escapes."""
-    # Markup is a subclass of str, and has been made safe already.
+    """Return *value* as a template shows it. Plain text is cut, and its invisible characters are escaped. Other values
+    are returned unchanged.
+    """
+    # Markup, a subclass of str, is already safe HTML.
     return answers.visible(value, _MAX_SHOWN) if type(value) is str else value
 
 
 def visible(text: object, limit: int) -> Markup:
-    """Return up to *limit* characters of a text, escaped for HTML."""
+    """Return up to *limit* characters of *text*, escaped for HTML, with invisible characters replaced by codes."""
     return escape(answers.visible(text, limit))
 
 
 def _excerpt(
     ledgers: ReportLedgers, version: sqlite3.Row, marks: list[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
-    """Return the lines of a version of a robots.txt to show. The version is a row of the view ``version``."""
-    # Where a line ends depends on the dialect of the crawl.
+    """Return the lines to show of a robots.txt, in the format of :func:`~scrapy_rep.tools.report.ledgers.excerpt`.
+    *version* is a row of the view ``version``, *marks* are the file's rows of the view ``mark``.
+    """
+    # The dialect of the crawl determines which characters end a line.
     dialect = ledgers.dialect_of(version["crawl"]) or RFC9309
     return excerpt(text_lines(ledgers.body(version["sha256"]), dialect), marks)
 
 
 def _read_asset(name: str) -> Markup:
-    """Return the text of a file of this package, which is put into the page without escaping."""
+    """Return the text of the file *name* in this package. Templates insert the text without escaping."""
     text = files("scrapy_rep").joinpath(f"tools/report/{name}").read_text("utf-8")
     return Markup(text)  # noqa: S704
 
@@ -145,19 +150,21 @@ def _digest(text: str) -> str:
 def by(
     rows: Iterable[sqlite3.Row], *columns: str
 ) -> Iterator[tuple[tuple[Any, ...], list[sqlite3.Row]]]:
-    """Group consecutive *rows* that have the same values in *columns*. Yield these values, and the rows."""
+    """Group consecutive *rows* with equal values in *columns*. For each group, yield these values, and its rows."""
     for values, group in groupby(rows, itemgetter(*columns)):
         yield values, list(group)
 
 
 def left_out(rows: Sequence[sqlite3.Row]) -> int:
-    """Return how many rows a limited view has left out: its column ``of_all`` has the number of all rows."""
+    """Return the number of rows that a limited view left out. *rows* are the rows that the view returned. Their column
+    ``of_all`` contains the number of rows without the limit.
+    """
     return rows[0]["of_all"] - len(rows) if rows else 0
 
 
 def cells(heads: tuple[str, ...]) -> Callable[[], Markup]:
-    """Return a function that returns the start tag of the next cell at each call. *heads* are the heads of
-    the columns; those of columns with numbers begin with ``#``.
+    """Return a function that returns the start tags of a table row's cells, one at each call. *heads* are the headings
+    of the columns. A heading that begins with ``#`` marks a column of numbers.
     """
     return iter(_start_tags(heads)).__next__
 

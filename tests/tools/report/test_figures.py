@@ -91,7 +91,7 @@ def test_each_question_about_a_measured_crawl_has_its_answer(tmp_path: Path) -> 
     assert pauses == (
         "Yes, at the one host with a pause. The shortest time from an answer to the next request "
         "was 1.02 times the pause: 1 min 1 s at https://busy.example, which asks for 1 min. "
-        "Hosts asked for 2 pauses, of 1 min at most."
+        "Hosts asked for 2 pauses, with a maximum length of 1 min."
     )
     assert crawlers == (
         "2 hosts name AI crawlers in robots.txt. 2 forbid everything to at least one of these crawlers: "
@@ -163,7 +163,7 @@ def test_delays_and_pauses_that_were_not_kept_are_named(ledger: Ledger) -> None:
         "Not kept at 4 of 5 hosts with a pause: https://1.example (the next request after 1 s, "
         "asked for 5 s), https://2.example (the next request after 2 s, asked for 5 s), "
         "https://3.example (the next request after 3 s, asked for 5 s) and 1 more host. "
-        "Hosts asked for 5 pauses, of 5 s at most."
+        "Hosts asked for 5 pauses, with a maximum length of 5 s."
     )
     assert rows("delay", "origin kept gap", path) == [
         ("https://1.example", 0, 0.0), ("https://0.example", 0, 1.997),
@@ -199,7 +199,7 @@ def test_the_notes_say_what_was_checked_again(tmp_path: Path) -> None:
     assert both["headline"] == (
         "4,231 pages were fetched (3 because of an override), and 124 requests were refused"
     )
-    assert "The ledger of 1 crawl has only refusals" in " ".join(both["notes"])
+    assert "The ledger of 1 crawl contains only refusals" in " ".join(both["notes"])
 
 
 def test_hosts_with_a_page_for_robotstxt_are_counted(ledger: Ledger) -> None:
@@ -241,7 +241,7 @@ def gone(not_sent: int) -> dict[str, Any]:
     return {"finish_reason": "network_gone", "counts": counts}
 
 
-LEFT = "left when the network was gone"
+LEFT = "not sent because the network was gone"
 AGAIN, NOT_AGAIN = "checked again", "could not be checked again"
 
 HEADLINES: dict[str, Any] = {
@@ -311,16 +311,16 @@ HEADLINES: dict[str, Any] = {
     ),
     "the network was gone": (
         [(gone(3), 2, [("/news", {}), ("/private/1", REFUSED)])],
-        f"2 pages were fetched (none forbidden), 1 request was refused, and 3 requests were {LEFT}", "1 crawl ended because no host answered",
+        f"2 pages were fetched (none forbidden), 1 request was refused, and 3 requests were {LEFT}", "1 crawl ended because no host responded",
     ),
     "the network was gone, and robots.txt ignored": (
         [({**IGNORING, **gone(1)}, 2, [("/", OBEY)])],
         f"2 pages were fetched without regard to robots.txt, and 1 request was {LEFT}",
-        "the next run sends what is left",
+        "A new run with the same JOBDIR sends the remaining requests",
     ),
     "two crawls without network, and a later one": (
         [(gone(3), 1, [("/news", {})]), (gone(4), 0, []), ({}, 4, [("/", {})])],
-        f"5 pages were fetched (none forbidden), no request was refused, and 7 requests were {LEFT}", "2 crawls ended because no host answered",
+        f"5 pages were fetched (none forbidden), no request was refused, and 7 requests were {LEFT}", "2 crawls ended because no host responded",
     ),
     "a forbidden page that a browser had been led to": (
         [({}, 2, [("/news", {}), ("/private/1", {**REFUSED, "via": f"redirect {ORIGIN}/news"}),

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Runs a task of the project, such as its tests, in virtual environments that are created beside this file.
+"""Runs development tasks, such as the tests. The virtual environments for the tasks are created beside this file.
 
-    python3 dev.py demo      run the example crawl: offline, on loopback
-    python3 dev.py test      run all checks: lint, types, import rules, tests
-    python3 dev.py test -k race      run tests only, with arguments for pytest
-    python3 dev.py test --long       run tests only, with many more examples
-    python3 dev.py test --coverage   run tests on the newest Scrapy only, and measure coverage
-    python3 dev.py docs      build the documentation, in docs/_build
-    python3 dev.py package   build wheel and sdist in dist, and check them
+    python3 dev.py demo      run the example crawl, offline on the loopback interface
+    python3 dev.py test      run all checks: linters, types, import rules and tests
+    python3 dev.py test -k race      run only tests, with arguments for pytest
+    python3 dev.py test --long       run only tests, with many more examples
+    python3 dev.py test --coverage   run only tests, on the newest Scrapy, and measure coverage
+    python3 dev.py docs      build the documentation in docs/_build
+    python3 dev.py package   build the wheel and the sdist in dist, and check them
 
-Requires Python 3.10 or later. Each installation is announced before it starts. On Debian, as root, missing
-packages are installed with apt-get: python3-venv and, for the tests, redis-server and Chromium.
+The tasks need Python 3.10 or later. Each installation is announced before it starts. If you are root on Debian,
+missing Debian packages are installed with apt-get: python3-venv and, for the tests, redis-server and Chromium.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 OLDEST_SCRAPY = "2.14.0"
 PYTHONS = [f"python3.{minor}" for minor in range(10, 16)]
-# PYTHONDONTWRITEBYTECODE is removed, so that compiled modules are written to disk: otherwise, each of the many test
-# processes would compile them again.
+# The environment variables for all commands. PYTHONDONTWRITEBYTECODE is removed, because with it, each of the many test
+# processes would compile all modules again.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-# Trust what the machine trusts, such as the proxy of a company: uv has certificates of its own.
+# Makes uv accept all certificates that this machine accepts, such as the certificate of a company's proxy. By default,
+# uv accepts only the certificates that it includes.
 os.environ.setdefault("UV_SYSTEM_CERTS", "1")
 
 
@@ -62,22 +63,23 @@ def demo(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Run the checks, and then the tests in two environments at the same time: the newest Scrapy on the newest
-    Python of this machine, and the oldest supported Scrapy on its oldest supported Python. With *arguments*
-    for pytest, run the tests alone. Return the exit status.
+    """Run all checks and tests, and return the exit status. With *arguments* for pytest, run only the tests.
+
+    The tests run in two environments at the same time: the newest Scrapy on the newest Python of this machine, and
+    the oldest supported Scrapy on this machine's oldest supported Python.
     """
     install_one_of("redis-server")
-    # The headless shell is preferred: tests with it take half the time.
+    # The headless shell is preferred, because browser tests take half the time with it.
     install_one_of("chromium-headless-shell", "chromium")
     pythons = [path for name in PYTHONS if (path := shutil.which(name)) and runs(path)]
     pythons = pythons or [sys.executable]
     tests = f"{HERE}[test]"
     newest = environment(".venv-newest", pythons[-1], tests)
     oldest = environment(".venv-oldest", pythons[0], tests, f"scrapy=={OLDEST_SCRAPY}")
-    # More processes than cores, since two fifths of the time of a crawl is waiting for servers and timers; fewer for the
-    # oldest Scrapy, on which a sixth of the tests run. MODES selects the reactor of tests that have it as a parameter:
-    # one on the newest Scrapy, another one on the oldest. Other tests use asyncio; the most important ones run with
-    # each reactor.
+    # There are more processes than cores, because crawls spend two fifths of their time waiting for servers and timers.
+    # The oldest Scrapy gets fewer processes, because only a sixth of the tests run on it. MODES selects the reactor for
+    # tests that have the reactor as a parameter. Other tests use asyncio, and the most important tests run with each
+    # reactor.
     cores = os.cpu_count() or 1
     pytest = ["-m", "pytest", "--dist", "loadscope", "--no-loadscope-reorder"]
     on_newest = [newest, *pytest, "-n", str(3 * cores)]
@@ -88,7 +90,7 @@ def test(arguments: list[str]) -> int:
         return run([*reactorless, *on_newest, *measure])
     if arguments:
         return run_together([*on_newest, *arguments], [*on_oldest, *arguments])
-    # Collects the tests only to compile all modules, so that the many test processes below need not.
+    # Collecting the tests compiles all modules, so that the test processes below do not have to.
     is_compiled = any((HERE / "tests").rglob("*-pytest-*.pyc"))
     collect = [] if is_compiled else [[newest, "-m", "pytest", "--collect-only", "-qq"]]
     return run_together(
@@ -101,8 +103,8 @@ def test(arguments: list[str]) -> int:
 
 
 def docs() -> int:
-    """Write the generated parts of the documentation, build its site, and print the address of the site. A warning
-    of Sphinx is an error, as in the tests. Return the exit status.
+    """Write the generated parts of the documentation, build the site, and print its address. Return the exit status.
+    A Sphinx warning counts as an error, as in the tests.
     """
     python = environment(".venv-docs", sys.executable, f"{HERE}[docs]")
     folder = HERE / "docs" / "_build"
@@ -115,8 +117,9 @@ def docs() -> int:
 
 
 def package() -> int:
-    """Build the wheel and the sdist, and check them. Then try the wheel as a user would: install it into an empty
-    environment, crawl, make a report, and check the types of a program that uses it. Return the exit status.
+    """Build the wheel and the sdist, and check their metadata. Then use the wheel as a user would: install it into an
+    empty environment, run a crawl, create a report, and check the types of a program that uses the package. Return
+    the exit status.
     """
     tools = environment(
         ".venv-package", sys.executable, "build", "mypy", "pyright", "twine"
@@ -147,9 +150,11 @@ def run(command: list[str], cwd: Path = HERE) -> int:
 
 
 def run_together(*commands: list[str]) -> int:
-    """Run *commands* at the same time: as many as there are cores, but at least two. Print the output of the first
-    command as it comes, the output of the others when they end, and the time of each. Return the status of the
-    first command that failed, or 0.
+    """Run *commands* concurrently. The number of concurrent commands is the number of cores, but at least two. Return
+    the exit status of the first command that failed, or 0 if all succeeded.
+
+    The output of the first command is printed immediately. The output of the other commands is printed when they
+    end, and so is the time that each command took.
     """
 
     def timed(command: list[str]) -> tuple[subprocess.CompletedProcess[str], float]:
@@ -169,8 +174,8 @@ def run_together(*commands: list[str]) -> int:
 
 
 def environment(name: str, python: str, *requirements: str) -> str:
-    """Return the path of the Python in the virtual environment *name* with *requirements*. Create the environment
-    if it is missing, or if its requirements have changed.
+    """Return the path of the Python executable in the virtual environment *name*. If the environment is missing, or if
+    *python* or *requirements* changed, create the environment with *python*, and install *requirements*.
     """
     folder = HERE / name
     executable = str(folder / "bin" / "python")
@@ -191,7 +196,7 @@ def environment(name: str, python: str, *requirements: str) -> str:
 
 @cache
 def uv() -> str:
-    """Return the path of uv, which installs packages in seconds where pip takes a minute. Install uv if it is missing."""
+    """Return the path of uv. Install uv if it is missing. uv installs packages in seconds where pip needs a minute."""
     folder = HERE / ".venv-uv"
     if not (folder / "bin" / "uv").exists():
         if not runs(sys.executable):  # On Debian, venv is a separate package.
@@ -204,14 +209,14 @@ def uv() -> str:
 
 
 def runs(python: str) -> bool:
-    """Whether *python* starts, and can create virtual environments."""
+    """Whether the executable *python* starts and can create virtual environments."""
     check = [python, "-c", "import ensurepip, venv"]
     return not subprocess.run(check, check=False, capture_output=True).returncode
 
 
 def install_one_of(*packages: str) -> None:
-    """Make sure that a program with the name of one of *packages* is installed. If there is none, install the first
-    package that can be installed with apt-get, on Debian as root; else print a note.
+    """Install one of *packages*, unless a program with the name of one of them is already installed. If the user is
+    root on Debian, install the first package that apt-get can install. If nothing could be installed, print a note.
     """
     if any(map(shutil.which, packages)):
         return
@@ -223,7 +228,7 @@ def install_one_of(*packages: str) -> None:
         if not subprocess.run(command, check=False, shell=True).returncode:
             return
     print(
-        f"{packages[0]} is not installed: the tests that need it are skipped",
+        f"{packages[0]} is not installed, so tests that need it are skipped",
         flush=True,
     )
 

@@ -1,10 +1,10 @@
-"""Runs all benchmarks, and prints a table: parsing robots.txt, deciding, crawls, and queues in Redis.
+"""Runs the benchmarks, and prints a table of results. The benchmarks cover parsing, decisions, crawls and queues.
 
     python -m benchmarks [--corpus PATH] [--only WORD ...] [--rounds NUMBER]
 
-PATH, or the environment variable SCRAPY_REP_CORPUS, is a folder or a ``.tar.gz`` of
-robots.txt files. Without a path, files that resemble real ones are generated. The sides of
-a comparison take turns, so other load on the machine hardly changes the ratios.
+PATH is a folder or a ``.tar.gz`` file with robots.txt files. Its default is the environment variable
+SCRAPY_REP_CORPUS. Without a path, realistic files are generated. The compared programs take turns, so other
+load on the machine hardly changes the ratios.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def parsed() -> argparse.Namespace:
         nargs="+",
         default=[""],
         metavar="WORD",
-        help="only benchmarks with WORD in their name",
+        help="run only benchmarks whose names contain WORD",
     )
     return parser.parse_args()
 
@@ -84,7 +84,7 @@ def describe(files: list[bytes], *, real: bool) -> str:
 
 
 def say(message: str) -> None:
-    """Print the progress to standard error, apart from the table."""
+    """Print a progress message to standard error. The table is on standard output."""
     print(message, file=sys.stderr, flush=True)
 
 

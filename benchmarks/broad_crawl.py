@@ -1,13 +1,15 @@
-"""Measures the processor time of a crawl of many small hosts, within a single process.
+"""Measures the processor time of a crawl of many small hosts, in a single process without a network.
 
     python -m benchmarks.broad_crawl SIDE HOSTS PAGES_OF_HOST PAGES [JOBDIR] [BY_HOST]
 
-SIDE is a key of ``SIDES``. Each of HOSTS hosts has PAGES_OF_HOST pages; all requests are in the
-queue before the first is popped. A download handler answers after a delay, without a network. The
-output is JSON: the processor seconds to push a request, and to crawl a page, robots.txt included,
-as the average of the first PAGES pages. With JOBDIR, the queue is in a folder that is deleted
-afterwards. Requests are pushed in rounds, one for each host; with BY_HOST, all requests of a host
-are pushed together.
+SIDE is a key of ``SIDES``. Each of HOSTS hosts has PAGES_OF_HOST pages. All requests are pushed to the
+queue before the first request is popped. A download handler simulates the responses.
+
+The output is a JSON object with two averages: the processor seconds to push a request, and the processor
+seconds to crawl a page, including a share of robots.txt, for the first PAGES pages.
+
+With JOBDIR, the queue is in a temporary JOBDIR. By default, one request for each host is pushed in turn.
+With BY_HOST, all requests for a host are pushed together.
 """
 
 from __future__ import annotations
@@ -40,13 +42,13 @@ SIDES: dict[str, dict[str, object]] = {
     "stock": {"ROBOTSTXT_OBEY": True},
     "ours": {"ADDONS": {"scrapy_rep.Addon": 500}},
 }
-# The settings that Scrapy recommends for broad crawls, and CONCURRENT_ITEMS = 1: with the default of
-# 100, Scrapy starts 100 tasks for each page, half of the measured time on both sides.
+# The settings that Scrapy recommends for broad crawls. In addition, CONCURRENT_ITEMS is 1. With the default of 100,
+# Scrapy starts 100 tasks for each page, which would take half of the measured time on both sides.
 SETTINGS: dict[str, object] = {
     "CONCURRENT_ITEMS": 1,
     "CONCURRENT_REQUESTS": 100,
-    # The same as CONCURRENT_REQUESTS, because Scrapy may exceed a lower limit: then it would send more
-    # requests at once than this package, which would not be comparable.
+    # Equal to CONCURRENT_REQUESTS, because Scrapy may exceed a lower limit. Scrapy would then send more concurrent
+    # requests than this package, so the two sides would not be comparable.
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "COOKIES_ENABLED": False,
     "DOWNLOAD_DELAY": 0,
@@ -60,10 +62,10 @@ SETTINGS: dict[str, object] = {
 
 
 class Handler(BaseDownloadHandler):
-    """Answers requests to any host, without a network."""
+    """Simulates the responses of all hosts, without a network."""
 
     LATENCY = 0.05
-    """After how many seconds a request is answered."""
+    """The seconds between a request and its response."""
 
     async def download_request(self, request: scrapy.Request) -> TextResponse:
         await asyncio.sleep(self.LATENCY)
@@ -83,7 +85,7 @@ class HostsSpider(scrapy.Spider):
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         began = process_time()
-        # There is no await in the loop, so no request is popped before all are pushed.
+        # The loop contains no await, so all requests are pushed before the first request is popped.
         for request in requests(self.hosts, self.pages_of_host, self.by_host):
             self.crawler.engine.crawl(request)
         self.began, self.seen = process_time(), 0

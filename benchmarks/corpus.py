@@ -1,4 +1,4 @@
-"""The robots.txt files for the benchmarks of parsers: real files, or generated ones."""
+"""Reads or generates the robots.txt files on which parsers are measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AGENT = "examplebot"
-"""The crawler of the benchmarks. No site names it, as most crawlers, so it follows the groups for ``*``."""
+"""The product token of the crawler in the benchmarks. Like most crawlers, it is not named in the files, so it follows
+the groups for ``*``."""
 
 FIXED_PATHS = ("/", "/index.html", "/a/b.html?c=d", "/about/team")
 SAFE = "/%?[]@!$&'()*+,;=:~|"
@@ -34,7 +35,7 @@ Googlebot Bingbot GPTBot CCBot AhrefsBot SemrushBot Yandex Baiduspider
 
 
 def read(path: Path) -> list[bytes]:
-    """Return the contents of all ``.txt`` files in a folder or a ``.tar.gz``."""
+    """Return the contents of all ``.txt`` files in the folder or ``.tar.gz`` file at *path*."""
     if path.is_dir():
         return [file.read_bytes() for file in sorted(path.glob("**/*.txt"))]
     with tarfile.open(path) as archive:
@@ -46,10 +47,13 @@ def read(path: Path) -> list[bytes]:
 
 
 def generate(count: int = 1000) -> list[bytes]:
-    """Return generated files with the shapes and sizes of real files: half of them have fewer than ten
-    rules, one in a hundred has hundreds, a few have thousands, and some are HTML.
+    """Return *count* generated robots.txt files whose shapes and sizes resemble those of real files. Half of the files
+    contain fewer than ten rules, one in a hundred contains hundreds of rules, and a few contain thousands. Some
+    files are HTML pages.
     """
-    chance = random.Random(9309)  # With a seed, each run has the same files.
+    chance = random.Random(
+        9309
+    )  # The fixed seed makes each run generate the same files.
     return [_generate(chance) for _ in range(count)]
 
 
@@ -89,8 +93,8 @@ def _pattern(chance: random.Random, wild: float) -> str:
 
 
 def urls(body: bytes, count: int = 20) -> list[str]:
-    """Return URLs to decide on, encoded as Scrapy encodes them. Most of them match a rule for AGENT, or
-    nearly match one.
+    """Return *count* URLs to judge by the robots.txt *body*, encoded as Scrapy encodes URLs. Most of the URLs match, or
+    nearly match, a rule for AGENT.
     """
     groups = RobotsTxt.parse(body).groups
     values = [

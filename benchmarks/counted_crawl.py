@@ -1,12 +1,13 @@
-"""Counts the calls of Python functions in a crawl within a single process. The numbers are the same in
-each run, however busy the machine is.
+"""Counts the calls of Python functions in a crawl in a single process. Each run gives the same numbers, even if the
+machine is busy.
 
     python -m benchmarks.counted_crawl SIDE HOSTS PAGES_OF_HOST [SETTINGS]
 
-SIDE is a key of ``SIDES`` of ``broad_crawl.py``. Each of HOSTS hosts has PAGES_OF_HOST pages. SETTINGS
-is a JSON object with additional settings. The output is a JSON object with numbers of calls, divided by
-the number of pages and counted from the first request on: ``all`` of all functions, ``ours`` of all
-functions of this package, and ``by_function`` of each function of this package.
+SIDE is a key of ``SIDES`` in ``broad_crawl.py``. Each of HOSTS hosts has PAGES_OF_HOST pages. SETTINGS is a JSON
+object with additional settings.
+
+The output is a JSON object with the numbers of calls per page since the first request: ``all`` for all functions,
+``ours`` for all functions of this package, and ``by_function`` for each function of this package.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ OURS = str(Path(__file__).parents[1] / "scrapy_rep") + "/"
 CALLS: Counter[CodeType] = Counter()
 
 
-# Not counted, because Python 3.12 and later do not call a function for a comprehension.
+# The names of comprehensions, which are not counted, because only Python versions before 3.12 call them as functions.
 INLINED = {"<dictcomp>", "<listcomp>", "<setcomp>"}
 
 

@@ -1,10 +1,10 @@
-"""Serves small sites on loopback, in a process of its own, so that its time is not measured.
+"""Serves small sites on the loopback interface. The server is a separate process, so its time is not measured.
 
     python benchmarks/crawl_site.py HOSTS PAGES
 
-The program prints its port on standard output, and serves until its standard input ends. The hosts
-are ``127.0.0.1`` and the addresses after it, all of which belong to Linux's loopback. Each response
-is built only once; connections are kept alive.
+The program prints its port on standard output, and serves until its standard input is closed. The hosts are
+``127.0.0.1`` and the following addresses, which all belong to the loopback interface on Linux. Each response
+is built only once, and connections are kept alive.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ WORDS = '<meta name="robots" content="index, follow, max-image-preview:large">\n
 
 
 def page(number: int, pages: int) -> bytes:
-    """Return page *number* of a site with so many *pages*. Half of the pages have a robots meta tag, which
-    forbids nothing.
+    """Return the HTML of page *number* of a site with the given number of *pages*. Half of the pages contain a robots
+    meta tag that forbids nothing.
     """
     links = "".join(LINK.format((number + n) % pages) for n in range(1, LINKS + 1))
     text = HEAD.format(number=number, robots=WORDS if number % 2 else "")
@@ -95,7 +95,9 @@ async def serve(hosts: int, pages: int) -> None:
     answers[b"/robots.txt"] = answer(ROBOTS, b"text/plain")
     answers[b""] = answer(b"", b"text/plain", b"404 Not Found")
     loop = asyncio.get_running_loop()
-    port = 0  # The first host gets any free port, and the others the same port.
+    port = (
+        0  # The first host uses any free port, and the other hosts use the same port.
+    )
     for number in range(1, hosts + 1):
         server = await loop.create_server(
             lambda: Connection(answers), f"127.0.0.{number}", port

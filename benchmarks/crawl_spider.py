@@ -1,4 +1,4 @@
-"""The spider of both sides in ``crawls.py``: follows all links of the sites, and makes an item of each page."""
+"""The spider for both sides in ``crawls.py``. It follows all links, and yields an item for each page."""
 
 from __future__ import annotations
 

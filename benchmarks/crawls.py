@@ -1,6 +1,4 @@
-"""Measures what this package costs a crawl, beside the same crawl without it: in processor time, in calls
-of functions, and in memory.
-"""
+"""Compares crawls with and without this package by their processor time, function calls and memory."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ ON: dict[str, object] = {"ADDONS": {"scrapy_rep.Addon": 500}}
 
 
 class Size(NamedTuple):
-    """The size of a crawl: the number of hosts, and of pages on each host."""
+    """The size of a crawl and the target for its ratio."""
 
     hosts: int
     pages_of_host: int
@@ -42,10 +40,11 @@ class Size(NamedTuple):
     """The number of pages after which the crawl ends; 0 for no limit."""
 
     job: str = ""
-    """``JOBDIR`` for a crawl with a JOBDIR; else empty."""
+    """``JOBDIR`` for a crawl with a JOBDIR, or an empty string for a crawl without one."""
 
     order: str = ""
-    """``BY_HOST`` if all requests of a host are pushed together; empty if one for each host is pushed in turn."""
+    """``BY_HOST`` if all requests for a host are pushed together, or an empty string if one request for each host is
+    pushed in turn."""
 
 
 NO_SLOWER = Target(most_ratio=1.04)
@@ -57,15 +56,15 @@ SIZES = (
     Size(1_000, 2, 3, NO_SLOWER, order="BY_HOST"),
     Size(1_000, 3, 3, NO_SLOWER, job="JOBDIR"),
     Size(4_000, 2, 1, Target(most_ratio=0.65)),
-    # Only the first pages, since Scrapy takes minutes for all of them.
+    # Only the first pages are crawled, because Scrapy would need minutes for all pages.
     Size(20_000, 2, 1, Target(most_ratio=0.22), pages=1_500),
 )
 
 
 def crawls(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Compare the processor time of two crawls of the same sites: without this package, and with all of it,
-    including a ledger. The start and the imports count. A process on another processor serves the
-    sites, and does not count.
+    """Compare the processor time of two crawls of the same sites. One runs without this package, the other with all
+    features, including a ledger. The start and the imports of each crawl count. The server of the sites is a separate
+    process on another processor, and does not count.
     """
     with (
         tempfile.NamedTemporaryFile() as ledger,
@@ -85,7 +84,7 @@ def _side(who: str, extra_settings: dict[str, object], port: str) -> Side:
         arguments += ["-s", f"{name}={text}"]
 
     def numbers(output: str, processor_time: float) -> dict[str, float]:
-        # The comparison is only valid if both sides have crawled all pages.
+        # The comparison is valid only if both sides crawled all pages.
         files = HOSTS if "ADDONS" in extra_settings else None
         expected = {"item_scraped_count": PAGES, "robotstxt/response_count": files}
         if expected.items() - json.loads(output).items():
@@ -96,8 +95,8 @@ def _side(who: str, extra_settings: dict[str, object], port: str) -> Side:
 
 
 def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Compare the processor time for a page in crawls of many hosts, without a network: to push its request,
-    and to crawl it, with its share of robots.txt. All requests are in the queue at the start.
+    """Compare the processor time per page in crawls of many hosts without a network. This time consists of pushing the
+    page's request, crawling the page, and the page's share of robots.txt. All requests are in the queue at the start.
     """
     for size in SIZES:
         hosts, pages_of_host, pages = size.hosts, size.pages_of_host, size.pages
@@ -135,13 +134,12 @@ def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 FEW_HOSTS, MANY_HOSTS = (10, 50), (250, 2)
-"""The number of hosts, and of pages on each host, in the two crawls in which calls are counted."""
+"""The sizes of the two crawls in which calls are counted: the number of hosts, and the number of pages per host."""
 
 
 def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
-    """Count the calls of Python functions for each request and for each host, in a crawl without this
-    package and in a crawl with it; and how many of these calls are of its own functions. The numbers
-    are the same in each run.
+    """Compare the numbers of Python function calls per request and per host, in crawls without and with this package.
+    A separate row contains the calls of this package's own functions. Each run gives the same numbers.
     """
     stock, ours = (counted(side) for side in ("stock", "ours"))
     for what in stock:
@@ -153,8 +151,8 @@ def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
 
 
 def counted(side: str) -> dict[str, dict[str, float]]:
-    """Return the number of calls for each ``request`` and for each ``host``: of ``all`` functions, and of
-    ``ours``, those of this package.
+    """Return the numbers of function calls per ``request`` and per ``host``. Each value is a dict: ``all`` for all
+    functions, and ``ours`` for the functions of this package.
     """
     few, many = (
         _counts(side, hosts, pages_of_host)
@@ -162,8 +160,8 @@ def counted(side: str) -> dict[str, dict[str, float]]:
     )
     calls_for: dict[str, dict[str, float]] = {"request": {}, "host": {}}
     for key in ("all", "ours"):
-        # The calls for a page are those for a request, plus those for a host divided by its pages. The
-        # two crawls differ in the pages of a host, which gives two equations.
+        # The calls per page are the calls per request, plus the calls per host divided by the pages per host. The two
+        # crawls differ in the pages per host, which gives two equations for the two unknowns.
         of_host = (many[key] - few[key]) / (1 / MANY_HOSTS[1] - 1 / FEW_HOSTS[1])
         calls_for["host"][key] = of_host
         calls_for["request"][key] = few[key] - of_host / FEW_HOSTS[1]
@@ -175,12 +173,12 @@ def _counts(side: str, hosts: int, pages_of_host: int) -> dict[str, float]:
 
 
 WAITING = ((100_000, 1), (1_000, 1_000))
-"""The numbers of hosts, and of requests to each host."""
+"""The sizes of the measured queues: the number of hosts, and the number of requests per host."""
 
 
 def waiting(_files: list[bytes], **_: object) -> Iterator[Row]:
-    """Compare the memory for a request in the queue, when many hosts wait with one request each, and when fewer
-    hosts wait with many.
+    """Compare the memory per queued request of Scrapy and of this package. One queue contains many hosts with one
+    request each, and another queue fewer hosts with many requests each.
     """
     module, target = "benchmarks.waiting_hosts", Target(most_ratio=1.0)
     for hosts, requests_of_host in WAITING:
@@ -196,7 +194,7 @@ def waiting(_files: list[bytes], **_: object) -> Iterator[Row]:
 
 
 def _measured(module: str, side: str, *sizes: int) -> dict[str, float]:
-    """Run *module* in a process of its own, and return the numbers that it prints."""
+    """Run *module* for *side* in a separate process. Return the numbers that the process prints as JSON."""
     command = [sys.executable, "-m", module, side, *map(str, sizes)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     numbers: dict[str, float] = json.loads(output)

@@ -1,12 +1,13 @@
-"""Counts the processor instructions for a page in crawls of many hosts. Unlike a time, the number is nearly the same
-in each run, however busy the machine is.
+"""Counts the processor instructions per page in crawls of many hosts. Unlike times, these counts are nearly the same in
+each run, even if the machine is busy.
 
     python -m benchmarks.instructions [SIZE ...]
 
-SIZE is one or several of ``1x3000 10x300 200x5 1000x2 1000x2,BY_HOST 1000x3,JOBDIR``: hosts, pages of each host,
-and an option of :mod:`benchmarks.broad_crawl`. It needs ``valgrind``, under which a crawl takes some 40 times as
-long. The number is that of the whole crawl, without the instructions of a crawl of ten pages, which are those of the
-start; divided by the number of pages.
+A SIZE, such as ``10x300`` or ``1000x3,JOBDIR``, contains the number of hosts, the number of pages per host, and
+optionally an option of :mod:`benchmarks.broad_crawl`. Without a SIZE, the sizes in ``SIZES`` are measured.
+
+The command needs ``valgrind``, with which a crawl takes about 40 times as long. To exclude the start of a crawl, the
+instructions and pages of a crawl of ten pages are subtracted.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ def main(*sizes: str) -> None:
         )
         ratio = for_page["ours"] / for_page["stock"]
         print(
-            f"{size}: thousand instructions for a page: {thousands}; ratio {ratio:.3f}",
+            f"{size}: thousand instructions per page: {thousands}; ratio {ratio:.3f}",
             flush=True,
         )
 
 
 def instructions(side: str, size: str) -> tuple[int, int]:
-    """Return the number of instructions of a crawl of *size* by *side*, and its number of pages."""
+    """Run a crawl of the given *side* and *size*. Return the numbers of its processor instructions and of its pages."""
     shape, *options = size.split(",")
     hosts, pages_of_host = map(int, shape.split("x"))
     pages = hosts * pages_of_host
@@ -48,7 +49,7 @@ def instructions(side: str, size: str) -> tuple[int, int]:
     command += ["--cachegrind-out-file=/dev/null", sys.executable]
     command += ["-m", "benchmarks.broad_crawl", side]
     command += [str(hosts), str(pages_of_host), str(pages), *options]
-    # With random hashes, collisions in dictionaries differ from run to run.
+    # The fixed hash seed makes dictionary collisions the same in each run.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     result = subprocess.run(
         command, check=True, capture_output=True, text=True, env=environment

@@ -1,8 +1,8 @@
-"""Compares the scheduler of this package with Scrapy's own, both with a JOBDIR: time, memory, disk.
+"""Compares this package's scheduler with Scrapy's scheduler, both with a JOBDIR, by their time, memory and disk space.
 
     python -m benchmarks --only jobs
 
-Each measurement runs in a process of its own (``python -m benchmarks.jobs PART SIDE HOSTS ...``).
+Each measurement runs in a separate process (``python -m benchmarks.jobs PART SIDE HOSTS ...``).
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 WHO = {"stock": "Scrapy, JOBDIR", "ours": "scrapy-rep, JOBDIR"}
 COUNT, WAITING, AT_ONCE, PAIRS = 200_000, 30_000, 16, 3
 TURNS = (1, 16)
-"""How many pages are done in a turn of the event loop. The scheduler of this package writes all changes of
-a turn in one transaction.
+"""The values for the number of pages that end in the same iteration of the event loop. The benchmark measures each
+value, because this package's scheduler writes all changes of an iteration in one transaction.
 """
 
 STOCK_COUNT = 20_000
-"""How many pops of Scrapy's scheduler are timed with many hosts: few, because each takes milliseconds."""
+"""The number of timed pops of Scrapy's scheduler with many hosts. It is small, because each pop takes milliseconds."""
 
 HOSTS = {1: Target(most_ratio=1 / 0.6), 10_000: Target(most_ratio=1)}
 MEMORY = Target(most_ratio=1.05)
 
 
 class TurnClock(Clock):
-    """A clock without an event loop. The benchmark calls :meth:`turn` in place of a turn of the loop."""
+    """A clock without an event loop. Each call of :meth:`turn` runs the due timers, as an iteration of a loop would."""
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, Any]] = []
@@ -96,8 +96,8 @@ class Bench:
         self.scheduler.open(self.spider)
 
     def push(self, hosts: int, number: int) -> float:
-        """Push *number* requests to *hosts* hosts. Return the processor seconds, without those to create the
-        requests.
+        """Push *number* requests to *hosts* hosts. Return the processor seconds for the pushes, without the time to
+        create the requests.
         """
         batch_size, seconds = 1_000, 0.0
         new_requests = requests(self.spider, hosts, number)
@@ -111,8 +111,8 @@ class Bench:
         return seconds
 
     def pop(self, number: int, turn: int = 1) -> float:
-        """Pop *number* requests, with ``AT_ONCE`` in flight, of which *turn* are done in each turn of the
-        event loop. Return the processor seconds.
+        """Pop *number* requests, and return the processor seconds for the pops. ``AT_ONCE`` requests are in flight, and
+        *turn* of these end in each iteration of the simulated event loop.
         """
         in_flight: list[Request] = []
         before = time.process_time()
@@ -125,7 +125,9 @@ class Bench:
                 del in_flight[:turn]
             request = self.scheduler.next_request()
             if request is None:
-                raise RuntimeError(f"{len(self.scheduler)} requests are left")
+                raise RuntimeError(
+                    f"The scheduler returned no request, although it contains {len(self.scheduler)}"
+                )
             in_flight.append(request)
             self.active.add(request)
             self.in_progress.add(request)
@@ -137,7 +139,7 @@ def size_of(folder: str) -> int:
     return sum(path.stat().st_size for path in paths)
 
 
-# The measurements, each of which runs in a process of its own. They return the numbers of the rows.
+# The measurements. Each runs in a separate process, and returns the number of each row.
 
 
 def times(bench: Bench, hosts: int, number: int, pops: int) -> dict[str, float]:
@@ -170,7 +172,7 @@ def memory(bench: Bench, hosts: int, number: int) -> dict[str, float]:
 
 
 def jobs(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Compare the pushes and pops of both schedulers, and the memory and disk space of waiting requests."""
+    """Compare the time that both schedulers take to push and pop, and the memory and disk space per queued request."""
     for hosts, target in HOSTS.items():
         pops = {"stock": COUNT if hosts == 1 else STOCK_COUNT, "ours": COUNT}
         stock, ours = (_side(side, "times", hosts, COUNT, pops[side]) for side in WHO)
@@ -198,7 +200,9 @@ def main(part: str, side: str, *numbers: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         measure = {"times": times, "memory": memory}[part]
         print(json.dumps(measure(Bench(side, folder), *map(int, numbers))), flush=True)
-    os._exit(0)  # Without an event loop, the timers of the frontier would never end.
+    os._exit(
+        0
+    )  # A normal exit would wait for the frontier's timers, which never run without an event loop.
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""A crawl within a single process, in which most requests are refused, to measure what a ledger costs.
+"""A crawl in a single process in which most requests are refused. It is used to measure the cost of a ledger.
 
     python -m benchmarks.ledger_crawl DECISIONS [LEVEL LEDGER]
 
-A few hosts have many links, of which robots.txt allows one in ``SENT``. A download handler answers
-without a network. The output is JSON: how many requests were fetched and refused.
+The crawl requests DECISIONS URLs on a few hosts. robots.txt allows one in ``SENT`` URLs. A download handler simulates
+the responses. The output is a JSON object with the numbers of fetched and refused requests.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 HANDLER = {"DOWNLOAD_HANDLERS": {"http": "benchmarks.ledger_crawl.AtOnce"}}
 HOSTS = 10
 SENT = 30
-"""One in so many requests is sent; the others are refused."""
+"""The number of requests of which one is sent. The others are refused."""
 
 
 class AtOnce(Handler):
-    """Answers at once, so that the compared crawls do not differ in how long they wait."""
+    """Simulates responses without a delay, so that the compared crawls do not wait for different times."""
 
     LATENCY = 0.0
 
@@ -39,9 +39,9 @@ class LinksSpider(scrapy.Spider):
     fetched = ended = 0
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
-        # The other requests follow when each host has answered once, and its robots.txt is known.
-        # Otherwise many requests would wait for robots.txt, and go on at the same time. That costs more
-        # than one request after the other, and the number of waiting requests would vary by chance.
+        # After one request for each host, the spider waits until all hosts have responded, so that their robots.txt
+        # files are known. Without this wait, a random number of requests would wait for robots.txt and continue at the
+        # same time, which costs more than one request after the other.
         self.is_known = asyncio.Event()
         for number in range(self.count):
             if number == HOSTS:

@@ -1,4 +1,4 @@
-"""Measures what a ledger costs a crawl, and how long the report on the ledger takes.
+"""Measures how much processor time a ledger adds to a crawl, and how much the report on the ledger takes.
 
 python -m benchmarks --only ledger
 """
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 DECISIONS, PAIRS = 300_000, 3
 LEVELS = {"denied": Target(most_ratio=1.05), "all": Target(most_ratio=1.15)}
 REPORT = Target(most_ratio=4.0)
-"""The target of the report, in seconds: the ratio is to one second."""
+"""The target for the report. Its ratio is relative to one second, so the report may take 4 seconds."""
 
 
 def ledger(
     _files: list[bytes], rounds: int, decisions: int = DECISIONS
 ) -> Iterator[Row]:
-    """Compare the processor time of a crawl with a ledger and without one, and time the report on the
-    ledger. Most requests are refused. The start and the imports count. Each level of the ledger is
-    measured on a processor of its own, if there are enough.
+    """Compare the processor time of crawls with and without a ledger, and measure the processor time of the report.
+    Most requests are refused. The start and the imports of a crawl count. Each level of the ledger is measured on a
+    separate processor, if there are enough processors.
     """
     what = f"crawl with {decisions:,} decisions"
 
     def measured(level: str, processor: int) -> list[Row]:
-        # The processor is that of this thread, and of the processes that the thread starts.
+        # Binds this thread, and the processes that it starts, to the processor.
         os.sched_setaffinity(0, {processor})
         files = str(Path(folder, f"{level}-%(pid)s"))
         plain = _side("no ledger", decisions)
@@ -73,7 +73,7 @@ def _side(who: str, decisions: int, level: str = "", path: str = "") -> Side:
 
     def numbers(output: str, processor_time: float) -> dict[str, float]:
         if json.loads(output) != expected:
-            raise RuntimeError(f"{output}, not {expected}")
+            raise RuntimeError(f"The crawl must count {expected}, but printed {output}")
         return {f"crawl with {decisions:,} decisions": processor_time}
 
     arguments = ["-m", "benchmarks.ledger_crawl", str(decisions), level, path]
@@ -81,7 +81,7 @@ def _side(who: str, decisions: int, level: str = "", path: str = "") -> Side:
 
 
 def _report_seconds(path: Path) -> float:
-    """Write the report on the ledger at *path*. Return the processor time of the command."""
+    """Write the report on the ledger at *path*. Return the processor time of the command in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "scrapy", "rep", "report", str(path)]
     command += ["-o", f"{path}.html"]

@@ -1,5 +1,5 @@
-"""Runs two Python processes at the same time on the same processor, so that other load affects both
-equally, and compares the time or memory that they need.
+"""Compares the time or memory of two Python processes. Both run at the same time on the same processor, so other load
+affects both equally.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class Side(NamedTuple):
-    """One of the two processes of a pair."""
+    """One of the two programs to compare."""
 
     who: str
     arguments: list[str]
-    """The arguments of Python: a module or a script, and its arguments."""
+    """The command-line arguments for Python: a module or script, and its arguments."""
 
     numbers: Callable[[str, float], Mapping[str, float]]
-    """The function that returns the numbers to compare, by the names of their rows, from the output and the
-    processor time of the process."""
+    """The function that returns the numbers to compare, by row name. Its arguments are the output of the process, and
+    the processor time of the process in seconds."""
 
 
 def in_pairs(
@@ -39,10 +39,11 @@ def in_pairs(
     *,
     warm_up: Side | None = None,
 ) -> Iterator[Row]:
-    """Run the two sides *pairs* times, and yield the rows that compare their numbers.
+    """Run both sides *pairs* times, and yield the rows that compare their numbers. *targets* contains the targets by
+    row name.
 
-    *targets* are the targets of the rows, by name. A first run, which compiles the modules, does not
-    count: a pair, or, if it is given, the shorter process *warm_up*.
+    An additional first run compiles the Python modules, and does not count. It consists of the process *warm_up*, if
+    given, and of a pair if not.
     """
     numbers_of_pairs: list[dict[str, Mapping[str, float]]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -50,7 +51,7 @@ def in_pairs(
             _Process(warm_up, folder).numbers()
         for number in range(pairs + (warm_up is None)):
             with on_one_processor():
-                # Each side starts first in every other pair, because the first process takes longer.
+                # The sides take turns in starting first, because the first process takes longer.
                 order = (
                     (first_side, second_side)
                     if number % 2
@@ -60,14 +61,14 @@ def in_pairs(
             numbers_of_pairs.append(
                 {who: process.numbers() for who, process in running.items()}
             )
-    del numbers_of_pairs[:-pairs]  # Without the pair that only warmed up.
+    del numbers_of_pairs[:-pairs]  # Removes the pair of the first run.
     for what in numbers_of_pairs[0][first_side.who]:
         first, second = (
             Times(tuple(pair[side.who][what] for pair in numbers_of_pairs))
             for side in (first_side, second_side)
         )
-        # A ratio compares two processes that ran together. The row has the median and the spread of the
-        # ratios of all pairs, not the ratio of the medians.
+        # Each ratio compares two processes that ran at the same time. The row contains the median and the spread of
+        # these ratios, and not the ratio of the medians.
         ratios = first.ratios(second)
         yield Row(what, first_side.who, first.median, first.spread, unit=unit)
         yield Row(
@@ -91,21 +92,21 @@ class _Process:
         )  # fmt: skip
 
     def numbers(self) -> Mapping[str, float]:
-        """Wait for the end of the process, and return the numbers to compare."""
+        """Wait for the end of the process, and return the numbers to compare. Raises RuntimeError if it failed."""
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         with self._output, self._log:
             self._output.seek(0)
             self._log.seek(0)
             if self._process.returncode or not (output := self._output.read()):
-                raise RuntimeError(f"{self._side} has failed\n{self._log.read()}")
+                raise RuntimeError(f"{self._side} failed\n{self._log.read()}")
         return self._side.numbers(output, usage.ru_utime + usage.ru_stime)
 
 
 @contextmanager
 def beside(*arguments: str) -> Iterator[str]:
-    """Run a server in a process of its own during the ``with`` block, not on the processor of the crawls.
-    Yield the first line that the server prints.
+    """Run a server in a separate process during the ``with`` block, and yield the first line that the server prints.
+    The server does not use the processor of the crawls, unless there is only one processor.
     """
     process = subprocess.Popen(
         [sys.executable, *arguments],
@@ -122,7 +123,7 @@ def beside(*arguments: str) -> Iterator[str]:
 
 @contextmanager
 def on_one_processor() -> Iterator[None]:
-    """During the ``with`` block, start processes on the same processor."""
+    """Bind all processes that are started in the ``with`` block to the same processor."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {_processor()})
     try:

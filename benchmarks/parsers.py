@@ -1,4 +1,4 @@
-"""Compares parsing robots.txt, and deciding on URLs, with other Python parsers."""
+"""Compares this package's robots.txt parser with other Python parsers, by the time to parse and to decide on URLs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scrapy_rep.protocol.robots import RobotsTxt
 
 try:
     from robotstxt import RobotsMatcher
-except ImportError:  # fast-robotstxt has no wheels for Python 3.14 and later.
+except ImportError:  # fast-robotstxt does not provide wheels for Python 3.14 and later.
     RobotsMatcher = None
 
 if TYPE_CHECKING:
@@ -27,17 +27,20 @@ if TYPE_CHECKING:
 
 
 class Parser(NamedTuple):
-    """The functions of a parser. ``parse`` takes a file; the other functions take the result of ``parse``."""
+    """The functions of a parser. The argument of ``parse`` is a file's contents, and the first argument of the other
+    functions is the result of ``parse``.
+    """
 
     name: str
     parse: Callable[[bytes], Any]
     is_allowed: Callable[[Any, str], bool]
     crawl_delay: Callable[[Any], object] = lambda _: None
-    """The function that returns the crawl delay for the agent."""
+    """The function that returns the crawl delay for AGENT."""
 
     package: str = ""
     one_in: int = 1
-    """A slow parser is measured on one in so many files, and compared with ours on the same files."""
+    """The number of files of which one is used. A slow parser is measured on this sample of the files, and compared
+    with this package's parser on the same sample."""
 
     @property
     def label(self) -> str:
@@ -51,7 +54,7 @@ def _text(body: bytes) -> str:
 def _stdlib(body: bytes) -> RobotFileParser:
     parser = RobotFileParser()
     parser.parse(_text(body).splitlines())
-    parser.modified()  # Without the time of a fetch, the parser denies all URLs.
+    parser.modified()  # Sets the time of the fetch, without which the parser denies all URLs.
     return parser
 
 
@@ -99,7 +102,7 @@ RERP = Parser(
     package="robotexclusionrulesparser",
     one_in=10,
 )
-FAST = Parser(  # fast-robotstxt keeps nothing of a file: each decision parses the file again.
+FAST = Parser(  # fast-robotstxt parses the file again for each decision.
     "fast-robotstxt",
     lambda body: (RobotsMatcher(), _text(body)),
     lambda matcher_and_text, url: _ask(*matcher_and_text, url),
@@ -110,7 +113,7 @@ PEERS = (PROTEGO, STDLIB, ROBOTSPY, RERP, *([FAST] if RobotsMatcher else []))
 
 
 def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time what a crawl first does for each host: parse its robots.txt, get the delay, decide on a URL."""
+    """Measure the time of a crawl's first steps for each host: parse robots.txt, get the delay, and decide on a URL."""
     url_of = {body: corpus.urls(body)[7] for body in files}
 
     def do(parser: Parser, bodies: list[bytes]) -> None:
@@ -124,13 +127,13 @@ def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def warm(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time twenty decisions on URLs for each file, after the file was parsed."""
+    """Measure the time per decision on a URL, for twenty URLs per file, after the files were parsed."""
     what, targets = "decide on a URL, file already parsed", {PROTEGO: Target(3)}
     yield from _compare(what, _decide_on(files), files, rounds, targets, questions=20)
 
 
 def warm_largest(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time twenty decisions on URLs for each of the files with the most rules for the agent."""
+    """Measure the time per decision on a URL by the twenty files with the most rules for AGENT."""
 
     def number_of_rules(body: bytes) -> int:
         groups = RobotsTxt.parse(body).groups
@@ -168,9 +171,9 @@ def _compare(  # noqa: PLR0917
     targets: dict[Parser, Target],
     questions: int = 1,
 ) -> Iterator[Row]:
-    """Time all parsers with the same task, *do*, and yield the rows. Slow parsers get a sample of the files,
-    and ours is also timed with each sample. The time is divided by the files, and by the *questions*
-    that the task asks about a file.
+    """Measure the time that each parser needs for the same task, *do*, and yield a row for each parser. Slow parsers
+    process a sample of the files, and this package's parser is also measured on each sample. The time in a row is
+    the total time divided by the number of files and by *questions*, the number of decisions per file.
     """
     by_size = sorted(files, key=len, reverse=True)
     samples = {peer.one_in: by_size[:: peer.one_in] for peer in (OURS, *PEERS)}
@@ -193,7 +196,7 @@ def _compare(  # noqa: PLR0917
 
 
 def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Measure the memory that a parsed file takes after twenty decisions."""
+    """Measure the memory of a parsed file after twenty decisions."""
     urls_of_files = [corpus.urls(body) for body in files]
     what = "memory kept for a host"
     ours = 0
@@ -201,7 +204,7 @@ def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
         tracemalloc.start()
         kept = []
         for body, urls in zip(files, urls_of_files, strict=True):
-            # The parser gets a copy, so that the memory of the body counts if the parser keeps it.
+            # The parser receives a copy of the body, so that the copy's memory counts if the parser keeps the copy.
             parsed = parser.parse(bytes(bytearray(body)))
             for url in urls:
                 parser.is_allowed(parsed, url)

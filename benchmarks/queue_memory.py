@@ -1,11 +1,10 @@
-"""Measures the memory of a Redis server for the requests and hosts in the queue of a crawl.
+"""Measures the memory that a Redis server uses for a crawl's queue.
 
     python -m benchmarks.queue_memory [--requests 1000000] [--hosts 10000 1000000]
         [--serializers pickle json] [--listpack BYTES]
 
-Each row uses a new server, to which all requests are pushed, each with its fingerprint.
-``--listpack`` sets ``zset-max-listpack-value``: up to this size of a request, Redis keeps the few
-requests of a host in a single block of memory.
+For each row, all requests and their fingerprints are pushed to a new server. ``--listpack`` sets the server's option
+``zset-max-listpack-value``. Redis stores a host's requests in a single block of memory if none is larger than this.
 """
 
 from __future__ import annotations
@@ -29,7 +28,9 @@ SEEN = "{crawl:requests}:dupefilter"
 
 
 class JsonSerializer:
-    """A ``SCHEDULER_SERIALIZER`` for requests whose headers and body are text."""
+    """A value for the setting ``SCHEDULER_SERIALIZER``. It writes JSON, and supports only requests whose headers and
+    body are text.
+    """
 
     @staticmethod
     def dumps(request: dict[str, Any]) -> str:
@@ -50,7 +51,7 @@ SERIALIZERS = {"pickle": None, "json": JsonSerializer}
 
 
 class Memory(NamedTuple):
-    """How many bytes of the server a queue takes."""
+    """The memory of a queue, in bytes."""
 
     serialised: float
     """The size of a serialized request."""
@@ -116,8 +117,8 @@ def measure(
 
 
 def _seen(queue: Any, new_requests: Iterator[Request]) -> Iterator[Request]:
-    """Yield *new_requests*. For the queue of scrapy-redis, also store their fingerprints, as the scheduler
-    of scrapy-redis would do.
+    """Yield *new_requests*. If *queue* is the queue of scrapy-redis, also store their fingerprints on the server, which
+    the scheduler of scrapy-redis would do in a crawl.
     """
     for request in new_requests:
         if isinstance(queue, OfScrapyRedis):

@@ -1,10 +1,11 @@
-"""A worker of a queue in Redis, without a crawl: it pushes and pops on command.
+"""A worker process that pushes requests to a queue in Redis, and pops requests, without a crawl.
 
     python -m benchmarks.queue_worker
 
-It reads one order, as JSON, from each line of its standard input: the operation, the
-address of a Redis server, the queue there, a number of hosts and one of requests. For
-each order it writes one line: start and end, in seconds of the monotonic clock.
+Each line of standard input is a JSON object with an order: the operation (``what``), the ``url`` of a Redis server,
+the kind of ``queue``, the number of ``hosts``, and the number of requests (``count``). For each order, the worker
+writes a JSON list with the start and the end of the operation, in seconds on the monotonic clock, and the processor
+seconds in between.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ if TYPE_CHECKING:
 KEY = "crawl:requests"
 
 IN_FLIGHT = 16
-"""The requests for which a downloader has room: Scrapy's ``CONCURRENT_REQUESTS``. When it is full,
-one of them has ended before the next is popped."""
+"""The value of Scrapy's ``CONCURRENT_REQUESTS``. If this number of requests is in flight, one request ends before the
+next request is popped."""
 
 _AT_ONCE = 500
 
 
 class CrawlSpider(Spider):
-    """A spider with a callback and an errback, as most requests have."""
+    """A spider that provides the callback and the errback of the requests."""
 
     name = "crawl"
 
@@ -54,7 +55,7 @@ class CrawlSpider(Spider):
 
 
 def requests(spider: Spider, hosts: int, count: int, **how: Any) -> Iterator[Request]:
-    """Return *count* requests spread over hosts, like those of ``response.follow_all``."""
+    """Yield *count* requests to *hosts* hosts in turn. The requests resemble those of ``response.follow_all``."""
     for number in range(count):
         host, page = number % hosts, number // hosts
         yield Request(
@@ -68,14 +69,18 @@ def requests(spider: Spider, hosts: int, count: int, **how: Any) -> Iterator[Req
 
 
 class SkippingClock(Clock):
-    """The clock of a process without an event loop: a benchmark calls the server itself."""
+    """A clock for a process without an event loop. Its timers never run, because the benchmark itself calls the
+    server.
+    """
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
         return SimpleNamespace(cancel=lambda: None)
 
 
 class Direct:
-    """Runs each call of the server at once: there is no event loop that could go on meanwhile."""
+    """Replaces the scheduler's thread. Calls of the server run in the calling thread, because there is no event loop to
+    keep running.
+    """
 
     async def call(self, function: Callable[[], Any]) -> Any:
         return function()
@@ -110,13 +115,13 @@ def _engine() -> Any:
 
 
 def frontier_of(crawler: Crawler, clock: Clock) -> Frontier:
-    """Return the frontier of *crawler*, with this *clock*."""
+    """Return the frontier of *crawler*. If it does not exist yet, create it with *clock*."""
     with mock.patch.object(frontier, "Clock", return_value=clock):
         return Frontier.of(crawler)
 
 
 class OfScrapyRedis:
-    """The queue of scrapy-redis, as its scheduler calls it."""
+    """The priority queue of scrapy-redis, used in the same way as its scheduler uses it."""
 
     def __init__(self, url: str, serializer: Any = None) -> None:
         self.crawler = _crawler(url, serializer)
@@ -133,7 +138,7 @@ class OfScrapyRedis:
     def flush(self) -> None: ...
 
     def fill(self, made: Iterator[Request]) -> None:
-        """Push in pipelines."""
+        """Push the requests *made* in Redis pipelines."""
         server = self.queue.server
         pipeline = self.queue.server = server.pipeline(transaction=False)
         for request in made:
@@ -145,7 +150,7 @@ class OfScrapyRedis:
 
 
 class OfScrapyRep:
-    """The scheduler of this package. It sends what it has in the same batches as in a crawl."""
+    """This package's shared scheduler. It sends requests to the server in batches, as in a crawl."""
 
     def __init__(self, url: str, serializer: Any = None) -> None:
         self.crawler = _crawler(url, serializer)
@@ -155,7 +160,7 @@ class OfScrapyRep:
         self._call()
 
     def _call(self) -> None:
-        """Exchange with the server, which waits for nothing but the answer."""
+        """Exchange requests with the server once, and wait for the response."""
         with suppress(StopIteration):
             self.scheduler._call().send(None)
 
@@ -165,7 +170,9 @@ class OfScrapyRep:
         return data
 
     def begin(self) -> None:
-        """Renew the lease. As before the spider has begun, no requests are taken until one is popped."""
+        """Renew the lease. Until the next pop, the scheduler takes no requests from the server, as at a crawl's
+        start.
+        """
         self.scheduler._has_begun = False
         self._call()
 
@@ -182,11 +189,11 @@ class OfScrapyRep:
         return request
 
     def end(self, request: Request) -> None:
-        """End *request*, as the wire does."""
+        """Report the end of *request* to the frontier, as the wire middleware does in a crawl."""
         self.frontier.end(request, self.frontier.in_flight[request])
 
     def flush(self) -> None:
-        """Tell the server which requests have ended, and take no more requests."""
+        """Send all unsent changes, such as the ends of requests, to the server."""
         while self.scheduler._exchange.unsent:
             self._call()
         self._call()
@@ -201,7 +208,7 @@ KINDS = {"PriorityQueue": OfScrapyRedis, "SharedScheduler": OfScrapyRep}
 
 
 class Side:
-    """One queue, and the requests that this worker has taken from it."""
+    """A queue, and the requests from this queue that are in flight in this worker."""
 
     def __init__(self, kind: str, url: str, hosts: int) -> None:
         self.queue = KINDS[kind](url)
@@ -213,7 +220,7 @@ class Side:
 
     def do(self, what: str, count: int) -> tuple[float, float, float]:
         spider = self.queue.crawler.spider
-        # Without fingerprints, as the queue of scrapy-redis.
+        # With dont_filter, no fingerprints are stored. The queue of scrapy-redis does not store fingerprints either.
         made = requests(spider, self._hosts, count, dont_filter=True)
         if what == "push":
             made = iter(list(made))
@@ -235,8 +242,10 @@ class Side:
             request = self.queue.pop()
             if request is None:
                 misses += 1
-                assert misses < 100_000, "the queue hands out nothing"
-                if self._flying:  # Its hosts have as many in flight as they may.
+                assert misses < 100_000, "the queue returns no requests"
+                if (
+                    self._flying
+                ):  # The hosts of all queued requests have reached their limits.
                     self._end()
                 continue
             count -= 1
@@ -247,7 +256,7 @@ class Side:
                 self._end()
 
     def _end(self) -> None:
-        """End the request that is in flight for the longest time."""
+        """End the request that has been in flight for the longest time."""
         request = self._flying.popleft()
         self._active.remove(request)
         self._in_progress.remove(request)

@@ -1,8 +1,7 @@
-"""Queues in Redis: pops and pushes a second, compared with scrapy-redis' own.
+"""Compares pushes and pops per second of this package's queue in Redis with those of scrapy-redis.
 
-Workers are processes of their own (``queue_worker.py``) without a crawl around their
-queue. Each queue has a Redis server of its own, on loopback, which is idle while another
-queue is measured.
+The workers are separate processes without a crawl (``queue_worker.py``). Each queue uses a separate Redis server on
+the loopback interface. The other servers are idle while a queue is measured.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ GROWTH = Target(most_ratio=1.5)
 HOSTS = (10, 1_000, 100_000)
 WORKERS = (1, 4)
 EACH = 600
-"""Requests of each worker in a round."""
+"""The number of requests of each worker in a round."""
 
 FILL = 200_000
-"""Requests that each queue has at first, so that only the number of hosts differs. No host
-may run out of requests while all others have their limit in flight."""
+"""The number of requests in each queue at the start. It is the same for all queues, so that these differ only in the
+number of hosts. It is large, so that no host runs out of requests."""
 
 
 class Queue(NamedTuple):
@@ -45,13 +44,16 @@ class Queue(NamedTuple):
 
 
 class Round(NamedTuple):
-    """The seconds that a request took in one round."""
+    """The average seconds per request in one round."""
 
     clock: float
+    """The elapsed time."""
+
     worker: float
-    """The processor time of the workers; the next field is that of the server."""
+    """The processor time of the workers."""
 
     server: float
+    """The processor time of the server."""
 
 
 def queues(
@@ -61,9 +63,11 @@ def queues(
     requests_each: int = EACH,
     fill: int = FILL,
 ) -> Iterator[Row]:
-    """Push to and pop from full queues, in turns."""
+    """Measure pushes to and pops from filled queues, and yield the rows. The queues are measured in turn."""
     if BINARY is None:
-        raise RuntimeError("There is no redis-server on the PATH")
+        raise RuntimeError(
+            "This benchmark needs redis-server, which was not found on the PATH"
+        )
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         kinds = [("PriorityQueue", hosts[-1])]
         kinds += [("SharedScheduler", number) for number in hosts]
@@ -113,7 +117,7 @@ def _rows(
 
 
 def _growth(what: str, whose: str, ours: list[Queue], taken: Any) -> Row:
-    """Compare a request with the most hosts and one with the fewest."""
+    """Return the row that compares the time per request in the queue with the most hosts to that with the fewest."""
     few, many = (_times(taken[queue, what]) for queue in (ours[0], ours[-1]))
     name = f"{what}, {whose}, {ours[-1].hosts:,} hosts beside {ours[0].hosts:,}"
     ratios = few.ratios(many)
@@ -135,7 +139,9 @@ def _measure(
     rounds: int,
     requests_each: int,
 ) -> dict[tuple[Queue, str], list[Round]]:
-    """Measure each queue once a round; the first round warms up, and does not count."""
+    """Measure each queue once per round. Return the rounds by queue and operation. An additional first round warms up,
+    and does not count.
+    """
     taken: dict[tuple[Queue, str], list[Round]] = {}
     turns = list(all_queues)
     for number in range(rounds + 1):
@@ -146,14 +152,14 @@ def _measure(
                 round_ = _all(crew, queue, what, requests_each)
                 if number:
                     times.append(round_)
-        turns = [*turns[1:], turns[0]]  # Alternate which queue starts first.
+        turns = [*turns[1:], turns[0]]  # Another queue starts the next round.
     return taken
 
 
 def _all(
     crew: list[subprocess.Popen[str]], queue: Queue, what: str, count: int
 ) -> Round:
-    """Make all workers do the same at the same time."""
+    """Make all workers execute the operation *what* with *count* requests each at the same time. Return the times."""
     order = json.dumps(
         {**queue._asdict(), "queue": queue.kind, "what": what, "count": count}
     )
@@ -171,12 +177,12 @@ def _all(
 def _answer(worker: subprocess.Popen[str]) -> list[float]:
     line = worker.stdout.readline()
     if not line:
-        raise RuntimeError(f"{worker.args} has failed")
+        raise RuntimeError(f"The worker process {worker.args} failed")
     return json.loads(line)
 
 
 def _processor_time(queue: Queue) -> float:
-    """Return the processor time of the server of *queue* so far."""
+    """Return the processor seconds that the Redis server of *queue* used since its start."""
     with Redis.from_url(queue.url) as client:
         cpu_seconds = client.info("cpu")
     return cpu_seconds["used_cpu_user"] + cpu_seconds["used_cpu_sys"]
@@ -184,7 +190,7 @@ def _processor_time(queue: Queue) -> float:
 
 @contextmanager
 def _serving() -> Iterator[str]:
-    """Run a server, and yield its address."""
+    """Run a Redis server during the ``with`` block, and yield the server's URL."""
     port = free_port()
     with RedisServer(port):
         yield f"redis://127.0.0.1:{port}/0"

@@ -1,11 +1,12 @@
-"""Compares Scrapy's own middleware and that of this package while a slow robots.txt is being fetched.
+"""Compares Scrapy's robots.txt middleware with this package's middleware while a slow robots.txt is being fetched.
 
     python benchmarks/race.py
 
-A crawl sends 50 requests at once to an unknown host. The robots.txt of the host takes a second to
-arrive, and forbids all 50. A crawler that obeys robots.txt fetches it once, and none of the pages.
-Each crawl is a process of its own. The numbers come from the access log of the server, which is on
-loopback.
+A crawl makes 50 requests to a new host at the same time. The response for robots.txt takes a second, and forbids all
+50 URLs. A crawler that obeys robots.txt fetches robots.txt once, and none of the pages.
+
+Each crawl is a separate process. The numbers come from the access log of the server, which runs on the loopback
+interface.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ class Spider(scrapy.Spider):
             yield scrapy.Request(f"{self.origin}/private/{number}")
 
     def parse(self, response: scrapy.http.Response) -> None:
-        """Do nothing, since the server counts the requests."""
+        """Do nothing, because the server counts the requests."""
 
 
 def crawl(middleware: str, mode: str, origin: str) -> NoReturn:
-    """Run the crawl and end this process, which must not have run another crawl."""
+    """Run the crawl, and end this process. The process must not have run another crawl before."""
     process_class = CrawlerProcess if mode == "select reactor" else AsyncCrawlerProcess
     process = process_class(SETTINGS | MIDDLEWARES[middleware] | MODES[mode])
     process.crawl(Spider, origin=origin)
@@ -87,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *args: Any) -> None:
-        """Do nothing: the log of the requests is ``server.log``."""
+        """Do nothing, because requests are logged in ``server.log``."""
 
 
 class Server(ThreadingTCPServer):
@@ -96,16 +97,14 @@ class Server(ThreadingTCPServer):
 
 
 def race(middleware: str, mode: str) -> tuple[int, int]:
-    """Run a crawl against a new server. Return how often the crawl fetched robots.txt, and how many
-    forbidden pages it fetched.
-    """
+    """Run a crawl against a new server. Return the numbers of robots.txt fetches and of fetched forbidden pages."""
     with Server(("127.0.0.1", 0), Handler) as server:
         server.log = log = []
         Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         origin = f"http://127.0.0.1:{server.server_address[1]}"
         subprocess.run(
             [sys.executable, "-m", "benchmarks.race", middleware, mode, origin],
-            cwd=CHECKOUT,  # So that this checkout runs, even if the package is installed.
+            cwd=CHECKOUT,  # Python imports this checkout, even if the package is installed.
             check=True,
             timeout=CRAWL_TIMEOUT,
         )
@@ -117,7 +116,7 @@ def race(middleware: str, mode: str) -> tuple[int, int]:
 def main() -> None:
     modes = list(MODES)
     if not hasattr(default_settings, "TWISTED_REACTOR_ENABLED"):
-        modes.remove("reactorless")  # Scrapy before 2.15 always needs a reactor.
+        modes.remove("reactorless")  # Versions of Scrapy before 2.15 need a reactor.
     row = "{:8} {:11} {:16} {:>18} {:>26}".format
     heads = ("robots.txt fetches", f"forbidden pages, of {PAGES}")
     print(row("Scrapy", "middleware", "mode", *heads))

@@ -1,4 +1,4 @@
-"""The rows of the table of benchmarks, and their format."""
+"""Defines and formats the rows of the benchmark table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Target(NamedTuple):
-    """The limits within which the ratio of a row must be."""
+    """The minimum or maximum for a row's ratio."""
 
     least_ratio: float = 0.0
     most_ratio: float = float("inf")
@@ -17,7 +17,7 @@ class Target(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the table: a measured number, and its ratio to another one."""
+    """A row of the table: a measured number, and a ratio of two numbers."""
 
     what: str
     """The task that was measured."""
@@ -32,16 +32,16 @@ class Row(NamedTuple):
     """Half of the interquartile range, as a fraction of the median."""
 
     ratio: float | None = None
-    """How many times as much a parser needs as ours; in rows on crawls, how many times as much a crawl
-    needs as the crawl without the package."""
+    """In rows about parsers, the parser's number divided by that of this package's parser. In rows about crawls, the
+    number of a crawl with this package divided by that of the crawl without it. None without a comparison."""
 
     target: Target | None = None
     unit: str = "s"
-    """The unit of the number: seconds (``s``), bytes (``B``), times a second (``/s``), or none."""
+    """The unit of the number: seconds (``s``), bytes (``B``), operations per second (``/s``), or no unit (empty)."""
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the target is met; None without a target."""
+        """Whether the ratio meets the target. None if there is no target."""
         if self.target is None:
             return None
         least, most = self.target
@@ -67,7 +67,7 @@ HEAD = """\
 
 
 def line(row: Row) -> str:
-    """Return *row* as a line of the table."""
+    """Return *row* as a line of the Markdown table."""
     cells = [
         row.what,
         row.who,

@@ -1,4 +1,4 @@
-"""Measures tasks that take turns, so that a slowdown of the machine affects all of them."""
+"""Measures the processor time of several tasks in turn, so that a slowdown of the machine affects all tasks equally."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 class Times(NamedTuple):
-    """The processor seconds of a task in each round."""
+    """The processor time of a task in each round, in seconds."""
 
     rounds: tuple[float, ...]
 
@@ -34,30 +34,30 @@ class Times(NamedTuple):
         return (third - first) / 2 / self.median
 
     def ratios(self, other: Times) -> Times:
-        """Return, for each round, how many times as long *other* took as this task."""
+        """Return the ratios of the times of *other* to the times of this task, round by round."""
         pairs = zip(other.rounds, self.rounds, strict=True)
         return Times(tuple(theirs / ours for theirs, ours in pairs))
 
     def ratio(self, other: Times) -> float:
-        """Return how many times as long *other* took as this task: the median of all rounds."""
+        """Return the ratio of the time of *other* to the time of this task, as the median of all rounds."""
         return self.ratios(other).median
 
 
 def interleaved(
     tasks: Mapping[Any, Callable[[], object]], rounds: int
 ) -> dict[Any, Times]:
-    """Run all tasks in each of *rounds* rounds, and return their times. One more round at the start, which
-    warms up, does not count.
+    """Run all *tasks* in each of *rounds* rounds, and return the times by task. An additional first round warms up, and
+    does not count.
     """
     times: dict[Any, list[float]] = {name: [] for name in tasks}
     names = list(tasks)
     for number in range(rounds + 1):
-        # Each round begins with another task.
+        # Each round starts with another task.
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             gc.collect()
-            # A large allocation makes the allocator tidy up after the task before. Otherwise this task
-            # would pay for it, and after a parser that builds trees, tidying up takes long.
+            # This large allocation makes the memory allocator clean up after the previous task. Without it, the cleanup
+            # would count for this task. After a parser that builds trees, the cleanup takes long.
             bytearray(100_000)
             start = process_time()
             tasks[name]()
@@ -67,11 +67,11 @@ def interleaved(
 
 
 def environment(folder: str) -> dict[str, str]:
-    """Return the environment variables for a measured Python process: those of this process, without those
-    that change Scrapy's settings or measure coverage, and with this checkout on the path.
+    """Return the environment variables for a measured Python process. They are the variables of this process, without
+    those that change Scrapy's settings or measure coverage. PYTHONPATH contains this checkout.
 
-    Compiled modules are kept in *folder*, since the start of the process is measured too: an
-    installed package has compiled modules, but a checkout may have none.
+    The start of the process is measured too, so compiled modules are written to *folder* and reused. This resembles an
+    installed package, which contains compiled modules.
     """
     left_out = ("SCRAPY_", "COVERAGE_", "PYTHONDONTWRITEBYTECODE")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}

@@ -1,9 +1,9 @@
-"""Measures the memory of a queue in which the requests of many hosts wait.
+"""Measures the memory of a scheduler's queue with requests for many hosts.
 
     python -m benchmarks.waiting_hosts SIDE HOSTS REQUESTS_OF_HOST
 
-SIDE is a key of ``SIDES`` of ``broad_crawl.py``. The output is JSON: the number of bytes by which the process grows
-for a request, when all requests are in the queue and none was popped.
+SIDE is a key of ``SIDES`` in ``broad_crawl.py``. The output is a JSON object with the growth of the process in bytes
+per request, after all requests were pushed and before the first request is popped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WaitingSpider(scrapy.Spider):
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         before = _size()
-        # There is no await in the loop, so no request is popped before all are pushed.
+        # The loop contains no await, so all requests are pushed before the first request is popped.
         for request in requests(self.hosts, self.requests_of_host):
             self.crawler.engine.crawl(request)
         count = self.hosts * self.requests_of_host
@@ -42,7 +42,7 @@ class WaitingSpider(scrapy.Spider):
 
 
 def _size() -> int:
-    """Return how many bytes of memory this process takes (its resident set)."""
+    """Return the memory of this process (its resident set) in bytes."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize()

@@ -1,13 +1,13 @@
-"""Runs parsers on the cases, and prints how many cases each parser answers correctly, by topic.
+"""Runs parsers on the test cases, and prints each parser's number of correct answers, by topic.
 
-    python -m conformance                               this package and other parsers
+    python -m conformance                               scrapy-rep and other parsers
     python -m conformance --only scrapy-rep --failures  one parser, with its wrong answers
     python -m conformance --adapter mymodule:answer     your own callable
     python -m conformance --command "node ask.js"       a parser in another language
 
-A callable takes a question as a dictionary and returns the answer as a dictionary, or None
-if it does not support the question. A command does the same with lines of JSON. See
-conformance/README.md for the fields of questions and answers.
+A callable takes a question as a dictionary, and returns the answer as a dictionary. If it
+does not support the question, it returns None. A command reads questions and writes answers
+as lines of JSON. See conformance/README.md for the fields of questions and answers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Function:
-    """An adapter for a Python callable."""
+    """An adapter for a Python callable, given by its import path ``MODULE:CALLABLE``."""
 
     def __init__(self, path: str, dialect: str) -> None:
         module, _, name = path.partition(":")
@@ -46,8 +46,8 @@ class Function:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the parsers and print the table. Return the exit status: 1 if any answer was wrong, 2 if a
-    command ended, else 0.
+    """Run the parsers, and print the table of results. Return the exit status: 0 if all answers are correct, 1 if
+    an answer is wrong, and 2 if the process of a parser ended.
     """
     options = parsed(arguments)
     suite = Suite()
@@ -56,14 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             results.append(judge(adapter, suite.cases))
         except Ended as error:
-            print(f"{adapter.name}, at {error}", file=sys.stderr)
+            print(f"{adapter.name}, case {error}", file=sys.stderr)
             return 2
         finally:
             if isinstance(adapter, Command):
                 adapter.close()
     print(table(results, suite.topics))
     disputed = sum(case.is_disputed for case in suite.cases)
-    print(f"\n{len(suite.cases)} cases; {disputed} of them are not counted.")
+    print(f"\n{len(suite.cases)} cases; {disputed} disputed cases are not counted.")
     if options.failures:
         for result in results:
             show_failures(result)
@@ -77,13 +77,13 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--only", metavar="WORD", help="only parsers with WORD in their name"
+        "--only", metavar="WORD", help="run only parsers whose names contain WORD"
     )
     parser.add_argument("--adapter", metavar="MODULE:CALLABLE", action="append")
     parser.add_argument("--command", action="append")
     parser.add_argument(
         "--dialect", choices=DIALECTS, default="rfc9309",
-        help="the dialect whose answers --adapter and --command should give",
+        help="the dialect that the parsers of --adapter and --command follow",
     )  # fmt: skip
     parser.add_argument(
         "--failures", action="store_true", help="show each wrong answer"
@@ -98,7 +98,7 @@ def chosen(options: argparse.Namespace) -> Iterator[Adapter]:
         for command in options.command or ():
             yield Command(command, options.dialect)
         return
-    # Imported here, because to test another parser, these packages need not be installed.
+    # Imported here, because tests of a custom parser do not need the packages that these modules import.
     from conformance.adapters.ours import ScrapyRep  # noqa: PLC0415
     from conformance.adapters.peers import PEERS  # noqa: PLC0415
 
@@ -113,7 +113,7 @@ def show_failures(result: Result) -> None:
     for failure in result.failures:
         fields = failure.case.fields
         print(f"  {failure.case.id} ({fields['source']}): {fields['why']}")
-        print(f"    expected {json.dumps(failure.expected)}, not {failure.answer}")
+        print(f"    expected {json.dumps(failure.expected)}, got {failure.answer}")
 
 
 if __name__ == "__main__":

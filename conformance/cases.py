@@ -1,4 +1,4 @@
-"""Reads the cases of the suite from their files."""
+"""Reads the suite's test cases from files."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ FOLDER = Path(__file__).with_name("cases")
 SCHEMA = Path(__file__).with_name("schema.json")
 
 DIALECTS = ("rfc9309", "google", "classic")
-"""The dialects with expected answers: RFC 9309, Google's documentation and published parser,
-and the texts of 1994 and 1996."""
+"""The dialects for which cases can contain expected answers. They follow RFC 9309 (``rfc9309``), Google's
+documentation and published parser (``google``), and the specifications of 1994 and 1996 (``classic``)."""
 
 _NOT_IN_QUESTION = ("topic", "source", "why", "expected", "disputed")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A question about a robots.txt or a page, with the expected answer in each dialect."""
+    """A test case: a question about a robots.txt or a page, with the expected answer in each dialect."""
 
     fields: Mapping[str, Any]
-    """The fields of the case in its file; see ``schema.json``."""
+    """The fields of the case, as ``schema.json`` describes them."""
 
     @property
     def id(self) -> str:
@@ -39,12 +39,12 @@ class Case:
 
     @property
     def is_disputed(self) -> bool:
-        """Whether the sources disagree on the answer, so that the case is not counted."""
+        """Whether the sources contradict each other on the answer, so that results for the case do not count."""
         return "disputed" in self.fields
 
     @property
     def dialects(self) -> tuple[str, ...]:
-        """The dialects in which the case has an expected answer."""
+        """The dialects for which the case contains an expected answer."""
         return tuple(name for name in DIALECTS if name in self.fields["expected"])
 
     def expected(self, dialect: str) -> dict[str, Any]:
@@ -52,7 +52,9 @@ class Case:
         return answer
 
     def question(self, dialect: str) -> dict[str, Any]:
-        """Return the question for a parser: the fields of the case without the expected answers."""
+        """Return the question for a parser that follows *dialect*. The question contains the dialect, and the case's
+        fields without the expected answers and their explanations.
+        """
         fields = {
             name: value
             for name, value in self.fields.items()
@@ -65,20 +67,20 @@ class Case:
 
 
 def body_of(question: Mapping[str, Any]) -> bytes:
-    """Return the robots.txt of a question, in bytes."""
+    """Return the bytes of the robots.txt in *question*; empty bytes if there is none."""
     if "robots_base64" in question:
         return base64.b64decode(question["robots_base64"])
     return str(question.get("robots", "")).encode()
 
 
 def agents_of(question: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the product tokens of the crawler in a question, in order of preference."""
+    """Return the crawler's product tokens in *question*, in order of preference."""
     agent = question["agent"]
     return (agent,) if isinstance(agent, str) else tuple(agent)
 
 
 class Suite:
-    """The cases in a folder of ``.jsonl`` files."""
+    """The test cases in a folder of ``.jsonl`` files."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder

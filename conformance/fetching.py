@@ -1,4 +1,4 @@
-"""Fetches robots.txt from the prepared responses of a case, without a network."""
+"""Simulates fetches of robots.txt, with responses that a test case contains."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class Fetcher:
-    """Fetches URLs from prepared *answers*: ``{"status": 200, "headers": {...}, "robots": "..."}`` by URL.
+    """Simulates fetches. *answers* contains the response for each URL, such as
+    ``{"status": 200, "headers": {...}, "robots": "..."}``.
 
-    A status of None means that the server does not answer. A URL without a prepared answer has the
-    status 404.
+    A status of None means that the server does not respond. The response for a URL that is not in *answers* has
+    the status 404.
     """
 
     def __init__(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
         self._answers = answers
 
     def fetch(self, url: str, max_redirects: int) -> AccessResult:
-        """Fetch *url*, follow up to *max_redirects* redirects, and return the result."""
+        """Return the result of a fetch of *url* that follows up to *max_redirects* redirects."""
         current_url = url
         redirects: list[str] = []
         while True:

@@ -1,4 +1,4 @@
-"""Runs parsers on cases, and compares their answers with the expected answers."""
+"""Runs parsers on test cases, and compares the parsers' answers with the expected answers."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from conformance.cases import Case
 
 SECONDS = 5.0
-"""The time limit for an answer, in seconds."""
+"""The time limit in seconds for each answer."""
 
 
 class Ended(Exception):
-    """The process of a parser has ended, so that it cannot answer any more questions."""
+    """Raised if the process of a parser ended, so that the parser cannot answer further questions."""
 
 
 class Adapter(Protocol):
-    """The interface of a parser for this suite."""
+    """The interface through which the suite calls a parser."""
 
     name: str
-    """The name and version of the parser, as the table shows them."""
+    """The name and version of the parser, for the table of results."""
 
     dialect: str
-    """The dialect that the parser claims to follow."""
+    """The dialect that the parser claims to follow, one of :data:`~conformance.cases.DIALECTS`."""
 
     def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the answer to a question, or None if the parser does not support the question.
+        """Return the answer to *question*. Return None if the parser does not support the question.
 
-        See ``README.md`` for the fields of questions and answers. Any exception except
-        :class:`Ended` counts as a wrong answer.
+        ``README.md`` describes the fields of questions and answers. Any exception except :class:`Ended` counts
+        as a wrong answer.
         """
 
 
@@ -50,25 +50,28 @@ class Failure:
 
 @dataclass
 class Result:
-    """How many cases a parser has answered, and how many correctly, in its dialect."""
+    """The results of one parser in its dialect."""
 
     name: str
     dialect: str
     asked: Counter[str] = field(default_factory=Counter)
-    """The number of cases that the parser answered, by topic."""
+    """The number of answered cases by topic, without disputed cases."""
 
     passed: Counter[str] = field(default_factory=Counter)
+    """The number of correctly answered cases by topic, without disputed cases."""
+
     disputed: int = 0
-    """How many disputed cases the parser answers as expected. Disputed cases are not counted otherwise."""
+    """The number of disputed cases with the expected answer. Other fields ignore disputed cases."""
 
     failures: list[Failure] = field(default_factory=list)
+    """The undisputed cases with a wrong answer."""
 
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the ``with`` block after *seconds*, since some parsers hang on some files.
+    """Raise TimeoutError if the ``with`` block takes longer than *seconds*, because some parsers hang on some files.
 
-    There is no time limit without SIGALRM: on Windows, and outside of the main thread.
+    The time limit needs SIGALRM. It has no effect on Windows, and outside of the main thread.
     """
     if not hasattr(signal, "setitimer") or current_thread() is not main_thread():
         yield
@@ -87,11 +90,11 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def judge(adapter: Adapter, cases: Iterable[Case], seconds: float = SECONDS) -> Result:
-    """Ask *adapter* about all *cases* that have an expected answer in its dialect, and count its correct
-    answers.
+    """Run the parser behind *adapter* on all *cases* that contain an expected answer for its dialect. Return the
+    results.
 
-    An answer that takes more than *seconds* is wrong. Raises :class:`Ended`, with the case, if the
-    process of the parser ends.
+    An answer that takes longer than *seconds* counts as wrong. Raises :class:`Ended`, with the id of the case, if
+    the parser's process ends.
     """
     result = Result(adapter.name, adapter.dialect)
     for case in cases:
@@ -104,7 +107,7 @@ def judge(adapter: Adapter, cases: Iterable[Case], seconds: float = SECONDS) -> 
                 answer = adapter.answer(case.question(adapter.dialect))
         except Ended as error:
             raise Ended(f"{case.id}: {error}") from None
-        except Exception as error:  # noqa: BLE001  Parsers raise anything.
+        except Exception as error:  # noqa: BLE001  Parsers may raise any exception.
             answer = f"{type(error).__name__}: {error}"
         if answer is None or not (isinstance(answer, str) or expected.keys() & answer):
             continue
@@ -121,7 +124,9 @@ def judge(adapter: Adapter, cases: Iterable[Case], seconds: float = SECONDS) -> 
 
 
 def agrees(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
-    """Whether *answer* has all fields of *expected*, with the same values. Only ``line`` may be missing."""
+    """Whether *answer* contains all fields of *expected* with the same values. Only ``line`` may be missing in
+    *answer*.
+    """
     return all(
         key in answer and answer[key] == value
         for key, value in expected.items()
@@ -130,7 +135,7 @@ def agrees(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
 
 
 def table(results: Sequence[Result], topics: Sequence[str]) -> str:
-    """Return a Markdown table of the correct answers, by topic and parser."""
+    """Return a Markdown table with the numbers of correct answers. Each topic is a row, and each parser a column."""
     rows = [
         ["topic", *(result.name for result in results)],
         ["dialect", *(result.dialect for result in results)],
@@ -152,7 +157,7 @@ def _share(result: Result) -> str:
     asked, passed = result.asked.total(), result.passed.total()
     if not asked:
         return ""
-    # Rounded down, so that only a full score is 100 %.
+    # The share is rounded down, so that 100 % means that all answers are correct.
     return f"{passed}/{asked} ({passed * 1000 // asked / 10:g} %)"
 
 

@@ -1,4 +1,4 @@
-"""An adapter for a parser in any language, over standard input and output."""
+"""An adapter for parsers in any language, which communicate over standard input and output."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class Command:
-    """Runs a command, and writes each question to it as a line of JSON.
+    """Runs a command, and writes each question to the command's standard input as a line of JSON.
 
-    The command answers with a line of JSON, or null if it does not support the question.
+    The command must write one line of JSON for each question: the answer, or ``null`` if it does not support the
+    question.
     """
 
     def __init__(self, command: str, dialect: str, timeout: float = SECONDS) -> None:
@@ -33,8 +34,8 @@ class Command:
         self._read = b""
 
     def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the answer of the command. Raises Ended if the command has ended, or was killed because
-        its answer took too long.
+        """Return the command's answer to *question*; None if the command does not support the question. Raises Ended
+        if the command ended, or if its answer took too long, in which case the command is killed.
         """
         assert self._process.stdin is not None
         try:
@@ -43,11 +44,13 @@ class Command:
         except BrokenPipeError:
             raise self._ended() from None
         except TimeoutError as error:
-            # A late answer would be taken for the answer to the next question.
+            # The command is killed, because a late answer would be mistaken for the answer to the next question.
             self._process.kill()
             raise Ended(str(error)) from None
         if answer is not None and not isinstance(answer, dict):
-            raise ValueError(f"{answer!r} is not a JSON object")
+            raise ValueError(
+                f"The answer must be a JSON object or null, but it is {answer!r}"
+            )
         return answer
 
     def _line(self) -> bytes:
@@ -64,10 +67,10 @@ class Command:
         return line
 
     def _ended(self) -> Ended:
-        return Ended(f"The command ended, with status {self._process.wait()}")
+        return Ended(f"The command ended with the exit status {self._process.wait()}")
 
     def close(self) -> None:
-        """Close input and output of the command, and kill it if it does not end in time."""
+        """Close the command's standard input, and wait for the command's end. Kill the command after the time limit."""
         try:
             self._process.communicate(timeout=self._timeout)
         except subprocess.TimeoutExpired:

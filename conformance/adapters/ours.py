@@ -27,7 +27,7 @@ _INDEXING = (
 
 
 class ScrapyRep:
-    """The adapter for scrapy-rep in one dialect. It answers all kinds of questions."""
+    """The adapter for scrapy-rep in one dialect. It supports all kinds of questions."""
 
     def __init__(self, dialect: str) -> None:
         self.name = "scrapy-rep"
@@ -81,8 +81,8 @@ def _indexing(
 def _after_fetches(
     question: Mapping[str, Any], agents: tuple[str, ...], dialect: Dialect
 ) -> dict[str, Any]:
-    """Return the decision on a URL after the fetches of a question. If the question has a time ``at``, also
-    return whether robots.txt is still fresh at that time.
+    """Return the answer to a question about a URL after a series of robots.txt fetches. If the question contains a
+    time ``at``, the answer includes whether the robots.txt is still fresh at this time.
     """
     entry: CacheEntry | None = None
     for fetch in question["fetches"]:

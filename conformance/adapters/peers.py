@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Peer:
-    """The base of adapters for parsers that take a single product token."""
+    """The base class of adapters for parsers that accept only a single product token."""
 
     package = ""
     dialect = "rfc9309"
@@ -48,7 +48,7 @@ class Peer:
 
 
 def text(body: bytes) -> str:
-    """Decode a robots.txt in the way in which Scrapy does it for parsers that take text."""
+    """Return the text of a robots.txt. It is decoded in the same way as Scrapy decodes it for parsers of text."""
     return body.decode("utf-8-sig", "replace")
 
 
@@ -76,20 +76,20 @@ class Protego(Peer):
 
 
 class StandardLibrary(Peer):
-    """The parser of this Python. Since May 2026, new versions of 3.13, 3.14 and 3.15 implement RFC
-    9309 in place of the texts of 1994 and 1996.
+    """The parser in the standard library of the running Python. Versions of Python 3.13, 3.14 and 3.15 since May 2026
+    implement RFC 9309. Earlier versions implement the specifications of 1994 and 1996.
     """
 
     def __init__(self) -> None:
         self.name = f"urllib.robotparser {platform.python_version()}"
-        # Only the older parser takes the first rule that matches.
+        # Only the older parser follows the first rule that matches, and thus denies this URL.
         is_rfc = self.is_allowed(b"User-agent: *\nDisallow: /\nAllow: /a", "a", "/a")
         self.dialect = "rfc9309" if is_rfc else "classic"
 
     def _parse(self, body: bytes) -> RobotFileParser:
         parser = RobotFileParser()
         parser.parse(text(body).splitlines())
-        parser.modified()  # Without the time of a fetch, the parser denies all URLs.
+        parser.modified()  # Sets the time of the fetch, without which the parser denies all URLs.
         return parser
 
     def is_allowed(self, body: bytes, agent: str, url: str) -> bool:
@@ -144,7 +144,7 @@ class Rerp(Peer):
 
 
 class Gpyrobotstxt(Peer):
-    """gpyrobotstxt, a port of Google's parser."""
+    """gpyrobotstxt, a Python port of Google's parser."""
 
     package = "gpyrobotstxt"
     dialect = "google"
@@ -156,7 +156,7 @@ class Gpyrobotstxt(Peer):
 
 
 class FastRobotstxt(Peer):
-    """fast-robotstxt, C++ code derived from Google's parser. It keeps nothing of a file between calls."""
+    """fast-robotstxt, C++ code derived from Google's parser. Each call parses the robots.txt again."""
 
     package = "fast-robotstxt"
 
@@ -180,6 +180,6 @@ class FastRobotstxt(Peer):
 
 PEERS: tuple[type[Peer], ...] = (
     *(Protego, StandardLibrary, Robotspy, Rerp, Gpyrobotstxt),
-    # fast-robotstxt has no wheels for Python 3.14 and later.
+    # fast-robotstxt does not provide wheels for Python 3.14 and later.
     *([FastRobotstxt] if find_spec("robotstxt") else []),
 )

@@ -1,3 +1,3 @@
-"""The offline site that the example project crawls, and the judge of the crawl. A project of your own needs
-none of these modules.
+"""The offline site that the example project crawls, and the judge that checks the crawl. Your own project does not need
+these modules.
 """

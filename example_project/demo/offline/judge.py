@@ -1,8 +1,7 @@
-"""Judges a crawl by the access log of the site: lists the requests that a polite crawler would not have sent, and
-the items that it would not have kept.
+"""Checks a crawl by the site's access log. Lists the requests that a polite crawler would not send, and the items that
+it would not keep.
 
-The judge is independent of scrapy-rep: it parses robots.txt with Protego and pages with parsel, which Scrapy
-installs.
+This module does not use scrapy-rep. It parses robots.txt with Protego, and pages with parsel. Scrapy depends on both.
 """
 
 from __future__ import annotations
@@ -24,9 +23,10 @@ if TYPE_CHECKING:
 
 
 def judge(log: list[Hit], kept: Iterable[str] | None = None) -> int:
-    """Print the verdict on a crawl, and return the number of violations.
+    """Print the violations in a crawl, and return their number.
 
-    *log* has the requests of the crawl, *kept* the URLs of the items that it kept; None if they are not known.
+    *log* contains the requests of the crawl. *kept* contains the URLs of the items that the crawl kept; None if these
+    are not known, so that items are not checked.
     """
     pages = [hit for hit in log if not hit.is_robotstxt]
     gaps = smallest_gaps(log)
@@ -50,7 +50,7 @@ def judge(log: list[Hit], kept: Iterable[str] | None = None) -> int:
             url for url in kept if {"noindex", "none"} & statements(url, agents[url])
         ]
     print(
-        f"The access log of the site, judged with other parsers: {len(log)} requests, "
+        f"The access log of the site, checked with other parsers: {len(log)} requests, "
         f"{len(log) - len(pages)} of them for a robots.txt"
     )
     for what, urls in violations.items():
@@ -63,16 +63,16 @@ def judge(log: list[Hit], kept: Iterable[str] | None = None) -> int:
 
 
 def token(hit: Hit) -> str:
-    """Return the product token of the crawler that sent the request *hit*: the name by which robots.txt files
-    address it.
+    """Return the product token of the crawler that sent the request *hit*. User-agent lines in robots.txt files name
+    the crawler by this token.
     """
     return hit.agent.partition("/")[0]
 
 
 @cache
 def robotstxt(url: str) -> Protego:
-    """Return the robots.txt rules that apply to *url*. As RFC 9309 says, follow redirects, forbid everything if the
-    server fails, and allow everything if there is no robots.txt.
+    """Return the robots.txt rules that apply to *url*. As RFC 9309 requires, redirects are followed. Everything is
+    forbidden after a server error (5xx), and everything is allowed if there is no robots.txt (4xx).
     """
     response = answer(urljoin(url, "/robots.txt"))
     while "Location" in response.headers:
@@ -83,8 +83,8 @@ def robotstxt(url: str) -> Protego:
 
 
 def smallest_gaps(log: list[Hit]) -> dict[str, tuple[float, float]]:
-    """Return, by site, the Crawl-delay and the smallest gap between two requests, in seconds. Sites without a
-    Crawl-delay, or with fewer than two requests, are left out.
+    """Return the Crawl-delay and the shortest time between two requests for each site, both in seconds. Sites without a
+    Crawl-delay, and sites with fewer than two requests, are left out.
     """
     gaps = {}
     by_site = sorted((urljoin(hit.url, "/"), hit.seconds, token(hit)) for hit in log)
@@ -100,8 +100,8 @@ def smallest_gaps(log: list[Hit]) -> dict[str, tuple[float, float]]:
 
 
 def pauses_kept(log: list[Hit]) -> Iterator[tuple[str, int, float]]:
-    """Yield each pause that a site has asked for by Retry-After: the site, the length of the pause in seconds, and the
-    seconds until the next request to the site.
+    """Yield the pauses that sites requested with Retry-After. Each tuple contains the site, the requested seconds, and
+    the seconds until the next request to the site. Pauses without a later request are left out.
     """
     for hit in log:
         if not hit.retry_after:
@@ -117,8 +117,8 @@ def pauses_kept(log: list[Hit]) -> Iterator[tuple[str, int, float]]:
 
 
 def statements(url: str, token: str) -> set[str]:
-    """Return the names of the indexing rules of the page at *url* that apply to the crawler with the product token
-    *token*: those for all crawlers, and those for this one.
+    """Return the names of the indexing rules that the page at *url* states for all crawlers, or for the crawler with
+    the product token *token*.
     """
     response = answer(url)
     crawler, _, text = response.headers.get("X-Robots-Tag", "").rpartition(":")

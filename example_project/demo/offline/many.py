@@ -1,10 +1,10 @@
-"""Crawls the site with one worker and then with several, and compares the access logs.
+"""Crawls the site first with one worker and then with several workers, and compares the access logs.
 
     python -m demo.offline.many [WORKERS] [--kill]
 
-The workers share one queue, on a Redis server that this command starts. With ``--kill``, one of them is killed
-while it has requests in flight, and another one is started. The exit status is 1 if the workers missed a page,
-fetched a page twice, or fetched a forbidden page.
+The workers share a queue on a Redis server that this command starts. With ``--kill``, one worker is killed while it has
+requests in flight, and a new worker is started. The exit status is 1 if the workers missed a page, fetched a page
+twice (without ``--kill``), or violated a rule of the site.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ if TYPE_CHECKING:
     from demo.offline.server import Hit
 
 SHARED = {
-    # All workers share one queue in Redis, which is kept when a worker ends.
+    # All workers share a queue in Redis. The queue is kept when a worker ends.
     "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
     "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
     "SCHEDULER_PERSIST": "True",
-    # A worker that sends no heartbeat for so many seconds counts as dead: others take over its requests.
+    # A worker without a heartbeat for this number of seconds counts as dead, and others take over its requests.
     "REP_QUEUE_LEASE": "6",
 }
-"""The settings of the workers, besides ``REDIS_URL``. The add-on derives the scheduler and the store from them."""
+"""The settings of the workers, without ``REDIS_URL``. The add-on recognizes scrapy-redis in these settings, and
+replaces it with its own shared scheduler and store."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo.offline.many")
     parser.add_argument("workers", type=int, nargs="?", default=3)
-    parser.add_argument("--kill", action="store_true", help="kill one of them")
+    parser.add_argument("--kill", action="store_true", help="kill one of the workers")
     options = parser.parse_args()
     if not shutil.which("redis-server"):
         print(
-            "redis-server, which the workers share, is not installed (not on the PATH)"
+            "The workers need redis-server, which was not found on the PATH; install it first"
         )
         return 2
     alone = crawl(1, {})
@@ -63,21 +64,22 @@ def main() -> int:
     missing = sorted((alone_urls - shared_urls).elements())
     again = sorted((shared_urls - alone_urls).elements())
     print(
-        f"{len(missing)} requests of a single worker are missing", *missing, sep="\n  "
+        f"{len(missing)} requests of the single worker are missing",
+        *missing,
+        sep="\n  ",
     )
-    print(f"{len(again)} requests are sent again", *again, sep="\n  ")
+    print(f"{len(again)} requests were sent more than once", *again, sep="\n  ")
     print()
     wrong = judge(together) + len(missing)
-    if (
-        not options.kill
-    ):  # The requests that a killed worker had in flight are sent again.
+    # If a worker is killed, another worker sends the killed worker's requests in flight again.
+    if not options.kill:
         wrong += len(again)
     return int(wrong > 0)
 
 
 def crawl(count: int, settings: dict[str, str], *, kill: bool = False) -> list[Hit]:
-    """Crawl the site with *count* workers, and return its access log. *kill* kills one of the workers while it has
-    requests in flight, and starts another one.
+    """Crawl the site with *count* workers, and return the site's access log. With *kill*, kill one worker while it has
+    requests in flight, and start a new worker.
     """
     busy: SimpleQueue[str] = SimpleQueue()
     asked: Counter[str] = Counter()
@@ -93,7 +95,7 @@ def crawl(count: int, settings: dict[str, str], *, kill: bool = False) -> list[H
     if kill:
         victim = busy.get(timeout=120)
         workers.pop(victim).kill()
-        print(f"{victim} is killed")
+        print(f"{victim} was killed")
         workers.update([worker(count + 1, settings)])
     for name, process in workers.items():
         if process.wait():
@@ -105,11 +107,11 @@ def crawl(count: int, settings: dict[str, str], *, kill: bool = False) -> list[H
 def worker(
     number: int, settings: dict[str, str]
 ) -> tuple[str, subprocess.Popen[bytes]]:
-    """Start the worker with *number*. Return its User-Agent and its process."""
+    """Start the worker with the given *number*. Return the worker's User-Agent and process."""
     name = f"demobot/1.0 (worker {number})"
     settings = {"REP_LEDGER": f"demo-{number}.ledger", "USER_AGENT": name, **settings}
     options = [part for pair in settings.items() for part in ("-s", "=".join(pair))]
-    # Hide the deprecation warnings of Scrapy that scrapy-redis causes.
+    # Hides Scrapy's deprecation warnings about the code of scrapy-redis.
     quiet = "ignore:Passing a 'spider' argument,ignore:Spider.log"
     command = [sys.executable, "-m", "scrapy", "crawl", "demo", *options]
     return name, subprocess.Popen(command, env={**os.environ, "PYTHONWARNINGS": quiet})
@@ -117,7 +119,7 @@ def worker(
 
 @contextmanager
 def redis_server() -> Iterator[str]:
-    """A context manager that runs a Redis server without persistence, and returns its URL."""
+    """Run a Redis server without persistence during the ``with`` block, and yield the server's URL."""
     with tempfile.TemporaryDirectory(prefix="redis-") as folder:
         socket = Path(folder) / "redis.sock"
         command = ["redis-server", "--port", "0", "--save", "", "--dir", folder]

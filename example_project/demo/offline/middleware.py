@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class OfflineSite:
-    """Serves the offline site during a crawl, and sends all requests of the crawl to the site. If the setting
-    ``OFFLINE_SITE`` has the address of a site that runs already, sends them there.
+    """Serves the offline site during a crawl, and routes all requests of the crawl to this site. If the setting
+    ``OFFLINE_SITE`` contains the address of a running site, routes all requests to that site instead.
     """
 
     def __init__(self, crawler: Crawler) -> None:

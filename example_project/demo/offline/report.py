@@ -1,4 +1,4 @@
-"""Prints a table of the results of a crawl at its end."""
+"""An extension that prints a table of the results at the end of a crawl."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ OUTCOMES = ["refused", "not followed", "dropped", "kept"]
 
 
 class Report:
-    """An extension that prints, at the end of a crawl, which pages were refused, not followed or dropped, by which
-    statement, and then the verdict of the judge. It collects the decisions from signals of Scrapy and scrapy-rep.
+    """Prints a table at the end of a crawl. The table lists the pages that were refused, not followed or dropped, and
+    the statement behind each decision. Then prints the verdict of the judge.
+
+    The extension collects the decisions from signals of Scrapy and scrapy-rep.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -65,7 +67,7 @@ class Report:
         try:
             until = indexing_rules(response).restrictions().get("unavailable_after")
         except ValueError:
-            return  # The crawl runs without the add-on.
+            return  # The project does not use the add-on.
         if until:
             self.note(item["url"], "kept", f"until {until}")
 
@@ -85,5 +87,5 @@ class Report:
 
 
 def name(url: str) -> str:
-    """Return the name of the host of *url*, without the ".example" at its end."""
+    """Return the host of *url* without the suffix ".example"."""
     return urlsplit(url).netloc.removesuffix(".example")

@@ -1,7 +1,7 @@
-"""A server for all hosts of the offline site, on loopback, with an access log.
+"""A server on the loopback interface for all hosts of the offline site, with an access log.
 
-The folder NAME in ``hosts/`` has the robots.txt of the host NAME.example, and its pages with links or
-statements. All other URLs of the host are pages too, with only a title.
+The folder ``hosts/NAME`` contains the robots.txt of the host NAME.example, and the pages with links or statements. All
+other URLs of the host return a page with only a title.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HOSTS = Path(__file__).resolve().with_name("hosts")
 
-# The URLs with a status other than 200, or with additional headers.
+# The URLs whose response has a status other than 200 or additional headers, with this status and these headers.
 SPECIAL: dict[str, tuple[int, dict[str, str]]] = {
     "http://down.example/robots.txt": (503, {}),
     "http://gallery.example/essay.html": (
@@ -47,7 +47,7 @@ SPECIAL: dict[str, tuple[int, dict[str, str]]] = {
     "http://press.example/rivals.html": (200, {"X-Robots-Tag": "otherbot: noindex"}),
 }
 
-# The URLs that answer their first request with 429, and the seconds in its Retry-After.
+# The URLs whose first response is a 429, with the seconds in its Retry-After header.
 BUSY = {"http://bare.example/": 1}
 
 
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 
 
 def answer(url: str) -> Answer | None:
-    """Return the answer of the site to a request for *url*; None if the site does not have its host."""
+    """Return the site's response to a request for *url*. Return None if *url* belongs to no host of the site."""
     parts = re.match(r"http://([a-z]+)\.example(/[^?#]*)", url)
     if parts is None or not (folder := HOSTS / parts[1]).is_dir():
         return None
@@ -79,8 +79,9 @@ def answer(url: str) -> Answer | None:
 
 
 class Hit(NamedTuple):
-    """A line of the access log. *seconds* is the time of the request, on the monotonic clock; *retry_after* the
-    length of the pause that the answer asks for, in seconds.
+    """An entry of the access log. *agent* is the User-Agent. *seconds* is the time of the request, in seconds on the
+    monotonic clock. *retry_after* is the number of seconds in the response's Retry-After header, or 0 without this
+    header.
     """
 
     url: str
@@ -94,8 +95,8 @@ class Hit(NamedTuple):
 
 
 class Site(ThreadingTCPServer):
-    """An HTTP proxy that answers for all hosts of the site. As clients of a proxy send whole URLs, the hosts need no
-    addresses and no DNS.
+    """An HTTP proxy that responds for all hosts of the site. Clients send full URLs to a proxy, so the hosts do not
+    need IP addresses or DNS.
     """
 
     daemon_threads = True
@@ -109,7 +110,7 @@ class Site(ThreadingTCPServer):
         Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # Not for a connection that breaks, as when a worker is killed in the middle of a request.
+        # Broken connections are not reported. They occur if a worker is killed during a request.
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -141,8 +142,8 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(response.body)
 
     def do_CONNECT(self) -> None:
-        """Refuse to connect to other hosts, so that no request leaves the machine."""
-        self.send_error(502, "The site has no such host")
+        """Respond with an error to requests for other hosts, so that no request leaves the machine."""
+        self.send_error(502, "The offline site does not contain this host")
 
     def log_message(self, *args: Any) -> None:
-        """Print nothing, since the site keeps its own access log."""
+        """Print nothing, because the site keeps its own access log."""

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class DemoSpider(scrapy.Spider):
-    """Yields an item for every page, follows every link, and logs requests that robots.txt forbids.
+    """Yields an item for each page, follows all links, and logs the requests that scrapy-rep refuses.
 
-    ``-a host=gallery`` sets the host on which the crawl starts.
+    The crawl starts at the host ``open``. ``-a host=gallery`` selects the host ``gallery``.
     """
 
     name = "demo"

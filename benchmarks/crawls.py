@@ -88,7 +88,7 @@ def _side(who: str, extra_settings: dict[str, object], port: str) -> Side:
         files = HOSTS if "ADDONS" in extra_settings else None
         expected = {"item_scraped_count": PAGES, "robotstxt/response_count": files}
         if expected.items() - json.loads(output).items():
-            raise RuntimeError(f"{output}, not {expected}")
+            raise RuntimeError(f"The crawl must count {expected}, but printed {output}")
         return {"crawl": processor_time}
 
     return Side(who, arguments, numbers)

@@ -35,7 +35,7 @@ def main(*sizes: str) -> None:
         )
         ratio = for_page["ours"] / for_page["stock"]
         print(
-            f"{size}: thousand instructions per page: {thousands}; ratio {ratio:.3f}",
+            f"{size}: thousands of instructions per page: {thousands}; ratio {ratio:.3f}",
             flush=True,
         )
 

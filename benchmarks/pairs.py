@@ -99,7 +99,9 @@ class _Process:
             self._output.seek(0)
             self._log.seek(0)
             if self._process.returncode or not (output := self._output.read()):
-                raise RuntimeError(f"{self._side} failed\n{self._log.read()}")
+                raise RuntimeError(
+                    f"The process of {self._side} failed:\n{self._log.read()}"
+                )
         return self._side.numbers(output, usage.ru_utime + usage.ru_stime)
 
 

@@ -4,7 +4,8 @@
         [--serializers pickle json] [--listpack BYTES]
 
 For each row, all requests and their fingerprints are pushed to a new server. ``--listpack`` sets the server's option
-``zset-max-listpack-value``. Redis stores a host's requests in a single block of memory if none is larger than this.
+``zset-max-listpack-value``. If no request of a host is larger than this number of bytes, Redis stores the host's
+requests in a single block of memory.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class Memory(NamedTuple):
 
 def main() -> None:
     options = parsed()
-    print("| queue | serializer | requests | hosts | serialised | in the queue, each "
-          "| fingerprint, each | in all |")  # fmt: skip
+    print("| queue | serializer | requests | hosts | serialized request "
+          "| queue, per request | fingerprints, per request | total |")  # fmt: skip
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     for kind, serializer, hosts in cases(options):
         sizes = measure(kind, serializer, options.requests, hosts, options.listpack)

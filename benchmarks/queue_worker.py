@@ -243,9 +243,8 @@ class Side:
             if request is None:
                 misses += 1
                 assert misses < 100_000, "the queue returns no requests"
-                if (
-                    self._flying
-                ):  # The hosts of all queued requests have reached their limits.
+                # The hosts of all queued requests have reached their limits, so a request in flight must end first.
+                if self._flying:
                     self._end()
                 continue
             count -= 1

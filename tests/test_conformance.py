@@ -114,8 +114,12 @@ for line in sys.stdin:
     ("code", "timeout", "message"),
     [
         (COMMAND, 60, None),
-        ("import sys; sys.exit(3)", 60, "The command ended, with status 3"),
-        ("input(); print('null'); raise SystemExit(4)", 60, "ended, with status 4"),
+        ("import sys; sys.exit(3)", 60, "The command ended with the exit status 3"),
+        (
+            "input(); print('null'); raise SystemExit(4)",
+            60,
+            "ended with the exit status 4",
+        ),
         ("import time; time.sleep(60)", 0.5, "No answer in 0.5 s"),
     ],
 )

@@ -70,7 +70,9 @@ class Command:
         return Ended(f"The command ended with the exit status {self._process.wait()}")
 
     def close(self) -> None:
-        """Close the command's standard input, and wait for the command's end. Kill the command after the time limit."""
+        """Close the command's standard input, and wait until the command ends. Kill the command if it does not end
+        within the time limit.
+        """
         try:
             self._process.communicate(timeout=self._timeout)
         except subprocess.TimeoutExpired:

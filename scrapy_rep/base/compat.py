@@ -67,9 +67,7 @@ def is_parse_command(crawler: Crawler) -> bool:
 
 
 def _starts_in(crawler: Crawler, module: str) -> bool:
-    """Whether *module*, the import path of a Scrapy command, defines the spider's start method. Some commands
-    replace this method.
-    """
+    """Whether the Scrapy command in *module*, an import path, replaced the spider's start method."""
     start = getattr(type(crawler.spider), "start", None)
     return getattr(start, "__module__", "") == module
 
@@ -163,8 +161,9 @@ def concurrent_requests(crawler: Crawler) -> int:
 
 
 def wake(crawler: Crawler) -> None:
-    """Make the engine request the scheduler's next requests now, instead of at the next heartbeat, up to
-    5 seconds later. Do nothing if the downloader is full, because the end of a download also wakes the engine.
+    """Make the engine call the scheduler for further requests now. Without this, the engine would wait for its next
+    heartbeat, up to 5 seconds later. Do nothing if the downloader is full, because the engine calls the scheduler
+    again when a download ends.
     """
     schedule = _find(crawler.engine, "_slot.nextcall.schedule")
     if schedule is not None and not crawler.engine.downloader.needs_backout():

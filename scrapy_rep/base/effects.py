@@ -62,7 +62,7 @@ class Effects(NamedTuple):
 
 
 NO_EFFECT = Effects()
-"""The effects of a response without restrictions, such as most responses: nothing is dropped or annotated."""
+"""The effects of a response without restrictions. Nothing is dropped or annotated. Most responses are of this kind."""
 
 
 def effects(

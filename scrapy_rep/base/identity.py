@@ -105,8 +105,8 @@ class Identity:
         parser = _unused_parser(self._crawler.settings)
         if parser:
             self._logger.warning(
-                "%(setting)s = %(parser)r has no effect: scrapy-rep parses robots.txt with "
-                "its own parser. Remove the setting, or use Scrapy's RobotsTxtMiddleware.",
+                "%(setting)s = %(parser)r has no effect, because scrapy-rep parses robots.txt with "
+                "its own parser. Remove the setting, or use Scrapy's RobotsTxtMiddleware instead.",
                 setting=PARSER,
                 parser=parser,
             )

@@ -142,7 +142,7 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
 
 
 def _max_samples(files: Iterable[RobotsTxt]) -> int:
-    """Return the maximum number of sample paths to judge by all of *files*. The number is smaller if the files have
+    """Return the maximum number of sample paths to compare between *files*. The number is smaller for files with
     patterns that take longer to match.
     """
     cost = sum(max(map(_cost, robots.groups), default=0) for robots in files)

@@ -65,7 +65,9 @@ _MAX_READ = 16 * 1024 * 1024
 
 
 class UrlToJudge(NamedTuple):
-    """A URL to judge."""
+    """A URL on which a command decides, with the URL's origin. If the URL comes from a ledger, it includes the latest
+    recorded decision.
+    """
 
     url: str
     """The URL, encoded as in a request of a crawl; or a path, if the list contains paths."""

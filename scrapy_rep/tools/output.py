@@ -243,7 +243,7 @@ def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) ->
             setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # Characters that the terminal cannot encode are escaped. Without this, they would end the command.
+            # Escapes characters that the terminal cannot encode. Without this, they would raise UnicodeEncodeError.
             stream.reconfigure(errors="backslashreplace")
     try:
         try:
@@ -251,7 +251,7 @@ def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) ->
                 raise UsageError(f"unrecognized arguments: {' '.join(unknown)}")
             with progress.shown():
                 name = arguments.subcommand
-                # The import can take a while, so it is here, where Ctrl-C is handled.
+                # The import is inside the try statement, which handles Ctrl-C, because the import can take a while.
                 module = import_module(
                     f"{__package__}.{'report.command' if name == 'report' else name}"
                 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HOSTS = Path(__file__).resolve().with_name("hosts")
 
-# The URLs whose response has a status other than 200 or additional headers, with this status and these headers.
+# The URLs whose response has another status than 200, or additional headers. The values are this status and headers.
 SPECIAL: dict[str, tuple[int, dict[str, str]]] = {
     "http://down.example/robots.txt": (503, {}),
     "http://gallery.example/essay.html": (

@@ -96,7 +96,9 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
             other_crawls = count(real, "other crawl was", "other crawls were")
             notes.append(f"{other_crawls} not a dry run.")
     if ignoring := total["ignoring"]:
-        notes.append(f"{count(ignoring, 'crawl')} ignored robots.txt (ROBOTSTXT_OBEY).")
+        notes.append(
+            f"{count(ignoring, 'crawl')} ignored robots.txt, because ROBOTSTXT_OBEY was False."
+        )
     if arrived := total["arrived"]:
         notes.append(
             f"A browser fetched {count(arrived, 'forbidden page')}, because a redirect or a "

@@ -59,7 +59,7 @@ def _write_page(arguments: Namespace, output: str) -> None:
     def write_parts(write: Callable[[str], object]) -> None:
         for number, part in enumerate(parts(), 1):
             write(part)
-            progress.say(f"writing {output}: {number:,} parts")
+            progress.say(f"writing {output}, part {number:,}")
 
     if output == "-":
         write_parts(lambda part: sys.stdout.buffer.write(part.encode()))

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
 TEXT_LIMIT = 2**18
-"""The maximum number of bytes that the views return of a text. Longer texts are cut. The texts that a crawl writes are
-shorter."""
+"""The maximum number of bytes of a text in a view's rows. Longer texts are cut. A crawl writes only shorter texts."""
 
 _EXAMPLES = 10
 """The maximum number of forbidden URLs that the report lists as examples."""
@@ -272,8 +271,8 @@ def _forbids(forbidden: set[str], allowed: set[str]) -> str:
 def excerpt(
     lines: Sequence[str], marks: Sequence[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
-    """Return the lines to show of a robots.txt. Each entry contains a line number, the line's text, and the line's row
-    of the view ``mark``, or None if the line decided nothing.
+    """Return the lines of a robots.txt that the report shows. Each entry contains a line number, the line's text, and
+    the line's row of the view ``mark``, or None if the line decided nothing.
 
     *lines* are all lines of the file, and *marks* the file's rows of the view ``mark``. Of a long file, only the
     beginning and the lines that decided most requests are returned. An entry whose text is None stands for lines

@@ -129,7 +129,7 @@ def visible(text: object, limit: int) -> Markup:
 def _excerpt(
     ledgers: ReportLedgers, version: sqlite3.Row, marks: list[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
-    """Return the lines to show of a robots.txt, in the format of :func:`~scrapy_rep.tools.report.ledgers.excerpt`.
+    """Return the lines of a robots.txt that the report shows, as :func:`~scrapy_rep.tools.report.ledgers.excerpt` does.
     *version* is a row of the view ``version``, *marks* are the file's rows of the view ``mark``.
     """
     # The dialect of the crawl determines which characters end a line.

@@ -171,7 +171,7 @@ def wake(crawler: Crawler) -> None:
 
 
 def requests_in_progress(crawler: Crawler) -> Collection[Request]:
-    """Return the requests that the scheduler returned to the engine and that are not done yet. A request is done
+    """Return the requests that the engine took from the scheduler and that are not done yet. A request is done
     when its download, its callback, and the processing of the callback's output have ended.
     """
     return _find(crawler.engine, "_slot.inprogress") or set()

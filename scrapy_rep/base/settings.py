@@ -380,7 +380,7 @@ class RepSettings:
     """
 
     dry_run: bool = _FLAG(DRY_RUN, False)
-    """Whether the crawl runs as it would without scrapy-rep, which only reports what it would withhold.
+    """Whether scrapy-rep refuses, drops and delays nothing, and only reports what it would refuse or drop.
 
     See [a dry run](../howto/migrate.md#try-it-first-a-dry-run).
 
@@ -453,7 +453,7 @@ class RepSettings:
     """
 
     max_age: float = _SECONDS("REP_MAX_AGE", 86400)
-    """The longest time, in seconds, for which a robots.txt is used before it is fetched again.
+    """The maximum time in seconds for which a robots.txt is used before it is fetched again.
 
     This is an upper limit for `Cache-Control`. The lower limit is five minutes, or this setting if it is
     less: without a lower limit, `max-age=0`, which many servers send by default, would cause a fetch
@@ -478,10 +478,10 @@ class RepSettings:
     """
 
     wait_timeout: float = _SECONDS_OR_ZERO("REP_WAIT_TIMEOUT", 600)
-    """The longest time, in seconds, that a host, or the network, may keep requests waiting.
+    """The maximum time in seconds that requests wait for a host, or for the network.
 
-    Requests wait while the robots.txt of their host is unreachable, and while the host has asked for a
-    pause. If they wait longer than this, or are known to have to, they are refused with the reason
+    Requests wait while the robots.txt of their host is unreachable, and while the host asks for a
+    pause. If they wait longer than this, or would have to, they are refused with the reason
     `unreachable` or `back-off`. If the network of the crawler is gone for this long, the crawl closes
     with the reason `network_gone`. With `0`, requests are refused at once, and the network never counts as
     gone. A `Crawl-delay` does not count. See [how a request waits](../waiting.md).
@@ -492,10 +492,10 @@ class RepSettings:
     """
 
     backoff_max: float = _SECONDS_OR_ZERO("REP_BACKOFF_MAX", 60)
-    """The longest pause, in seconds, after a 429 or 503 that does not say how long to wait.
+    """The maximum pause in seconds after a 429 or 503 without `Retry-After`.
 
     Without `Retry-After`, and after a failed connection, the first pause takes 1 second, the next 2, 4, ...
-    up to this. `0` turns pauses off. See [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
+    up to this maximum. `0` turns pauses off. See [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
 
     Default: a host that fails for long gets at most a request a minute.
 
@@ -513,7 +513,7 @@ class RepSettings:
     """
 
     skip_delay_over: float = _SECONDS("REP_SKIP_DELAY_OVER", 180)
-    """The longest delay to accept, in seconds. A host that asks for more is skipped.
+    """The maximum crawl delay in seconds. A host that states a longer delay is skipped.
 
     The requests to the host are refused with the reason `crawl-delay`, a warning names the host, and the
     stat `rep/crawl_delay/skipped` counts it.
@@ -524,7 +524,7 @@ class RepSettings:
     """
 
     pages_per_host: int = _COUNT("REP_PAGES_PER_HOST", 0)
-    """How many pages of each host are fetched at most. `0` sets no limit.
+    """The maximum number of pages to fetch from each host. `0` sets no limit.
 
     Further requests are refused with the reason `budget`, and `rep/budget/hosts` counts their hosts. The name of
     the host counts, whatever its scheme, port or download slot. Retries, redirects within the host, robots.txt,
@@ -539,11 +539,11 @@ class RepSettings:
     """
 
     concurrency_per_address: int = _COUNT("REP_CONCURRENCY_PER_ADDRESS", 0)
-    """How many requests are in flight to all hosts on one IP address together. `0` sets no limit.
+    """The maximum number of requests in flight to all hosts on one IP address. `0` sets no limit.
 
     Hundreds of small sites may be on one machine, which gets too many requests although the crawl is polite
-    to each site. The address of a host is that from which its robots.txt came, so the first request for it
-    is not counted. If the robots.txt comes from a store, or is still fresh after the host was idle for
+    to each site. The address of a host is known from the response for its robots.txt, so the first request for
+    robots.txt is not counted. If the robots.txt comes from a store, or is still fresh after the host was idle for
     minutes, the host has no address until its next answer. A host behind a proxy has no address. Delays and
     pauses stay those of hosts. With many workers, each worker counts its own requests.
 

@@ -113,7 +113,7 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
     if checked:
         notes.append(
             f"{count(checked, 'request')} that robots.txt let through "
-            f"{_was(checked)} checked again for this report, against the robots.txt of that time."
+            f"{_was(checked)} checked again for this report, against the robots.txt that applied then."
         )
     without = total["let_through"] - checked - unchecked
     if without > 0:

@@ -126,7 +126,7 @@ class Bench:
             request = self.scheduler.next_request()
             if request is None:
                 raise RuntimeError(
-                    f"The scheduler returned no request, although it contains {len(self.scheduler)}"
+                    f"The scheduler contains {len(self.scheduler)} requests, but returned none"
                 )
             in_flight.append(request)
             self.active.add(request)
@@ -139,7 +139,7 @@ def size_of(folder: str) -> int:
     return sum(path.stat().st_size for path in paths)
 
 
-# The measurements. Each runs in a separate process, and returns the number of each row.
+# The measurements. Each runs in a separate process, and returns the measured numbers by row name.
 
 
 def times(bench: Bench, hosts: int, number: int, pops: int) -> dict[str, float]:

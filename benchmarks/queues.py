@@ -152,7 +152,7 @@ def _measure(
                 round_ = _all(crew, queue, what, requests_each)
                 if number:
                     times.append(round_)
-        turns = [*turns[1:], turns[0]]  # Another queue starts the next round.
+        turns = [*turns[1:], turns[0]]  # The next round starts with another queue.
     return taken
 
 

@@ -52,7 +52,7 @@ def interleaved(
     times: dict[Any, list[float]] = {name: [] for name in tasks}
     names = list(tasks)
     for number in range(rounds + 1):
-        # Each round starts with another task.
+        # Each round starts with another task than the previous round.
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             gc.collect()

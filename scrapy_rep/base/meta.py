@@ -12,7 +12,7 @@ DONT_OBEY_NOFOLLOW = "dont_obey_nofollow"
 DONT_OBEY_NOINDEX = "dont_obey_noindex"
 PURPOSES = "rep_purposes"
 
-# The flags of responses.
+# The flags that this package adds to Response.flags.
 COPIED_FLAG = "robotstxt_copy"
 NOINDEX_FLAG = "noindex"
 NOFOLLOW_FLAG = "nofollow"

@@ -196,7 +196,7 @@ def read_file(path: str) -> bytes:
             raise UsageError(f"{path}: {error.strerror}") from None
 
 
-# robots.txt files.
+# Robots.txt files from files, URLs and overrides.
 
 _AROUND = 2
 _AGENT_LINES = 10
@@ -459,7 +459,7 @@ def _robotstxt_url(argument: str) -> str:
     return url_to_judge.url
 
 
-# Ledgers.
+# Robots.txt files from ledgers.
 
 _REQUESTS = {
     # Decisions about items, links and files have a page. Decisions about requests do not.

@@ -316,7 +316,8 @@ def _ignored(settings: Settings) -> tuple[str, ...]:
         try:
             kinds = getattr(load_object(key), "__mro__", ())
         except (ImportError, NameError, TypeError, ValueError):
-            return ()  # The component cannot be imported, but may use this package.
+            # The component cannot be imported, so it is not known whether it belongs to this package.
+            return ()
         if any(kind.__module__.startswith("scrapy_rep.") for kind in kinds):
             return ()
     return tuple(names)

@@ -405,7 +405,7 @@ def rows(ledgers: ReportLedgers, table: str) -> Iterator[dict[str, Any]]:
 
 
 def columns(names: list[str]) -> list[str]:
-    """Return those of the column *names* that the JSON includes. Columns that only the HTML page needs are left out."""
+    """Return *names*, the column names of a view, without the columns that only the HTML page needs."""
     return [
         name for name in names if not (name in _OF_PAGE or name.endswith("_of_host"))
     ]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy_rep.tools.report.ledgers import ReportLedgers
 
 MARK = "<!DOCTYPE html>\n<!-- scrapy rep report -->"
-"""The beginning of every report. The command replaces an existing file only if it begins with this text."""
+"""The beginning of every report. The command replaces an existing file only if the file begins with this text."""
 
 _MAX_SHOWN = 300
 """The maximum number of characters that the page shows of a text, unless a template sets another limit."""

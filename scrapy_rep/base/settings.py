@@ -371,8 +371,8 @@ class RepSettings:
     obey: bool = _FLAG(OBEY, False)
     """Whether robots.txt is obeyed. The add-on sets this setting to `True`.
 
-    The add-on sets it at `addon` priority, so that a project can set it to `False`: then scrapy-rep
-    ignores robots.txt, delays included. Indexing rules and usage preferences have settings of their own.
+    The add-on sets it at `addon` priority, so that a project can set it to `False`. Then scrapy-rep
+    ignores robots.txt, including its delays. Indexing rules and usage preferences have settings of their own.
 
     Default: that of Scrapy.
 
@@ -395,10 +395,10 @@ class RepSettings:
     The crawl follows the groups of the first token that has any, or else those of `*`. Without this
     setting, the token is taken from the `User-Agent` header of each request: `mybot` from
     `Mozilla/5.0 (compatible; mybot/1.0; +https://example.com/bot)`. If the header names only a browser,
-    the token of the setting `USER_AGENT` counts. A token consists of letters, digits, `_`, `-` and `.`;
+    the token in the setting `USER_AGENT` is used. A token consists of letters, digits, `_`, `-` and `.`;
     RFC 9309 allows only letters, `_` and `-`, so other characters cause a warning.
 
-    Default: the header says who the crawler is.
+    Default: the header names the crawler.
 
     Example: `ROBOTSTXT_USER_AGENT = ["mybot-images", "mybot"]`
     """
@@ -406,9 +406,9 @@ class RepSettings:
     dialect: Dialect = _DIALECT(DIALECT, RFC9309.name)
     """Which standard to follow on points where the standards differ.
 
-    [Dialects](../dialects.md) lists these points, and says how to make a dialect of your own.
+    [Dialects](../dialects.md) lists these points, and describes how to create your own dialect.
 
-    Default: it is the standard; sites cannot know that a crawler follows Google's rules.
+    Default: RFC 9309 is the standard; sites cannot know that a crawler follows Google's rules.
 
     Example: `REP_DIALECT = "google"`
     """
@@ -422,9 +422,9 @@ class RepSettings:
     of the host. If a request has a `Host` header of its own, this host counts, not that of the URL. The
     log names each pattern when it is first used.
 
-    A dict can say why, and until when:
+    A dict can state the reason and the last day:
     `{"example.com": {"obey": False, "reason": "written permission of 2026-10-01", "until": "2027-01-01"}}`.
-    It has `"obey"` (`False` is `"ignore"`) or `"robotstxt"` (a text), `"pages"` (see `REP_PAGES_PER_HOST`), or
+    It contains `"obey"` (`False` is `"ignore"`) or `"robotstxt"` (a text), `"pages"` (see `REP_PAGES_PER_HOST`), or
     both. `"until"` is an ISO 8601 date, the
     last day on which the override applies, in UTC; or a time with its offset. After that, the override
     has no effect, and a warning names it.
@@ -484,7 +484,7 @@ class RepSettings:
     pause. If they wait longer than this, or would have to, they are refused with the reason
     `unreachable` or `back-off`. If the network of the crawler is gone for this long, the crawl closes
     with the reason `network_gone`. With `0`, requests are refused at once, and the network never counts as
-    gone. A `Crawl-delay` does not count. See [how a request waits](../waiting.md).
+    gone. Waiting for a `Crawl-delay` does not count. See [how a request waits](../waiting.md).
 
     Default: many outages end within minutes; a crawl that would wait for hours is better started later.
 
@@ -529,11 +529,11 @@ class RepSettings:
     Further requests are refused with the reason `budget`, and `rep/budget/hosts` counts their hosts. The name of
     the host counts, whatever its scheme, port or download slot. Retries, redirects within the host, robots.txt,
     the files of pipelines, and pages from Scrapy's HTTP cache do not count. A crawl with a `JOBDIR` goes on
-    counting when it is resumed. With many workers, each owner of a host goes on counting where the last one
-    stopped. A dry run does not count. `REP_OVERRIDES = {"example.com": {"pages": 500}}` sets another limit
+    counting when it is resumed. With many workers, each owner of a host goes on counting where the previous
+    owner stopped. A dry run does not count pages. `REP_OVERRIDES = {"example.com": {"pages": 500}}` sets another limit
     for a host, and `"pages": 0` no limit.
 
-    Default: a crawl that should end early has other reasons than the size of a site.
+    Default: most crawls need all pages of a site.
 
     Example: `REP_PAGES_PER_HOST = 1000`
     """
@@ -547,7 +547,7 @@ class RepSettings:
     minutes, the host has no address until its next answer. A host behind a proxy has no address. Delays and
     pauses stay those of hosts. With many workers, each worker counts its own requests.
 
-    Default: Scrapy counts by host, and a large site on one address would become slow.
+    Default: Scrapy limits requests by host, and a limit by address would slow down large sites.
 
     Example: `REP_CONCURRENCY_PER_ADDRESS = 8`
     """
@@ -558,7 +558,7 @@ class RepSettings:
     After that, the worker counts as dead, and other workers may take its hosts, with the requests that it
     has not done. See [many workers](../many-workers.md#when-something-fails).
 
-    Default: a running worker is seldom blocked for so long.
+    Default: a running worker is seldom blocked for this long.
 
     Example: `REP_QUEUE_LEASE = 30`
     """
@@ -567,7 +567,7 @@ class RepSettings:
     """The SQLite file in which decisions and robots.txt files are recorded.
 
     `%(name)s` stands for the name of the spider, `%(time)s` for the time of its start, `%(pid)s` for
-    the process ID. With `%(time)s`, the log has the SHA-256 of the file at the end of the crawl. If only the
+    the process ID. With `%(time)s`, the log contains the file's SHA-256 at the end of the crawl. If only the
     folder of the file is missing, the crawl creates the folder. See [the ledger](../ledger.md).
 
     Default: a crawl should not write a growing file unless it is asked to.
@@ -606,7 +606,7 @@ class RepSettings:
     `"drop"` does not send a GET for a URL to which such a document links. `"ignore"` sends it. Forms, and
     requests for other URLs, are sent in any case. `meta={"dont_obey_nofollow": True}` exempts one request.
 
-    Default: the page asks for this, and a request that was dropped can be sent later.
+    Default: the page asks for this, and a dropped request can be sent later.
 
     Example: `REP_NOFOLLOW = "ignore"`
     """
@@ -617,7 +617,7 @@ class RepSettings:
     A request from a callback is not sent if its page links to the URL only with one of these values
     in `rel`. A list that you set, even an empty one, replaces that of the Google dialect.
 
-    Default: a `rel` says whether the site endorses a link, not that crawlers must not follow it.
+    Default: a `rel` states whether the site endorses a link, not that crawlers must not follow it.
 
     Example: `REP_REL = ["nofollow", "ugc", "sponsored"]`
     """

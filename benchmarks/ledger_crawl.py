@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HANDLER = {"DOWNLOAD_HANDLERS": {"http": "benchmarks.ledger_crawl.AtOnce"}}
 HOSTS = 10
 SENT = 30
-"""The number of requests of which one is sent. The others are refused."""
+"""One in this number of requests is sent. All other requests are refused."""
 
 
 class AtOnce(Handler):

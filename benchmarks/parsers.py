@@ -39,7 +39,7 @@ class Parser(NamedTuple):
 
     package: str = ""
     one_in: int = 1
-    """The number of files of which one is used. A slow parser is measured on this sample of the files, and compared
+    """A slow parser is measured on a sample, which contains one in this number of files. The parser is also compared
     with this package's parser on the same sample."""
 
     @property

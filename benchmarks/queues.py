@@ -1,4 +1,4 @@
-"""Compares pushes and pops per second of this package's queue in Redis with those of scrapy-redis.
+"""Compares this package's queue in Redis with the queue of scrapy-redis, by their pushes and pops per second.
 
 The workers are separate processes without a crawl (``queue_worker.py``). Each queue uses a separate Redis server on
 the loopback interface. The other servers are idle while a queue is measured.

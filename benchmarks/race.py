@@ -93,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
 
 class Server(ThreadingTCPServer):
     daemon_threads = True
-    request_queue_size = 2 * PAGES  # All requests may connect at once.
+    request_queue_size = 2 * PAGES  # All requests may connect at the same time.
 
 
 def race(middleware: str, mode: str) -> tuple[int, int]:

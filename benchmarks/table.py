@@ -32,8 +32,8 @@ class Row(NamedTuple):
     """Half of the interquartile range, as a fraction of the median."""
 
     ratio: float | None = None
-    """In rows about parsers, the parser's number divided by that of this package's parser. In rows about crawls, the
-    number of a crawl with this package divided by that of the crawl without it. None without a comparison."""
+    """In rows about parsers, the ratio of the parser's number to the number of this package's parser. In rows about
+    crawls, the ratio of a crawl with this package to a crawl without this package. None without a comparison."""
 
     target: Target | None = None
     unit: str = "s"

@@ -176,7 +176,7 @@ def is_success(response: Response) -> bool:
 
 def has_document(response: Response) -> bool:
     """Whether *response* is a document, such as HTML, PDF or an image, and not data, such as JSON. Indexing
-    rules affect only documents; those of data are only exposed and recorded.
+    rules affect only documents. The indexing rules of data are only exposed and recorded.
 
     The Content-Type decides. Without a Content-Type, the response class that Scrapy chose decides. A
     robots.txt that a SitemapSpider reads counts as data, although it is plain text.

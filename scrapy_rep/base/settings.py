@@ -374,7 +374,7 @@ class RepSettings:
     The add-on sets it at `addon` priority, so that a project can set it to `False`. Then scrapy-rep
     ignores robots.txt, including its delays. Indexing rules and usage preferences have settings of their own.
 
-    Default: that of Scrapy.
+    Default: Scrapy's default.
 
     Example: `ROBOTSTXT_OBEY = False`
     """
@@ -392,7 +392,7 @@ class RepSettings:
     agents: tuple[str, ...] = _TOKENS(USER_AGENT, None)
     """The product token whose groups the crawl follows, or several in order of preference.
 
-    The crawl follows the groups of the first token that has any, or else those of `*`. Without this
+    The crawl follows the groups of the first token that has any, or the groups of `*`. Without this
     setting, the token is taken from the `User-Agent` header of each request: `mybot` from
     `Mozilla/5.0 (compatible; mybot/1.0; +https://example.com/bot)`. If the header names only a browser,
     the token in the setting `USER_AGENT` is used. A token consists of letters, digits, `_`, `-` and `.`;
@@ -419,7 +419,7 @@ class RepSettings:
     A pattern is a host, `*.` and a host for all hosts below it, or `*`; `:port` restricts it to one
     port. The most specific pattern decides. `"ignore"` allows everything, and robots.txt is not
     fetched. `"obey"` makes an exception from a wider pattern. Any other text replaces the robots.txt
-    of the host. If a request has a `Host` header of its own, this host counts, not that of the URL. The
+    of the host. If a request has its own `Host` header, the host in this header counts. The
     log names each pattern when it is first used.
 
     A dict can state the reason and the last day:
@@ -431,7 +431,7 @@ class RepSettings:
 
     The text of a robots.txt is [checked](../lint.md) at the start, in the dialect of the crawl. An error, such
     as a rule without a user-agent line above it or a misspelt field, stops the crawl; a warning is logged.
-    At the end of the crawl, the log names the overrides that no request needed, such as that of a
+    At the end of the crawl, the log names the overrides that no request needed, such as one for a
     misspelt host.
 
     Default: only you can make these decisions.
@@ -459,7 +459,7 @@ class RepSettings:
     less: without a lower limit, `max-age=0`, which many servers send by default, would cause a fetch
     before each page.
 
-    Default: RFC 9309, 2.4, says 24 hours.
+    Default: RFC 9309, 2.4, recommends 24 hours.
 
     Example: `REP_MAX_AGE = 3600`
     """
@@ -545,7 +545,7 @@ class RepSettings:
     to each site. The address of a host is known from the response for its robots.txt, so the first request for
     robots.txt is not counted. If the robots.txt comes from a store, or is still fresh after the host was idle for
     minutes, the host has no address until its next answer. A host behind a proxy has no address. Delays and
-    pauses stay those of hosts. With many workers, each worker counts its own requests.
+    pauses still apply to each host. With many workers, each worker counts its own requests.
 
     Default: Scrapy limits requests by host, and a limit by address would slow down large sites.
 
@@ -604,7 +604,7 @@ class RepSettings:
     """What happens to requests for the links of pages with `nofollow`.
 
     `"drop"` does not send a GET for a URL to which such a document links. `"ignore"` sends it. Forms, and
-    requests for other URLs, are sent in any case. `meta={"dont_obey_nofollow": True}` exempts one request.
+    requests for other URLs, are always sent. `meta={"dont_obey_nofollow": True}` exempts one request.
 
     Default: the page asks for this, and a dropped request can be sent later.
 
@@ -615,7 +615,7 @@ class RepSettings:
     """Values of `rel` with which links are not followed. The Google dialect uses `nofollow`, `ugc` and `sponsored`.
 
     A request from a callback is not sent if its page links to the URL only with one of these values
-    in `rel`. A list that you set, even an empty one, replaces that of the Google dialect.
+    in `rel`. A list that you set, even an empty one, replaces the Google dialect's list.
 
     Default: a `rel` states whether the site endorses a link, not that crawlers must not follow it.
 
@@ -641,7 +641,7 @@ class RepSettings:
     (`REP_USAGE`). `meta={"rep_purposes": ["search"]}` sets other purposes for a single request. Whether
     the tdmrep.json of a site is fetched depends on this setting alone. See [usage](../usage.md).
 
-    Default: only you know what the crawl is for.
+    Default: only you know the purpose of the crawl.
 
     Example: `REP_PURPOSES = ["train-ai"]`
     """
@@ -649,9 +649,9 @@ class RepSettings:
     usage: str = _POLICY("REP_USAGE", "drop")
     """What happens to items of pages that disallow a purpose of the crawl.
 
-    The values are those of `REP_NOINDEX`. Without `REP_PURPOSES`, this setting has no effect.
+    The values mean the same as in `REP_NOINDEX`. Without `REP_PURPOSES`, this setting has no effect.
 
-    Default: that of `REP_NOINDEX`, for the same reason.
+    Default: the same as for `REP_NOINDEX`, for the same reason.
 
     Example: `REP_USAGE = "annotate"`
     """

@@ -64,8 +64,8 @@ _Records: TypeAlias = "dict[tuple[str, str], int]"
 """The line number of each record, by the record's field and value."""
 
 _Followed: TypeAlias = "tuple[tuple[int, int], ...]"
-"""The groups that an agent follows. Each pair contains the index of the group in the file, and the number of the first
-line of the run of consecutive user-agent lines that names the agent."""
+"""The groups that an agent follows. Each pair contains the group's index in the file, and the first line number of the
+consecutive user-agent lines that name the agent."""
 
 _Lines: TypeAlias = "tuple[tuple[str, str, int], ...]"
 """The records that are in only one of two files. Each tuple contains a record's field, value and line number."""

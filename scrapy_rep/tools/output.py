@@ -89,7 +89,7 @@ class _Empty(Exception):
 class Output(Formatter):
     """Writes the result dicts of a command to standard output, as text or as lines of JSON.
 
-    A dict is turned into text by rows, of which there are two kinds:
+    Rows turn a dict into text. There are two kinds of rows:
 
     - A template, such as ``"  robots.txt: {url}"``. It becomes a line of text, or nothing if one of its
       values is missing, None or empty.

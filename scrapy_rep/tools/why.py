@@ -38,7 +38,7 @@ _SHOWN = (
 )  # fmt: skip
 
 _WITHHELD = ("refused", "dropped", "would-refuse", "would-drop")
-"""The verdicts by which a request, an item, a link or a file is withheld, or would be in a dry run."""
+"""The verdicts against a request, an item, a link or a file, including the verdicts of dry runs."""
 
 # Decisions with equal values in these columns are shown as a single decision, with their number. The first list
 # applies to questions about a host, the second to questions about a URL.

@@ -121,7 +121,7 @@ def test_the_crawl_ends_with_network_gone_if_all_hosts_begin_to_refuse(
     assert f" {not_sent} requests to " in line
     assert headline(str(tmp_path / "ledger")) == (
         "No page was fetched, no request was refused, and "
-        f"{not_sent} requests were left when the network was gone"
+        f"{not_sent} requests were not sent because the network was gone"
     )
     again = run_crawl(
         [],

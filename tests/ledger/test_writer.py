@@ -100,9 +100,9 @@ def test_a_new_ledger_is_made_once_with_its_folder(tmp_path: Path) -> None:
         (
             "earlier",
             f"user_version = {VERSION - 1}",
-            f"another version .*{VERSION - 1},",
+            f"another version .*{VERSION - 1};",
         ),
-        ("later", f"user_version = {VERSION + 1}", f"another version .*{VERSION + 1},"),
+        ("later", f"user_version = {VERSION + 1}", f"another version .*{VERSION + 1};"),
         ("missing", "", "No such file"),
         ("a\0b/ledger", "", "null|such"),
         ("\ud800/ledger", "", "surrogates|such"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-_BEAT = 0.01
+_BEAT = 0.005
 
 
 class LinkSpider(NotingSpider):

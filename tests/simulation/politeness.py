@@ -521,7 +521,8 @@ def _concurrency(story: Story) -> Iterator[Violation]:
     events += [(_end(sent, story), 0, sent) for sent in pages]
     by_host: Counter[tuple[str, int | None]] = Counter()
     by_process: Counter[int] = Counter()
-    past_queue: Counter[str] = Counter()
+    at_wire: Counter[str] = Counter()
+    """How many requests are in flight to each host that have waited for their turn at the wire."""
     for at, change, sent in sorted(events, key=lambda event: event[:2]):
         # A server that loses what it had no longer knows who owns a host.
         is_shared = story.world.kind == "workers" and not story.flushed
@@ -529,12 +530,11 @@ def _concurrency(story: Story) -> Iterator[Violation]:
         sharers = (None, sent.process) if is_shared else (sent.process,)
         for process in sharers:
             by_host[sent.host, process] += 1 if change else -1
-        past_queue[sent.host] += sent.is_past_queue * (1 if change else -1)
+        at_wire[sent.host] += _may_wait_at_wire(sent) * (1 if change else -1)
         if not (sent.is_robots or sent.is_leaf):
             by_process[sent.process] += 1 if change else -1
-        # Beside requests past the scheduler, the wire does not know of a page that a driver fetches, or is about
-        # to fetch.
-        is_excused = story.world.driver is not None and past_queue[sent.host] > 0
+        # The wire does not know of a page that a driver fetches, or is about to fetch, beside those.
+        is_excused = story.world.driver is not None and at_wire[sent.host] > 0
         most = settings["CONCURRENT_REQUESTS_PER_DOMAIN"] + is_excused
         at_host = max(by_host[sent.host, process] for process in sharers)
         if change and at_host > most:
@@ -545,6 +545,12 @@ def _concurrency(story: Story) -> Iterator[Violation]:
         is_strict = is_strict and not (sent.is_robots or sent.is_leaf)
         if change and is_strict and at_once > settings["CONCURRENT_REQUESTS"]:
             yield Violation(at, sent.host, f"too many requests in flight: {sent}")
+
+
+def _may_wait_at_wire(sent: Sent) -> bool:
+    """Whether the request has its turn only at the wire: it is past the scheduler, or was held back or redirected."""
+    is_late = sent.is_robots or sent.is_leaf or sent.held_at is not None
+    return is_late and not sent.is_driven
 
 
 def _addresses(story: Story) -> Iterator[Violation]:
@@ -587,8 +593,8 @@ def _addresses(story: Story) -> Iterator[Violation]:
             if since <= at - in_slot
         ]
         at_once = sum(len(in_flight[other]) for other in known)
-        # Beside requests past the scheduler, the wire does not know of a page that a driver fetches.
-        is_excused = world.driver is not None and (sent.is_past_queue or sent.is_robots)
+        # Beside these, too, the wire does not know of a page that a driver fetches.
+        is_excused = world.driver is not None and _may_wait_at_wire(sent)
         if begins and key in known and at_once > most + is_excused:
             yield Violation(at, sent.host, f"too many requests to {address}: {sent}")
 

@@ -214,6 +214,9 @@ class Host:
     asks_for_pauses: bool = False
     """Whether a third of these files and pages ask for a pause."""
 
+    retry_after: int = 0
+    """For how many seconds of pause a tenth of its pages ask; 0 if none does."""
+
     others: list[str] = field(default_factory=list)
     """The hosts that it redirects to."""
 
@@ -227,6 +230,8 @@ class Host:
             return self._robots(path, seconds, now)
         if self.random.random() < self.page_faults:
             return self._fault(seconds)
+        if self.retry_after and self.random.random() < 0.1:
+            return Answer(seconds, 429, headers={"Retry-After": str(self.retry_after)})
         _, prefix, number = path.split("/")
         if self.asks_for_pauses and is_past_queue(path) and self.random.random() < 0.4:
             return Answer(seconds, 429, headers={"Retry-After": "5"})
@@ -466,7 +471,7 @@ class World:
         if self.kind == "job" and moments.random() < 0.4:
             begins = 1_000 + moments.uniform(0, 60)
             self.outages.append((begins, begins + moments.choice([20, 300])))
-        self._draw_components_and_bans()
+        self._draw_by_chance()
         self.addresses: dict[str, str] = {}
         """The address of each host, where the crawl limits what is in flight to one."""
         if seed >= _LIMITS_SINCE and self.kind != "workers":
@@ -500,8 +505,8 @@ class World:
             host.asks_for_pauses, host.crawl_delay, host.fate = True, None, "rules"
             host.pages, host.page_faults = 20, 0
 
-    def _draw_components_and_bans(self) -> None:
-        """Draw middlewares of the project, and bans: each from its own sequence of random numbers, so that
+    def _draw_by_chance(self) -> None:
+        """Draw middlewares of the project, bans and long pauses: each from its own sequence of random numbers, so that
         seeds keep the world that they have if one is changed.
         """
         self.driver: Driver | None = None
@@ -513,7 +518,7 @@ class World:
         draw = {
             "ban": self._draw_bans, "driver": self._draw_driver,
             "hold": self._draw_hold, "replace": self._draw_replacement,
-            "alter": self._draw_change,
+            "alter": self._draw_change, "pause": self._draw_long_pauses,
         }  # fmt: skip
         for name, chance in _CHANCES.items():
             stream = Random(f"{self.seed} {name}")
@@ -593,6 +598,12 @@ class World:
             if random.random() < 0.3 and "REP_OVERRIDES" not in self.settings:
                 self.settings["REP_OVERRIDES"] = overrides
 
+    def _draw_long_pauses(self, random: Random) -> None:
+        """Have hosts ask for pauses in which rules become stale, runs end, or requests wait for too long."""
+        if self.seed >= _LONG_PAUSES_SINCE:
+            for host in self.hosts.values():
+                host.retry_after = random.choice([0, 45, 120, 900])
+
     def budget(self, host: str) -> float:
         """Return how many pages of *host* the crawl may fetch."""
         override = self.settings.get("REP_OVERRIDES", {}).get(host)
@@ -636,7 +647,8 @@ class World:
             *([f"the queue's server answers after {self.lag} s"] if self.lag else []),
             *(
                 f"{host.name}: robots.txt {host.fate}, {host.pages} pages, latency {host.latency},"
-                f" Crawl-delay {host.crawl_delay}, max-age {host.max_age}"
+                f" Crawl-delay {host.crawl_delay}, max-age {host.max_age},"
+                f" often pauses for {host.retry_after} s"
                 for host in self.hosts.values()
             ),
         ]  # fmt: skip
@@ -648,11 +660,15 @@ _LIMITS_SINCE = 202611280400
 _CHANGES_SINCE = 202611280000
 """Seeds from here on may have a component that changes requests, and hosts that ask other workers for pauses."""
 
+_LONG_PAUSES_SINCE = 202612010000
+"""Seeds from here on may have hosts that often ask for long pauses."""
+
 _KINDS = {"busy": 1.5, "plain": 10.5, "job": 6, "workers": 1}
 """How often a world is of a kind; ``busy`` ones have workers."""
 
-_CHANCES = {"ban": 0.15, "driver": 0.25, "hold": 0.25, "replace": 0.25, "alter": 0.12}
-"""How often a world has bans, and each of the middlewares."""
+_CHANCES = {"ban": 0.15, "driver": 0.25, "hold": 0.25, "replace": 0.25, "alter": 0.12,
+            "pause": 0.2}  # fmt: skip
+"""How often a world has bans, each of the middlewares, and long pauses."""
 
 
 def _host(name: str, seed: int, random: Random) -> Host:

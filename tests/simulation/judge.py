@@ -17,7 +17,8 @@ the ledger.
 - Without a network, no page is sent and none is given up; one robots.txt at a time tries it, each a second
   or more after the last one (`_outages`).
 - Each request has one outcome: an answer that was sent, or a refusal; after a kill too, nothing is lost, and
-  only what was in flight is sent again (`_outcomes`, `_sent_once`).
+  only what was in flight is sent again (`_outcomes`, `_sent_once`). A page whose callback a closing spider has
+  interrupted is fetched again (`_interrupted`).
 - Workers keep delays, pauses and concurrency together. A worker is excused only if it could not know what another
   one did: a lease has ended, or the server was gone or has lost its data (`politeness._is_known`). Of requests
   past the queue to hosts of others, each worker may have as many in flight as the settings allow
@@ -77,7 +78,8 @@ _COMMITTED_AFTER = 1.0
 def violations(story: Story) -> list[Violation]:
     """Return what the crawl did wrong."""
     checks = (
-        _ends, _network_gone, _outcomes, _sent_once, _refusals, _patience, _pages, _stats
+        _ends, _network_gone, _outcomes, _sent_once, _interrupted, _refusals, _patience,
+        _pages, _stats,
     )  # fmt: skip
     return [
         *impoliteness(story),
@@ -301,6 +303,20 @@ def _waits(story: Story, sent: Sent) -> bool:
     number = number_in(sent.path)
     page = story.world.hosts[sent.host].page(number)
     return bool(page.media or page.by_callback)
+
+
+def _interrupted(story: Story) -> Iterator[Violation]:
+    """A page whose callback lost a download of its own because the spider closed is fetched again later."""
+    is_excused = bool(story.hindered or story.flushed) or not story.has_ended
+    if story.world.kind == "plain" or is_excused or _is_cut_short(story):
+        return
+    last = {outcome.url: outcome.at for outcome in story.outcomes}
+    own = {request.url: request.parent for request in story.asked if request.is_own}
+    for outcome in story.outcomes:
+        page = own.get(outcome.url, "")
+        is_lost = outcome.exception == "SpiderClosing" and page
+        if is_lost and last.get(page, inf) < outcome.at:
+            yield _of(page, story, "is not fetched again, though it was interrupted")
 
 
 def _refusals(story: Story) -> Iterator[Violation]:

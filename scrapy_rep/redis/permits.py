@@ -171,7 +171,7 @@ class SharedPermits:
         self._ask()
         answer = await maybe_deferred_to_future(permit.call)
         if answer is None and not permit.may_return:
-            self._frontier.interrupted.add(permit.request)
+            self._frontier.interrupt(permit.request)
             raise SpiderClosing(f"The spider closed while {permit.request} waited")
         return answer
 

@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.limits import Stage
+from scrapy_rep.exceptions import SpiderClosing
 from tests.fakes import coroutine_test
 from tests.redis.scheduling import Scheduling
 from tests.redis.workers import LEASE, fake
@@ -188,6 +189,31 @@ async def test_a_permit_that_is_lost_while_its_request_waits(
     assert [permit.request for permit in worker.scheduler._permits.held.values()] == [
         request
     ]
+    worker.close()
+
+
+@coroutine_test
+async def test_a_callback_waits_for_a_permit_while_the_spider_closes(
+    shared: Shared,
+) -> None:
+    """Its download fails, so a worker fetches its page again."""
+    worker = Scheduling(shared)
+    worker.scheduler.enqueue_request(Request(URL))
+    worker.call()
+    page = worker.next()
+    assert page is not None
+    worker.engine.downloader.active.discard(page)  # Its callback runs.
+    own = worker.wire.process_request(Request("http://other.example/1"))
+    download = deferred_from_coro(own)
+    await tick()
+
+    worker.engine._slot.closing = Deferred()
+    worker.call()
+    with pytest.raises(SpiderClosing):
+        await maybe_deferred_to_future(download)
+    worker.engine._slot.inprogress.discard(page)
+    worker.call()
+    assert len(worker.scheduler) == 1
     worker.close()
 
 

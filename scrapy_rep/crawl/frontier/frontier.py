@@ -815,13 +815,8 @@ class Frontier:
         """
         self.flush()
         waiting, self._waiting = self._waiting, {}
-        requests = [request for request, _ in waiting.values()]
-        self.interrupted.update(requests)
-        if not all(map(_is_for_robotstxt, requests)):
-            # The callback or pipeline of a page may wait for one of these requests. Such a page has left the
-            # downloader, but is still in progress, so the next run has to fetch all pages in progress again.
-            pages = set(requests_in_progress(self._crawler))
-            self.interrupted |= pages - set(self._downloader.active or ())
+        for request, _ in waiting.values():
+            self.interrupt(request)
         for waiter, (request, _) in waiting.items():
             self.limits.leave(waiter, self.clock.monotonic())
             # Without asyncio, the errback runs the request at once, which may cancel other waiters.
@@ -830,6 +825,15 @@ class Frontier:
                 waiter.call.errback(SpiderClosing(why))
         if self.rules is not None:
             self.rules.close()
+
+    def interrupt(self, request: Request) -> None:
+        """Note that *request* is not sent, because the spider closes."""
+        self.interrupted.add(request)
+        if not _is_for_robotstxt(request):
+            # The callback or pipeline of a page may wait for the request. Such a page has left the downloader, but
+            # is still in progress, so the next run has to fetch all pages in progress again.
+            pages = set(requests_in_progress(self._crawler))
+            self.interrupted |= pages - set(self._downloader.active or ())
 
     def _spider_opened(self) -> None:
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._on_minute)

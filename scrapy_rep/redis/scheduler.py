@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 # callbacks, and after a failure.
 _SOON, _BUSY, _FAILED = 0.02, 0.05, 1.0
 
-# In all other cases, the seconds between two calls double, up to the first number while this worker owns hosts, and
-# up to the second one while it owns none.
-_MOST_OWNER, _MOST_IDLE = 0.2, 1.0
+# In all other cases, the seconds between two calls double, up to one of these numbers. The first one holds while any
+# request of any worker is not done, since its callback may yield new ones; the second one, while the queue is empty.
+_MOST_WAITING, _MOST_IDLE = 0.2, 1.0
 
 # The part of its lease after which a worker renews it.
 _PART_OF_LEASE = 1 / 4
@@ -608,7 +608,7 @@ class SharedScheduler(Scheduler):
         if self._popped or self._frontier.in_flight or self._permits.held:
             self._pause = _BUSY
         else:
-            most = _MOST_OWNER if self._lease.hosts else _MOST_IDLE
+            most = _MOST_WAITING if self._total or self._lease.hosts else _MOST_IDLE
             self._pause = min(2 * self._pause, most)
         return min(self._pause, self._lease.seconds * _PART_OF_LEASE)
 

@@ -1,8 +1,12 @@
-"""Sites: the origins whose robots.txt decides about requests, and whether their rules are known. This module
-has no Scrapy, no clock and no I/O.
+"""Sites: the origins whose robots.txt applies to requests, and the phase of each site. This module uses no Scrapy,
+no clock and no I/O. All times are seconds of a monotonic clock.
 
-A site is an origin: scheme, host and port. All requests that wait for its rules share one fetch of robots.txt.
-Each event takes the site to another phase; :data:`PHASES` is the whole table.
+A site is an origin: scheme, host and port. All requests that wait for the rules of a site share one fetch of its
+robots.txt. The table :data:`PHASES` contains all changes of a site's phase.
+
+If robots.txt is unreachable (a 429, a 5xx or no answer, and no usable older copy), the site is DOWN: its requests
+wait, and robots.txt is fetched again from time to time. When this has lasted for ``REP_WAIT_TIMEOUT`` seconds, the
+site is REFUSED: the gate refuses its requests. The first successful fetch makes the site OPEN again.
 """
 
 from __future__ import annotations
@@ -16,45 +20,43 @@ if TYPE_CHECKING:
 
 
 class Phase(Enum):
-    """Whether the rules of a site are known, and so what becomes of its requests."""
+    """Whether the rules of a site are known, and whether its requests are sent, wait or are refused."""
 
     UNKNOWN = "the rules are not known, and no request needs them"
-    AWAITED = "requests wait for robots.txt, which is fetched or will be"
-    OPEN = "the rules are known, and fresh until `expires`; requests go as their limiters allow"
-    DOWN = (
-        "robots.txt is unreachable; requests wait, and it is fetched again at retry_at"
-    )
+    AWAITED = "requests wait until robots.txt is fetched"
+    OPEN = "the rules are known, and fresh until `expires`; requests are sent when their limiters have room"
+    DOWN = "robots.txt is unreachable; requests wait, and robots.txt is fetched again at `retry_at`"
     REFUSED = (
-        "robots.txt is unreachable for too long; requests are refused, and the first one after retry_at has it "
-        "fetched again"
+        "robots.txt was unreachable for too long; requests are refused, and the first request after `retry_at` "
+        "causes another fetch of robots.txt"
     )
 
 
 class FetchStage(IntEnum):
-    """How far the fetch of the robots.txt of a site has come. It only goes up, until it ends or no request needs
-    it any more: then it is NONE.
+    """The progress of fetching a site's robots.txt. The stage only rises. When the fetch ends, or when no request
+    needs the rules any more, the stage is NONE again.
     """
 
     NONE = 0
     WANTED = 1
-    """To be fetched when more ready queues are needed."""
+    """robots.txt is fetched as soon as the crawl needs more ready queues."""
 
     URGENT = 2
-    """To be fetched now: a request in the downloader waits for the rules, or was just refused because robots.txt
-    is unreachable."""
+    """robots.txt is fetched as soon as possible, because a request in the downloader waits for the rules, or was
+    just refused because robots.txt is unreachable."""
 
     UNDER_WAY = 3
 
 
 class Event(Enum):
-    """What changes the phase of a site."""
+    """An event that can change the phase of a site."""
 
-    REQUEST = "a request needs rules that are not known, or stale"
+    REQUEST = "a request needs the rules, which are unknown or stale"
     KNOWN = "the rules became known"
-    EXPIRED = "the rules have become stale"
-    UNREACHABLE = "robots.txt is unreachable, and requests may go on waiting"
-    GIVEN_UP = "robots.txt is unreachable, and requests have waited long enough"
-    NO_RESULT = "a fetch ended without a result, and no request waits for one"
+    EXPIRED = "the rules became stale"
+    UNREACHABLE = "robots.txt is unreachable, and requests may continue to wait"
+    GIVEN_UP = "robots.txt is unreachable, and requests have waited too long"
+    NO_RESULT = "a fetch ended without a result, and no request waits for the rules"
 
 
 _Row: TypeAlias = "tuple[Phase, ...]"
@@ -71,7 +73,7 @@ PHASES: dict[Event, _Row] = {
     Event.NO_RESULT:   (UNKNOWN, UNKNOWN, OPEN,    DOWN,    REFUSED),
 }
 # fmt: on
-"""For each event: the phase that follows it, by the phase before it."""
+"""For each event, a site's next phases. The column is the phase before the event."""
 
 _NEXT_PHASE = {
     event: dict(zip(Phase, row, strict=True)) for event, row in PHASES.items()
@@ -79,24 +81,26 @@ _NEXT_PHASE = {
 
 
 class Outage:
-    """The time during which the robots.txt of a site is unreachable."""
+    """A period in which the robots.txt of a site is unreachable."""
 
     __slots__ = ("last_result", "retry_at", "since", "until")
 
     def __init__(self, since: float, until: float) -> None:
         self.since = since
+        """The time of the first fetch that found robots.txt unreachable."""
+
         self.until = until
-        """Until when requests wait. Afterwards they are refused."""
+        """Requests wait until this time. Afterwards they are refused."""
 
         self.retry_at = -inf
-        """When robots.txt may be fetched again."""
+        """robots.txt is not fetched again before this time."""
 
         self.last_result: Any = None
-        """The result of the last fetch, by which requests are refused."""
+        """The result of the last fetch, a ``SiteRules``. Refusals state this result as their reason."""
 
 
 class Site:
-    """An origin whose robots.txt decides about requests."""
+    """An origin whose robots.txt applies to requests."""
 
     __slots__ = (
         "alarm_at", "expires", "fetch_stage", "holds_for_next", "origin", "outage", "parked", "phase", "templates",
@@ -108,31 +112,31 @@ class Site:
         self.phase = Phase.UNKNOWN
 
         self.expires = -inf
-        """When the rules become stale; ``-inf`` while they are not known."""
+        """The time when the rules become stale; ``-inf`` while the rules are not known."""
 
         self.holds_for_next = False
-        """Whether the next request may go by the rules even if they are stale by the time it is sent. Without
-        this, a site with a long delay and short-lived rules would never get a page."""
+        """Whether the rules apply to the next request even if they are stale when the request is sent. Otherwise,
+        a site with a long crawl delay and short-lived rules would never receive a request for a page."""
 
         self.fetch_stage = FetchStage.NONE
         self.outage: Outage | None = None
-        """Set while the phase is DOWN or REFUSED."""
+        """Set while the phase is DOWN or REFUSED; otherwise None."""
 
         self.parked: list[Any] | None = None
-        """The queues that wait for the rules, nearly always a single one; None if there are none."""
+        """The queues that wait for the rules; None if there are none. Most sites have a single queue."""
 
         self.waiters: list[Any] | None = None
-        """The requests in the downloader that wait for the rules; None if there are none."""
+        """The waiters (requests outside the scheduler) that wait for the rules; None if there are none."""
 
         self.users = 0
-        """The number of queues of this site."""
+        """The number of queues that belong to this site."""
 
         self.templates: list[Any] | None = None
-        """Requests that wait for the rules: the request for robots.txt takes over their proxies and headers.
-        None if there are none yet."""
+        """Requests that wait for the rules. The request for robots.txt copies their proxies and headers. None
+        before the first template is added."""
 
         self.alarm_at = inf
-        """When :meth:`Limits.tick` has robots.txt fetched again; ``inf`` for never."""
+        """The time when :meth:`Limits.tick` requests another fetch of robots.txt; ``inf`` if no alarm is set."""
 
     def __repr__(self) -> str:
         again = f", again at {self.outage.retry_at:g}" if self.outage else ""
@@ -141,12 +145,12 @@ class Site:
         return f"<Site {self.origin}: {self.phase.name}{again}{fetch}, {waiting}>"
 
     def expire(self) -> None:
-        """Treat the rules as stale from now on."""
+        """Mark the rules as stale, also for the next request."""
         self.happens(Event.EXPIRED)
         self.holds_for_next = False
 
     def happens(self, event: Event) -> None:
-        """Go to the phase that follows *event*."""
+        """Change to the phase that follows *event* in :data:`PHASES`."""
         self.phase = _NEXT_PHASE[event][self.phase]
         if self.phase is not Phase.OPEN:
             self.expires = -inf

@@ -31,8 +31,8 @@ SETTINGS = {
 }
 SOON = {
     "scrapy_rep.crawl.frontier.rules._ASKED_ONCE_MORE": 1.0,
-    "scrapy_rep.crawl.frontier.network._FIRST_ATTEMPT": 0.2,
-    "scrapy_rep.crawl.frontier.network._LAST_ATTEMPT": 0.2,
+    "scrapy_rep.crawl.frontier.network._FIRST_PAUSE": 0.2,
+    "scrapy_rep.crawl.frontier.network._MAX_PAUSE": 0.2,
 }
 
 

@@ -1,15 +1,15 @@
-"""Decides whether the crawler itself has a network, and limits all requests while it has none. This module has
-no Scrapy, no clock and no I/O.
+"""The crawler's own network: detects that the crawler has no network, and limits all requests until the network is
+back. This module uses no Scrapy, no clock and no I/O. All times are seconds of a monotonic clock.
 
-A failed connection (the host name is not resolved, the connection is refused or times out, the proxy is dead)
-looks the same whether the host has no server or the crawler has no network. Whether other hosts answer tells
-them apart. When five different hosts in a row have failed, the network is *gone*: no page is sent, and one
-robots.txt at a time is fetched, after 1, 2, 4, ... 30 seconds. The first answer of any host to a request that was
-sent since ends this; failures in the meantime are not blamed on hosts.
+A failed connection (a host name that cannot be resolved, a refused connection, a time-out, a dead proxy) looks the
+same whether the host has no server or the crawler has no network. The answers of other hosts make the difference.
+If five different hosts in a row fail, the network is *gone*. Then no page is requested, and one robots.txt at a
+time is fetched, after 1, 2, 4, ... 30 seconds, to try the network. The first answer of any host to a request that
+was sent later shows that the network is back. Failures during that time are not blamed on hosts.
 
-Only the answer to a request that was sent after a host failed says that the network worked after that failure.
-As long as no host has ever answered, in this run or an earlier one, a failure that says "no server" is blamed on
-its host alone.
+An answer proves that the network works only if its request was sent after the failure of a host. Otherwise the
+answer may have been on the wire before the network failed. As long as no host has ever answered, in this run or an
+earlier run, a failure that means "this host has no server" is blamed on its host, and the network is not suspected.
 """
 
 from __future__ import annotations
@@ -21,67 +21,73 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.protocol.origins import Origin
 
-# The network counts as gone after so many different hosts in a row have failed. Each false alarm doubles the
-# number, since there are crawls in which most hosts have no server. The maximum keeps the alarm early enough:
-# Scrapy repeats a failed request only twice.
+# The network counts as gone after _HOSTS different hosts in a row failed. Each false alarm doubles this number, up
+# to _MAX_HOSTS, because in some crawls most hosts have no server. The maximum makes the alarm come before failed
+# requests are lost. Scrapy retries a failed request only twice.
 _HOSTS = 5
-_MOST_HOSTS = 20
+_MAX_HOSTS = 20
 
-# The seconds before the first attempt to reach a host again, and the most before each further one.
-_FIRST_ATTEMPT = 1.0
-_LAST_ATTEMPT = 30.0
+# The first pause, in seconds, before the network is tried again. Each failed attempt doubles the pause, up to the
+# maximum.
+_FIRST_PAUSE = 1.0
+_MAX_PAUSE = 30.0
 
-# The number of sites that have answered last and are remembered, because they are tried first.
-_ANSWERED = 4
+# The number of sites to remember because they answered most recently. They are the first sites to try when the
+# network is gone.
+_MAX_ANSWERED = 4
 
-# Answers need not be noted more often than once in this many seconds while no host fails.
-_NOTED_EVERY = 1.0
+# The minimum interval, in seconds, between two answers that are recorded while no host fails.
+_RECORD_INTERVAL = 1.0
 
 
 class Network:
-    """Decides from the answers and failures of all hosts whether the network of the crawler works."""
+    """Decides from the answers and failures of all hosts whether the crawler's own network works."""
 
     def __init__(self, pages: Limiter, robotstxt: Limiter, wait_timeout: float) -> None:
-        """After *wait_timeout* seconds without a network, the crawl is over. With 0, the network never counts as
-        gone.
+        """Create the state of a network that works. After *wait_timeout* seconds without a network, the crawl is
+        over. If *wait_timeout* is 0, the network never counts as gone.
         """
         self.pages = pages
-        """The limiter of all requests except those for robots.txt."""
+        """The limiter of all requests except requests for robots.txt."""
 
         self.robotstxt = robotstxt
         """The limiter of the requests for robots.txt."""
 
         self.gone_since: float | None = None
-        """When the first of the hosts failed because of which the network is gone; None while it works."""
+        """The time of the first failure in the row of failures that showed that the network is gone; None while
+        the network works."""
 
         self.is_certain = False
-        """Whether the network is certainly gone: an attempt failed at a site that had answered before, or while
-        no site has answered in this run; or a site that had failed has answered."""
+        """Whether the network, and not the hosts, certainly caused the failures. This is True after the network
+        counted as gone and then one of three things happened: an attempt failed at a site that had answered
+        before; an attempt failed, and no site has answered in this run; or a site that had failed answered."""
 
         self._wait_timeout = wait_timeout
-        self._pause = _FIRST_ATTEMPT
+        self._pause = _FIRST_PAUSE
         self._hosts_needed = _HOSTS
         self.failed_hosts: dict[str, tuple[Origin, float]] = {}
-        """The hosts that have failed in a row, oldest failure first, each with one of its sites and the time of
-        its last failure. An answer to a request that was sent after that time removes the host."""
+        """The hosts that failed in a row, the oldest failure first. Each value contains the site of the host's
+        last failure and the time of that failure. Any answer to a request that was sent after this time removes
+        the host."""
 
         self._gone_at = -inf
-        """When the network began to count as gone."""
+        """The time when the network began to count as gone."""
 
         self._answered: dict[Origin, None] = {}
-        """The sites that have answered last, the most recent one last."""
+        """The sites that answered most recently, the newest one last."""
 
         self.has_worked = False
-        """Whether any site has ever answered, in this run or an earlier one."""
+        """Whether any site has ever answered, in this run or an earlier run."""
 
         self.noted_at = -inf
-        """As long as no host fails, :meth:`answered` need not be called before this time."""
+        """While no host fails, callers may skip :meth:`answered` before this time."""
 
         self._attempts = 0
+        """The number of calls of :meth:`sites_to_ask` since the network began to count as gone."""
 
     @property
     def limiters(self) -> tuple[Limiter, Limiter]:
-        """The limiter of pages, and that of requests for robots.txt."""
+        """The limiter of pages and the limiter of requests for robots.txt."""
         return self.pages, self.robotstxt
 
     def __repr__(self) -> str:
@@ -94,21 +100,21 @@ class Network:
 
     @property
     def is_gone(self) -> bool:
-        """Whether no page may be sent, because too many different hosts in a row have failed."""
+        """Whether the network counts as gone, so that no page may be requested."""
         return self.gone_since is not None
 
     def answered(self, site: Origin, now: float, sent_at: float) -> float | None:
-        """Note that *site* has answered a request that was sent at *sent_at*, with any status. If this
-        shows that the network is back, return the time since which it was gone; else None.
+        """Record that *site* answered, with any status, a request that was sent at *sent_at*. If the answer shows
+        that the network is back, return the time when the network failed; otherwise return None.
         """
         is_noted, self.has_worked = site in self._answered, True
         self._answered.pop(site, None)
         self._answered[site] = None
-        if len(self._answered) > _ANSWERED:
+        if len(self._answered) > _MAX_ANSWERED:
             del self._answered[next(iter(self._answered))]
             is_noted = True
         if is_noted:
-            self.noted_at = now + _NOTED_EVERY
+            self.noted_at = now + _RECORD_INTERVAL
         failed, self.failed_hosts = self.failed_hosts, {}
         for host, (failed_site, at) in failed.items():
             if at > sent_at:
@@ -118,7 +124,7 @@ class Network:
         is_attempt, count = sent_at >= self._gone_at, len(self.failed_hosts)
         if not self.is_gone or (count >= self._hosts_needed and not is_attempt):
             return None
-        many = min(2 * self._hosts_needed, _MOST_HOSTS)
+        many = min(2 * self._hosts_needed, _MAX_HOSTS)
         self._hosts_needed = _HOSTS if self.is_certain else many
         self.pages.set_concurrency(inf)
         self.robotstxt.set_concurrency(inf)
@@ -127,20 +133,20 @@ class Network:
         return since
 
     def worked_before(self) -> None:
-        """Note that hosts have answered an earlier run, as a ``JOBDIR`` or a stored robots.txt shows."""
+        """Record that a host answered in an earlier run. A ``JOBDIR`` or a stored robots.txt proves this."""
         self.has_worked = True
 
     def failed(self, host: str, site: Origin, now: float, *, has_server: bool) -> bool:
-        """Note that the connection to *site*, of *host*, has failed. Return whether the network counts as gone
-        from now on.
+        """Record that the connection to *site* failed. *host* is the host of the site. Return whether this failure
+        makes the network count as gone.
 
-        *has_server* is False if the failure says that the host has no server. This is believed as long as no
-        host has ever answered.
+        *has_server* is False if the failure means that the host has no server. As long as no host has ever
+        answered, such a failure is not counted.
         """
         if not (has_server or self.has_worked):
             return False
         self.failed_hosts.pop(host, None)
-        if len(self.failed_hosts) < _MOST_HOSTS:
+        if len(self.failed_hosts) < _MAX_HOSTS:
             self.failed_hosts[host] = site, now
         if self.gone_since is not None:
             return False
@@ -149,32 +155,38 @@ class Network:
             return False
         _, self.gone_since = next(iter(self.failed_hosts.values()))
         self.is_certain = False
-        self._attempts, self._pause, self._gone_at = 0, _FIRST_ATTEMPT, now
+        self._attempts, self._pause, self._gone_at = 0, _FIRST_PAUSE, now
         self.pages.set_concurrency(0)
         self.robotstxt.set_concurrency(1)
         self.robotstxt.next_at = now + self._pause
         return True
 
     def attempt_failed(self, site: Origin, now: float, sent_at: float) -> bool:
-        """Note that a request for the robots.txt of *site*, sent at *sent_at*, has failed. Return whether this
-        makes it certain that the network is gone: the site has answered before, or no site has.
+        """Record that a request for the robots.txt of *site*, sent at *sent_at*, failed. The pause before the next
+        attempt doubles.
+
+        Return whether this failure makes it certain that the network is gone. That is so if the site answered
+        earlier in this run, or if no site did.
         """
         if self.gone_since is None or sent_at < self._gone_at:
             return False
         was_certain = self.is_certain
         self.is_certain |= site in self._answered or not self._answered
-        self._pause = min(2 * self._pause, _LAST_ATTEMPT)
+        self._pause = min(2 * self._pause, _MAX_PAUSE)
         self.robotstxt.next_at = now + self._pause
         return self.is_certain and not was_certain
 
     def is_over(self, now: float) -> bool:
-        """Whether the network is gone for so long that the crawl is over."""
-        # Not since the first failure: in an idle crawl, that may have been long before the others.
+        """Whether the network was gone for at least the wait timeout, so that the crawl is over."""
+        # Measured from _gone_at, not from gone_since. In an idle crawl, the first failure in a row may be hours old
+        # when the last one occurs.
         return self.is_gone and now - self._gone_at >= self._wait_timeout
 
     def sites_to_ask(self) -> list[Origin]:
-        """Return the sites whose robots.txt is fetched to find out whether the network is back, the best one
-        first. Each call begins with another one: the sites that answered last, and then the last that failed.
+        """Return the sites whose robots.txt can be fetched to try the network, in the order of preference.
+
+        These are the sites that answered most recently and the site that failed last. Each call rotates the list
+        by one more position, so that repeated attempts try different sites.
         """
         failed = [site for site, _ in self.failed_hosts.values()]
         sites = [*reversed(self._answered), *failed[-1:]]

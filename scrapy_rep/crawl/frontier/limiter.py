@@ -1,5 +1,5 @@
-"""Limiters: each says how many requests that share something may be in flight, and when the next one may be
-sent. This module has no Scrapy, no timers, no clock and no I/O; all times are seconds of a monotonic clock.
+"""Limiters: each limits the number of requests in flight to a host (or to another shared resource), and delays the
+next request. This module uses no Scrapy, no timers, no clock and no I/O. All times are seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -13,18 +13,23 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-# An idle limiter is kept for at least this many seconds after the last pause of its host. If it were forgotten
-# earlier, a host that keeps asking for pauses would begin with the shortest one again.
+# The minimum time, in seconds, for which an idle limiter is kept after the last pause of its host. If the limiter
+# were forgotten earlier, a host that requests pauses again and again would always receive the shortest pause.
 _BACK_OFF_REMEMBERED = 600.0
 
-# It is also kept for at least this many seconds after the last answer of a host that has a crawl delay or a known address,
-# or that answered 503.
+# The minimum time, in seconds, for which an idle limiter is kept after the last answer of its host, if the host has a
+# crawl delay or a known address, or if the answer was a 503.
 _ANSWER_REMEMBERED = 30.0
 
 
 class BackOff:
-    """The back-off of a host after a 429, a 503 or a failed connection: first a pause, then one request at a
-    time, then one more at a time after each success, until the host has its full concurrency again.
+    """The back-off of a host after a 429, a 503 or a failed connection.
+
+    The back-off begins with a pause, in which no request to the host is sent. The pause lasts for the duration in
+    ``Retry-After``; without this header, for 1, 2, 4, ... seconds, up to ``REP_BACKOFF_MAX``. After the pause, one
+    request at a time is sent. Each success raises the concurrency by one, and the back-off ends when the host has
+    its full concurrency again. If a pause, or a row of pauses without a success in between, is longer than
+    ``REP_WAIT_TIMEOUT``, the gate refuses the requests to the host until the pause is over.
     """
 
     __slots__ = (
@@ -34,47 +39,53 @@ class BackOff:
 
     def __init__(self, since: float) -> None:
         self.since = since
-        """When the first pause since the last success began. ``REP_WAIT_TIMEOUT`` counts from here."""
+        """The time when the first pause since the last success began. ``REP_WAIT_TIMEOUT`` is measured from this
+        time."""
 
         self.asked_until = -inf
-        """When the pause ends that a 429, a 503 or a spider asked for."""
+        """The end of the pause that a 429, a 503 or a spider requested."""
 
         self.failed_until = -inf
-        """When the pause after a failed connection ends. If the crawler's own network turns out to have been
-        the cause, this pause is cancelled."""
+        """The end of the pause after a failed connection. This pause is cancelled if the crawler's own network was
+        the cause."""
 
         self.own_pause = 0.0
-        """The seconds of the last pause for which the host named no duration. The next such pause is twice as
-        long."""
+        """The duration, in seconds, of the last pause for which the host stated no duration. The next pause of
+        this kind is twice as long. 0 after a success."""
 
         self.concurrency = 1
-        """How many requests to the host may be in flight after the pause."""
+        """The maximum number of requests to the host in flight after the pause."""
 
         self.paused_at = -inf
-        """When the last pause began."""
+        """The time when the last pause began."""
 
         self.unmeasured_pause = 0.0
-        """The seconds of the last pause while the ledger still waits for the first request after it; else 0."""
+        """The duration, in seconds, of the last pause, until the ledger has recorded the first request after the
+        pause; then 0."""
 
         self.has_answered = False
         """Whether a request has succeeded since the first pause."""
 
         self.is_refusal_logged = False
-        """Whether the log has said that requests to the host are refused."""
+        """Whether a warning that requests to the host are refused was logged."""
 
     @property
     def until(self) -> float:
-        """When the current pause ends, or the last one ended."""
+        """The end of the last pause, which may be in the past."""
         return max(self.asked_until, self.failed_until)
 
 
 class Limiter:
-    """Limits the requests that share a host name, a crawl delay, an address, a download slot of another name,
-    or the network of the crawler.
+    """Limits the requests that share one resource: a host name, a crawl delay, an IP address, a download slot whose
+    name is not the host's, or the crawler's own network.
+
+    A request is *planned* when the scheduler has handed it out or when room is reserved for it, and *sent* when it
+    is on the network.
     """
 
     delay = 0.0
-    """The seconds from the end of one request to the start of the next; only a :class:`DelayLimiter` has any."""
+    """The pause, in seconds, from the end of one request to the start of the next. Always 0 except in a
+    :class:`DelayLimiter`."""
 
     __slots__ = (
         "address", "alarm_at", "back_off", "concurrency", "concurrency_now", "crawl_delay", "ended_at",
@@ -85,22 +96,24 @@ class Limiter:
     def __init__(self, key: str, concurrency: float = inf) -> None:
         self.key = key
         self.concurrency = concurrency
-        """How many requests may be in flight while the host is not backing off."""
+        """The maximum number of requests in flight while there is no back-off."""
 
         self.concurrency_now = concurrency
-        """How many requests may be in flight now: less than :attr:`concurrency` during a back-off."""
+        """The maximum number of requests in flight now. Lower than :attr:`concurrency` during a back-off."""
 
         self.next_at = -inf
         """No request is sent before this time."""
 
         self.held_until = -inf
-        """No request is sent before this time because another worker sends one."""
+        """No request is sent before this time, because another worker sends a request to the host."""
 
         self.slot_free_at = -inf
-        """No request is planned before this time, because one still waits in Scrapy's download slot."""
+        """No request is planned before this time, because an earlier request still waits in Scrapy's download
+        slot."""
 
         self.slot_due_at = -inf
-        """When Scrapy's download slot of this name, which has a delay of its own, sends its next request."""
+        """For a download slot with a delay of its own (Scrapy's ``DOWNLOAD_DELAY``): the time when Scrapy sends
+        the slot's next request."""
 
         self.planned = 0
         """The number of requests that are planned but not sent yet."""
@@ -109,9 +122,11 @@ class Limiter:
         """The number of requests on the network."""
 
         self.ended_at = -inf
-        """When the last request that was sent has ended."""
+        """The time when the last request that was sent ended."""
 
         self.back_off: BackOff | None = None
+        """The back-off of the host; None if the host has its full concurrency."""
+
         self.refuses_until = -inf
         """Requests are refused before this time, because the pauses of the host exceed ``REP_WAIT_TIMEOUT``."""
 
@@ -119,34 +134,36 @@ class Limiter:
         """Whether the last answer was a 503."""
 
         self.crawl_delay: DelayLimiter | None = None
-        """For a host with a crawl delay: the limiter of the requests that keep the delay."""
+        """The limiter of the requests that keep the host's crawl delay; None if the host has no crawl delay, or if
+        this is not the limiter of a host."""
 
         self.address: Limiter | None = None
-        """For a host: the limiter that all hosts on its IP address share; None if the address is not known, or
-        ``REP_CONCURRENCY_PER_ADDRESS`` is not set."""
+        """The limiter that all hosts at the host's IP address share; None if the address is not known,
+        ``REP_CONCURRENCY_PER_ADDRESS`` is not set, or this is not the limiter of a host."""
 
-        # Waiting for this limiter:
         self.waiters: deque[Any] | None = None
-        """The requests past the scheduler, in the order in which they go; None if there are none."""
+        """The requests outside the scheduler that wait for this limiter, the next one first; None if there are
+        none."""
 
         self.parked: OrderedDict[Any, None] | None = None
-        """The queues of the scheduler, in the order in which they go; None if there are none."""
+        """The scheduler's queues that wait for this limiter, the next one first; None if there are none."""
 
         self.is_queue_next = False
-        """Whether a parked queue goes before the waiters, because a waiter went last."""
+        """Whether the first parked queue has its turn before the first waiter, because the last turn was a
+        waiter's."""
 
         self.waiters_go_at = inf
-        """When the first waiter need no longer let a parked queue and the planned requests go first; ``inf`` if
-        no waiter has let them go first since a request has ended."""
+        """Until this time, the first waiter lets a parked queue and the planned requests go first. ``inf`` if no
+        waiter has let them go first since the last request ended."""
 
         self.ready: OrderedDict[Any, None] | None = None
-        """For a download slot: its queues that are ready, in the order of their turns; None if none is."""
+        """For a download slot: its ready queues, in the order of their turns; None if there are none."""
 
         self.users = 0
         """The number of queues that need this limiter."""
 
         self.alarm_at = inf
-        """When :meth:`Limits.tick` reconciles this limiter; ``inf`` for never."""
+        """The time when :meth:`Limits.tick` reconciles this limiter; ``inf`` if no alarm is set."""
 
     def __repr__(self) -> str:
         words = [f"{self.planned} planned, {self.sent} sent"]
@@ -162,14 +179,16 @@ class Limiter:
         return f"<Limiter {self.key}: {'; '.join(words)}>"
 
     def set_concurrency(self, concurrency: float) -> None:
-        """Set how many requests may be in flight while the host is not backing off."""
+        """Set the maximum number of requests in flight. During a back-off, the lower limit of the back-off stays in
+        force.
+        """
         self.concurrency = concurrency
         self.concurrency_now = concurrency
         if self.back_off is not None:
             self.concurrency_now = min(concurrency, self.back_off.concurrency)
 
     def can_plan(self, now: float) -> bool:
-        """Whether the scheduler may hand out a request."""
+        """Whether the scheduler may hand out a request that needs this limiter."""
         return (
             now >= self.next_at
             and now >= self.slot_free_at
@@ -178,12 +197,12 @@ class Limiter:
         )
 
     def can_send(self, now: float) -> bool:
-        """Whether a request may be sent."""
+        """Whether a request that needs this limiter may be sent. Planned requests do not count."""
         return now >= self.next_at and self.sent < self.concurrency_now
 
     def is_quiet(self, now: float) -> bool:
-        """Whether the limiter may be forgotten: no request is in flight or waits, and the last answer and the
-        last pause are long enough ago.
+        """Whether the limiter may be forgotten, because no request is in flight or waits, and the last answer and
+        the last pause ended long enough ago.
         """
         if (
             self.planned
@@ -204,7 +223,7 @@ class Limiter:
 
 
 class DelayLimiter(Limiter):
-    """Limits the requests to a host to one at a time, with its crawl delay between them."""
+    """Limits the requests to a host to one at a time, with the host's crawl delay between two requests."""
 
     __slots__ = ("delay", "delays", "waiting_since")
 
@@ -212,13 +231,13 @@ class DelayLimiter(Limiter):
         super().__init__(key)
         self.delay = 0.0
         self.delays: dict[Origin, float] = {}
-        """The delay in seconds that each origin of the host asks for. The longest one is kept."""
+        """The delay, in seconds, that each origin of the host requests. The longest delay applies."""
 
         self.waiting_since: float | None = None
-        """Since when requests wait while no request is in flight; None if none waits."""
+        """The time when requests began to wait while no request was in flight; None if no request waits."""
 
     def set_delay(self, origin: Origin, delay: float) -> None:
-        """Note that *origin* asks for *delay* seconds; 0 for no delay."""
+        """Set the delay, in seconds, that *origin* requests. 0 means that *origin* requests no delay."""
         if delay:
             self.delays[origin] = delay
         else:

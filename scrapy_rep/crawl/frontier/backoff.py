@@ -1,4 +1,4 @@
-"""For spiders: pause a host."""
+"""``back_off()``, a function with which a spider pauses requests to a host."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-# The longest delay in seconds that a spider can ask for; longer ones are cut to it. Retry-After has the same limit.
-_LONGEST = 2**31
+# The maximum delay, in seconds, that a spider can request. Longer delays are cut to this value. Retry-After has the
+# same limit.
+_MAX_DELAY = 2**31
 
 
 def back_off(
@@ -29,25 +30,30 @@ def back_off(
     delay: float | None = None,
     cap: float | None = None,
 ) -> None:
-    """Send no request in *scopes* for *delay* seconds, as after a 429 with ``Retry-After``.
+    """Pause all requests in *scopes* for *delay* seconds, as after a 429 with ``Retry-After``.
 
-    *scopes* is a URL, the name or address of a host (with or without port and brackets), the key of
-    a download slot, or several of these. Without *delay*, the pause is 1 second, and twice as long
-    each time until a request to the host succeeds; *cap* is the longest such pause in seconds
-    (``REP_BACKOFF_MAX`` by default). A response whose status is not 429 or 503 counts as success,
-    whatever its body says: for a page with status 200, state the *delay*.
+    *scopes* is a URL, a host name or IP address (with or without port and brackets), the key of a
+    download slot, or an iterable of these.
 
-    A longer pause of the host, and its crawl delay, are kept. After the pause, one request is in
-    flight, and one more after each success. A *delay* longer than ``REP_WAIT_TIMEOUT`` has the
-    requests of the host refused with the reason ``back-off``. Requests in flight are not stopped.
+    *delay* is the duration of the pause in seconds. Without *delay*, the first pause lasts 1 second,
+    and each further pause twice as long as the last one, up to *cap* seconds. The default of *cap*
+    is ``REP_BACKOFF_MAX``. A success resets the duration to 1 second. Each response whose status is
+    not 429 or 503 counts as a success, whatever its body contains. So if the site reports its
+    overload in pages with status 200, pass a *delay*. Values above 2**31 count as 2**31.
 
-    Where nothing can be paused, the first call logs a warning that says why, and all do nothing: in a
-    crawl without the add-on, in a dry run, and if ``REP_BACKOFF_MAX`` is 0. Raises ValueError if
-    *scopes* names no host, or if *delay* or *cap* is not a finite number that is 0 or greater: text
-    and booleans are no numbers. More than 2**31 seconds count as 2**31.
+    If the host already has a longer pause or a longer crawl delay, that applies. Requests in flight
+    are not stopped. After the pause, one request at a time is sent, and each success raises this
+    number by one. If *delay* is longer than ``REP_WAIT_TIMEOUT``, requests to the host are refused
+    with the reason ``back-off`` until the pause is over.
+
+    The function does nothing in a crawl without the add-on, in a dry run, and if
+    ``REP_BACKOFF_MAX`` is 0. The first such call logs a warning with the reason.
+
+    Raises ValueError if *scopes* does not name a host, or if *delay* or *cap* is not a finite number
+    that is 0 or greater. Strings and booleans are not accepted as numbers.
 
     Provisional: the parameters are those of ``back_off`` in Scrapy's pull request 6931, which is not
-    merged, and follow it.
+    merged yet. They will change with this pull request.
     """
     delay, cap = _seconds("delay", delay), _seconds("cap", cap)
     frontier = Frontier.of(crawler)
@@ -63,13 +69,13 @@ def back_off(
 
 
 def _why_not(crawler: Crawler, frontier: Frontier) -> str:
-    """Return why no pause has an effect in this crawl; empty if pauses have one."""
+    """Return the reason why ``back_off()`` has no effect in this crawl; an empty string if it has an effect."""
     settings = RepSettings.of(crawler)
     if settings.dry_run:
         return "a dry run (REP_DRY_RUN) pauses no host"
     if not settings.backoff_max:
         return "REP_BACKOFF_MAX is 0"
-    # Before the engine exists, nothing has been made that could pause a host.
+    # Before the engine exists, the wire does not exist either, so its absence means nothing yet.
     if crawler.engine is not None and not frontier.has_wire:
         return (
             "the downloader middlewares of scrapy-rep are not in use "
@@ -79,18 +85,24 @@ def _why_not(crawler: Crawler, frontier: Frontier) -> str:
 
 
 def _seconds(name: str, value: Any) -> float | None:
-    """Return *value*, the argument called *name*, as a number of seconds; None if it is None."""
+    """Return *value* as a number of seconds; None if *value* is None. Raises ValueError, which mentions the
+    parameter *name*, if *value* is no valid number.
+    """
     if value is None:
         return None
     is_number = isinstance(value, (Real, Decimal)) and not isinstance(value, bool)
-    with suppress(ArithmeticError):  # A Decimal that is not a number.
+    with suppress(ArithmeticError):  # Comparing Decimal("NaN") raises.
         if is_number and 0 <= value < inf:
-            return float(min(value, _LONGEST))
+            return float(min(value, _MAX_DELAY))
     raise ValueError(f"{name} must be a number of seconds, 0 or greater, not {value!r}")
 
 
 def _key_of(text: Any, keys: Container[str]) -> str:
-    """Return the key of the limiter that *text* names: one of the known *keys*, or a host."""
+    """Return the key of the limiter that *text* denotes. *keys* are the keys of the existing limiters. Other text
+    must be a URL or a host.
+
+    Raises ValueError if *text* contains no host.
+    """
     site = None
     if isinstance(text, str):
         if text in keys:

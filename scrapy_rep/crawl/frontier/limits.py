@@ -1,25 +1,37 @@
-"""Limits: decide when each request may be sent. This module has no Scrapy, no timers, no clock and no I/O.
+"""Limits: decide when each request may be sent. This module uses no Scrapy, no timers, no clock and no I/O. All
+times are seconds of a monotonic clock.
 
-A :class:`Limiter` stands for anything that limits requests: a host name, its crawl delay, its address, a download
-slot of another name, the network of the crawler. A request needs room in all of its limiters. The scheduler
-*plans* a request, and later the wire *sends* it. Planned and sent requests both count, so the scheduler never
-plans more requests than may be sent.
+A :class:`Limiter` stands for one resource whose use is limited: a host name, the host's crawl delay, its IP address,
+a download slot whose name is not the host's, or the crawler's own network. A request needs room in all of its
+limiters. The scheduler *plans* a request. Later the wire, the downloader middleware nearest to the network, *sends*
+the request. Planned and sent requests both take room, so the scheduler never plans more requests than may be sent.
 
 Requests wait in one of two ways:
 
 =================  =======================================================================
-a :class:`Queue`   holds requests of the scheduler. It is empty; ready; parked at its site until
-                   the rules are known; or parked at the first limiter that has no room. A ready
-                   queue hands out a request that may be sent now, or one that the gate will refuse
-a :class:`Waiter`  stands for one request outside the scheduler. It waits at the first limiter that
-                   has no room, or at the site whose rules it needs
+a :class:`Queue`   contains requests that the scheduler stores. The queue is empty, ready, parked
+                   at its site until the rules are known, or parked at the first limiter that has
+                   no room. The next request of a ready queue may be sent now, or will be refused
+                   by the gate (the downloader middleware that judges requests by robots.txt)
+a :class:`Waiter`  is one request outside the scheduler, such as a media download. The waiter waits
+                   at the first limiter that has no room, or at the site whose rules it needs
 =================  =======================================================================
 
-Each change of a limiter ends in :meth:`Limits.reconcile`, which lets queues and waiters go on in turns while
-the limiter has room. The limits call nobody. Their owner reads the consequences from :attr:`Limits.decided`
-(waiters that may go, or are refused), :attr:`Limits.urgent` and :attr:`Limits.wanted` (sites whose robots.txt is
-to be fetched) and :attr:`Limits.has_news` (the scheduler has a request again), and calls :meth:`Limits.tick` at
-the time ``Limits.alarms.first_at``. All times are seconds of a monotonic clock.
+Two examples:
+
+- *A host answers 429.* :meth:`Limits.back_off` pauses the host's limiter, and the host's queue is parked there. When
+  the pause ends, :meth:`Limits.tick` makes the queue ready again, with room for one request at a time. Each success
+  (:meth:`Limits.succeeded`) adds room for one more. If pauses exceed ``REP_WAIT_TIMEOUT``, the queue is ready at
+  once, and the gate refuses its requests.
+- *A robots.txt is unreachable.* The site's queues stay parked at the site (:meth:`Limits.unreachable`), and
+  robots.txt is fetched again and again. After ``REP_WAIT_TIMEOUT``, the queues become ready, and the gate refuses
+  their requests. When a fetch succeeds, the requests are sent as usual (:meth:`Limits.learned`).
+
+Each change of a limiter ends in :meth:`Limits.reconcile`, which makes parked queues ready and lets waiters continue,
+in turns, while the limiter has room. :class:`Limits` calls no other component. Its owner, the frontier, reads the
+results from :attr:`Limits.decided` (waiters that may continue or are refused), :attr:`Limits.urgent` and
+:attr:`Limits.wanted` (sites whose robots.txt should be fetched) and :attr:`Limits.has_news` (whether a queue became
+ready). The owner calls :meth:`Limits.tick` at the time ``Limits.alarms.first_at``.
 """
 
 from __future__ import annotations
@@ -40,52 +52,55 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-# In seconds: the first pause of a host that asks for a pause without saying how long; and the time before
-# robots.txt is fetched again after a fetch without a result.
+# The duration, in seconds, of a host's first pause if the host states no duration. Also the time, in seconds, between
+# a fetch of robots.txt that had no result and the next fetch.
 _FIRST_PAUSE = 1.0
 
-# The seconds for which waiters let parked queues and planned requests go first. They cannot wait longer: a
-# planned request may itself depend on a waiter, if the downloader is full of waiters, or if a component holds
-# planned requests back until one of the waiters has ended.
+# The time, in seconds, for which waiters let parked queues and planned requests go first. A longer time could block
+# the crawl, because a planned request may depend on a waiter. That happens if the downloader is full of waiters, or
+# if a component delays planned requests until a waiter has ended.
 _WAITERS_YIELD = 0.2
 
-# The maximum number of sites without requests that are remembered because their robots.txt is unreachable.
-_MAX_REFUSED = 20_000
+# While more sites than this are known, a site that has no requests is forgotten even if its robots.txt is
+# unreachable.
+_MAX_SITES = 20_000
 
-# The maximum number of hosts in the statistics of slow hosts. Beyond that, the hosts that held up the crawl least
-# are dropped.
+# The maximum number of hosts in the statistics of slow hosts. If there are more, the hosts that held up the crawl
+# for the shortest time are removed.
 _MAX_SLOWDOWNS = 1_000
 
 
 class Requests(Protocol):
-    """Stores the requests of a queue, in memory or elsewhere."""
+    """Stores the requests of one queue, in memory, in a file or on a server."""
 
     medium: str
-    """Where the requests are, as Scrapy's stats name it: ``"memory"`` or ``"disk"``."""
+    """The storage, as named in Scrapy's stats: ``"memory"`` or ``"disk"``."""
 
     @property
     def count(self) -> int:
         """The number of requests."""
 
     def push(self, request: Any) -> None:
-        """Add a new request. Raises ValueError if it cannot be kept."""
+        """Add a new request. Raises ValueError if *request* cannot be stored."""
 
     def pop(self) -> Any:
-        """Remove and return the request with the highest priority; None if it cannot be read."""
+        """Remove the request with the highest priority, and return it. Return None if the stored request cannot be
+        read.
+        """
 
     def back(self, request: Any) -> None:
-        """Put *request*, which was popped, back to the front of the queue, but behind those that were put back
-        earlier.
+        """Return *request*, which was popped, to the front of the queue. If several requests are returned, the one
+        that was returned first is also popped first.
         """
 
     def peek(self) -> Any:
-        """Return one of the requests, from which the request for robots.txt takes over proxy and headers; None
-        if the queue is empty.
+        """Return one of the requests without removing it; None if the queue is empty. The request for robots.txt
+        copies the proxy and headers of this request.
         """
 
 
 class Queue:
-    """The requests of the scheduler that share a site, a download slot and all limiters."""
+    """The scheduler's requests that have the same site, the same download slot and the same limiters."""
 
     __slots__ = (
         "host",
@@ -110,8 +125,10 @@ class Queue:
     ) -> None:
         """Create an empty queue.
 
-        *site* is None if no robots.txt decides about the requests. *slot* is the limiter of the download slot; it
-        defaults to *host*, the limiter of the host. *network* is None if the requests do not use the network.
+        *key* identifies the queue in :attr:`Limits.queues`. *site* is None if no robots.txt applies to the requests.
+        *host* is the limiter of the host. *slot* is the limiter of the download slot, and defaults to *host*.
+        *network* is None if the requests do not use the network. *keeps_delay* is False if the host's crawl delay
+        does not apply to the requests.
         """
         self.key = key
         self.site = site
@@ -123,8 +140,8 @@ class Queue:
         """The stored :class:`Requests`; None before the first request is pushed."""
 
         self.place: object = None
-        """READY, the site or limiter where the queue is parked, or None while the queue is empty or not yet
-        :meth:`Limits.filled`."""
+        """READY; or the site or limiter where the queue is parked; or None if the queue is empty, or if
+        :meth:`Limits.filled` was not called yet."""
 
     def __repr__(self) -> str:
         place = "ready" if self.place is READY else f"at {self.place!r}"
@@ -137,7 +154,7 @@ class Queue:
 
     @property
     def limiters(self) -> tuple[Limiter, ...]:
-        """The limiters in which a request needs room. The first one is that of the host."""
+        """The limiters in which a request needs room. The first limiter is the host's."""
         network, host = self.network, self.host
         is_usual = host is self.slot and host.crawl_delay is host.address is None
         if is_usual and network is not None:
@@ -146,12 +163,12 @@ class Queue:
 
     @property
     def robotstxt_limiters(self) -> tuple[Limiter, ...]:
-        """The limiters in which a request for robots.txt needs room. The first one is that of the host."""
+        """The limiters in which a request for robots.txt needs room. The first limiter is the host's."""
         return self._with(None if self.network is None else self.network.robotstxt)
 
     def refusing_limiter(self, now: float) -> Limiter | None:
-        """Return the limiter, of host or download slot, that refuses all requests at *now* because its pauses are
-        too long; None if neither does.
+        """Return the limiter, either of the host or of the download slot, that refuses all requests at *now*,
+        because its pauses exceed ``REP_WAIT_TIMEOUT``. Return None if neither limiter refuses requests.
         """
         for limiter in (self.host, self.slot):
             if now < limiter.refuses_until:
@@ -177,27 +194,33 @@ READY = object()
 
 
 class Slowdown(NamedTuple):
-    """How long the crawl delay of a host has held up the crawl."""
+    """The time for which a host's crawl delay held up the crawl."""
 
     seconds: float
-    """The time in which requests waited for the delay while no request to the host was in flight."""
+    """The total time, in seconds, in which requests waited for the delay while no request to the host was in
+    flight."""
 
     key: str
+    """The key of the host's limiter."""
+
     requests: int
+    """The number of requests that kept the delay."""
+
     delay: float
+    """The current crawl delay in seconds."""
 
 
 class Stage(Enum):
-    """Whether the limiters of a request in flight count it."""
+    """Whether the limiters of a request in flight reserve room for the request, or count it as sent."""
 
-    UNCOUNTED = "no limiter counts the request: it waits, or its way has ended"
-    PLANNED = "its limiters keep room for the request, which is on its way to the wire"
+    UNCOUNTED = "the request takes no room, because it waits or has ended"
+    PLANNED = "the limiters reserve room for the request, which has not reached the wire yet"
     SENT = "the request is on the network, or waits in its download slot"
 
 
 class Judgement(NamedTuple):
-    """What the gate judged a request by when it allowed the request. If any of this has changed at the wire, the
-    request is judged again.
+    """The inputs of the gate's decision to allow a request. If any of these has changed when the request reaches the
+    wire, the request is judged again.
     """
 
     url: str
@@ -206,26 +229,28 @@ class Judgement(NamedTuple):
 
     origin: Origin | None
     fresh_until: float
-    """The wall-clock time at which the rules become stale; ``inf`` if no rules decided."""
+    """The wall-clock time when the rules become stale; ``inf`` if no rules were applied."""
 
 
 class InFlight:
-    """The state of one request, from when the scheduler plans it, a middleware first sees it or it waits for room,
-    until its download has ended.
+    """The state of one request until its download ends. The state is created when the scheduler plans the request.
+    A request outside the scheduler gets its state when a middleware first sees the request, or when it starts to
+    wait for room.
 
-    These methods of :class:`Limits` change its stage:
+    These methods of :class:`Limits` change the stage:
 
-    ===================  =========================================  =================
-    method               when                                       stage afterwards
-    ===================  =========================================  =================
-    ``plan``             the scheduler takes it from its queue      PLANNED
-    ``wait``             it has room; a robots.txt is planned,      PLANNED or SENT
-                         any other request is at the wire
-    ``unplan``           it gives up its room to wait               UNCOUNTED
-    ``try_send, send``   the wire sends it                          SENT
-    ``end``              it has ended, or was taken out of its      UNCOUNTED
-                         download slot
-    ===================  =========================================  =================
+    =======================  ==============================================  ================
+    method                   called when                                     stage afterwards
+    =======================  ==============================================  ================
+    ``plan``                 the scheduler takes the request from its queue  PLANNED
+    ``wait``                 a waiter's request needs room. The stage        PLANNED or SENT
+                             changes when there is room: to PLANNED for a
+                             robots.txt, to SENT for other requests
+    ``unplan``               the request gives up its room                   UNCOUNTED
+    ``try_send``, ``send``   the wire sends the request                      SENT
+    ``end``                  the request ended, or was removed from its      UNCOUNTED
+                             download slot
+    =======================  ==============================================  ================
     """
 
     __slots__ = (
@@ -243,34 +268,34 @@ class InFlight:
         self.queue = queue
         self.is_for_robotstxt = is_for_robotstxt
         self.limiters: tuple[Limiter, ...] = ()
-        """The limiters that count the request as planned or sent. The first one is that of its host."""
+        """The limiters that count the request as planned or sent. The first limiter is the host's."""
 
         self.came_from_scheduler = came_from_scheduler
-        """Whether the scheduler of this package has planned the request."""
+        """Whether ``scrapy_rep.Scheduler`` planned the request."""
 
         self.may_return = came_from_scheduler
-        """Whether the request may go back to that scheduler to wait there. A request that a component has
-        changed may not: on its second way, the component would change it once more."""
+        """Whether the request may return to ``scrapy_rep.Scheduler`` and wait there. False after another component
+        changed the request, because the component would change a returned request a second time."""
 
         self.stage = Stage.UNCOUNTED
         self.sent_at = -inf
-        """When the request was sent; ``-inf`` if it has not reached the network."""
+        """The time when the request was sent; ``-inf`` if it has not reached the network."""
 
         self.may_use_stale = False
-        """Whether the request may go by stale rules. One request may, the first after robots.txt was fetched:
-        see :attr:`Site.holds_for_next`."""
+        """Whether stale rules apply to the request. This is True for the first request after robots.txt was
+        fetched (see :attr:`Site.holds_for_next`)."""
 
         self.is_at_wire = False
         """Whether the request has reached the wire."""
 
         self.judgement: Judgement | None = None
-        """None before the gate has allowed the request."""
+        """The inputs of the gate's decision; None before the gate allows the request."""
 
         self.page_of = ""
-        """The host whose budget counts the request as a page; empty if the request is not counted."""
+        """The host whose page budget counts the request; empty if the request is not counted."""
 
         self.report: Any = None
-        """What the gate reports when the request is sent; None if it reports nothing."""
+        """The report that the gate makes when the request is sent; None if there is nothing to report."""
 
     @property
     def needs(self) -> tuple[Limiter, ...]:
@@ -301,24 +326,27 @@ class Waiter:
         counts_as_planned: bool = False,
         is_first: bool = False,
     ) -> None:
-        """With *counts_as_planned*, the request is planned when it gets room; else it is at the wire, and counts
-        as sent. With *is_first*, it goes before all other waiters.
+        """Create a waiter for the request of *entry*. If *counts_as_planned* is True, the request is planned when
+        there is room. Otherwise, the request is already at the wire, and is sent when there is room. If *is_first* is
+        True, the waiter goes before all other waiters.
         """
         self.entry = entry
         self.counts_as_planned = counts_as_planned
         self.is_first = is_first
         self.call: Any = None
-        """The Deferred that the owner of the limits calls back when the waiter is decided."""
+        """The Deferred that the frontier fires when the waiter is decided."""
 
         self.site: Site | None = None
-        """The site whose rules the request waits for; None if it waits for room."""
+        """The site whose rules the request needs; None if the request waits for room."""
 
         self.may_continue = False
-        """Whether the request goes on, once the waiter is decided: it has got room, or the fetch of robots.txt
-        has ended, with whatever result. Otherwise it is refused, or has waited for too long."""
+        """The decision. True if the request has room, or if the fetch of robots.txt ended (with any result).
+        False if the request is refused, has waited too long, or still waits."""
 
     def has_room(self, limiter: Limiter, now: float) -> bool:
-        """Whether *limiter* has room for the request now."""
+        """Whether *limiter* has room for the request at *now*. If all room is reserved for planned requests, a waiter
+        takes room from them after ``waiters_go_at``.
+        """
         if not limiter.can_send(now):
             return False
         is_free = limiter.planned + limiter.sent < limiter.concurrency_now
@@ -326,18 +354,20 @@ class Waiter:
 
 
 class _ReadyQueues:
-    """The queues that are ready, in the order of their turns: the download slot with the fewest requests in
-    flight is next, and among equals the slot that has waited longest. Each operation takes O(1).
+    """The ready queues, in the order of their turns. The next queue belongs to the download slot with the fewest
+    requests in flight. Among slots with equal numbers, the slot that has waited longest is next. The cost of an
+    operation does not depend on the number of queues.
     """
 
     def __init__(self) -> None:
         self._rows: list[OrderedDict[Limiter, None]] = []
-        """At index *n*: the slots with *n* requests in flight."""
+        """The slots with *n* requests in flight, at index *n*."""
 
         self.count = 0
         """The number of ready queues."""
 
     def add(self, queue: Queue) -> None:
+        """Add *queue* behind the other ready queues of its slot."""
         slot = queue.slot
         if not slot.ready:
             slot.ready = OrderedDict()
@@ -346,7 +376,7 @@ class _ReadyQueues:
         self.count += 1
 
     def discard(self, queue: Queue) -> None:
-        """Remove *queue*, which is ready."""
+        """Remove *queue*. Raises KeyError if *queue* is not in its slot's ready queues."""
         slot = queue.slot
         assert slot.ready is not None
         del slot.ready[queue]
@@ -356,7 +386,7 @@ class _ReadyQueues:
             del self._rows[slot.planned + slot.sent][slot]
 
     def first(self) -> Queue | None:
-        """Return the queue whose turn it is; None if no queue is ready."""
+        """Return the queue that has the next turn; None if no queue is ready."""
         for row in self._rows:
             if row:
                 ready = next(iter(row)).ready
@@ -366,15 +396,17 @@ class _ReadyQueues:
         return None
 
     def put_last(self, queue: Queue) -> None:
-        """Move *queue* behind the other queues of its slot, and the slot behind its equals."""
+        """Move *queue* behind the other ready queues of its slot, and the slot behind all slots with the same number
+        of requests in flight.
+        """
         slot = queue.slot
         assert slot.ready is not None
         slot.ready.move_to_end(queue)
         self._rows[slot.planned + slot.sent].move_to_end(slot)
 
     def moved(self, slot: Limiter, before: int | None = None) -> None:
-        """Put *slot*, which has ready queues, where its number of requests in flight belongs. *before* is the
-        number until now; None if the slot is new here.
+        """Update the position of *slot*, which has ready queues, after its number of requests in flight changed.
+        *before* is the previous number; None if the slot had no ready queues before.
         """
         if before is not None:
             del self._rows[before][slot]
@@ -385,25 +417,28 @@ class _ReadyQueues:
 
 
 class _AlarmHeap:
-    """The limiters and sites that :meth:`Limits.tick` has something to do for, ordered by their ``alarm_at``."""
+    """The limiters and sites for which an alarm is set, ordered by their ``alarm_at``. When an alarm is due,
+    :meth:`Limits.tick` updates the limiter or site.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Limiter | Site]] = []
-        """Entries whose time differs from the ``alarm_at`` of their owner are outdated."""
+        """The time, a unique number and the owner of each alarm. An entry is outdated if its time differs from the
+        owner's ``alarm_at``."""
 
         self._number = count()
         self.first_at = inf
         """The time of the first alarm; ``inf`` if no alarm is set."""
 
     def set(self, owner: Limiter | Site, at: float) -> None:
-        """Set an alarm for *owner* at the time *at*, unless it has an earlier one."""
+        """Set an alarm for *owner* at the time *at*, unless *owner* already has an earlier alarm."""
         if at < owner.alarm_at:
             owner.alarm_at = at
             heappush(self._heap, (at, next(self._number), owner))
             self.first_at = min(self.first_at, at)
 
     def due(self, now: float) -> Iterator[Limiter | Site]:
-        """Yield each owner whose alarm is due at *now*, and clear the alarm."""
+        """Yield each limiter or site whose alarm is due at *now*, and clear this alarm."""
         while self._heap and self._heap[0][0] <= now:
             at, _, owner = heappop(self._heap)
             if at == owner.alarm_at:
@@ -416,8 +451,8 @@ class Limits:
     """The limiters, sites, queues and requests in flight of a crawl."""
 
     def __init__(self, wait_timeout: float) -> None:
-        """*wait_timeout* is the longest time in seconds for which requests wait for a host that asks for
-        pauses.
+        """Create empty limits. *wait_timeout* is the maximum time, in seconds, for which requests wait while their
+        host requests pauses (``REP_WAIT_TIMEOUT``).
         """
         self.wait_timeout = wait_timeout
         self.network = Network(Limiter("network"), Limiter("robots.txt"), wait_timeout)
@@ -430,27 +465,30 @@ class Limits:
         self.sites: dict[Origin, Site] = {}
         self.queues: dict[Any, Queue] = {}
         self.in_flight: dict[Any, InFlight] = {}
-        """The requests in flight: planned by the scheduler, or on their way from the gate to the spider."""
+        """The state of each request in flight, by request. A request is in flight from planning, or from the gate,
+        until its download ends."""
 
         self.ready = _ReadyQueues()
         self.decided: deque[Waiter] = deque()
-        """The waiters that may go or are refused, for the owner to take."""
+        """The waiters whose requests may continue or are refused. The owner removes them and informs their
+        requests."""
 
         self.urgent: deque[Site] = deque()
-        """The sites whose robots.txt is to be fetched now. :meth:`next_wanted` skips those that no longer need
-        it."""
+        """The sites whose robots.txt should be fetched now. :meth:`next_wanted` skips the sites that no longer need
+        the fetch."""
 
         self.wanted: deque[Site] = deque()
-        """The sites whose robots.txt is to be fetched when more ready queues are needed."""
+        """The sites whose robots.txt should be fetched when the crawl needs more ready queues."""
 
         self.has_news = False
-        """Whether a queue has become ready. The owner sets this to False when the engine knows."""
+        """Whether a queue has become ready since the owner last set this to False. The owner then wakes Scrapy's
+        engine."""
 
         self.slowdowns: dict[str, Slowdown] = {}
-        """How long the delay of each host has held up the crawl."""
+        """The slowdown of each host that has a crawl delay, by host."""
 
         self._idle: dict[Queue, None] = {}
-        """The queues without requests, the longest idle first."""
+        """The queues without requests, in the order in which they became empty."""
 
         self.alarms = _AlarmHeap()
 
@@ -471,14 +509,14 @@ class Limits:
     # Limiters, sites and queues.
 
     def limiter(self, key: str) -> Limiter:
-        """Return the limiter of the host or download slot *key*, and create it if there is none."""
+        """Return the limiter of the host or download slot *key*. A missing limiter is created."""
         limiter = self.limiters.get(key)
         if limiter is None:
             limiter = self.limiters[key] = Limiter(key)
         return limiter
 
     def site(self, origin: Origin) -> Site:
-        """Return the site of *origin*, and create it if there is none."""
+        """Return the site of *origin*. A missing site is created."""
         site = self.sites.get(origin)
         if site is None:
             site = self.sites[origin] = Site(origin)
@@ -494,8 +532,8 @@ class Limits:
             limiter.users += 1
 
     def sweep(self, now: float) -> bool:
-        """Forget the queues, limiters and sites that no request needs and that have nothing to remember. Return
-        whether any queue, or any limiter of a host or slot, was forgotten.
+        """Delete the queues, limiters and sites that no request needs and whose state no longer matters. Return
+        whether any queue, or any limiter of a host or download slot, was deleted.
         """
         before = len(self._idle), len(self.limiters)
         in_use = {entry.queue for entry in self.in_flight.values()}
@@ -521,7 +559,9 @@ class Limits:
         return (len(self._idle), len(self.limiters)) != before
 
     def _may_forget(self, queue: Queue, now: float) -> bool:
-        """Whether *queue*, which is empty, may be forgotten, and its site as well if it has no other queue."""
+        """Whether *queue*, which is empty, may be deleted. If no other queue belongs to the site, the site must also
+        be one that may be deleted.
+        """
         if not (queue.host.is_quiet(now) and queue.slot.is_quiet(now)):
             return False
         site = queue.site
@@ -532,20 +572,22 @@ class Limits:
         return (
             site.outage is None
             or now >= site.outage.retry_at
-            or len(self.sites) > _MAX_REFUSED
+            or len(self.sites) > _MAX_SITES
         )
 
     # The scheduler plans.
 
     def filled(self, queue: Queue, now: float) -> None:
-        """Note that *queue* has requests. If it was empty before, or is of an earlier run, it begins to take turns."""
+        """Make *queue* ready, or park it, after requests were added. Do nothing if *queue* is ready or parked already,
+        or if it is empty.
+        """
         if queue.place is None and queue.count:
             self._idle.pop(queue, None)
             self._place(queue, now)
 
     def may_plan(self, queue: Queue, now: float) -> bool:
-        """Whether *queue*, the first one that is ready, may hand out its next request: one that may be sent now,
-        or one that the gate will refuse. If not, the queue is parked.
+        """Return whether *queue*, the first ready queue, may hand out its next request, because the request may be
+        sent now or will be refused by the gate. Otherwise, park the queue and return False.
         """
         limiters = queue.limiters
         obstacle = self._obstacle(queue, limiters, now)
@@ -557,8 +599,8 @@ class Limits:
         return False
 
     def plan(self, queue: Queue, now: float) -> InFlight:
-        """Plan the next request of *queue*, and return the entry for it. A request that will be refused takes no
-        room. Afterwards, the queue is ready again for its next request, unless waiters go first.
+        """Plan the next request of *queue*, and return the request's entry. A request that the gate will refuse takes
+        no room. Afterwards, the queue stays ready if it contains another request and no waiter goes first.
         """
         limiters = queue.limiters
         entry = InFlight(queue, came_from_scheduler=True)
@@ -585,7 +627,9 @@ class Limits:
         return entry
 
     def _place(self, queue: Queue, now: float) -> None:
-        """Make *queue*, which has requests, ready, or park it at what it has to wait for."""
+        """Make *queue*, which contains requests, ready if its next request may be sent now or will be refused.
+        Otherwise, park the queue at its site or at the first limiter without room.
+        """
         site = queue.site
         obstacle = self._obstacle(queue, queue.limiters, now)
         if obstacle is not None and self._is_to_be_refused(queue, now):
@@ -613,8 +657,8 @@ class Limits:
     def _obstacle(
         self, queue: Queue, limiters: tuple[Limiter, ...], now: float
     ) -> Site | Limiter | None:
-        """Return the site or limiter that *queue* has to wait for; None if its next request may go now.
-        *limiters* are those of the queue.
+        """Return the site or limiter that blocks *queue*; None if the next request may be sent now. *limiters* are
+        the queue's limiters.
         """
         site = queue.site
         if site is not None and now >= site.expires and not site.holds_for_next:
@@ -625,13 +669,13 @@ class Limits:
         return None
 
     def _is_to_be_refused(self, queue: Queue, now: float) -> bool:
-        """Whether the gate will refuse the requests of *queue*, so that they are handed out without room."""
+        """Whether the gate will refuse the requests of *queue*. Such requests need no room in limiters."""
         is_unreachable = queue.site is not None and queue.site.phase is Phase.REFUSED
         return is_unreachable or queue.refusing_limiter(now) is not None
 
     def _claim_rules(self, entry: InFlight, site: Site) -> None:
-        """Let the request of *entry*, the next one of *site*, go by the rules even if they become stale. A
-        request for robots.txt does not need them, and leaves them to the next request.
+        """Let the current rules of *site* apply to the request of *entry* even if the rules become stale before the
+        request is sent. Only one request can claim the rules. A request for robots.txt does not claim them.
         """
         if not entry.is_for_robotstxt:
             entry.may_use_stale, site.holds_for_next = True, False

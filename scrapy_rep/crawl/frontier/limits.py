@@ -214,7 +214,7 @@ class Stage(Enum):
     """Whether the limiters of a request in flight reserve room for the request, or count it as sent."""
 
     UNCOUNTED = "the request takes no room, because it waits or has ended"
-    PLANNED = "the limiters reserve room for the request, which has not reached the wire yet"
+    PLANNED = "the limiters reserve room for the request until it is sent"
     SENT = "the request is on the network, or waits in its download slot"
 
 
@@ -683,7 +683,7 @@ class Limits:
     # The wire sends.
 
     def try_send(self, entry: InFlight, now: float) -> bool:
-        """Count the request of *entry* as sent if it may be sent now. Return whether it may."""
+        """Count the request of *entry* as sent if all its limiters have room now. Return whether they have."""
         limiters = entry.needs
         for limiter in limiters:
             is_full = limiter.planned + limiter.sent >= limiter.concurrency_now
@@ -694,16 +694,17 @@ class Limits:
         return True
 
     def send(self, entry: InFlight, now: float) -> None:
-        """Count the request of *entry* as sent, whether or not there is room: it is on the network."""
+        """Count the request of *entry* as sent even if its limiters have no room, because the request is already on
+        the network.
+        """
         self._send(entry, entry.needs, now)
 
     def _send(self, entry: InFlight, limiters: tuple[Limiter, ...], now: float) -> None:
         before, site = entry.limiters, entry.queue.site
         if site is not None and site.holds_for_next:
             self._claim_rules(entry, site)
-        is_moved = (
-            limiters != before
-        )  # The request was not planned, or needs other limiters since it was planned.
+        # True if the request was not planned, or if its limiters changed after it was planned.
+        is_moved = limiters != before
         if is_moved:
             self._count_planned(entry, before, -1)
             self._count_planned(entry, limiters)
@@ -717,7 +718,9 @@ class Limits:
             self._reconcile_all(before, now)
 
     def wait(self, waiter: Waiter, now: float) -> None:
-        """Decide *waiter* as soon as its request has room, or at once if its host refuses requests."""
+        """Add *waiter* to the first limiter without room. If all limiters have room, decide the waiter now, and
+        plan or send its request. If the host refuses requests, decide the waiter now as refused.
+        """
         limiters = waiter.entry.needs
         if waiter.entry.queue.refusing_limiter(now) is not None:
             self.decided.append(waiter)
@@ -742,7 +745,7 @@ class Limits:
         self.decided.append(waiter)
 
     def leave(self, waiter: Waiter, now: float) -> None:
-        """Stop *waiter* from waiting, wherever it waits."""
+        """Remove *waiter*, undecided, from the limiter or site where it waits."""
         for limiter in waiter.entry.needs:
             if limiter.waiters is not None and waiter in limiter.waiters:
                 limiter.waiters.remove(waiter)
@@ -752,7 +755,7 @@ class Limits:
             site.waiters.remove(waiter)
 
     def unplan(self, entry: InFlight, now: float) -> None:
-        """Free the room of the request of *entry* if it is planned but not sent."""
+        """Free the room that is reserved for the request of *entry*. Do nothing if the request is not planned."""
         if entry.stage is not Stage.PLANNED:
             return
         limiters = entry.limiters
@@ -760,8 +763,8 @@ class Limits:
         self._reconcile_all(limiters, now)
 
     def end(self, entry: InFlight, now: float, *, is_withdrawn: bool = False) -> None:
-        """Free the room of the request of *entry*, which has ended. If it was sent, the delay of its host begins,
-        unless the request *is_withdrawn*, so that it never reached the network.
+        """Free the room of the request of *entry*, which ended. If the request was sent, the host's crawl delay begins
+        now. *is_withdrawn* is True if the request counted as sent but never reached the network. Then no delay begins.
         """
         if entry.stage is not Stage.SENT:
             self.unplan(entry, now)
@@ -783,7 +786,7 @@ class Limits:
     def _count_planned(
         self, entry: InFlight, limiters: tuple[Limiter, ...], change: int = 1
     ) -> None:
-        """Count the request of *entry* as planned in *limiters*; with a *change* of -1, stop counting it."""
+        """Count the request of *entry* as planned in *limiters*. If *change* is -1, stop counting the request."""
         if change > 0:
             entry.stage, entry.limiters = Stage.PLANNED, limiters
         else:
@@ -794,15 +797,16 @@ class Limits:
             if limiter.ready:
                 self.ready.moved(limiter, before)
 
-    # Waiting requests go on.
+    # Waiting requests continue.
 
     def reconcile(self, limiter: Limiter, now: float) -> None:
-        """Let waiters and parked queues of *limiter* go on in turns while it has room. If the limiter refuses
-        requests, all of them go on, to be refused.
+        """While *limiter* has room, take its parked queues and waiters in turns. The queues become ready, and the
+        waiters are decided. If the limiter refuses requests, release all queues and waiters, so that their requests
+        are refused.
 
-        After a waiter, a parked queue is next (``is_queue_next``), and planned requests go before waiters, since
-        they hold room already. But a waiter lets them go first only for 0.2 s (``waiters_go_at``): one of them
-        may depend on the waiter.
+        After each waiter, the next turn is a parked queue's (``is_queue_next``). Planned requests go before waiters,
+        because room is already reserved for them. But a waiter lets a queue or planned requests go first for at most
+        0.2 s (until ``waiters_go_at``), because they may depend on the waiter.
         """
         if now < limiter.refuses_until:
             self._release(limiter, now)
@@ -813,7 +817,7 @@ class Limits:
                 queue, _ = limiter.parked.popitem(last=False)
                 self._place(queue, now)
                 if queue.place is READY:
-                    break  # The next queue has its turn when a request of this one is planned.
+                    break  # The next parked queue has its turn after a request of this queue was planned.
             elif limiter.waiters and limiter.waiters[0].has_room(limiter, now):
                 limiter.is_queue_next = True
                 self.wait(limiter.waiters.popleft(), now)
@@ -831,7 +835,9 @@ class Limits:
                 self.reconcile(limiter, now)
 
     def _release(self, limiter: Limiter, now: float) -> None:
-        """Place all waiters and queues of *limiter* anew: they may have to wait for another limiter now."""
+        """Remove all waiters and queues from *limiter*. Each of them then continues, or waits for the first limiter
+        that has no room now.
+        """
         waiters, limiter.waiters = limiter.waiters or (), None
         parked, limiter.parked = limiter.parked or (), None
         for waiter in waiters:
@@ -840,7 +846,9 @@ class Limits:
             self._place(queue, now)
 
     def _note_waiting(self, limiter: Limiter, now: float) -> None:
-        """Note since when requests wait for a crawl delay alone, for :attr:`slowdowns`."""
+        """Record the current time as the start of waiting if *limiter* is a crawl delay, no request is in flight, and
+        no start is recorded yet. The time is used for :attr:`slowdowns`.
+        """
         if not isinstance(limiter, DelayLimiter) or not limiter.delay:
             return
         if limiter.waiting_since is None and not (limiter.planned or limiter.sent):
@@ -859,8 +867,11 @@ class Limits:
     def set_delay(
         self, host: Limiter, origin: Origin, delay: float, now: float, *, since: float
     ) -> None:
-        """Keep *delay* seconds between requests to *host*, as the robots.txt of *origin* asks; 0 for no delay. The first
-        delay begins with the last answer, or at the time *since* at which robots.txt was fetched, whichever is later.
+        """Keep *delay* seconds between requests to *host*, as the robots.txt of *origin* requests. If *delay* is 0,
+        *origin* requests no delay.
+
+        A new delay is measured from the host's last answer or from *since*, whichever is later. *since* is the time
+        when robots.txt was fetched.
         """
         limiter = host.crawl_delay
         if limiter is None:
@@ -876,8 +887,8 @@ class Limits:
     def set_address(
         self, host: Limiter, address: str, concurrency: int, now: float
     ) -> None:
-        """Note that *host* is at *address*: all hosts there together have at most *concurrency* requests in
-        flight.
+        """Record that *host* has the IP address *address*. *concurrency* is the maximum number of requests in flight
+        to all hosts at this address together.
         """
         before, limiter = host.address, self.addresses.get(address)
         if limiter is None:
@@ -890,7 +901,7 @@ class Limits:
                 self._release(before, now)
 
     def _count_in_flight(self, host: Limiter, limiter: Limiter) -> None:
-        """Have *limiter*, which is new for *host*, count the requests to *host* that are in flight already."""
+        """Make *limiter*, which is new for *host*, count the requests to *host* that are already in flight."""
         for entry in self.in_flight.values():
             if host in entry.limiters and limiter not in entry.limiters:
                 entry.limiters += (limiter,)
@@ -907,17 +918,18 @@ class Limits:
         sent_at: float,
         has_failed: bool = False,
     ) -> bool:
-        """Pause *limiter* for the *asked* seconds; if they are None, for 1, 2, 4, ... up to *cap* seconds.
+        """Pause *limiter* after a request to its host, sent at *sent_at*, was answered with 429 or 503, or failed.
+        Return True if a new pause begins; False if the request was sent before the end of the last pause, so that it
+        only extends this pause.
 
-        The seconds that a host has *asked* always count. A pause without them doubles only if the request that
-        caused it was sent, at *sent_at*, after the last pause.
-        *has_failed* says that the cause is a failed connection, not an answer. Return whether a new pause
-        begins, rather than the last one continues.
+        *asked* is the duration of the pause, in seconds, that the host requests. If it is None, each new pause is
+        twice as long as the last one: 1, 2, 4, ... up to *cap* seconds. No pause is shorter than the host's crawl
+        delay, and no pause ends before the last one would. *has_failed* is True if the cause is a failed connection.
         """
         back_off = limiter.back_off
         if back_off is None:
             back_off = limiter.back_off = BackOff(since=now)
-        elif back_off.concurrency > 1:  # A request has succeeded since.
+        elif back_off.concurrency > 1:  # A request has succeeded since the last pause.
             back_off.since = now
         is_new = sent_at >= back_off.until
         if is_new:
@@ -935,7 +947,9 @@ class Limits:
         return is_new
 
     def hold(self, limiter: Limiter, until: float, now: float) -> None:
-        """Send no request to the host of *limiter* before the time *until*, because another worker does."""
+        """Send no request to the host of *limiter* before the time *until*, because another worker sends requests to
+        this host.
+        """
         limiter.held_until = until
         if until > limiter.next_at:
             limiter.next_at = until
@@ -950,8 +964,8 @@ class Limits:
         own_pause: float,
         since: float,
     ) -> None:
-        """Continue the back-off that another worker has begun for the host of *limiter*. The other parameters are
-        attributes of :class:`BackOff`.
+        """Continue the back-off that another worker began for the host of *limiter*. *concurrency*, *own_pause* and
+        *since* are the other worker's values of these attributes of :class:`BackOff`.
         """
         if limiter.back_off is None:
             limiter.back_off = BackOff(since)
@@ -962,14 +976,14 @@ class Limits:
         self._back_off_changed(limiter, now)
 
     def resume_pause(self, limiter: Limiter, now: float, *, until: float) -> None:
-        """Keep the pause until *until* for which the host of *limiter* has asked an earlier run or another
-        worker.
+        """Continue a pause that the host of *limiter* requested in an earlier run or from another worker. The pause
+        ends at *until*. Do nothing if this time is over.
         """
         if until > now:
             if limiter.back_off is None:
                 limiter.back_off = BackOff(since=now)
             elif limiter.back_off.until <= now:
-                # What the host has answered others since the last pause is not known: it may have been a success.
+                # The host may have answered other workers since the last pause. Assume that one answer was a success.
                 limiter.back_off.since = now
             limiter.back_off.asked_until = max(limiter.back_off.asked_until, until)
             limiter.back_off.paused_at = now
@@ -977,9 +991,11 @@ class Limits:
             self._back_off_changed(limiter, now)
 
     def succeeded(self, limiter: Limiter, now: float, *, sent_at: float) -> bool:
-        """Raise the concurrency of *limiter* by one, because its host has answered a request, sent at *sent_at*,
-        without asking for a pause. The back-off ends when the concurrency is complete. Return whether this
-        is the first success of the back-off.
+        """Record a success: the host of *limiter* answered a request, sent at *sent_at*, and requested no pause.
+
+        During a back-off, this raises the concurrency by one. The back-off ends when the concurrency reaches its
+        normal value. Return whether this is the first success of the back-off. Return False if there is no back-off,
+        or if the request was sent before the end of the pause.
         """
         back_off = limiter.back_off
         if back_off is None or sent_at < back_off.until:
@@ -993,8 +1009,8 @@ class Limits:
         return is_first
 
     def forget_failures(self, limiter: Limiter, now: float) -> None:
-        """Cancel the pause of *limiter* for failed connections, since the network of the crawler was their cause.
-        A pause for which the host has asked goes on.
+        """Cancel the pause of *limiter* after failed connections, because the crawler's own network caused the
+        failures. A pause that the host requested continues.
         """
         back_off = limiter.back_off
         if back_off is None or back_off.failed_until == -inf:
@@ -1006,6 +1022,11 @@ class Limits:
         self._release(limiter, now)
 
     def _back_off_changed(self, limiter: Limiter, now: float) -> None:
+        """Update all attributes of *limiter* that depend on its back-off, and reconcile the limiter.
+
+        The limiter refuses requests if the pause ends later than ``wait_timeout`` seconds from now. It also refuses
+        requests if pauses without a success in between have lasted for ``wait_timeout`` seconds.
+        """
         back_off = limiter.back_off
         limiter.set_concurrency(limiter.concurrency)
         paused_until = -inf if back_off is None else back_off.until
@@ -1021,8 +1042,8 @@ class Limits:
     # Sites.
 
     def want(self, site: Site, now: float, *, is_urgent: bool = False) -> None:
-        """Have the robots.txt of *site* fetched, but not before it may be asked for again. With *is_urgent*, it is
-        fetched even if enough queues are ready.
+        """Request that the robots.txt of *site* is fetched. If the time for the next fetch has not come yet, set an
+        alarm for it instead. If *is_urgent* is True, robots.txt is fetched even if enough queues are ready.
         """
         site.happens(Event.REQUEST)
         retry_at = -inf if site.outage is None else site.outage.retry_at
@@ -1034,14 +1055,14 @@ class Limits:
             (self.urgent if is_urgent else self.wanted).append(site)
 
     def next_wanted(self, *, is_needed: bool) -> Site | None:
-        """Return the next site whose robots.txt is to be fetched; None if there is none. If no more ready queues
-        are needed (not *is_needed*), only urgent sites count.
+        """Return the next site whose robots.txt should be fetched, and mark its fetch as under way. Return None if
+        there is no such site. *is_needed* is False if enough queues are ready. Then only urgent sites are returned.
         """
         for sites in (self.urgent, self.wanted) if is_needed else (self.urgent,):
             while sites:
                 site = sites.popleft()
                 if site.fetch_stage is FetchStage.UNDER_WAY:
-                    continue  # It was urgent, too.
+                    continue  # The site was in both lists, and its fetch has begun.
                 is_wanted = site.fetch_stage is not FetchStage.NONE
                 if is_wanted and (site.has_waiting or site.phase is Phase.REFUSED):
                     self.begin_fetch(site)
@@ -1050,16 +1071,16 @@ class Limits:
         return None
 
     def begin_fetch(self, site: Site) -> None:
-        """Note that the robots.txt of *site* is being fetched."""
+        """Record that the fetch of the robots.txt of *site* begins."""
         site.fetch_stage = FetchStage.UNDER_WAY
 
     def end_fetch(self, site: Site) -> None:
-        """Note that the fetch for *site* has ended, with or without a result."""
+        """Record that the fetch of the robots.txt of *site* ended, with or without a result."""
         site.fetch_stage = FetchStage.NONE
 
     def learned(self, site: Site, now: float, expires: float) -> None:
-        """Note that the rules of *site* are known. They are fresh until the time *expires*, and hold for the next
-        request in any case.
+        """Record that the rules of *site* are known and fresh until the time *expires*, and let the site's requests
+        continue. The rules apply to the next request even if it is sent after *expires*.
         """
         site.happens(Event.KNOWN)
         site.expires, site.holds_for_next = expires, True
@@ -1076,16 +1097,18 @@ class Limits:
         is_asked: bool,
         result: Any = None,
     ) -> None:
-        """Note that the robots.txt of *site* is unreachable. Its requests wait for *wait* seconds from the first
-        time on, and are refused afterwards.
+        """Record that the robots.txt of *site* is unreachable. The site's requests wait until *wait* seconds after the
+        start of the outage. Afterwards they are refused.
 
-        robots.txt is fetched again at *retry_at*. Unless the host has asked for that time (*is_asked*), this
-        happens earlier if requests would be refused before. *result* becomes ``Outage.last_result``.
+        robots.txt is fetched again at *retry_at*. *is_asked* is True if the host requested this time
+        (``Retry-After``). If the requests cannot wait until then, they are refused now. If *is_asked* is False and
+        the requests cannot wait until *retry_at*, robots.txt is fetched as soon as their time is over, before any of
+        them is refused. *result* becomes :attr:`Outage.last_result`.
         """
         if site.outage is None:
             site.outage = Outage(now, now + wait)
         outage = site.outage
-        # Requests wait longer for a host that has a server now, and had none at first.
+        # *wait* grows if the host seemed to have no server at first, and turns out to have one.
         outage.until = max(outage.until, outage.since + wait)
         if not is_asked and now < outage.until:
             retry_at = min(retry_at, outage.until)
@@ -1095,8 +1118,8 @@ class Limits:
         self._release_site(site, now)
 
     def no_result(self, site: Site, now: float) -> None:
-        """Note that the fetch for *site* has ended without a result. It is repeated after a pause if any request
-        waits for the rules.
+        """Record that the fetch of the robots.txt of *site* ended without a result. If any request waits for the
+        rules, robots.txt is fetched again after one second.
         """
         if site.has_waiting:
             self.alarms.set(site, now + _FIRST_PAUSE)
@@ -1104,7 +1127,9 @@ class Limits:
             site.happens(Event.NO_RESULT)
 
     def wait_for_rules(self, waiter: Waiter, site: Site, now: float) -> None:
-        """Decide *waiter* when the rules of *site* are known, or known to be unreachable."""
+        """Let *waiter* wait until the rules of *site* are known or robots.txt turns out to be unreachable. Then the
+        waiter is decided. robots.txt is fetched urgently.
+        """
         waiter.site = site
         if site.waiters is None:
             site.waiters = []
@@ -1112,7 +1137,9 @@ class Limits:
         self.want(site, now, is_urgent=True)
 
     def _release_site(self, site: Site, now: float) -> None:
-        """Let all waiters and queues go on that wait for the rules of *site*."""
+        """Decide all waiters that wait for the rules of *site*, and place its parked queues again. A queue becomes
+        ready, or is parked where its next request must wait now.
+        """
         waiters, site.waiters = site.waiters or (), None
         for waiter in waiters:
             waiter.may_continue = True
@@ -1124,14 +1151,17 @@ class Limits:
     # The network of the crawler.
 
     def pause_network(self, until: float, now: float) -> None:
-        """Send no request before the time *until*, because the machine has no more files, ports or memory."""
+        """Send no request before the time *until*, because the machine has run out of file descriptors, ports or
+        memory.
+        """
         for limiter in self.network.limiters:
             limiter.next_at = max(limiter.next_at, until)
             self._set_alarm(limiter, now)
 
     def network_is_back(self, now: float, since: float) -> None:
-        """Let all requests go on that wait for the network, which was gone from *since* until *now*. If it was
-        certain that the network was gone, no pause or outage is blamed on a host for that time.
+        """Let all requests that wait for the network continue. The network was gone from *since* until *now*. If this
+        is certain, cancel the hosts' pauses after failed connections, and fetch each robots.txt again that became
+        unreachable during this time. ``REP_WAIT_TIMEOUT`` then does not include this time for any host.
         """
         network, seconds = self.network, now - since
         if network.is_certain:
@@ -1156,7 +1186,9 @@ class Limits:
     # Time.
 
     def tick(self, now: float) -> None:
-        """Reconcile the limiters, and have fetched the robots.txt of the sites, whose alarms are due."""
+        """Reconcile each limiter whose alarm is due at *now*. For each site whose alarm is due and for which requests
+        wait, request another fetch of robots.txt.
+        """
         for owner in self.alarms.due(now):
             if isinstance(owner, Limiter):
                 self.reconcile(owner, now)
@@ -1166,8 +1198,8 @@ class Limits:
     # For the log.
 
     def _note_slowdown(self, host: Limiter, now: float) -> None:
-        """Add to :attr:`slowdowns` the time for which only the delay of *host* has held up the request that is sent now.
-        Time in which its download slot or a pause held it up as well is not counted.
+        """Add to :attr:`slowdowns` the time for which only the crawl delay of *host* held up the request that is sent
+        now. Time in which the download slot or a pause also held up the request is not counted.
         """
         limiter = host.crawl_delay
         assert limiter is not None
@@ -1185,8 +1217,8 @@ class Limits:
             }
 
     def waiting(self) -> tuple[int, int, Limiter | None]:
-        """Return the number of requests that wait in parked queues or for room in a limiter, the number of hosts
-        they go to, and the limiter of those that may be sent first; None if no request waits at a limiter.
+        """Return the number of requests in parked queues and of requests that wait for room, the number of their hosts,
+        and the limiter whose requests may be sent first. The limiter is None if no request waits for a limiter.
         """
         limiters = list(self.limiters.values())
         limiters += [host.crawl_delay for host in limiters if host.crawl_delay]

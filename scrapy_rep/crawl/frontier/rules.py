@@ -1,4 +1,6 @@
-"""Finds out the rules of sites from overrides, from the cache of robots.txt files, or by a fetch."""
+"""Obtains the rules of sites from the setting ``REP_OVERRIDES``, from the cache of robots.txt files, or by fetching
+robots.txt.
+"""
 
 from __future__ import annotations
 
@@ -43,20 +45,21 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 
-# robots.txt files are fetched ahead of need while fewer queues are ready than this number, or than twice
-# CONCURRENT_REQUESTS if that is more.
+# The minimum number of queues that should be ready. While fewer queues are ready, robots.txt files are fetched for
+# waiting queues. If twice CONCURRENT_REQUESTS is more than this number, that applies instead.
 _MIN_READY = 64
 
-# The least seconds before a robots.txt is fetched again, so that a wrong clock causes no busy loop.
+# The minimum time, in seconds, before a robots.txt is fetched again. It prevents a busy loop if the clock is wrong.
 _MIN_RETRY = 0.1
 
-# A host without a server is asked once more after this many seconds, before its requests are refused.
-_ASKED_ONCE_MORE = 10.0
+# The maximum time, in seconds, for which requests wait if the host has no server (connection refused, unknown host
+# name). At the end of this time, robots.txt is fetched again. If that fails too, the requests are refused.
+_NO_SERVER_WAIT = 10.0
 
 
 class Rules:
-    """Finds out the rules of sites and tells the limits: from ``REP_OVERRIDES``, from the cache, or by one fetch
-    of robots.txt for each site, however many requests wait for it.
+    """Obtains the rules of sites and passes them to :class:`Limits`. The rules come from ``REP_OVERRIDES``, from the
+    cache, or from a fetch of robots.txt. All requests that wait for the rules of a site share one fetch.
     """
 
     def __init__(
@@ -70,8 +73,9 @@ class Rules:
         free_room: Callable[[RobotsTxtRequest], None],
         flush: Callable[[], None],
     ) -> None:
-        """The frontier hands in three of its methods: *take_room* waits until a request for robots.txt may be
-        sent, *free_room* frees the room of one that was not sent, and *flush* acts on changes of *limits*.
+        """Create the rules of a crawl. Three parameters are methods of the frontier: *take_room* waits until a request
+        for robots.txt may be sent. *free_room* frees this room if the request was not sent. *flush* carries out the
+        decisions of *limits*.
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -89,19 +93,21 @@ class Rules:
             crawler, self.fetcher, settings, DecisionReporter.of(crawler), clock
         )
         self.fetches: dict[Site, Deferred[None]] = {}
-        """The fetches that are under way, by site."""
+        """The fetches of robots.txt that are under way, by site."""
 
-        self._at_once = concurrent_requests(crawler)
-        """The most robots.txt files that are fetched at once, while no page could be sent instead."""
+        self._max_fetches = concurrent_requests(crawler)
+        """The maximum number of fetches of robots.txt under way at the same time, if no queue is ready."""
 
-        self._min_ready = max(_MIN_READY, 2 * self._at_once)
+        self._min_ready = max(_MIN_READY, 2 * self._max_fetches)
         self._waiting = 0
         """The number of requests for robots.txt that wait for room."""
 
     # Known rules.
 
     def tell_known(self, site: Site) -> None:
-        """Pass the rules of *site* to the limits, if an override or the cache has these rules already."""
+        """Pass the rules of *site* to the limits if an override applies or the cache contains its robots.txt.
+        Do nothing if the site already waits for a fetch (its phase is AWAITED or DOWN).
+        """
         if site.phase in {Phase.AWAITED, Phase.DOWN}:
             return
         site_rules, outage = self.cache.cached(site.origin), site.outage
@@ -110,14 +116,16 @@ class Rules:
             and outage is not None
             and site_rules.entry == outage.last_result.entry
         ):
-            return  # The limits know already that robots.txt is unreachable.
+            return  # The limits already recorded that robots.txt is unreachable.
         if not self._tell_limits(site, site_rules) and outage is not None:
-            # The cached result has expired by the wall clock, which goes on while a machine sleeps.
+            # The cached result expired before retry_at. This happens after the machine slept, because the wall clock
+            # continues during sleep and the monotonic clock may not.
             outage.retry_at = -inf
 
     def _tell_limits(self, site: Site, site_rules: SiteRules | None) -> bool:
-        """Tell the limits the rules of *site*, or that its robots.txt is unreachable. Return False if neither an
-        override nor *site_rules*, its robots.txt, says so.
+        """Pass the rules of *site* to the limits, or record there that its robots.txt is unreachable. *site_rules* is
+        the result of the last fetch, or None if there is no result. Return False if there is neither a result nor an
+        override.
         """
         if site_rules and site_rules.state is not State.UNREACHABLE:
             self._limits.network.worked_before()
@@ -128,14 +136,14 @@ class Rules:
             return site_rules is not None
         (robots, seconds), now = decision, self._clock.monotonic()
         if robots is not None:
-            # With an override, there may be a robots.txt as well, which was fetched to try the network.
+            # site_rules may be set in addition to an override, because robots.txt is also fetched to try the network.
             pace = self._identity.pace(robots)
             host = self._limits.limiter(bare_host(site.origin))
             self._politeness.keep_pace(host, site.origin, pace, site_rules)
         self._limits.learned(site, now, now + seconds)
         if outage is not None and site_rules is not None:
             self._logger.info(
-                "%(url)s is back after %(time)s (%(result)s): requests to this host continue",
+                "%(url)s is reachable again after %(time)s (%(result)s). Requests to this host continue",
                 url=site.origin.robotstxt_url,
                 result=site_rules.entry.result,
                 time=duration(now - outage.since),
@@ -145,10 +153,10 @@ class Rules:
     def _deciding(
         self, origin: Origin, site_rules: SiteRules | None
     ) -> tuple[RobotsTxt | None, float] | None:
-        """Return the rules that decide for *origin*, and the seconds for which they are fresh: those of an
-        override, or else of *site_rules*. Return None if its requests must wait.
+        """Return the rules that apply to requests to *origin*, and the time, in seconds, for which they stay fresh.
+        The rules of an override replace the rules in *site_rules*. The rules are None if an override allows everything.
 
-        The rules are None if the override allows everything.
+        Return None, without a tuple, if there is no override, and robots.txt is unreachable or has no result yet.
         """
         override = self.cache.override(origin)
         if override is not None:
@@ -160,14 +168,14 @@ class Rules:
     # Fetches.
 
     def begin_fetches(self) -> None:
-        """Begin the urgent fetches, and other wanted ones if few queues are ready. As long as any queue is ready,
-        at most half of ``CONCURRENT_REQUESTS`` are for robots.txt.
+        """Begin all urgent fetches of robots.txt. If few queues are ready, begin other wanted fetches, too. While any
+        queue is ready, the fetches use at most half of ``CONCURRENT_REQUESTS``.
         """
         limits = self._limits
         ready = limits.ready.count
-        most = max(self._at_once // 2, 1) if ready else self._at_once
+        most = max(self._max_fetches // 2, 1) if ready else self._max_fetches
         while len(self.fetches) - self._waiting < most and not limits.network.is_gone:
-            # A robots.txt that came while the spider closes would be lost.
+            # While the spider closes, no request could use the rules.
             if not (limits.urgent or limits.wanted) or is_closing(self._crawler):
                 return
             site = limits.next_wanted(is_needed=ready < self._min_ready)
@@ -176,20 +184,20 @@ class Rules:
             self._begin(site)
 
     def _begin(self, site: Site, stale: CacheEntry | None = None) -> None:
-        # A task of its own, so that the cancellation of one request does not fail the others.
+        # Run the fetch in a separate task, so that cancelling one request does not fail the other waiting requests.
         task = deferred_from_coro(self._fetch(site, stale))
         if site.fetch_stage is FetchStage.UNDER_WAY:
             self.fetches[site] = task
-        # A cancellation is no error. Other errors are left for Twisted to log.
+        # Ignore cancellations. Twisted logs all other errors.
         task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
 
     def fetch_fewer(self) -> None:
-        """Fetch half as many robots.txt files at once from now on."""
-        self._at_once = max(self._at_once // 2, 1)
+        """Halve the maximum number of fetches under way at the same time."""
+        self._max_fetches = max(self._max_fetches // 2, 1)
 
     def try_network(self, origin: Origin) -> bool:
-        """Fetch the robots.txt of *origin*, even if it is fresh, to find out whether the network of the crawler
-        is back. Return False if it is being fetched already.
+        """Begin to fetch the robots.txt of *origin*, even if it is fresh, to find out whether the crawler's own network
+        is back. Return False, and do nothing, if this robots.txt is already being fetched.
         """
         site = self._limits.site(origin)
         if site.fetch_stage is FetchStage.UNDER_WAY:
@@ -200,8 +208,8 @@ class Rules:
         return True
 
     def add_template(self, site: Site, request: Request) -> None:
-        """Let the fetch for *site* take over proxy and headers from *request*, which waits for the rules, unless
-        another template has the same proxy.
+        """Add *request*, which waits for the rules of *site*, to the templates. The request for robots.txt copies their
+        proxies and headers. Do nothing if a template with the same proxy exists.
         """
         if site.templates is None:
             site.templates = [request]
@@ -209,8 +217,11 @@ class Rules:
             add_template(site.templates, request)
 
     async def _fetch(self, site: Site, stale: CacheEntry | None) -> None:
+        """Fetch the robots.txt of *site*, pass the result to the limits, and let the waiting requests continue. *stale*
+        is the cache entry to revalidate; None if there is none.
+        """
         if site.templates is None:
-            # Created only now, because a crawl can have many wanted sites.
+            # The template is created only now to save memory, because a crawl can have many wanted sites.
             queue = next(iter(site.parked or ()), None)
             request = None if queue is None else queue.requests.peek()
             self.add_template(site, request or Request(str(site.origin)))
@@ -224,7 +235,7 @@ class Rules:
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:
-            # After an error, too, all waiting requests must continue.
+            # All waiting requests must continue even after an error.
             self.fetches.pop(site, None)
             self._limits.end_fetch(site)
             if not self._tell_limits(site, site_rules):
@@ -232,19 +243,19 @@ class Rules:
             self._flush()
 
     async def _wait(self, request: RobotsTxtRequest) -> None:
-        """Wait until *request* may be sent. Meanwhile it does not count as a fetch: otherwise, redirects to a few
-        hosts with a long delay could stop all fetches.
+        """Wait until *request* may be sent. A waiting request does not count towards the maximum number of fetches.
+        Otherwise, redirects of robots.txt to a few hosts with a long delay could stop all fetches.
         """
         self._waiting += 1
         try:
-            self._flush()  # Another robots.txt may be fetched meanwhile.
+            self._flush()  # Begin another fetch while this request waits.
             await self._take_room(request)
         finally:
             self._waiting -= 1
 
     def _is_own_fault(self, failure: FailureKind) -> bool:
-        """Whether *failure* says nothing about the host: the machine had no more files or ports,
-        or the network of the crawler itself is gone.
+        """Whether *failure* has a cause on the crawler's side: the machine ran out of file descriptors or ports, or
+        the crawler's own network is gone.
         """
         if failure in {FailureKind.NETWORK, FailureKind.NO_SERVER}:
             return self._limits.network.is_gone
@@ -253,7 +264,13 @@ class Rules:
     # Unreachable sites.
 
     def _note_unreachable(self, site: Site, site_rules: SiteRules) -> None:
-        """Tell the limits that the robots.txt of *site* is unreachable, and warn the user if requests wait."""
+        """Record in the limits that the robots.txt of *site* is unreachable. If requests wait for it, log a warning
+        when they begin to wait and when they begin to be refused.
+
+        The requests wait for up to ``REP_WAIT_TIMEOUT`` seconds. If the host has no server, this time is at most 10
+        seconds. The requests are refused immediately if a component of the project dropped the request for
+        robots.txt, or if a user works with the crawl interactively.
+        """
         before = site.phase
         count = sum(queue.count for queue in site.parked or ()) + len(
             site.waiters or ()
@@ -264,7 +281,7 @@ class Rules:
         if result.failure is FailureKind.DROPPED or is_interactive(self._crawler):
             wait = 0.0
         elif result.failure is FailureKind.NO_SERVER:
-            wait = min(wait, _ASKED_ONCE_MORE)
+            wait = min(wait, _NO_SERVER_WAIT)
         self._limits.unreachable(
             site,
             now,
@@ -274,14 +291,14 @@ class Rules:
             result=site_rules,
         )
         outage = site.outage
-        # Not again while the phase stays the same.
+        # Log one warning for each change of the phase.
         if outage is not None and site.phase is not before and count:
             waits = f"wait for up to {duration(wait)}"
             after = f" after {duration(now - outage.since)}"
             self._logger.warning(
                 "%(url)s is%(still)s unreachable (%(result)s)%(after)s: requests to this host "
-                "%(what)s (%(count)d so far; REP_WAIT_TIMEOUT). If requests still wait, or "
-                "more come, robots.txt is fetched again, in %(retry)s at the earliest",
+                "%(what)s (%(count)d so far; REP_WAIT_TIMEOUT). If requests still wait or new "
+                "requests follow, robots.txt is fetched again, in %(retry)s at the earliest",
                 url=site.origin.robotstxt_url,
                 still=" still" if before is Phase.DOWN else "",
                 result=result,
@@ -292,16 +309,18 @@ class Rules:
             )
 
     def cancel_if_alone(self, site: Site) -> None:
-        """Cancel the fetch for *site* if no request waits for it any more. It leaves no result."""
+        """Cancel the fetch of the robots.txt of *site* if no request waits for the rules any more. A cancelled fetch
+        leaves no result.
+        """
         task = self.fetches.get(site)
         if task is not None and not site.has_waiting and site.phase is Phase.AWAITED:
             if site.templates is not None:
-                # Without templates, the fetch knows that no request waits for it.
+                # The fetch checks this list. If it is empty, no request waits, and the fetch may stop.
                 site.templates.clear()
                 site.templates = None
             task.cancel()
 
     def close(self) -> None:
-        """Cancel all fetches."""
+        """Cancel all fetches of robots.txt."""
         for task in list(self.fetches.values()):
             task.cancel()

@@ -1,4 +1,4 @@
-"""Limits the number of pages that a crawl fetches from each host: ``REP_PAGES_PER_HOST``."""
+"""The page budget: limits the number of pages that a crawl fetches from each host (``REP_PAGES_PER_HOST``)."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limits import InFlight
     from scrapy_rep.protocol.origins import Origin
 
-# The maximum number of URLs of counted pages to remember, so that a retry or a redirect of a page is not counted
-# again.
+# The maximum number of counted pages whose URLs are remembered. The URLs are needed to recognize a retry or redirect of
+# a counted page, which is not counted again.
 _MAX_URLS = 100_000
 
 
 class Keeper(Protocol):
-    """Stores the number of pages of each host, so that a later run of the crawl continues to count."""
+    """Stores the number of pages of each host, so that the next run of the crawl continues from these numbers."""
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
-        """Add *change* (1 or -1) to the stored pages of *host*, because *request*, which is about to be sent,
-        counts as a page, or no longer does.
+        """Add *change* to the stored number of pages of *host*. *change* is 1 if *request*, which is about to be sent,
+        was counted as a page, and -1 if this count was undone.
         """
 
 
 class Budget:
-    """Counts the pages of each host (by host name), and says whether another page of the host may be fetched."""
+    """Counts the pages of each host, by host name, and decides whether another page of a host may be fetched."""
 
     def __init__(self, crawler: Crawler, clock: Clock) -> None:
         settings = RepSettings.of(crawler)
@@ -58,35 +58,40 @@ class Budget:
         """Stores the counts for later runs; None if the counts end with this process."""
 
         self._free: WeakSet[Request] = WeakSet()
-        """The requests whose page was counted before: retries, redirects, and requests of an earlier run. They are
-        always admitted."""
+        """The requests that are always admitted, because their page was counted earlier: retries, redirects, and
+        requests that an earlier run counted."""
 
         self._counted_urls: LocalCache[int, bool] = LocalCache(_MAX_URLS)
+        """The hashes of the URLs of counted pages."""
+
         self._full: set[str] = set()
+        """The hosts that reached their limit."""
+
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     def store_with(self, keeper: Keeper) -> None:
-        """Store each count with *keeper* from now on."""
+        """Store all further counts with *keeper*."""
         self._keeper = keeper
 
     def resume(self, pages: Mapping[str, int]) -> None:
-        """Continue to count from the stored number of *pages*, by host."""
+        """Set the numbers of pages, by host, that an earlier run stored. Counting continues from these numbers."""
         for host, number in pages.items():
             self.pages[host] = number
 
     def admits(self, request: Request, entry: InFlight) -> bool:
-        """Return whether *request* may be sent, and count it as a page of its host. A retry, or the target of a
-        redirect within the host, belongs to a page that was counted before: it is always admitted, and not
-        counted. Return False if the host has reached its limit.
+        """Count *request* as a page of its host, and return True; return False if the host has reached its limit.
+
+        A retry of a counted page, or a redirect of a counted page within the same host, is always admitted and not
+        counted again.
         """
         origin = url_origin(request)
         if origin is None:
-            return True  # An invalid URL, which is refused elsewhere.
+            return True  # The URL is invalid. The gate refuses such requests.
         if not (entry.page_of or request in self._free):
             page = self._repeated(request)
             host = _host_of(origin, entry)
             if page is not None:
-                # The retry or redirect takes the place of the page: its URL is remembered below.
+                # The new URL replaces the URL of the counted page. It is added below.
                 del self._counted_urls[page]
                 self._free.add(request)
             elif self._count(request, host, origin):
@@ -97,7 +102,7 @@ class Budget:
         return True
 
     def _count(self, request: Request, host: str, origin: Origin) -> bool:
-        """Count *request* as a page of *host*, and return True; False if *host* has reached its limit."""
+        """Count *request* as a page of *host*, and return True. Return False if *host* has reached its limit."""
         pages, _ = self._limit(origin)
         if pages and self.pages[host] >= pages:
             self._note_full(host, origin)
@@ -108,7 +113,7 @@ class Budget:
         return True
 
     def give_back(self, request: Request, entry: InFlight) -> None:
-        """Undo the count of *request*, which was not sent after all."""
+        """Undo the count of *request*, because it was counted but not sent."""
         self.pages[entry.page_of] -= 1
         self._counted_urls.pop(hash(request.url), None)
         if self._keeper is not None:
@@ -116,7 +121,7 @@ class Budget:
         entry.page_of = ""
 
     def why_refused(self, request: Request, entry: InFlight) -> str:
-        """Return the reason for which *request* is refused, in words for a message."""
+        """Return the reason why *request* is refused, as text for a message."""
         origin = url_origin(request)
         assert origin is not None
         return self._why(_host_of(origin, entry), origin)
@@ -126,26 +131,30 @@ class Budget:
         return f"{host} has reached its limit of {pages} pages ({setting})"
 
     def _limit(self, origin: Origin) -> tuple[int, str]:
-        """Return the limit of pages for the host of *origin* (0 for none), and the setting that it comes from."""
+        """Return the maximum number of pages for the host of *origin*, and the name of the setting that contains this
+        number. 0 means that there is no limit.
+        """
         override = override_for(self._overrides, origin, self._clock.time())
         if override is None or override.pages is None:
             return self._max_pages, "REP_PAGES_PER_HOST"
         return override.pages, "REP_OVERRIDES"
 
     def is_counted(self, request: Request) -> bool:
-        """Whether *request* is a retry or a redirect of a page that was counted. A keeper stores this with the
-        request.
+        """Whether *request* is a retry or redirect of a counted page. With a ``JOBDIR``, this is stored with the
+        request, and a later run calls :meth:`pass_free`.
         """
         return self._repeated(request) is not None
 
     def pass_free(self, request: Request) -> None:
-        """Admit *request* without counting it, because an earlier run has already counted it."""
+        """Always admit *request*, and do not count it, because an earlier run already counted its page."""
         self._free.add(request)
 
     def _repeated(self, request: Request) -> int | None:
-        """If *request* is a retry of a counted page, or a redirect from a counted page of the same host, return the
-        hash of the URL of that page; else None. The meta keys alone do not prove a retry or redirect, since spiders
-        copy them to requests for other pages; so the URL must have been counted.
+        """Return the hash of the counted page's URL if *request* is a retry of a counted page, or a redirect of a
+        counted page of the same host. Otherwise, return None.
+
+        Meta keys alone do not prove a retry or redirect, because spiders copy them to requests for other pages. So the
+        URL must also be the URL of a counted page.
         """
         url = hash(request.url)
         if request.meta.get("retry_times") and url in self._counted_urls:
@@ -160,12 +169,13 @@ class Budget:
         return url if url in self._counted_urls else None
 
     def _note_full(self, host: str, origin: Origin) -> None:
+        """Record in the stats that *host* reached its limit. Log a message for the first host only."""
         if host in self._full:
             return
         if not self._full:
             self._logger.info(
-                "%(why)s: further requests to this host are refused. This is logged for the first host only: "
-                "those that reach their limit later are refused too, and counted in a line at the end of the crawl",
+                "%(why)s: further requests to this host are refused. This message is logged for the first host only. "
+                "A line at the end of the crawl contains the number of all hosts that reached their limit",
                 why=self._why(host, origin),
             )
         self._full.add(host)
@@ -175,15 +185,15 @@ class Budget:
         if self._full:
             self._logger.at_end(
                 logging.INFO,
-                "Hosts that have reached their limit of pages (REP_PAGES_PER_HOST, REP_OVERRIDES), so that further "
-                "requests to them were refused: %(hosts)s",
+                "Hosts that reached their limit of pages (REP_PAGES_PER_HOST, REP_OVERRIDES): %(hosts)s. Further "
+                "requests to these hosts were refused",
                 hosts=f"{len(self._full):,}",
             )
 
 
 def _host_of(origin: Origin, entry: InFlight) -> str:
-    """Return the host to which a request to *origin* counts. If a service (such as a rendering proxy) fetches the
-    page, that is the host behind the service, which has its own download slot.
+    """Return the host whose budget counts a request to *origin*. If a service, such as a rendering proxy, fetches the
+    page, return the host of the page instead of the service's host. This is the key of the download slot.
     """
     key = entry.queue.key
     slot: str = key.slot

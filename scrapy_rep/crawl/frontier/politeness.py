@@ -1,5 +1,5 @@
-"""Reads from robots.txt and responses which delays and pauses hosts ask for, and tells the limits, the log and
-the ledger.
+"""Reads the delays and pauses that hosts request in robots.txt and in responses. Applies them to the limits, logs them,
+and measures for the ledger whether the crawl keeps them.
 """
 
 from __future__ import annotations
@@ -35,26 +35,27 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
-# The shortest pause, in seconds, that a host can ask for.
-_MIN_ASKED = 1.0
+# The minimum pause, in seconds, after a 429 or 503. A shorter Retry-After is raised to this value.
+_MIN_PAUSE = 1.0
 
 _UNAVAILABLE = 503
 ASKS_FOR_PAUSE = frozenset({429, _UNAVAILABLE})
 
-# The log says how long a host will take if its delay is longer than _LONG_DELAY seconds and at least _MANY
-# requests wait for it, _LOG_AFTER seconds after the delay became known.
+# _LOG_AFTER seconds after a delay became known, the log estimates the duration of the crawl of its host. This happens
+# only if the delay is longer than _LONG_DELAY seconds and at least _MANY requests wait for the host.
 _LONG_DELAY = 10
 _MANY = 20
 _LOG_AFTER = 3.0
 
-# At its end, the crawl names up to _SLOWEST_NAMED hosts that have held it up for at least _LEAST_NAMED seconds.
+# At the end of the crawl, the log names up to _SLOWEST_NAMED hosts that held up the crawl for at least _LEAST_NAMED
+# seconds.
 _SLOWEST_NAMED = 5
 _LEAST_NAMED = 1.0
 
 
 class Politeness:
-    """Tells the limits of each delay and pause that a host asks for, logs when a host begins to ask for them and
-    when it answers again, and measures for the ledger how they are kept.
+    """Applies the delays and pauses that hosts request to :class:`Limits`. Logs the first delay, the start of each
+    back-off and its first success. Measures for the ledger the actual gaps between requests.
     """
 
     def __init__(self, crawler: Crawler, limits: Limits, alarms: Alarms) -> None:
@@ -65,35 +66,38 @@ class Politeness:
         self._clock = clock = alarms.clock
         self._settings = settings = RepSettings.of(crawler)
         self.backs_off = bool(settings.backoff_max) and not settings.dry_run
-        """Whether the crawl pauses for a 429 or 503."""
+        """Whether the crawl pauses a host after a 429 or 503."""
 
         self._new_pauses: dict[str, float] | None = None
-        """The end of the last pause of each host since the last :meth:`take_new_pauses`, by the key of its limiter;
-        None if the scheduler stores no pauses."""
+        """The ends of the pauses that hosts requested since the last :meth:`take_new_pauses`, by the key of the
+        host's limiter. None if the scheduler stores no pauses."""
 
         self._identity = Identity.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
         self._traffic = Traffic.of(crawler)
         self.measures = self._traffic is not None
-        """Whether delays and pauses are measured, which they are for a ledger."""
+        """Whether delays and pauses are measured, because the crawl writes a ledger."""
 
-        # An earlier run with this JOBDIR may have sent a request to any host just before it ended.
+        # An earlier run with the same JOBDIR may have sent a request to any host just before it ended. So all delays
+        # begin at the start of this run.
         self._resumed_at = clock.monotonic() if job_dir(crawler.settings) else -inf
         self._names_over = crawler.settings.getfloat("DOWNLOAD_DELAY")
-        """The log names the first host with a longer delay in seconds than this."""
+        """The log names the first host whose delay is longer than this number of seconds. Afterwards ``inf``, so that
+        no other host is named."""
 
         self._has_warned_of_no_pause = False
         self._logged_once: set[int] = set()
-        """The hashes of the pairs of stat and host that are counted already. Hashes take less memory."""
+        """The hashes of all pairs of stat and host that were counted. A set of hashes takes less memory than a set of
+        pairs."""
 
     # Delays.
 
     def keep_pace(
         self, host: Limiter, origin: Origin, pace: Pace, site_rules: SiteRules | None
     ) -> None:
-        """Keep the delay of *pace*, for which *origin* asks in its robots.txt or by an override, between requests
-        to *host*. *site_rules* is the robots.txt, which may have been fetched moments ago: that counts as a
-        request, too.
+        """Keep the delay in *pace* between requests to *host*. The robots.txt of *origin*, or an override for *origin*,
+        requests this delay. *site_rules* is the result of the last fetch of robots.txt; None if there is none. The
+        first delay begins with this fetch.
         """
         delay = self._settings.delay(pace)
         if not delay and host.crawl_delay is None:
@@ -102,7 +106,7 @@ class Politeness:
             self._clock.monotonic(),
             site_rules.entry.fetched if site_rules else -inf,
         )
-        # Not negative, even if the clock was set back.
+        # The difference would be negative if the clock was set back.
         ago = max(self._clock.time() - fetched, 0.0)
         since = max(now - ago, self._resumed_at)
         self._limits.set_delay(host, origin, delay, now, since=since)
@@ -120,7 +124,9 @@ class Politeness:
             self._alarms.at(now + _LOG_AFTER, self._log_long_delay, host)
 
     def report_delay(self, origin: Origin, pace: Pace) -> bool:
-        """Report that *origin* asks for a delay, unless that was reported before. Return whether it is new."""
+        """Report that *origin* requests a delay. Return True if this is the first report for *origin*; otherwise,
+        report nothing and return False.
+        """
         is_new = self._is_first(stats.DELAYED_HOSTS, origin)
         if is_new:
             record = pace.record
@@ -130,7 +136,9 @@ class Politeness:
         return is_new
 
     def warn_of_delay(self, origin: Origin, delay: float) -> None:
-        """Warn once that requests to *origin* are refused for its *delay*, in seconds."""
+        """Warn that requests to *origin* are refused because its *delay*, in seconds, is too long. Further calls for
+        the same origin, and all calls in a dry run, do nothing.
+        """
         if self._settings.dry_run or not self._is_first(stats.SKIPPED_HOSTS, origin):
             return
         self._logger.warning(
@@ -143,7 +151,9 @@ class Politeness:
         )
 
     def _is_first(self, stat: str, owner: Origin | str) -> bool:
-        """Count *owner*, a host, in *stat*, unless it was counted there before. Return whether it is new."""
+        """Count *owner*, a host or origin, in *stat* if it was not counted there before. Return whether it was
+        counted now.
+        """
         number = hash((stat, owner))
         is_new = number not in self._logged_once
         if is_new:
@@ -158,8 +168,8 @@ class Politeness:
         count += len(limiter.waiters or ())
         if count >= _MANY and limiter.delay:
             self._logger.info(
-                "%(host)s asks for %(delay)g s between requests: the %(count)d requests that "
-                "wait for it will take %(time)s",
+                "%(host)s asks for %(delay)g s between requests: the %(count)d requests that wait for this host "
+                "will take %(time)s",
                 host=host.key,
                 delay=limiter.delay,
                 count=count,
@@ -171,11 +181,12 @@ class Politeness:
     def answered(
         self, status: int, headers: Headers, request: Request, entry: InFlight
     ) -> None:
-        """Begin or continue a pause if the answer to *request* asks for one with its *status* and *headers*; else
-        let the host have one more request at a time.
+        """Pause the host of *request* if its answer has the *status* 429 or 503. The *headers* may contain the
+        duration of the pause (``Retry-After``). Any other status counts as a success, and raises the concurrency
+        during a back-off by one.
 
-        A 503 without ``Retry-After`` may be the error of a single page, so only the second one in a row asks
-        for a pause.
+        A single 503 without ``Retry-After`` may be the error of one page. So only the second such answer in a row
+        pauses the host.
         """
         host, sent_at = entry.queue.host, entry.sent_at
         back_off = host.back_off
@@ -204,8 +215,8 @@ class Politeness:
             now = self._clock.monotonic()
             if self._limits.succeeded(host, now, sent_at=sent_at):
                 self._logger.info(
-                    "%(host)s answers again: requests to it continue, and the number of requests at a time "
-                    "grows by one with each success",
+                    "%(host)s answers again: requests to this host continue, and each success raises the number of "
+                    "requests at a time by one",
                     host=host.key,
                 )
 
@@ -219,11 +230,13 @@ class Politeness:
         *,
         has_failed: bool = False,
     ) -> bool:
-        """Pause *host* for *delay* seconds. If that is None, the pause doubles each time, up to *cap* seconds,
-        which is ``REP_BACKOFF_MAX`` by default.
+        """Pause *host* for *delay* seconds. If *delay* is None, each pause is twice as long as the last one, up to
+        *cap* seconds. The default of *cap* is ``REP_BACKOFF_MAX``. Log the first pause of a back-off, and the first
+        refusal.
 
-        The cause is the answer to a request that was sent at *sent_at*, or with *has_failed* its failed
-        connection. *why* is for the log. Return whether a new pause begins, rather than the last one continues.
+        The cause is a request that was sent at *sent_at*. If *has_failed* is True, its connection failed; otherwise,
+        the host answered it. *why* describes the cause in the log, as in "answered 429". Return True if a new pause
+        begins; False if the request was sent before the end of the last pause, so that it only extends this pause.
         """
         now = self._clock.monotonic()
         is_first = host.back_off is None
@@ -247,9 +260,9 @@ class Politeness:
         if now < host.refuses_until and not back_off.is_refusal_logged:
             back_off.is_refusal_logged = True
             self._logger.warning(
-                "%(host)s %(why)s, and wants %(time)s of pauses in all, over REP_WAIT_TIMEOUT "
-                "(%(most)g s): requests to it are refused. When the pause is over, one request "
-                "asks whether it is back",
+                "%(host)s %(why)s, and its pauses add up to %(time)s, which is more than REP_WAIT_TIMEOUT "
+                "(%(most)g s). Requests to this host are refused until the pause is over. Then one request tests "
+                "whether the host answers again",
                 host=host.key,
                 why=why,
                 time=duration(back_off.until - back_off.since),
@@ -257,8 +270,8 @@ class Politeness:
             )
         elif is_first and not has_failed:
             self._logger.info(
-                "%(host)s %(why)s: it gets no request for %(pause)s, then one at a time, and each success "
-                "raises the number at a time by one",
+                "%(host)s %(why)s: it gets no request for %(pause)s, and then one request at a time. Each success "
+                "raises this number by one",
                 host=host.key,
                 why=why,
                 pause=duration(pause),
@@ -266,16 +279,20 @@ class Politeness:
         return is_new
 
     def collect_pauses(self) -> None:
-        """Collect the pauses that hosts ask for from now on, so that a scheduler can store them."""
+        """Begin to collect the pauses that hosts request, so that a scheduler can store them."""
         self._new_pauses = {}
 
     def take_new_pauses(self) -> dict[str, float]:
-        """Return the ends of the pauses that were collected since the last call, by host."""
+        """Return the end of each pause that was collected since the last call, by the key of the host's limiter. Times
+        are seconds of the monotonic clock.
+        """
         pauses, self._new_pauses = self._new_pauses or {}, {}
         return pauses
 
     def warn_of_no_pause(self, why: str, hosts: Iterable[str]) -> None:
-        """Warn once that a spider has asked to pause *hosts*, and *why* this has no effect."""
+        """Warn that ``back_off()``, which a spider called for *hosts*, has no effect, with the reason *why*. Only the
+        first call logs the warning.
+        """
         if not self._has_warned_of_no_pause:
             self._has_warned_of_no_pause = True
             self._logger.warning(
@@ -286,22 +303,23 @@ class Politeness:
             )
 
     def why_refused(self, host: Limiter) -> str:
-        """Return the message for a request to *host* that is refused because the pauses are too long."""
+        """Return the message for a request that is refused because the pauses of *host* are too long."""
         now, back_off = self._clock.monotonic(), host.back_off
         if back_off is None:
             return f"{host.key} asked for a pause"
         remaining = duration(back_off.until - now)
         wanted = duration(back_off.until - back_off.since)
         return (
-            f"{host.key} wants {wanted} of pauses in all, over REP_WAIT_TIMEOUT "
-            f"({self._settings.wait_timeout:g} s), and is asked again in {remaining} at the earliest"
+            f"the pauses of {host.key} add up to {wanted}, which is more than REP_WAIT_TIMEOUT "
+            f"({self._settings.wait_timeout:g} s). The next request to this host is sent in {remaining} at the earliest"
         )
 
-    # Measurements for the ledger, made when a request is sent, not when the scheduler plans it.
+    # Measurements for the ledger. They are made when a request is sent, not when the scheduler plans it.
 
     def measure_sent(self, request: Request, entry: InFlight) -> None:
-        """Note how long after the last answer *request* is sent, if its host has a delay, and how long after the
-        beginning of a pause. The download slot may send it later, but not earlier.
+        """Record in the ledger, for *request*, which is sent now, two gaps: the time since the host's last answer, if
+        the host has a crawl delay, and the time since the start of the last pause, if this is the first request after
+        the pause. Scrapy's download slot may make the real gap longer, never shorter.
         """
         traffic = self._traffic
         if traffic is None:
@@ -310,7 +328,7 @@ class Politeness:
         host = entry.queue.host
         delay, back_off = host.crawl_delay, host.back_off
         if delay is not None and delay.delay and delay in entry.limiters:
-            # The request itself is counted in ``sent`` already.
+            # ``sent`` already includes this request.
             gap = 0.0 if host.sent > 1 else now - host.ended_at
             waited = gap if gap < inf else None
             traffic.note_gap("delay", _origin_text(request), delay.delay, waited, time)
@@ -320,24 +338,26 @@ class Politeness:
             traffic.note_gap("pause", _origin_text(request), asked, resumed, time)
 
     def measure_page(self, request: Request, response: Response) -> None:
-        """Note that a host has sent *response* to *request*."""
+        """Record in the ledger that a host answered *request* with *response*."""
         if self._traffic is not None:
             self._traffic.note_response(request, response)
 
     def measure_waiting(self, requests: int | None) -> None:
-        """Note the number of *requests* that wait in the scheduler and in the downloader; None if the scheduler
-        does not know it.
+        """Record in the ledger that *requests* is the number of requests that wait in the scheduler and in the
+        downloader. Do nothing if *requests* is None, because the scheduler cannot count them.
         """
         if self._traffic is not None and requests is not None:
             self._traffic.note_waiting(requests)
 
     @property
     def wants_waiting(self) -> bool:
-        """Whether the next number for :meth:`measure_waiting` is due."""
+        """Whether it is time to call :meth:`measure_waiting` again."""
         return self._traffic is not None and self._traffic.wants_waiting
 
     def report_slowdowns(self) -> None:
-        """Log at the end of the crawl which hosts have held it up for longest."""
+        """Log, at the end of the crawl, the hosts whose crawl delays held up the crawl for the longest time. Set the
+        stat of the total time, in seconds, for which delays held up the crawl.
+        """
         slowdowns = sorted(self._limits.slowdowns.values(), reverse=True)
         if slowdowns:
             waited = sum(slowdown.seconds for slowdown in slowdowns)
@@ -356,15 +376,15 @@ class Politeness:
 
 
 def pause_in(status: int, headers: Headers, now: float) -> tuple[float | None, str]:
-    """Return the pause in seconds for which an answer with *status* (429 or 503) and *headers* asks, None if it
-    names no duration; and the statement for a record, such as ``429, Retry-After: 30``.
+    """Return the pause, in seconds, that an answer with *status* (429 or 503) and *headers* requests, and a statement
+    for the ledger, such as ``429, Retry-After: 30``. The pause is None if there is no valid ``Retry-After``.
 
-    *now* is the wall-clock time, to which a date in ``Retry-After`` is compared.
+    *now* is the current wall-clock time. It is subtracted from a date in ``Retry-After``.
     """
     fields = list(headers_of(headers))
     asked = pause_asked(fields, now)
     if asked is not None:
-        asked = max(asked, _MIN_ASKED)
+        asked = max(asked, _MIN_PAUSE)
     statement = str(status)
     for name, value in fields:
         if name == "retry-after":
@@ -373,11 +393,11 @@ def pause_in(status: int, headers: Headers, now: float) -> tuple[float | None, s
 
 
 def duration(seconds: float) -> str:
-    """Format *seconds*, such as ``0:00:30`` or ``12 days, 0:00:00``."""
+    """Return *seconds* as text, such as ``0:00:30`` or ``12 days, 0:00:00``. Negative values count as 0."""
     return str(timedelta(seconds=round(max(seconds, 0.0))))
 
 
 def _origin_text(request: Request) -> str:
-    """Return the origin of *request* as it is written in the ledger; empty if the URL has none."""
+    """Return the origin of *request* as text for the ledger; an empty string if the URL has no origin."""
     origin = origin_at(request.url, request)
     return "" if origin is None else str(origin)

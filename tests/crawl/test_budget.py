@@ -168,7 +168,7 @@ def test_no_host_gets_one_page_more_than_its_budget(
         "127.0.0.21 has reached its limit of 5 pages (REP_PAGES_PER_HOST)" in line
         or ("127.0.0.22 has reached its limit of 2 pages (REP_OVERRIDES)" in line)
     )
-    (line,) = result.lines("INFO", "requests to them were refused: 2")
+    (line,) = result.lines("INFO", "reached their limit of pages", ": 2. ")
 
 
 @pytest.mark.newest

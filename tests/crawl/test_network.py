@@ -30,7 +30,7 @@ SETTINGS = {
     "RETRY_ENABLED": True,
 }
 SOON = {
-    "scrapy_rep.crawl.frontier.rules._ASKED_ONCE_MORE": 1.0,
+    "scrapy_rep.crawl.frontier.rules._NO_SERVER_WAIT": 1.0,
     "scrapy_rep.crawl.frontier.network._FIRST_PAUSE": 0.2,
     "scrapy_rep.crawl.frontier.network._MAX_PAUSE": 0.2,
 }

@@ -216,7 +216,7 @@ def test_failures_of_scrapy_impersonate_are_told_by_libcurls_codes(site: Site) -
             "REP_WAIT_TIMEOUT": 5,
             "ROBOTSTXT_USER_AGENT": "testbot",
         },
-        constants={"scrapy_rep.crawl.frontier.rules._ASKED_ONCE_MORE": 0.1},
+        constants={"scrapy_rep.crawl.frontier.rules._NO_SERVER_WAIT": 0.1},
     )
     assert host.pages == ["/one"]
     assert "Sec-Ch-Ua" in host.robots_hits[0].headers

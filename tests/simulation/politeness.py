@@ -25,7 +25,7 @@ _HEARD_BY_OTHERS = 0.25
 _FORGOTTEN = 30.0
 """After so many seconds, the delay of a host to which nothing is sent need not be known any more."""
 
-_ASKED_ONCE_MORE = 10.0
+_NO_SERVER_WAIT = 10.0
 """After so many seconds, requests to a host without a server are refused."""
 
 _SHORTEST_LIFETIME = 300.0
@@ -128,9 +128,9 @@ class HostHistory:
         wait = float(self.settings["REP_WAIT_TIMEOUT"])
         first = tries[0].ended or 0.0
         # A host that seems to have no server is asked once more, and then refused until it answers.
-        early = [s for s in tries if (s.ended or 0.0) < first + _ASKED_ONCE_MORE + 5.0]
+        early = [s for s in tries if (s.ended or 0.0) < first + _NO_SERVER_WAIT + 5.0]
         if all(sent.answer.error or 300 <= sent.answer.status < 400 for sent in early):
-            wait = min(wait, _ASKED_ONCE_MORE)
+            wait = min(wait, _NO_SERVER_WAIT)
         waited = until - first
         # The pause before the next try doubles, also if the host asks for a short one.
         doubled = 2.0 ** min(len(tries), 12)

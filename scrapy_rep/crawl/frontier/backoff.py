@@ -75,7 +75,7 @@ def _why_not(crawler: Crawler, frontier: Frontier) -> str:
         return "a dry run (REP_DRY_RUN) pauses no host"
     if not settings.backoff_max:
         return "REP_BACKOFF_MAX is 0"
-    # Before the engine exists, the wire does not exist either, so its absence means nothing yet.
+    # The wire is created together with the engine. A missing wire is a reason only if the engine exists.
     if crawler.engine is not None and not frontier.has_wire:
         return (
             "the downloader middlewares of scrapy-rep are not in use "

@@ -91,7 +91,7 @@ class Budget:
             page = self._repeated(request)
             host = _host_of(origin, entry)
             if page is not None:
-                # The new URL replaces the URL of the counted page. It is added below.
+                # The URL of *request* replaces the URL of the counted page, and is added below.
                 del self._counted_urls[page]
                 self._free.add(request)
             elif self._count(request, host, origin):

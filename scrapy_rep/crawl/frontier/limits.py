@@ -19,13 +19,15 @@ a :class:`Waiter`  is one request outside the scheduler, such as a media downloa
 
 Two examples:
 
-- *A host answers 429.* :meth:`Limits.back_off` pauses the host's limiter, and the host's queue is parked there. When
-  the pause ends, :meth:`Limits.tick` makes the queue ready again, with room for one request at a time. Each success
-  (:meth:`Limits.succeeded`) adds room for one more. If pauses exceed ``REP_WAIT_TIMEOUT``, the queue is ready at
-  once, and the gate refuses its requests.
+- *A host answers 429.* :meth:`Limits.back_off` pauses the host's limiter for the duration in ``Retry-After`` (without
+  this header, for 1, 2, 4, ... seconds), and the host's queue is parked there. When the pause ends, :meth:`Limits.tick`
+  makes the queue ready again, and the limiter has room for one request at a time. Each success
+  (:meth:`Limits.succeeded`) adds room for one more request. If the pauses exceed ``REP_WAIT_TIMEOUT`` seconds, the
+  queue becomes ready immediately, and the gate refuses its requests until the pause is over.
 - *A robots.txt is unreachable.* The site's queues stay parked at the site (:meth:`Limits.unreachable`), and
-  robots.txt is fetched again and again. After ``REP_WAIT_TIMEOUT``, the queues become ready, and the gate refuses
-  their requests. When a fetch succeeds, the requests are sent as usual (:meth:`Limits.learned`).
+  robots.txt is fetched again from time to time. When a fetch succeeds, the queues become ready, and their requests
+  are judged and sent (:meth:`Limits.learned`). If no fetch succeeds within ``REP_WAIT_TIMEOUT`` seconds, the queues
+  become ready, too, but the gate refuses their requests.
 
 Each change of a limiter ends in :meth:`Limits.reconcile`, which makes parked queues ready and lets waiters continue,
 in turns, while the limiter has room. :class:`Limits` calls no other component. Its owner, the frontier, reads the
@@ -89,8 +91,8 @@ class Requests(Protocol):
         """
 
     def back(self, request: Any) -> None:
-        """Return *request*, which was popped, to the front of the queue. If several requests are returned, the one
-        that was returned first is also popped first.
+        """Put *request*, which was popped, back at the front of the queue. If several requests are put back, the
+        request that was put back first is popped first.
         """
 
     def peek(self) -> Any:
@@ -308,7 +310,9 @@ class InFlight:
 
 
 class Waiter:
-    """A request outside the scheduler that waits for room in its limiters or for the rules of its site."""
+    """A request outside the scheduler that waits for room in its limiters or for the rules of its site. The waiter is
+    *decided* when the wait ends. Then :attr:`may_continue` contains the decision.
+    """
 
     __slots__ = (
         "call",
@@ -1160,7 +1164,7 @@ class Limits:
 
     def network_is_back(self, now: float, since: float) -> None:
         """Let all requests that wait for the network continue. The network was gone from *since* until *now*. If this
-        is certain, cancel the hosts' pauses after failed connections, and fetch each robots.txt again that became
+        is certain, cancel the hosts' pauses after failed connections, and fetch again each robots.txt that became
         unreachable during this time. ``REP_WAIT_TIMEOUT`` then does not include this time for any host.
         """
         network, seconds = self.network, now - since
@@ -1186,8 +1190,8 @@ class Limits:
     # Time.
 
     def tick(self, now: float) -> None:
-        """Reconcile each limiter whose alarm is due at *now*. For each site whose alarm is due and for which requests
-        wait, request another fetch of robots.txt.
+        """Call :meth:`reconcile` for each limiter whose alarm is due at *now*. For each site whose alarm is due, request
+        another fetch of robots.txt if any request waits for the site's rules.
         """
         for owner in self.alarms.due(now):
             if isinstance(owner, Limiter):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt
 
 # The minimum number of queues that should be ready. While fewer queues are ready, robots.txt files are fetched for
-# waiting queues. If twice CONCURRENT_REQUESTS is more than this number, that applies instead.
+# waiting queues. If twice CONCURRENT_REQUESTS is more than _MIN_READY, twice CONCURRENT_REQUESTS is the minimum.
 _MIN_READY = 64
 
 # The minimum time, in seconds, before a robots.txt is fetched again. It prevents a busy loop if the clock is wrong.
@@ -315,7 +315,7 @@ class Rules:
         task = self.fetches.get(site)
         if task is not None and not site.has_waiting and site.phase is Phase.AWAITED:
             if site.templates is not None:
-                # The fetch checks this list. If it is empty, no request waits, and the fetch may stop.
+                # The fetch checks this list. An empty list means that no request waits, so that the fetch may stop.
                 site.templates.clear()
                 site.templates = None
             task.cancel()

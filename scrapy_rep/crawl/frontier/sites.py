@@ -4,9 +4,10 @@ no clock and no I/O. All times are seconds of a monotonic clock.
 A site is an origin: scheme, host and port. All requests that wait for the rules of a site share one fetch of its
 robots.txt. The table :data:`PHASES` contains all changes of a site's phase.
 
-If robots.txt is unreachable (a 429, a 5xx or no answer, and no usable older copy), the site is DOWN: its requests
-wait, and robots.txt is fetched again from time to time. When this has lasted for ``REP_WAIT_TIMEOUT`` seconds, the
-site is REFUSED: the gate refuses its requests. The first successful fetch makes the site OPEN again.
+If robots.txt is unreachable (a 429, a 5xx or no answer, and no usable older copy), the site is DOWN. Then its requests
+wait, and robots.txt is fetched again at the time in ``Retry-After``, or after pauses that double each time. If no fetch
+succeeds within ``REP_WAIT_TIMEOUT`` seconds, the site is REFUSED. Then the gate refuses its requests, and further
+requests cause further fetches. The first successful fetch makes the site OPEN.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Phase(Enum):
-    """Whether the rules of a site are known, and whether its requests are sent, wait or are refused."""
+    """The phase of a site: whether its rules are known, and whether its requests are sent, wait, or are refused."""
 
     UNKNOWN = "the rules are not known, and no request needs them"
     AWAITED = "requests wait until robots.txt is fetched"

@@ -41,10 +41,10 @@ def back_off(
     not 429 or 503 counts as a success, whatever its body contains. So if the site reports its
     overload in pages with status 200, pass a *delay*. Values above 2**31 count as 2**31.
 
-    If the host already has a longer pause or a longer crawl delay, that applies. Requests in flight
-    are not stopped. After the pause, one request at a time is sent, and each success raises this
-    number by one. If *delay* is longer than ``REP_WAIT_TIMEOUT``, requests to the host are refused
-    with the reason ``back-off`` until the pause is over.
+    If the host already has a longer pause or a longer crawl delay, the longer one applies. Requests
+    in flight are not stopped. After the pause, one request at a time is sent, and each success raises
+    this number by one. If *delay* is longer than ``REP_WAIT_TIMEOUT``, requests to the host are
+    refused with the reason ``back-off`` until the pause is over.
 
     The function does nothing in a crawl without the add-on, in a dry run, and if
     ``REP_BACKOFF_MAX`` is 0. The first such call logs a warning with the reason.

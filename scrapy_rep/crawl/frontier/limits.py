@@ -452,7 +452,9 @@ class _AlarmHeap:
 
 
 class Limits:
-    """The limiters, sites, queues and requests in flight of a crawl."""
+    """Decides when each request of a crawl may be sent. Contains the crawl's limiters, sites, queues and requests in
+    flight.
+    """
 
     def __init__(self, wait_timeout: float) -> None:
         """Create empty limits. *wait_timeout* is the maximum time, in seconds, for which requests wait while their
@@ -527,7 +529,7 @@ class Limits:
         return site
 
     def add(self, queue: Queue) -> None:
-        """Add *queue*, which is empty."""
+        """Add *queue*, which must be empty, and count it as a user of its site and limiters."""
         self.queues[queue.key] = queue
         self._idle[queue] = None
         if queue.site is not None:
@@ -687,7 +689,9 @@ class Limits:
     # The wire sends.
 
     def try_send(self, entry: InFlight, now: float) -> bool:
-        """Count the request of *entry* as sent if all its limiters have room now. Return whether they have."""
+        """Count the request of *entry* as sent, and return True, if all its limiters have room now. Otherwise, return
+        False. Room that is reserved for the request itself counts as room.
+        """
         limiters = entry.needs
         for limiter in limiters:
             is_full = limiter.planned + limiter.sent >= limiter.concurrency_now
@@ -749,7 +753,9 @@ class Limits:
         self.decided.append(waiter)
 
     def leave(self, waiter: Waiter, now: float) -> None:
-        """Remove *waiter*, undecided, from the limiter or site where it waits."""
+        """Remove *waiter* from the limiter or site where it waits, without a decision. Do nothing if it does not
+        wait.
+        """
         for limiter in waiter.entry.needs:
             if limiter.waiters is not None and waiter in limiter.waiters:
                 limiter.waiters.remove(waiter)
@@ -1190,8 +1196,8 @@ class Limits:
     # Time.
 
     def tick(self, now: float) -> None:
-        """Call :meth:`reconcile` for each limiter whose alarm is due at *now*. For each site whose alarm is due, request
-        another fetch of robots.txt if any request waits for the site's rules.
+        """Call :meth:`reconcile` for each limiter whose alarm is due at *now*. For each site whose alarm is due,
+        request another fetch of robots.txt if any request waits for the site's rules.
         """
         for owner in self.alarms.due(now):
             if isinstance(owner, Limiter):

@@ -165,8 +165,8 @@ class Network:
         """Record that a request for the robots.txt of *site*, sent at *sent_at*, failed. The pause before the next
         attempt doubles.
 
-        Return whether this failure makes it certain that the network is gone. That is so if the site answered
-        earlier in this run, or if no site did.
+        Return True if this failure makes it certain that the network is gone, because *site* answered earlier in this
+        run, or because no site has answered in this run.
         """
         if self.gone_since is None or sent_at < self._gone_at:
             return False

@@ -297,7 +297,7 @@ class Politeness:
             self._has_warned_of_no_pause = True
             self._logger.warning(
                 "back_off() pauses nothing in this crawl, because %(why)s. Requests to %(hosts)s "
-                "are sent as before",
+                "are sent without a pause",
                 why=why,
                 hosts=", ".join(hosts),
             )
@@ -317,9 +317,9 @@ class Politeness:
     # Measurements for the ledger. They are made when a request is sent, not when the scheduler plans it.
 
     def measure_sent(self, request: Request, entry: InFlight) -> None:
-        """Record in the ledger, for *request*, which is sent now, two gaps: the time since the host's last answer, if
-        the host has a crawl delay, and the time since the start of the last pause, if this is the first request after
-        the pause. Scrapy's download slot may make the real gap longer, never shorter.
+        """Record in the ledger for how long *request*, which is sent now, was delayed. If the host has a crawl delay,
+        record the time since the host's last answer. If this is the first request after a pause, record the time since
+        the pause began. Scrapy's download slot may send the request later, never earlier.
         """
         traffic = self._traffic
         if traffic is None:
@@ -356,7 +356,7 @@ class Politeness:
 
     def report_slowdowns(self) -> None:
         """Log, at the end of the crawl, the hosts whose crawl delays held up the crawl for the longest time. Set the
-        stat of the total time, in seconds, for which delays held up the crawl.
+        stat ``rep/crawl_delay/waited`` to the total time, in seconds, for which delays held up the crawl.
         """
         slowdowns = sorted(self._limits.slowdowns.values(), reverse=True)
         if slowdowns:

@@ -146,7 +146,9 @@ class Site:
         return f"<Site {self.origin}: {self.phase.name}{again}{fetch}, {waiting}>"
 
     def expire(self) -> None:
-        """Mark the rules as stale, also for the next request."""
+        """Mark the rules as stale. They then do not apply to the next request either, even if :attr:`holds_for_next`
+        was True.
+        """
         self.happens(Event.EXPIRED)
         self.holds_for_next = False
 

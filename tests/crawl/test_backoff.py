@@ -160,7 +160,11 @@ def test_after_too_long_a_pause_one_request_asks_and_the_others_follow(
     assert result.stats["rep/backoff/seconds"] == pytest.approx(1, abs=0.01)
     assert result.stats["rep/denied/back-off"] == 1
     assert (
-        len(result.lines("WARNING", host.name, "answered 429", "more than REP_WAIT_TIMEOUT"))
+        len(
+            result.lines(
+                "WARNING", host.name, "answered 429", "more than REP_WAIT_TIMEOUT"
+            )
+        )
         == 1
     )
     assert len(result.lines("INFO", host.name, "answers again")) == 1

@@ -58,9 +58,9 @@ class Network:
         the network works."""
 
         self.is_certain = False
-        """Whether the network, and not the hosts, certainly caused the failures. This is True after the network
-        counted as gone and then one of three things happened: an attempt failed at a site that had answered
-        before; an attempt failed, and no site has answered in this run; or a site that had failed answered."""
+        """Whether the network, and not the hosts, certainly caused the failures. After the network counted as gone,
+        this becomes True if a site that answered recently fails, if any site fails and no site has answered in this
+        run, or if one of the sites that failed answers."""
 
         self._wait_timeout = wait_timeout
         self._pause = _FIRST_PAUSE
@@ -165,8 +165,8 @@ class Network:
         """Record that a request for the robots.txt of *site*, sent at *sent_at*, failed. The pause before the next
         attempt doubles.
 
-        Return True if this failure makes it certain that the network is gone, because *site* answered earlier in this
-        run, or because no site has answered in this run.
+        Return True if this failure makes it certain that the network is gone, because *site* is one of the sites that
+        answered most recently, or because no site has answered in this run.
         """
         if self.gone_since is None or sent_at < self._gone_at:
             return False

@@ -19,13 +19,14 @@ a :class:`Waiter`  is one request outside the scheduler, such as a media downloa
 
 Two examples:
 
-- *A host answers 429.* :meth:`Limits.back_off` pauses the host's limiter for the duration in ``Retry-After`` (without
-  this header, for 1, 2, 4, ... seconds), and the host's queue is parked there. When the pause ends, :meth:`Limits.tick`
-  makes the queue ready again, and the limiter has room for one request at a time. Each success
-  (:meth:`Limits.succeeded`) adds room for one more request. If the pauses exceed ``REP_WAIT_TIMEOUT`` seconds, the
-  queue becomes ready immediately, and the gate refuses its requests until the pause is over.
-- *A robots.txt is unreachable.* The site's queues stay parked at the site (:meth:`Limits.unreachable`), and
-  robots.txt is fetched again from time to time. When a fetch succeeds, the queues become ready, and their requests
+- *A host answers 429.* ``Politeness.answered`` reads the duration of the pause from ``Retry-After`` (without this
+  header, 1, 2, 4, ... seconds). :meth:`Limits.back_off` pauses the host's limiter for this time, and the host's queue
+  is parked there. When the pause ends, :meth:`Limits.tick` makes the queue ready again, and the limiter has room for
+  one request at a time. Each success (:meth:`Limits.succeeded`) adds room for one more request. If the pauses exceed
+  ``REP_WAIT_TIMEOUT`` seconds, the queue becomes ready immediately, and the gate refuses its requests until the pause
+  is over. Scrapy's retry middleware retries the request that was answered with 429.
+- *A robots.txt is unreachable.* ``Rules`` reports this to :meth:`Limits.unreachable`. The site's queues stay parked at
+  the site, and robots.txt is fetched again from time to time. When a fetch succeeds, the queues become ready, and their requests
   are judged and sent (:meth:`Limits.learned`). If no fetch succeeds within ``REP_WAIT_TIMEOUT`` seconds, the queues
   become ready, too, but the gate refuses their requests.
 
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
 
 # The duration, in seconds, of a host's first pause if the host states no duration. Also the time, in seconds, between
-# a fetch of robots.txt that had no result and the next fetch.
+# a fetch of robots.txt without a result (such as a cancelled fetch) and the next fetch.
 _FIRST_PAUSE = 1.0
 
 # The time, in seconds, for which waiters let parked queues and planned requests go first. A longer time could block
@@ -581,7 +582,7 @@ class Limits:
             or len(self.sites) > _MAX_SITES
         )
 
-    # The scheduler plans.
+    # Planning, for the scheduler.
 
     def filled(self, queue: Queue, now: float) -> None:
         """Make *queue* ready, or park it, after requests were added. Do nothing if *queue* is ready or parked already,
@@ -686,7 +687,7 @@ class Limits:
         if not entry.is_for_robotstxt:
             entry.may_use_stale, site.holds_for_next = True, False
 
-    # The wire sends.
+    # Sending, for the wire.
 
     def try_send(self, entry: InFlight, now: float) -> bool:
         """Count the request of *entry* as sent, and return True, if all its limiters have room now. Otherwise, return
@@ -807,7 +808,7 @@ class Limits:
             if limiter.ready:
                 self.ready.moved(limiter, before)
 
-    # Waiting requests continue.
+    # Letting waiting requests continue.
 
     def reconcile(self, limiter: Limiter, now: float) -> None:
         """While *limiter* has room, take its parked queues and waiters in turns. The queues become ready, and the
@@ -1049,7 +1050,7 @@ class Limits:
                 limiter.refuses_until = back_off.until
         self.reconcile(limiter, now)
 
-    # Sites.
+    # Sites, and the fetches of their robots.txt.
 
     def want(self, site: Site, now: float, *, is_urgent: bool = False) -> None:
         """Request that the robots.txt of *site* is fetched. If the time for the next fetch has not come yet, set an
@@ -1158,7 +1159,7 @@ class Limits:
         for queue in parked:
             self._place(queue, now)
 
-    # The network of the crawler.
+    # The crawler's own network.
 
     def pause_network(self, until: float, now: float) -> None:
         """Send no request before the time *until*, because the machine has run out of file descriptors, ports or
@@ -1193,7 +1194,7 @@ class Limits:
                 if limiter.back_off.failed_until >= since:
                     self.forget_failures(limiter, now)
 
-    # Time.
+    # Alarms.
 
     def tick(self, now: float) -> None:
         """Call :meth:`reconcile` for each limiter whose alarm is due at *now*. For each site whose alarm is due,
@@ -1205,7 +1206,7 @@ class Limits:
             elif owner.has_waiting:
                 self.want(owner, now, is_urgent=bool(owner.waiters))
 
-    # For the log.
+    # Statistics for the log.
 
     def _note_slowdown(self, host: Limiter, now: float) -> None:
         """Add to :attr:`slowdowns` the time for which only the crawl delay of *host* held up the request that is sent

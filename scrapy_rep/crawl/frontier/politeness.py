@@ -90,7 +90,7 @@ class Politeness:
         """The hashes of all pairs of stat and host that were counted. A set of hashes takes less memory than a set of
         pairs."""
 
-    # Delays.
+    # Crawl delays.
 
     def keep_pace(
         self, host: Limiter, origin: Origin, pace: Pace, site_rules: SiteRules | None
@@ -176,7 +176,7 @@ class Politeness:
                 time=duration(count * limiter.delay),
             )
 
-    # Pauses.
+    # Pauses after a 429, a 503 or a failed connection.
 
     def answered(
         self, status: int, headers: Headers, request: Request, entry: InFlight

@@ -102,7 +102,7 @@ class Rules:
         self._waiting = 0
         """The number of requests for robots.txt that wait for room."""
 
-    # Known rules.
+    # Rules that are known without a fetch.
 
     def tell_known(self, site: Site) -> None:
         """Pass the rules of *site* to the limits if an override applies or the cache contains its robots.txt.
@@ -165,7 +165,7 @@ class Rules:
             return None
         return site_rules.robots, site_rules.entry.expires - self._clock.time()
 
-    # Fetches.
+    # Fetching robots.txt.
 
     def begin_fetches(self) -> None:
         """Begin all urgent fetches of robots.txt. If few queues are ready, begin other wanted fetches, too. While any

@@ -65,7 +65,7 @@ UNKNOWN, AWAITED, OPEN, DOWN, REFUSED = Phase
 
 # fmt: off
 PHASES: dict[Event, _Row] = {
-    #                  UNKNOWN  AWAITED  OPEN     DOWN     REFUSED
+    # Phase before:    UNKNOWN  AWAITED  OPEN     DOWN     REFUSED
     Event.REQUEST:     (AWAITED, AWAITED, AWAITED, DOWN,    REFUSED),
     Event.KNOWN:       (OPEN,    OPEN,    OPEN,    OPEN,    OPEN),
     Event.EXPIRED:     (UNKNOWN, AWAITED, UNKNOWN, DOWN,    REFUSED),

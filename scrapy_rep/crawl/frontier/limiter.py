@@ -1,5 +1,6 @@
-"""Limiters: each limits the number of requests in flight to a host (or to another shared resource), and delays the
-next request. This module uses no Scrapy, no timers, no clock and no I/O. All times are seconds of a monotonic clock.
+"""Limiters. A limiter limits the number of requests in flight to a host, or for another shared resource, and sets the
+earliest time of the next request. This module uses no Scrapy, no timers, no clock and no I/O. All times are seconds of
+a monotonic clock.
 """
 
 from __future__ import annotations

@@ -566,8 +566,8 @@ class Limits:
         return (len(self._idle), len(self.limiters)) != before
 
     def _may_forget(self, queue: Queue, now: float) -> bool:
-        """Whether *queue*, which is empty, may be deleted. If no other queue belongs to the site, the site must also
-        be one that may be deleted.
+        """Whether *queue*, which is empty, may be deleted, because the state of its limiters no longer matters. If
+        this is the last queue of its site, the state of the site must no longer matter either.
         """
         if not (queue.host.is_quiet(now) and queue.slot.is_quiet(now)):
             return False
@@ -606,7 +606,7 @@ class Limits:
         return False
 
     def plan(self, queue: Queue, now: float) -> InFlight:
-        """Plan the next request of *queue*, and return the request's entry. A request that the gate will refuse takes
+        """Plan the next request of *queue*, and return the request's state. A request that the gate will refuse takes
         no room. Afterwards, the queue stays ready if it contains another request and no waiter goes first.
         """
         limiters = queue.limiters
@@ -846,8 +846,8 @@ class Limits:
                 self.reconcile(limiter, now)
 
     def _release(self, limiter: Limiter, now: float) -> None:
-        """Remove all waiters and queues from *limiter*. Each of them then continues, or waits for the first limiter
-        that has no room now.
+        """Remove all waiters and queues from *limiter*. If their other limiters have room, waiters are decided and
+        queues become ready. Otherwise, they wait for the first limiter that has no room.
         """
         waiters, limiter.waiters = limiter.waiters or (), None
         parked, limiter.parked = limiter.parked or (), None
@@ -1053,8 +1053,9 @@ class Limits:
     # Sites, and the fetches of their robots.txt.
 
     def want(self, site: Site, now: float, *, is_urgent: bool = False) -> None:
-        """Request that the robots.txt of *site* is fetched. If the time for the next fetch has not come yet, set an
-        alarm for it instead. If *is_urgent* is True, robots.txt is fetched even if enough queues are ready.
+        """Request that the robots.txt of *site* is fetched. If it must not be fetched before a later time
+        (:attr:`Outage.retry_at`), set an alarm for that time instead. If *is_urgent* is True, robots.txt is fetched
+        even if enough queues are ready.
         """
         site.happens(Event.REQUEST)
         retry_at = -inf if site.outage is None else site.outage.retry_at
@@ -1113,8 +1114,8 @@ class Limits:
 
         robots.txt is fetched again at *retry_at*. *is_asked* is True if the host requested this time
         (``Retry-After``). If the requests cannot wait until then, they are refused now. If *is_asked* is False and
-        the requests cannot wait until *retry_at*, robots.txt is fetched as soon as their time is over, before any of
-        them is refused. *result* becomes :attr:`Outage.last_result`.
+        the requests cannot wait until *retry_at*, robots.txt is fetched at the end of their wait, before any of them
+        is refused. *result* becomes :attr:`Outage.last_result`.
         """
         if site.outage is None:
             site.outage = Outage(now, now + wait)
@@ -1148,8 +1149,8 @@ class Limits:
         self.want(site, now, is_urgent=True)
 
     def _release_site(self, site: Site, now: float) -> None:
-        """Decide all waiters that wait for the rules of *site*, and place its parked queues again. A queue becomes
-        ready, or is parked where its next request must wait now.
+        """Decide all waiters that wait for the rules of *site*. Make the queues that are parked at *site* ready, or
+        park them at the first limiter that has no room.
         """
         waiters, site.waiters = site.waiters or (), None
         for waiter in waiters:
@@ -1228,8 +1229,9 @@ class Limits:
             }
 
     def waiting(self) -> tuple[int, int, Limiter | None]:
-        """Return the number of requests in parked queues and of requests that wait for room, the number of their hosts,
-        and the limiter whose requests may be sent first. The limiter is None if no request waits for a limiter.
+        """Return the number of waiting requests, the number of their hosts, and the limiter whose requests may be sent
+        first. Waiting requests are those in parked queues and those that wait for room in a limiter. The limiter is
+        None if no request waits for a limiter.
         """
         limiters = list(self.limiters.values())
         limiters += [host.crawl_delay for host in limiters if host.crawl_delay]

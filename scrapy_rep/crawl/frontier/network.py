@@ -2,10 +2,10 @@
 back. This module uses no Scrapy, no clock and no I/O. All times are seconds of a monotonic clock.
 
 A failed connection (a host name that cannot be resolved, a refused connection, a time-out, a dead proxy) looks the
-same whether the host has no server or the crawler has no network. The answers of other hosts make the difference.
-If five different hosts in a row fail, the network is *gone*. Then no page is requested, and one robots.txt at a
-time is fetched, after 1, 2, 4, ... 30 seconds, to try the network. The first answer of any host to a request that
-was sent later shows that the network is back. Failures during that time are not blamed on hosts.
+same whether the host has no server or the crawler has no network. Only the answers of other hosts distinguish these
+cases. If five different hosts in a row fail, the network is *gone*. Then no page is requested, and one robots.txt at
+a time is fetched, after 1, 2, 4, ... 30 seconds, to try the network. The first answer of any host to a request that
+was sent after that shows that the network is back. Failures in between are not blamed on hosts.
 
 An answer proves that the network works only if its request was sent after the failure of a host. Otherwise the
 answer may have been on the wire before the network failed. As long as no host has ever answered, in this run or an

@@ -1,4 +1,4 @@
-"""Reads the delays and pauses that hosts request in robots.txt and in responses. Applies them to the limits, logs them,
+"""Reads the delays and pauses that hosts request in robots.txt and in responses. Passes them to the limits, logs them,
 and measures for the ledger whether the crawl keeps them.
 """
 
@@ -54,8 +54,8 @@ _LEAST_NAMED = 1.0
 
 
 class Politeness:
-    """Applies the delays and pauses that hosts request to :class:`Limits`. Logs the first delay, the start of each
-    back-off and its first success. Measures for the ledger the actual gaps between requests.
+    """Passes each delay and pause that a host requests to :class:`Limits`. Logs the first delay, the start of each
+    back-off, and its first success. Measures for the ledger the actual gaps between requests.
     """
 
     def __init__(self, crawler: Crawler, limits: Limits, alarms: Alarms) -> None:

@@ -156,7 +156,7 @@ class Rules:
         """Return the rules that apply to requests to *origin*, and the time, in seconds, for which they stay fresh.
         The rules of an override replace the rules in *site_rules*. The rules are None if an override allows everything.
 
-        Return None, without a tuple, if there is no override, and robots.txt is unreachable or has no result yet.
+        Return None instead of the tuple if there is no override, and robots.txt is unreachable or was not fetched yet.
         """
         override = self.cache.override(origin)
         if override is not None:

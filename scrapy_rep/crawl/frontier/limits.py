@@ -26,9 +26,9 @@ Two examples:
   ``REP_WAIT_TIMEOUT`` seconds, the queue becomes ready immediately, and the gate refuses its requests until the pause
   is over. Scrapy's retry middleware retries the request that was answered with 429.
 - *A robots.txt is unreachable.* ``Rules`` reports this to :meth:`Limits.unreachable`. The site's queues stay parked at
-  the site, and robots.txt is fetched again from time to time. When a fetch succeeds, the queues become ready, and their requests
-  are judged and sent (:meth:`Limits.learned`). If no fetch succeeds within ``REP_WAIT_TIMEOUT`` seconds, the queues
-  become ready, too, but the gate refuses their requests.
+  the site, and robots.txt is fetched again from time to time. When a fetch succeeds, the queues become ready, and
+  their requests are judged and sent (:meth:`Limits.learned`). If no fetch succeeds within ``REP_WAIT_TIMEOUT``
+  seconds, the queues become ready, too, but the gate refuses their requests.
 
 Each change of a limiter ends in :meth:`Limits.reconcile`, which makes parked queues ready and lets waiters continue,
 in turns, while the limiter has room. :class:`Limits` calls no other component. Its owner, the frontier, reads the

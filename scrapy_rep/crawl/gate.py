@@ -1,5 +1,5 @@
 """The gate: the downloader middleware that judges each request by robots.txt, before any other middleware can send
-the request. In a dry run, :class:`DryRun` takes its place, which judges each request and refuses none.
+the request. In a dry run, :class:`DryRun` takes its place. It judges each request and refuses none.
 """
 
 from __future__ import annotations
@@ -449,8 +449,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return await judged if isinstance(judged, Awaitable) else judged
 
     def report(self, entry: InFlight) -> None:
-        """Report, once, that the request of *entry* is sent or has its response. Decisions that need no report are
-        skipped.
+        """Report the decision that allowed the request of *entry* to the ledger and the stats, unless that was done
+        before. The wire calls this when the request is sent or has its response.
         """
         if entry.report is not None:
             report, entry.report = entry.report, None
@@ -551,9 +551,10 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return None
 
     async def _check(self, request: Request, via: Via, cause: Request | None) -> None:
-        """Judge *request*, which a browser or download handler sends because of a redirect or a page (*via*). If the
-        spider's request *cause* is exempt from robots.txt, *request* may be exempt too. Raises RobotsDenied or
-        SpiderClosing.
+        """Judge *request*, which a browser or download handler sends without Scrapy. *via* is its origin for the
+        report: a redirect, or the page that needs *request*. If the spider's request *cause* is exempt from
+        robots.txt,
+        *request* may be exempt too. Raises RobotsDenied or SpiderClosing.
         """
         entry = InFlight(self._frontier.queues.of(request))
         check = Check(request, request_origin(request))
@@ -658,7 +659,7 @@ class DryRun(Judge):
     async def process_exception(self, request: Request, exception: Exception) -> None:
         is_refusal = isinstance(exception, IgnoreRequest)
         if is_refusal and str(exception) == _SCRAPYS_REFUSAL:
-            # Scrapy's own middleware, which has the same order, may have refused it first.
+            # Scrapy's own middleware has the same order, and has refused the request before this gate got it.
             await self._judge_request(request, is_refused_by_scrapy=True)
 
     # Verdicts.
@@ -717,7 +718,7 @@ class DryRun(Judge):
         seconds = round(self._sent[host] * delays[host], 3)
         self._crawler.stats.max_value(stats.DRY_RUN_SECONDS, seconds)
 
-    # The crawl.
+    # The start and the end of the crawl.
 
     def _spider_opened(self) -> None:
         self._began = self._clock.monotonic()

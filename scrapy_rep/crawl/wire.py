@@ -102,13 +102,13 @@ class WireMiddleware:
         *,
         is_judged: bool,
     ) -> Request | Response | None:
-        """Wait until three conditions hold: *request* was judged as it is now, it has a permit if several workers send
-        to its host, and it has room in its limiters.
+        """Wait until three conditions hold: *request* was judged with its present URL, ``Host`` and ``User-Agent``, it
+        has a permit if several workers send to its host, and it has room in its limiters.
 
         Return None when it may be sent. Return the request itself if it has to wait in the scheduler instead. If a
         component has turned it into a request for a robots.txt that the crawl has cached, return that response.
-        Raises RobotsDenied if it is forbidden or its host asks for too long a pause; in the second case, BackingOff
-        for a robots.txt request. Raises SpiderClosing.
+        Raises RobotsDenied if it is forbidden, or if its host asks for too long a pause. For a robots.txt request, such
+        a pause raises BackingOff. Raises SpiderClosing if the spider closes while *request* waits.
         """
         frontier, permits = self._frontier, self._frontier.permits
         while True:

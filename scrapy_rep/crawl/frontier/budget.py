@@ -193,7 +193,7 @@ class Budget:
 
 def _host_of(origin: Origin, entry: InFlight) -> str:
     """Return the host whose budget counts a request to *origin*. If a service, such as a rendering proxy, fetches the
-    page, return the host of the page instead of the service's host. This is the key of the download slot.
+    page, return the host of the page, not that of the service. The key of the download slot is the host of the page.
     """
     key = entry.queue.key
     slot: str = key.slot

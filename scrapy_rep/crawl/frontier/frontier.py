@@ -1,6 +1,31 @@
 """The frontier of a crawl: the state that scheduler, gate and wire share.
 
-It connects these three parts, which belong to Scrapy, with the :class:`Limits`, which do not depend on Scrapy.
+It connects these three parts, which Scrapy calls, with the :class:`Limits`, which do not depend on Scrapy. A request
+passes these methods, in this order:
+
+===============================  ==========================================================================
+caller                           what the frontier does
+===============================  ==========================================================================
+``Scheduler.enqueue_request``    :meth:`Frontier.fill`: the queue of the request becomes ready, or is parked
+``Scheduler.next_request``       :meth:`Frontier.next_queue`, :meth:`Frontier.plan`: the request gets room
+gate, ``process_request``        :meth:`Frontier.enter`. If the rules are not known: ``return_to_scheduler``
+                                 or, for a request that did not come from there, ``until_known``
+wire, ``process_request``        :meth:`Frontier.may_send`; if that is False, ``return_to_scheduler`` or
+                                 ``until_sent``
+wire, ``process_response``       :meth:`Frontier.answered`, :meth:`Frontier.end`
+wire, ``process_exception``      :meth:`Frontier.failed`, :meth:`Frontier.end`
+===============================  ==========================================================================
+
+Two examples:
+
+- *An image on another host.* A media pipeline downloads it past the scheduler. So at the gate, the image waits for the
+  robots.txt of its host (``until_known``); if that is unreachable, the image is refused immediately. At the wire, it
+  waits for room in the limiters of its host (``until_sent``).
+- *Ctrl-C.* Scrapy stops asking the scheduler, but sends no signal. Within 0.2 seconds, ``Frontier._check`` notices the
+  closing spider. It cancels the running fetches of robots.txt, and ends the requests that wait at gate and wire with
+  SpiderClosing. With a ``JOBDIR``, the next run sends these requests, and all that wait in the scheduler.
+
+:mod:`scrapy_rep.crawl.frontier.limits` has two more: a host that answers 429, and an unreachable robots.txt.
 """
 
 from __future__ import annotations
@@ -360,7 +385,9 @@ class Frontier:
         )
         if queue is not entry.queue:
             if entry.queue.key == queue.key._replace(is_unwritable=True):
-                queue = entry.queue  # It waited in memory.
+                queue = (
+                    entry.queue
+                )  # The request waited in memory, because the JOBDIR cannot store it.
             else:
                 # A component has changed the request, so it needs room in the limiters of another queue.
                 entry.queue, entry.may_return = queue, False
@@ -453,7 +480,7 @@ class Frontier:
             self.limits.set_address(host, str(response.ip_address), most, now)
 
     def admits_page(self, request: Request, entry: InFlight) -> bool:
-        """Whether the page budget of its host has room for *request*. Files for pipelines always have room."""
+        """Whether *request* may be sent although the pages of its host are limited. Files for pipelines always may."""
         if self.budget is None or not entry.queue.key.is_of_http:
             return True
         return not self.is_page(request, entry) or self.budget.admits(request, entry)
@@ -467,7 +494,7 @@ class Frontier:
         return request.callback is not NO_CALLBACK
 
     def why_no_page(self, request: Request, entry: InFlight) -> str:
-        """Return the reason, for a message, why the page budget of its host refuses *request*."""
+        """Return the reason, for a message, why the limit of pages of its host forbids *request*."""
         assert self.budget is not None
         return self.budget.why_refused(request, entry)
 
@@ -722,8 +749,8 @@ class Frontier:
     # Reactions to changes of the limits.
 
     def flush(self, *, is_called_by_engine: bool = False) -> None:
-        """Do what follows from the last changes of the limits: wake the decided waiters, begin the wanted fetches, wake
-        the engine if a queue has become ready, and set the next alarm.
+        """Act on the last changes of the limits. Wake the decided waiters, begin the wanted fetches, wake the engine if
+        a queue has become ready, and set the next alarm.
 
         With *is_called_by_engine*, the engine is not woken, because it calls ``next_request`` anyway.
         """
@@ -768,7 +795,8 @@ class Frontier:
         self.flush()
 
     def _check(self, now: float) -> None:
-        """Handle three events without a signal of Scrapy: the spider is closing, requests have ended unseen, and
+        """Handle three events that Scrapy does not signal: the spider is closing (Ctrl-C), the downloads of requests
+        have ended without a response or error at the wire, and
         requests have waited too long for robots.txt.
         """
         if is_closing(self._crawler):
@@ -792,7 +820,7 @@ class Frontier:
                 self.limits.leave(waiter, now)
                 self.limits.decided.append(waiter)
 
-    # The end.
+    # The end of the crawl.
 
     def stop(self, reason: str) -> None:
         """Plan no more requests, and close the spider with *reason*."""

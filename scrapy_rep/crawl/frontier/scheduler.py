@@ -343,6 +343,6 @@ class RequestOrder:
 
 
 def _is_fifo(kind: Any) -> bool:
-    is_lifo = issubclass(kind, LifoSQLiteQueue)  # A subclass of the other.
+    is_lifo = issubclass(kind, LifoSQLiteQueue)  # It is a subclass of FifoSQLiteQueue.
     of_disk = issubclass(kind, (FifoDiskQueue, FifoSQLiteQueue)) and not is_lifo
     return of_disk or issubclass(kind, squeues.FifoMemoryQueue)

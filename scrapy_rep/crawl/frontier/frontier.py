@@ -796,8 +796,7 @@ class Frontier:
 
     def _check(self, now: float) -> None:
         """Handle three events that Scrapy does not signal: the spider is closing (Ctrl-C), the downloads of requests
-        have ended without a response or error at the wire, and
-        requests have waited too long for robots.txt.
+        have ended without a response or error at the wire, and requests have waited too long for robots.txt.
         """
         if is_closing(self._crawler):
             self._close()

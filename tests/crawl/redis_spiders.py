@@ -7,21 +7,24 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request, signals
+from scrapy import Request
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy_redis.spiders import RedisSpider
 
+from scrapy_rep.redis import SharedScheduler
 from tests.crawl.spiders import NotingSpider, PlanSpider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from scrapy.crawler import Crawler
+    from scrapy import Spider
     from scrapy.http import Response
+    from twisted.internet.defer import Deferred
 
 _BEAT = 0.005
+"""The interval of the timer that measures the event loop, in seconds."""
 
 
 class LinkSpider(NotingSpider):
@@ -98,23 +101,20 @@ class LambdaSpider(WorkerSpider):
             yield request.replace(callback=partial(self.note_response))
 
 
-class LoopWatch:
-    """Measures for how long the event loop was blocked at most."""
+class WatchedScheduler(SharedScheduler):
+    """Measures the longest time for which the event loop is blocked, from the opening of the scheduler to the end of the
+    crawl. The stat ``blocked`` is the greatest gap between two runs of a timer, minus the timer's interval.
+    """
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._last = 0.0
-        crawler.signals.connect(self._beat, signals.spider_opened)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> LoopWatch:
-        return cls(crawler)
+    def open(self, spider: Spider) -> Deferred[None]:
+        self._beat_at = monotonic()
+        self._beat()
+        return super().open(spider)
 
     def _beat(self) -> None:
         now = monotonic()
-        if self._last:
-            self._crawler.stats.max_value("blocked", now - self._last - _BEAT)
-        self._last = now
+        self._stats.max_value("blocked", now - self._beat_at)
+        self._beat_at = now + _BEAT
         call_later(_BEAT, self._beat)
 
 

@@ -183,7 +183,7 @@ class Crowd:
             assert min(host.gaps) >= DELAY, host.origin
 
 
-def test_four_workers(
+def test_four_workers_keep_delays_together_and_fetch_each_page_once(
     site: Site, mode: str, server: RedisServer, tmp_path: Path
 ) -> None:
     """Four workers keep each Crawl-delay together, fetch nothing forbidden, and each
@@ -220,7 +220,9 @@ def check_nothing_left(server: RedisServer) -> None:
 
 
 @pytest.mark.newest
-def test_a_limit_of_pages(site: Site, server: RedisServer) -> None:
+def test_all_workers_together_keep_the_limit_of_pages_per_host(
+    site: Site, server: RedisServer
+) -> None:
     """All workers together fetch as many pages of a host as it may have. One of them is killed: what it had in flight
     is fetched in addition, since only pages that are done count.
     """
@@ -243,7 +245,9 @@ def test_a_limit_of_pages(site: Site, server: RedisServer) -> None:
 
 
 @pytest.mark.newest
-def test_a_server_that_restarts(site: Site, server: RedisServer) -> None:
+def test_a_server_that_restarts_costs_no_page_and_one_warning(
+    site: Site, server: RedisServer
+) -> None:
     """If Redis restarts during a crawl, the workers connect again, warn once and go on later. No
     request is lost. ``tests/redis/test_server_faults.py`` has the other faults.
     """
@@ -276,7 +280,9 @@ def test_a_server_that_restarts(site: Site, server: RedisServer) -> None:
 
 @pytest.mark.newest
 @pytest.mark.unmeasured
-def test_a_distant_server(site: Site, server: RedisServer) -> None:
+def test_a_distant_server_makes_a_crawl_at_most_three_times_as_long(
+    site: Site, server: RedisServer
+) -> None:
     """If each call to Redis takes 200 ms, a crawl of four workers takes up to three times as
     long, and the round trips of its start: later, each call is for a batch.
     """
@@ -338,7 +344,9 @@ def push(server: RedisServer, url: str) -> None:
     server.client().rpush("links:start_urls", json.dumps({"url": url}))
 
 
-def test_what_the_scheduler_can_do(site: Site, server: RedisServer) -> None:
+def test_a_queue_is_kept_flushed_and_deleted_as_the_settings_of_scrapy_redis_request(
+    site: Site, server: RedisServer
+) -> None:
     """Three crawls run one after the other, with start URLs from Redis and requests in
     JSON. The second starts with SCHEDULER_FLUSH_ON_START, so the requests of the first are
     deleted. The third resumes the queue of the second, waits for
@@ -386,7 +394,7 @@ def test_what_the_scheduler_can_do(site: Site, server: RedisServer) -> None:
     assert sorted(pages) == sorted(["/again", *NEW, OLD[0]])
 
 
-def test_a_jobdir_beside_the_queue(
+def test_a_jobdir_beside_the_queue_keeps_no_requests(
     site: Site, server: RedisServer, tmp_path: Path
 ) -> None:
     """With a JOBDIR as well, requests and fingerprints are on the server only."""
@@ -403,7 +411,9 @@ def test_a_jobdir_beside_the_queue(
 
 @pytest.mark.newest
 @pytest.mark.unmeasured
-def test_a_queue_that_is_lost(site: Site, mode: str, server: RedisServer) -> None:
+def test_a_lost_queue_closes_each_worker_with_one_error(
+    site: Site, mode: str, server: RedisServer
+) -> None:
     """After a FLUSHALL, each worker says what is lost, and closes for that reason. What the workers
     had is in the queue again: the next worker fetches it, and ends as usual.
     """
@@ -427,7 +437,9 @@ def test_a_queue_that_is_lost(site: Site, mode: str, server: RedisServer) -> Non
 
 @pytest.mark.newest
 @pytest.mark.unmeasured
-def test_requests_that_no_worker_can_read(site: Site, server: RedisServer) -> None:
+def test_requests_that_no_worker_can_read_wait_for_a_later_worker(
+    site: Site, server: RedisServer
+) -> None:
     """A crawl ends although no worker has the callback of some requests. Each worker says how many
     that are, and a later one that has it fetches them.
     """
@@ -449,7 +461,9 @@ def test_requests_that_no_worker_can_read(site: Site, server: RedisServer) -> No
 
 @pytest.mark.newest
 @pytest.mark.unmeasured
-def test_requests_of_another_queue_class(site: Site, server: RedisServer) -> None:
+def test_requests_of_another_queue_class_cause_one_warning_and_are_kept(
+    site: Site, server: RedisServer
+) -> None:
     """If scrapy-redis' own queue has left requests, one warning says how many, where, and what to
     do. They stay there.
     """
@@ -471,7 +485,9 @@ def test_requests_of_another_queue_class(site: Site, server: RedisServer) -> Non
 
 @pytest.mark.newest
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_a_worker_that_dies(site: Site, server: RedisServer, how: str) -> None:
+def test_a_dead_or_suspended_worker_costs_no_page(
+    site: Site, server: RedisServer, how: str
+) -> None:
     """One of three workers is killed, or stopped for longer than its lease: the others fetch what it had, and nothing is
     lost. Only what was in flight, or not done, is fetched twice. No delay is cut short.
     """
@@ -497,7 +513,7 @@ def test_a_worker_that_dies(site: Site, server: RedisServer, how: str) -> None:
 @pytest.mark.newest
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("status", [0, 429])
-def test_files_of_a_host_of_another_worker(
+def test_files_keep_the_delay_and_pauses_of_a_host_that_another_worker_owns(
     site: Site, server: RedisServer, status: int
 ) -> None:
     """What callbacks of several workers download from a host that at most one of them owns keeps its delay and its pauses
@@ -542,10 +558,10 @@ def test_files_of_a_host_of_another_worker(
 
 @pytest.mark.newest
 @pytest.mark.unmeasured
-def test_robotstxt_that_redirects_to_a_host_of_another_worker(
+def test_a_redirected_robotstxt_keeps_the_delay_of_a_host_that_another_worker_owns(
     site: Site, server: RedisServer
 ) -> None:
-    """It keeps the delay of that host, which only the owner may know, together with the pages there."""
+    """Only the owner may know the delay. Redirected requests and pages keep it together."""
     slow = site.add(f"{RULES}Crawl-delay: {DELAY}\n", name="127.0.8.1")
     hosts = [site.add(RULES, name=f"127.0.8.{number}") for number in range(2, 9)]
     for number, host in enumerate(hosts):
@@ -616,7 +632,9 @@ def start_watched(urls: Sequence[str], server: RedisServer) -> RunningCrawl:
 
 
 @pytest.mark.newest
-def test_without_a_server(site: Site, server: RedisServer) -> None:
+def test_a_crawl_without_a_server_fails_at_its_start(
+    site: Site, server: RedisServer
+) -> None:
     """A crawl whose server cannot be reached fails at its start, as with scrapy-redis."""
     server.stop()
     host = site.add(RULES)
@@ -628,7 +646,7 @@ def test_without_a_server(site: Site, server: RedisServer) -> None:
 
 
 @pytest.mark.newest
-def test_a_queue_class_of_the_project(site: Site, server: RedisServer) -> None:
+def test_a_queue_class_of_the_project_is_kept(site: Site, server: RedisServer) -> None:
     """A project that names its own queue class keeps it, with scrapy-redis' scheduler: gate and wire work with it."""
     slow = site.add(f"{RULES}Crawl-delay: {DELAY}\n")
     urls = [slow.url(f"/{number}") for number in range(4)] + [slow.url("/private/1")]
@@ -645,8 +663,10 @@ def test_a_queue_class_of_the_project(site: Site, server: RedisServer) -> None:
 
 
 @pytest.mark.newest
-def test_requests_that_cannot_be_written(site: Site, server: RedisServer) -> None:
-    """They wait in the memory of their worker, which says so once, and are sent."""
+def test_requests_that_cannot_be_written_wait_in_memory_and_are_sent(
+    site: Site, server: RedisServer
+) -> None:
+    """One warning is logged, and the stat ``scheduler/unserializable`` counts the requests."""
     host = site.add(RULES)
     urls = [host.url(f"/{number}") for number in range(4)]
     settings = settings_for(server, SCHEDULER_DEBUG=True)

@@ -39,8 +39,10 @@ def answer(worker: Scheduling, request: Request) -> None:
     worker.engine._slot.inprogress.discard(request)
 
 
-def test_a_worker_that_dies(shared: Shared) -> None:
-    """What it had done counts for the next owner; what it had in flight is sent again, and counts then."""
+def test_pages_that_a_dead_worker_has_done_count_for_the_next_owner(
+    shared: Shared,
+) -> None:
+    """The page that the worker had in flight is sent again, and counts then."""
     worker = Scheduling(shared, **BUDGET)
     for number in range(6):
         worker.scheduler.enqueue_request(Request(f"{SITE}/{number}"))
@@ -63,8 +65,10 @@ def test_a_worker_that_dies(shared: Shared) -> None:
     other.close()
 
 
-def test_several_download_slots(shared: Shared) -> None:
-    """Each slot of a host has its own worker. With each of its pages, a worker learns how many all have done."""
+def test_owners_of_several_slots_of_a_host_count_its_pages_together(
+    shared: Shared,
+) -> None:
+    """Each download slot of a host has its own worker. With each page, a worker gets the number of pages of all workers."""
     workers = [Scheduling(shared, **BUDGET) for _ in range(2)]
     for slot, worker in enumerate(workers):
         for number in range(3):
@@ -87,8 +91,8 @@ def test_several_download_slots(shared: Shared) -> None:
     second.close()
 
 
-def test_a_page_that_was_not_sent(shared: Shared) -> None:
-    """It gives its place back: another component has dropped it."""
+def test_a_page_that_was_not_sent_does_not_count(shared: Shared) -> None:
+    """Another component drops the page before it is sent."""
     worker = Scheduling(shared, **BUDGET)
     worker.scheduler.enqueue_request(Request(f"{SITE}/0"))
     worker.call()

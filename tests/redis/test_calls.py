@@ -31,11 +31,11 @@ def shared() -> Iterator[Shared]:
 
 
 @coroutine_test
-async def test_a_machine_that_sleeps(
+async def test_a_worker_sends_nothing_after_its_machine_slept_until_the_server_answers(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The monotonic clock stands still meanwhile. When the machine wakes up, the worker sends nothing before it has
-    heard of the server again.
+    """The monotonic clock stands still while the machine sleeps, so only the system clock shows that the lease
+    has ended.
     """
     worker = Scheduling(shared)
     worker.scheduler.enqueue_request(Request(URL.format(1)))
@@ -52,7 +52,7 @@ async def test_a_machine_that_sleeps(
 
 
 @coroutine_test
-async def test_clocks_that_differ(
+async def test_pauses_and_back_off_survive_clocks_that_differ(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock of one worker is fast by an hour, and that of the next owner of its host slow: the pause of the host
@@ -82,7 +82,7 @@ async def test_clocks_that_differ(
 
 
 @coroutine_test
-async def test_a_clock_that_is_set_back(
+async def test_a_clock_that_is_set_back_does_not_prolong_a_lease(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker goes on, until its lease has ended by the monotonic clock."""
@@ -127,10 +127,10 @@ def _next_in(worker: Scheduling) -> float:
 
 
 @coroutine_test
-async def test_an_answer_that_raises(
+async def test_an_answer_that_raises_is_given_out_again(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it has brought returns to the server with the next call, which gives it out again."""
+    """The requests in the answer return to the server with the next call, which delivers them again."""
     worker = Scheduling(shared)
     monkeypatch.setattr(worker.scheduler, "_take", _fail)
     worker.scheduler.enqueue_request(Request(URL.format(1)))

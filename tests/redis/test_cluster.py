@@ -42,7 +42,7 @@ def _port() -> int:
     return port
 
 
-def test_a_crawl_on_one_node(node: Redis) -> None:
+def test_all_keys_of_a_crawl_are_in_one_slot_of_a_cluster(node: Redis) -> None:
     """All that workers do is allowed there, and all keys are in one slot."""
     shared = Shared(node)
     first, second = shared.worker(), shared.worker()
@@ -66,7 +66,7 @@ def test_a_crawl_on_one_node(node: Redis) -> None:
     assert node.keys() == [b"now"]
 
 
-def test_fingerprints_on_another_node(node: Redis) -> None:
+def test_fingerprints_on_another_node_raise_an_error_at_once(node: Redis) -> None:
     """A set of fingerprints without that tag is an error of the first call."""
     worker = Shared(node).worker()
     assert worker.exchange._keys[1] == SEEN

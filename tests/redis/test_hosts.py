@@ -32,7 +32,9 @@ def test_a_host_has_one_owner(shared: Shared) -> None:
     assert shared.count == 0
 
 
-def test_the_order_of_a_queue(shared: Shared) -> None:
+def test_the_lowest_score_is_sent_first_and_before_it_what_was_given_back(
+    shared: Shared,
+) -> None:
     """The lowest score is first; of several, the first or the last one, as the crawl wants; and before all, what was
     given back.
     """
@@ -47,7 +49,7 @@ def test_the_order_of_a_queue(shared: Shared) -> None:
     assert worker.take() == ["4", "low", "higher"]
 
 
-def test_requests_for_a_host_of_another(shared: Shared) -> None:
+def test_requests_for_a_host_of_another_worker_reach_its_owner(shared: Shared) -> None:
     """What a worker pushes for a host of another one comes to that, once its queue was empty; until then, the owner
     knows that there is more.
     """
@@ -63,7 +65,7 @@ def test_requests_for_a_host_of_another(shared: Shared) -> None:
     assert worker.more("a") == ["5", "6", "7"]
 
 
-def test_how_many_hosts(shared: Shared) -> None:
+def test_a_worker_gets_at_most_its_share_of_the_free_hosts(shared: Shared) -> None:
     """A worker gets hosts for as many requests as it has room for, but no more than its share. A host with many requests
     counts for as many as may be in flight.
     """
@@ -81,7 +83,7 @@ def test_how_many_hosts(shared: Shared) -> None:
     assert other.owned == {"c", "d"}
 
 
-def test_duplicates(shared: Shared) -> None:
+def test_a_duplicate_of_any_worker_is_not_kept(shared: Shared) -> None:
     """A fingerprint that any worker has pushed is known, and its request is not kept."""
     worker, other = shared.worker(), shared.worker()
     worker.push("1", "2", "1")
@@ -93,7 +95,9 @@ def test_duplicates(shared: Shared) -> None:
     assert shared.client.scard(SEEN) == 3
 
 
-def test_what_a_worker_gives_back(shared: Shared) -> None:
+def test_the_next_owner_gets_requests_delay_and_back_off_of_a_host(
+    shared: Shared,
+) -> None:
     """The next owner gets the requests that were not sent, first; not before its delay has passed; and the back-off."""
     worker, other = shared.worker(), shared.worker()
     worker.push(*"12345")
@@ -109,7 +113,7 @@ def test_what_a_worker_gives_back(shared: Shared) -> None:
     assert shared.count == 4
 
 
-def test_a_dead_worker(shared: Shared) -> None:
+def test_requests_of_a_dead_worker_come_first_for_others(shared: Shared) -> None:
     """When its lease has ended, its hosts are free, and what it had taken comes first. It counts once."""
     worker, other = shared.worker(), shared.worker()
     worker.push(*"12345")
@@ -126,8 +130,8 @@ def test_a_dead_worker(shared: Shared) -> None:
     assert shared.count == 6
 
 
-def test_a_worker_that_was_suspended(shared: Shared) -> None:
-    """It learns that others have what it had. What it tells of that changes nothing; its new requests are kept."""
+def test_a_worker_that_was_suspended_loses_what_it_had(shared: Shared) -> None:
+    """The next answer reports the loss. Reports about the lost requests change nothing. New requests are kept."""
     worker, other = shared.worker(), shared.worker()
     worker.push(*"123")
     worker.take()
@@ -144,7 +148,7 @@ def test_a_worker_that_was_suspended(shared: Shared) -> None:
     assert shared.count == 1
 
 
-def test_a_worker_that_nobody_has_missed(shared: Shared) -> None:
+def test_a_worker_that_nobody_missed_keeps_what_it_has(shared: Shared) -> None:
     """If no other worker has called since its lease ended, it keeps all that it has."""
     worker = shared.worker()
     worker.push(*"123")
@@ -156,8 +160,7 @@ def test_a_worker_that_nobody_has_missed(shared: Shared) -> None:
     assert shared.count == 0
 
 
-def test_a_worker_that_ends(shared: Shared) -> None:
-    """It gives all back."""
+def test_a_worker_that_ends_gives_everything_back(shared: Shared) -> None:
     worker, other = shared.worker(), shared.worker()
     worker.push(*"123")
     worker.take()
@@ -169,7 +172,7 @@ def test_a_worker_that_ends(shared: Shared) -> None:
 # Permits.
 
 
-def test_a_delay_holds_for_all(shared: Shared) -> None:
+def test_a_delay_holds_for_all_workers_together(shared: Shared) -> None:
     """Of all workers, one request to a host with a delay is in flight, and the next goes a delay after its end."""
     owner, other = shared.worker(), shared.worker()
     assert owner.ask("1", delay=5.0).wait == 0
@@ -182,8 +185,8 @@ def test_a_delay_holds_for_all(shared: Shared) -> None:
     assert other.ask("4", delay=5.0).wait == 0
 
 
-def test_a_delay_that_a_worker_does_not_know(shared: Shared) -> None:
-    """It keeps the one that others know: it may not have had the robots.txt of the host."""
+def test_a_worker_keeps_a_delay_that_only_others_know(shared: Shared) -> None:
+    """The worker may not have fetched the robots.txt of the host yet."""
     owner, other = shared.worker(), shared.worker()
     owner.ask("1", delay=5.0)
     assert other.ask("2", limit=0).wait == 5
@@ -194,7 +197,7 @@ def test_a_delay_that_a_worker_does_not_know(shared: Shared) -> None:
     assert owner.ask("4", delay=5.0).wait == 5
 
 
-def test_who_was_refused_is_next(shared: Shared) -> None:
+def test_the_worker_that_was_refused_gets_the_next_permit(shared: Shared) -> None:
     """An owner that asks again and again does not keep the others from their permits, nor they it."""
     owner, other = shared.worker(), shared.worker()
     owner.ask("1", delay=5.0)
@@ -212,7 +215,7 @@ def test_who_was_refused_is_next(shared: Shared) -> None:
     assert owner.ask("7", delay=5.0).wait == 0
 
 
-def test_who_was_refused_and_does_not_come_again(shared: Shared) -> None:
+def test_a_reserved_permit_expires_after_a_few_seconds(shared: Shared) -> None:
     """A permit is reserved for a few seconds only."""
     owner, other = shared.worker(), shared.worker()
     owner.ask("1", delay=5.0)
@@ -223,8 +226,8 @@ def test_who_was_refused_and_does_not_come_again(shared: Shared) -> None:
     assert owner.ask("3", delay=5.0).wait == 0
 
 
-def test_a_permit_of_a_dead_worker(shared: Shared) -> None:
-    """It ends with the lease, and the delay begins: the request may have been sent just before."""
+def test_a_permit_of_a_dead_worker_ends_and_its_delay_begins(shared: Shared) -> None:
+    """The request may have been sent just before the lease ended."""
     worker, other = shared.worker(), shared.worker()
     worker.ask("1", delay=5.0)
     shared.advance(LEASE + 1)
@@ -233,15 +236,14 @@ def test_a_permit_of_a_dead_worker(shared: Shared) -> None:
     assert other.ask("3", delay=5.0).wait == 0
 
 
-def test_a_request_that_was_not_sent(shared: Shared) -> None:
-    """Its permit begins no delay."""
+def test_a_request_that_was_not_sent_begins_no_delay(shared: Shared) -> None:
     worker = shared.worker()
     worker.ask("1", delay=5.0)
     worker.end("1", was_sent=False)
     assert worker.ask("2", delay=5.0).wait == 0
 
 
-def test_a_pause_reaches_all(shared: Shared) -> None:
+def test_a_pause_reaches_all_workers(shared: Shared) -> None:
     """The owner learns of a pause that another worker was asked for with its next call, others when they ask."""
     owner, other, third = (shared.worker() for _ in range(3))
     owner.push("1")
@@ -260,7 +262,7 @@ def test_a_pause_reaches_all(shared: Shared) -> None:
     assert owner.ask("4", limit=1).wait == 0
 
 
-def test_a_back_off(shared: Shared) -> None:
+def test_a_back_off_limits_all_workers_together(shared: Shared) -> None:
     """While a host has asked for pauses, all together have as many in flight as who asks would have."""
     worker, other = shared.worker(), shared.worker()
     assert worker.ask("1", limit=1).wait == 0
@@ -269,8 +271,8 @@ def test_a_back_off(shared: Shared) -> None:
     assert other.ask("3", limit=2).wait == 0
 
 
-def test_a_back_off_that_a_worker_does_not_know(shared: Shared) -> None:
-    """It sends nothing beside what others have in flight in their back-off."""
+def test_a_worker_keeps_a_back_off_that_only_others_know(shared: Shared) -> None:
+    """The worker sends nothing while others have a request in flight to a host in back-off."""
     worker, other = shared.worker(), shared.worker()
     assert worker.ask("1", limit=1).wait == 0
     assert other.ask("2", limit=0).wait > 0
@@ -279,7 +281,9 @@ def test_a_back_off_that_a_worker_does_not_know(shared: Shared) -> None:
     assert other.ask("3", limit=0).wait == 0
 
 
-def test_a_worker_that_has_not_heard_of_a_pause(shared: Shared) -> None:
+def test_a_worker_that_does_not_know_of_a_pause_sends_one_request_at_a_time(
+    shared: Shared,
+) -> None:
     """For a while, it sends one request at a time, and others count that; as the next owner, too."""
     worker, other, three = (shared.worker() for _ in range(3))
     worker.reports["paused"].append(("a", 5.0))
@@ -300,7 +304,7 @@ def test_a_worker_that_has_not_heard_of_a_pause(shared: Shared) -> None:
     assert (leased.host, leased.concurrency, leased.lasted) == ("a", 1, 0)
 
 
-def test_what_is_known_of_hosts_is_forgotten(shared: Shared) -> None:
+def test_the_key_of_a_host_without_requests_expires(shared: Shared) -> None:
     """The key of a host without requests expires; that of one with requests does not."""
     worker = shared.worker()
     worker.ask("1", host="b", delay=5.0)

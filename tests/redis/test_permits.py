@@ -38,9 +38,11 @@ def shared() -> Iterator[Shared]:
 
 
 @coroutine_test
-async def test_a_request_of_others_is_not_sent(shared: Shared) -> None:
-    """Its worker was silent for longer than its lease, so another one had the host. It owns that again when the
-    request, which it had handed out, comes to the wire.
+async def test_a_request_that_another_worker_has_taken_is_not_sent(
+    shared: Shared,
+) -> None:
+    """A worker was silent for longer than its lease, so another worker owned the host for a while. The first worker owns
+    the host again when the request, which was handed out before, reaches the wire.
     """
     worker, other = Scheduling(shared), shared.worker()
     worker.scheduler.enqueue_request(Request(URL))
@@ -95,7 +97,9 @@ class Gate:
 
 
 @coroutine_test
-async def test_a_permit_is_released_for_robotstxt(shared: Shared) -> None:
+async def test_a_permit_is_released_while_robotstxt_is_fetched_again(
+    shared: Shared,
+) -> None:
     """The rules of a request, which does not come from the scheduler, become stale while it waits for its permit. Its
     robots.txt needs that permit first: all workers together may have one request in flight to this host.
     """
@@ -119,10 +123,10 @@ async def test_a_permit_is_released_for_robotstxt(shared: Shared) -> None:
 
 
 @coroutine_test
-async def test_rules_that_become_stale_while_a_request_of_the_scheduler_waits(
+async def test_a_request_whose_rules_become_stale_returns_to_the_scheduler(
     shared: Shared,
 ) -> None:
-    """It returns to the scheduler, and its permit begins no delay."""
+    """The permit of the request is released, and begins no delay."""
     worker = Scheduling(shared)
     worker.scheduler.enqueue_request(Request(URL))
     worker.call()
@@ -146,7 +150,7 @@ async def test_rules_that_become_stale_while_a_request_of_the_scheduler_waits(
 
 @coroutine_test
 @pytest.mark.parametrize("fault", ["older data", "lease", "pause"])
-async def test_a_permit_that_is_lost_while_its_request_waits(
+async def test_a_request_that_loses_its_permit_asks_for_it_again(
     shared: Shared, fault: str
 ) -> None:
     """The request has the permit, and waits for the delay of its host, when the server is restarted with older data,
@@ -193,10 +197,10 @@ async def test_a_permit_that_is_lost_while_its_request_waits(
 
 
 @coroutine_test
-async def test_a_callback_waits_for_a_permit_while_the_spider_closes(
+async def test_a_page_whose_callback_waits_for_a_permit_at_the_end_is_fetched_again(
     shared: Shared,
 ) -> None:
-    """Its download fails, so a worker fetches its page again."""
+    """The download of the callback fails."""
     worker = Scheduling(shared)
     worker.scheduler.enqueue_request(Request(URL))
     worker.call()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.newest
 
 
 @pytest.mark.parametrize("fails", ["before", "after"])
-def test_answer_that_does_not_come(shared: Shared, fails: str) -> None:
+def test_a_call_without_an_answer_is_executed_once(shared: Shared, fails: str) -> None:
     """Whether the server has executed a call or not, nothing is pushed, taken or done twice."""
     worker = shared.worker()
     worker.push("1", "2", "3", fingerprint="")
@@ -43,7 +43,7 @@ def test_answer_that_does_not_come(shared: Shared, fails: str) -> None:
     assert shared.count == 0
 
 
-def test_hosts_of_an_answer_that_does_not_come(shared: Shared) -> None:
+def test_hosts_and_permits_of_a_lost_answer_are_free_again(shared: Shared) -> None:
     """Hosts, requests and permits that a worker does not know of are free again."""
     worker, other = shared.worker(), shared.worker()
     worker.push("1")
@@ -57,7 +57,7 @@ def test_hosts_of_an_answer_that_does_not_come(shared: Shared) -> None:
     assert other.ask("2", host="b", delay=5.0).wait == 0
 
 
-def test_call_that_comes_late(shared: Shared) -> None:
+def test_a_late_call_changes_nothing(shared: Shared) -> None:
     """A call that a suspended server executes after the worker has given it up changes nothing."""
     worker = shared.worker()
     worker.push("1")
@@ -75,7 +75,7 @@ def test_call_that_comes_late(shared: Shared) -> None:
     assert worker.take() == ["1"]
 
 
-def test_restart_with_older_data(shared: Shared) -> None:
+def test_a_restart_with_older_data_returns_what_was_taken_since(shared: Shared) -> None:
     """If the server is as it was some time ago, what a worker has taken since returns to the queue, and what it tells of
     its old requests does not free new ones.
     """
@@ -101,7 +101,9 @@ def test_restart_with_older_data(shared: Shared) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-3600.0, 3600.0])
-def test_clock_that_is_set(shared: Shared, seconds: float) -> None:
+def test_a_changed_server_clock_loses_no_request_and_keeps_their_order(
+    shared: Shared, seconds: float
+) -> None:
     """The clock of the server is set back or forward: nothing is lost, and new requests come after older ones."""
     first, second = shared.worker(), shared.worker()
     first.push("1", "2", "3", host="b")
@@ -127,7 +129,9 @@ def test_clock_that_is_set(shared: Shared, seconds: float) -> None:
     assert names.index("5") > names.index("3")
 
 
-def test_fingerprints_of_another_type(shared: Shared) -> None:
+def test_fingerprints_of_another_type_raise_an_error_before_any_change(
+    shared: Shared,
+) -> None:
     """A key of another type in place of the fingerprints is an error of the first call, before anything changes."""
     shared.client.set(SEEN, "of another filter")
     worker = shared.worker()
@@ -137,7 +141,7 @@ def test_fingerprints_of_another_type(shared: Shared) -> None:
     assert shared.names() == []
 
 
-def test_sweep_beside_a_new_queue(shared: Shared) -> None:
+def test_sweep_takes_nothing_of_a_new_queue(shared: Shared) -> None:
     """A worker that cleans up while another one begins a new queue takes nothing of that."""
     worker, other = shared.worker(), shared.worker()
     worker.push("1")
@@ -155,7 +159,7 @@ def test_sweep_beside_a_new_queue(shared: Shared) -> None:
     assert other.take() == ["2"]
 
 
-def test_queue_that_is_lost(shared: Shared) -> None:
+def test_a_lost_queue_is_noticed_before_any_change(shared: Shared) -> None:
     """A worker that knew the queue notices before anything changes, and joins another one only then."""
     worker, other = shared.worker(), shared.worker()
     worker.push("1")
@@ -170,7 +174,7 @@ def test_queue_that_is_lost(shared: Shared) -> None:
     assert worker.take() == ["2", "3"]
 
 
-def test_clear(shared: Shared) -> None:
+def test_clear_leaves_nothing_of_a_queue_and_keeps_others(shared: Shared) -> None:
     """Nothing is left of a queue that is cleared, nor of one whose clearing was interrupted. Another one is kept."""
     worker, other = shared.worker(), shared.worker()
     worker.push(*"123")
@@ -184,7 +188,9 @@ def test_clear(shared: Shared) -> None:
     assert shared.client.keys() == [b"now"]
 
 
-def test_the_last_worker_clears(shared: Shared) -> None:
+def test_a_worker_that_ends_keeps_an_empty_queue_that_others_use(
+    shared: Shared,
+) -> None:
     """With SCHEDULER_PERSIST = False, a worker that ends clears the queue, unless that is empty and others use it."""
     first, second, three = (shared.worker() for _ in range(3))
     first.push("1")
@@ -200,8 +206,8 @@ def test_the_last_worker_clears(shared: Shared) -> None:
     assert not shared.client.exists(SEEN)
 
 
-def test_server_without_memory(shared: Shared) -> None:
-    """It refuses calls with new requests as a whole. All others, which free memory or keep delays, still work."""
+def test_a_server_without_memory_refuses_only_new_requests(shared: Shared) -> None:
+    """Calls with new requests are refused as a whole. All other calls, which free memory or keep delays, still work."""
     worker, other = shared.worker(), shared.worker()
     worker.push(*"1234")
     worker.take()
@@ -231,7 +237,7 @@ def test_server_without_memory(shared: Shared) -> None:
     assert shared.count == 4
 
 
-def test_server_without_memory_after_an_answer_that_does_not_come(
+def test_a_server_without_memory_pushes_nothing_twice_after_a_lost_answer(
     shared: Shared,
 ) -> None:
     """What the server may have executed before it was full is not pushed twice."""
@@ -248,7 +254,9 @@ def test_server_without_memory_after_an_answer_that_does_not_come(
     assert shared.count == 1
 
 
-def test_requests_that_a_worker_cannot_read(shared: Shared) -> None:
+def test_a_request_that_a_worker_cannot_read_goes_to_one_that_can(
+    shared: Shared,
+) -> None:
     """Each other worker tries it, and the first that can has it, although the host is that of another one. For those
     that have tried it, it does not count.
     """
@@ -274,7 +282,9 @@ def test_requests_that_a_worker_cannot_read(shared: Shared) -> None:
     assert shared.count == 0
 
 
-def test_queue_of_scrapy_redis(shared: Shared) -> None:
+def test_requests_of_scrapy_redis_itself_are_counted_in_the_first_answer(
+    shared: Shared,
+) -> None:
     """The first answer says how many requests a queue of scrapy-redis itself has under the same key."""
     shared.client.zadd(KEY, {"a": 1, "b": 2})
     worker = shared.worker()
@@ -282,7 +292,7 @@ def test_queue_of_scrapy_redis(shared: Shared) -> None:
     assert worker.call().strange == 0
 
 
-def test_keys(shared: Shared) -> None:
+def test_all_keys_have_one_hash_tag(shared: Shared) -> None:
     """All keys have one hash tag, so that they are on one node of a cluster."""
     worker = shared.worker()
     worker.push("1", fingerprint="")

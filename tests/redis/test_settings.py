@@ -56,7 +56,7 @@ class Inherited(Changed):
         ({"REP_DRY_RUN": True, **REDIS}, Scheduler, None),
     ],
 )
-def test_which_scheduler(
+def test_the_addon_sets_scheduler_and_store_unless_the_project_does(
     project: dict[str, Any], scheduler: type, store: str | None
 ) -> None:
     """The add-on sets this package's scheduler, and the store in Redis. What the project sets has priority."""
@@ -67,7 +67,7 @@ def test_which_scheduler(
     assert queue["REP_STORE"] == store
 
 
-def test_in_a_setting_for_another_class() -> None:
+def test_the_scheduler_in_a_setting_for_another_class_is_an_error() -> None:
     """An error names the setting that the scheduler is for."""
     settings = {
         "ADDONS": {"scrapy_rep.Addon": 500},
@@ -90,7 +90,9 @@ def test_in_a_setting_for_another_class() -> None:
         },
     ],
 )
-def test_connection(settings: dict[str, Any]) -> None:
+def test_the_connection_follows_scrapy_redis_settings_and_fails_soon(
+    settings: dict[str, Any],
+) -> None:
     """The settings of scrapy-redis say where the server is. Calls end soon, and are not repeated by the client."""
     crawler = get_crawler(Spider, settings)
     options = connect(crawler.settings).connection_pool.connection_kwargs
@@ -104,7 +106,7 @@ def test_connection(settings: dict[str, Any]) -> None:
     )
 
 
-def test_a_function_makes_the_client() -> None:
+def test_a_function_can_make_the_client() -> None:
     """As with scrapy-redis, ``redis_cls`` need not be a class."""
     client = object()
     settings = {"REDIS_PARAMS": {"redis_cls": lambda **_: client}}

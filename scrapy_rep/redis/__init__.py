@@ -1,6 +1,6 @@
-"""The scheduler of a crawl with several workers, whose requests are on the Redis server that they share.
+"""The scheduler of a crawl with several workers. All workers share one request queue on a Redis server.
 
-The add-on puts it in the place of ``scrapy_redis.scheduler.Scheduler``.
+The add-on replaces ``scrapy_redis.scheduler.Scheduler`` with this scheduler.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The calls of the Redis server. In each call, a worker tells what it has done, and gets new work. The calls run on
-a thread of their own, so that a slow server does not block the event loop.
+"""The calls of the Redis server. In each call, a worker reports the requests that are done, and gets new requests.
+The calls run on a separate thread, so that a slow server does not block the event loop.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The maximum number of seconds for which the thread waits for a connection, and for an answer.
+# The maximum seconds that the thread waits for a connection, and then for each answer.
 _TIMEOUT = 3.0
 
-# The length of the number at the start of each stored request.
+# Each stored request starts with its number, which has this many characters.
 _NUMBER = 14
 
-# The maximum number of new requests of one call: a longer one would keep the server from others.
+# The maximum number of new requests in one call. While the server executes a call, all other workers wait.
 MAX_PUSHES = 1_000
 
 _Reports = dict[str, list[Any]]
@@ -62,21 +62,21 @@ class Push(NamedTuple):
 
     host: str
     score: int
-    """The request with the lowest score is sent first."""
+    """The position in the host's queue. The request with the lowest score is sent first."""
 
     is_last_first: bool
-    """Whether this request is sent before those with the same score that are on the server already."""
+    """Whether this request is sent before older requests with the same score."""
 
     fingerprint: str
-    """Empty if the request is no duplicate in any case."""
+    """Empty if the server must keep the request even if it is a duplicate."""
 
     data: bytes
     request: Any = None
-    """The object, for the worker itself."""
+    """The request as an object, which is not sent to the server."""
 
 
 class Taken(NamedTuple):
-    """A request that a worker has from the server."""
+    """A request that a worker took from the server."""
 
     host: str
     score: float
@@ -85,17 +85,19 @@ class Taken(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """The requests of a host that a worker gets."""
+    """Requests to one host that the server delivers to a worker."""
 
     host: str
     on_server: int
-    """How many are on the server still."""
+    """The number of the host's requests that are still on the server."""
 
     requests: Sequence[Taken]
 
 
 class LeasedHost(NamedTuple):
-    """A host that this worker owns from now on, with the back-off that its last owner has left: see ``BackOff``."""
+    """A host that this worker owns from now on. The other fields are the back-off of the last owner: see
+    ``BackOff``.
+    """
 
     host: str
     own_pause: float
@@ -104,57 +106,60 @@ class LeasedHost(NamedTuple):
 
 
 class PermitAnswer(NamedTuple):
-    """The answer of the server to a worker that asks for a permit."""
+    """The server's answer to a worker that requests a permit."""
 
     token: str
     wait: float
-    """The seconds after which to ask again; 0 if the permit is granted."""
+    """The seconds after which to request the permit again. 0 if the permit is granted."""
 
     paused: float
-    """For how many seconds the host has asked for a pause."""
+    """The seconds until the end of the host's pause. 0 if there is no pause."""
 
 
 class Answer(NamedTuple):
-    """The answer of the server to a call. ``shared.lua`` describes it."""
+    """The server's answer to a call. ``shared.lua`` describes the fields."""
 
     seen: Sequence[int]
-    """The indexes of the new requests that are not kept, since their fingerprints are known."""
+    """The indexes of the new requests that are duplicates, which the server does not keep."""
 
     remaining: int
-    """The requests that are not done, except those that this worker has tried, and could not read."""
+    """The number of requests that are not done, without those that this worker tried to read and could not."""
 
     set_aside: int
-    """How many requests no worker could read so far."""
+    """The number of requests that no worker could read so far."""
 
     has_lost: bool
-    """Whether other workers have what this one had: it was silent for longer than its lease."""
+    """Whether other workers may have taken this worker's hosts and requests, because it was silent for longer than its
+    lease, or the server was restored from older data.
+    """
 
     returned: int
-    """How many requests have come back from a dead worker."""
+    """The number of a dead worker's requests that are in the queue again."""
 
     strange: int
-    """In the first answer: how many requests a queue of scrapy-redis itself has."""
+    """In the first answer, the number of requests in a queue that scrapy-redis itself wrote. 0 in later answers."""
 
     permits: Sequence[PermitAnswer]
     deliveries: Sequence[Delivery]
     hosts: Sequence[LeasedHost]
     pauses: dict[str, float]
-    """The pauses that hosts of this worker have asked others for, in seconds from now on."""
+    """By host, the seconds until the end of a pause that a host of this worker requested from another worker."""
 
     pages: dict[str, int]
-    """How many pages all workers together have done, of hosts of which this worker does some."""
+    """By host, the number of pages that all workers together have done. Only hosts with pages of this worker."""
 
     unread: Sequence[tuple[bytes, str]]
-    """The leases of requests that other workers could not read, and their places."""
+    """Requests that other workers could not read. Each is the lease, and the place in the list of such requests."""
 
 
 class QueueLost(Exception):
-    """The queue of this worker is gone from the server."""
+    """The queue that this worker uses no longer exists on the server."""
 
 
 class Exchange:
-    """The calls of one worker, one after the other. It collects what the worker has to tell, and tells that until the
-    server has answered. Each call has a number, so that the server executes none twice, and none too late.
+    """Makes the calls of one worker, one after the other. It collects the worker's reports, and repeats them in each
+    call until the server has answered. Calls are numbered, so that the server executes no report twice, and ignores
+    calls that arrive too late.
     """
 
     def __init__(self, client: Any, key: str, seen_key: str, lease: float) -> None:
@@ -162,19 +167,19 @@ class Exchange:
         self._keys = [f"{{{key}}}", seen_key, key]
         self._lease = lease
         self.reports: _Reports = defaultdict(list)
-        """What the next call tells, by the names that the script has for it."""
+        """The reports for the next call, by their names in the script."""
 
         self.unsent: list[Push] = []
-        """The new requests that are not on the server yet, the oldest first."""
+        """The new requests that are not on the server yet, oldest first."""
 
         self._told: _Reports | None = None
-        """What the current call tells, until the server has answered."""
+        """The reports of the current call. None after the server has answered."""
 
         self._sending = 0
-        """How many new requests the current call has."""
+        """The number of new requests in the current call."""
 
         self.is_uncertain = False
-        """Whether the server may have executed the last call, which was not answered."""
+        """Whether the last call got no answer, but the server may have executed it."""
 
         self._forget_calls()
 
@@ -185,13 +190,13 @@ class Exchange:
 
     @property
     def is_repeating(self) -> bool:
-        """Whether the next call tells the same as the last one, which was not answered."""
+        """Whether the last call got no answer, so that the next call repeats its reports."""
         return self._told is not None
 
     def next_call(self, **wants: Any) -> Callable[[], Answer]:
-        """Return the next call, as a function for another thread. The call tells what was collected, asks for what
-        the worker *wants*, and returns the answer. It raises RedisError or OSError if the server fails, and
-        QueueLost.
+        """Return the next call, as a function for another thread. The call sends the collected reports and what the
+        worker *wants* (fields of the order: see ``shared.lua``), and returns the answer. It raises RedisError or
+        OSError if the server fails, and QueueLost if the queue no longer exists.
         """
         if self._told is None:
             self._told, self.reports = self.reports, defaultdict(list)
@@ -224,26 +229,28 @@ class Exchange:
                 return list(self._client.evalsha(_digest(), *args))
         except NoScriptError:
             pass
-        # One round trip, and the server knows the script from then on.
+        # This call also stores the script on the server, in the same round trip.
         return list(self._client.eval(_source(), *args))
 
     def answered(self) -> list[Push]:
-        """Note that the last call was answered. Return the new requests that it had."""
+        """Note that the last call was answered. Return the new requests of that call."""
         pushes = self.unsent[: self._sending]
         del self.unsent[: self._sending]
         self._last_answer, self._told, self.is_uncertain = self._call, None, False
         return pushes
 
     def failed(self, error: Exception) -> bool:
-        """Note that the last call has failed with *error*. The next one tells the same, with two exceptions. A server
-        without memory has executed nothing: return True if the next call can be made at once, without the new
-        requests, to tell what frees memory. If the queue is lost, nothing is told of it.
+        """Note that the last call failed with *error*. Return whether the next call should follow immediately.
+
+        The next call repeats the reports, except in two cases. If the queue is lost, its reports are dropped. If the
+        server has no memory left, it executed nothing. Then the next call leaves out the new requests, and follows
+        immediately, since its reports free memory.
         """
         if isinstance(error, QueueLost):
             self._told, self.is_uncertain = None, False
             self._forget_calls()
         elif not is_full(error):
-            # After an error of our own, what the answer has brought may be lost here.
+            # An error of this package may have interrupted the processing of the answer. Its contents count as lost.
             self.is_uncertain = True
         elif not self.is_uncertain and self._sending:
             self._sending = 0
@@ -251,20 +258,23 @@ class Exchange:
         return False
 
     def clear(self) -> None:
-        """Delete the queue and its fingerprints. Workers that use it lose it. Raises RedisError or OSError."""
+        """Delete the queue and its fingerprints, also if other workers use the queue. Raises RedisError or OSError if
+        the server fails.
+        """
         prefix, *others = self._keys
-        # Without this key, the others are those of an earlier queue, which no worker uses.
+        # This key first: without it, no worker uses the other keys any more.
         self._client.unlink(f"{prefix}:state")
         for key in others:
             self._client.unlink(key)
         self.sweep()
 
     def sweep(self) -> None:
-        """Delete the keys of earlier queues of this name."""
+        """Delete the keys of earlier queues with this name. Raises RedisError or OSError if the server fails."""
         prefix = self._keys[0]
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in prefix)
         keys = list(self._client.scan_iter(f"{escaped}:*", count=1_000))
-        # Only now: what a queue that is begun meanwhile has is of this mark, or not among these keys.
+        # The mark is read after the keys: if another worker starts a queue now, its keys have this mark or are not in
+        # the list.
         mark = (self._client.hget(f"{prefix}:state", "mark") or b"").decode()
         used = f"{prefix}:state", f"{prefix}:{mark}:"
         for key in keys:
@@ -296,15 +306,15 @@ def _taken(host: str, score: str, item: bytes) -> Taken:
 
 
 def parts_of(lease: bytes) -> tuple[str, bytes]:
-    """Return the host and the data of a request that was set aside, from its lease on the server."""
+    """Return the host and the data of a request that no worker could read, from *lease*, its lease on the server."""
     host, _, item = lease.split(b"\n", 2)
     return host.decode(errors="replace"), item[_NUMBER:]
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether *error* says that the server has no memory left. Then it has executed nothing of the call."""
-    # The error code, OOM, is not used: Redis 6 has it in the middle of the message of a script's error, and redis-py
-    # removes it from the message.
+    """Whether *error* means that the server has no memory left. Then the server executed nothing of the call."""
+    # The error code OOM is no reliable sign: Redis 6 puts it in the middle of the error message of a script, and
+    # redis-py removes it from the message.
     return isinstance(error, RedisError) and "maxmemory" in str(error)
 
 
@@ -321,8 +331,8 @@ def _digest() -> str:
 
 
 def connect(settings: BaseSettings) -> Any:
-    """Return a client by the settings of scrapy-redis. It fails soon, and repeats no call: the server may have
-    executed that already.
+    """Return a Redis client that follows the settings of scrapy-redis. A call of the client fails after at most 3
+    seconds without an answer. The client repeats no failed call, since the server may have executed it.
     """
     own_settings, params = BaseSettings(settings), settings.getdict("REDIS_PARAMS")
     params |= {
@@ -331,7 +341,7 @@ def connect(settings: BaseSettings) -> Any:
         "decode_responses": False,
     }
     kind = load_object(params.get("redis_cls", Redis))
-    # It may be a function that makes clients, too.
+    # scrapy-redis also accepts a function that returns a client.
     if isinstance(kind, type) and issubclass(kind, Redis):
         params["retry"] = Retry(NoBackoff(), 0)
         params |= without_handshake()
@@ -341,7 +351,9 @@ def connect(settings: BaseSettings) -> Any:
 
 
 class ServerThread:
-    """A thread that calls the server. It is no thread of a pool, which other components may occupy for long."""
+    """A thread for calls of the server. It does not belong to a thread pool, since other components may occupy all
+    threads of a pool for long.
+    """
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Deferred[Any]] | None] = (
@@ -350,18 +362,18 @@ class ServerThread:
         self._has_started = False
 
     async def call(self, function: Callable[[], _T]) -> _T:
-        """Call *function* on the thread. Return what it returns, and raise what it raises."""
+        """Call *function* on the thread. Return its result, or raise its exception."""
         if not self._has_started:
             self._has_started = True
             target, name = partial(self._run, loop_caller()), "scrapy-rep-redis"
-            # A daemon: at its end, the process does not wait for a call that never returns.
+            # As a daemon thread, it cannot keep the process from ending, even if a call never returns.
             Thread(target=target, name=name, daemon=True).start()
         over: Deferred[_T] = Deferred()
         self._jobs.put((function, over))
         return await maybe_deferred_to_future(over)
 
     def stop(self) -> None:
-        """Let the thread finish the calls that it has, and then end it."""
+        """End the thread after its queued calls. Return immediately."""
         self._jobs.put(None)
 
     def _run(self, call_in_loop: Callable[..., object]) -> None:
@@ -369,7 +381,7 @@ class ServerThread:
             function, over = job
             try:
                 end = partial(over.callback, function())
-            except BaseException as error:  # noqa: BLE001  it must not end the thread
+            except BaseException as error:  # noqa: BLE001  no exception may end the thread
                 end = partial(over.errback, error)
             with suppress(RuntimeError):  # The loop has ended.
                 call_in_loop(end)

@@ -1,4 +1,4 @@
-"""The hosts that a worker owns, and their requests that it has taken from the Redis server."""
+"""The hosts that a worker owns, and the requests to them that the worker took from the Redis server."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limits import Queue
     from scrapy_rep.redis.exchange import Taken
 
-# The seconds after which the requests of a host whose robots.txt is still not known do not count as usable.
+# If robots.txt is still unknown this many seconds after a worker got a host, the host's requests do not count as
+# usable.
 _UNKNOWN_AFTER = 2.0
 
 
 class Lease:
-    """The hosts that a worker owns, and until when."""
+    """The hosts that a worker owns, and the time until which it owns them."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
@@ -30,17 +31,21 @@ class Lease:
 
         self.hosts: dict[str, OwnedHost] = {}
         self.lost: set[Request] = set()
-        """The requests in progress that other workers have by now: the lease had ended, or Redis has older data."""
+        """The requests in progress that other workers may have taken, because the lease ended or Redis was restored
+        from older data.
+        """
 
     def renew(self, began: tuple[float, float]) -> None:
-        """Note that a call of the server, which *began* at this time on both clocks, has renewed the lease."""
+        """Note that a call of the server renewed the lease. *began* is the start of the call, on the monotonic clock
+        and on the system clock.
+        """
         self._renewed_at = began
 
     @property
     def is_valid(self) -> bool:
-        """Whether the lease has not ended. After its end, other workers may take its hosts and requests. Of two
-        clocks, the one counts by which more time has passed: the monotonic clock may stop while the machine
-        sleeps, and the system clock may be set back.
+        """Whether the lease is still running. After its end, other workers may take the hosts and requests. The lease
+        ends when its seconds have passed on either clock: the monotonic clock may stop while the machine sleeps,
+        and the system clock may be set back.
         """
         monotonic, time = self._renewed_at
         passed = max(self._clock.monotonic() - monotonic, self._clock.time() - time)
@@ -52,7 +57,7 @@ class Lease:
 
 
 class OwnedRequests(MemoryRequests):
-    """The requests of a queue that this worker has taken from the server, in the order that they had there."""
+    """The requests of one queue that this worker took from the server. They keep the order of the server."""
 
     __slots__ = ()
 
@@ -64,7 +69,9 @@ class OwnedRequests(MemoryRequests):
         heappush(self._heap, (taken.score, int(taken.number, 16), request))
 
     def pop(self) -> Request | None:  # type: ignore[override]
-        """Remove and return the next request; None if all were given back, of which the limits are not told."""
+        """Remove and return the next request. Return None if all requests were given back to the server. The limits may
+        not know that yet.
+        """
         return super().pop() if self.count else None
 
     def take_all(self) -> list[Request]:
@@ -76,27 +83,27 @@ class OwnedRequests(MemoryRequests):
 
 
 class OwnedHost:
-    """A host whose requests this worker alone sends. Its name is that of a download slot."""
+    """A host whose requests only this worker sends. *key* is the name of the host's download slot."""
 
     def __init__(self, key: str, now: float) -> None:
         self.key = key
         self.since = self.needed_at = now
-        """Since when this worker owns the host, and when the host last had requests."""
+        """When this worker got the host, and when the host last had requests, in seconds of the monotonic clock."""
 
         self.queues: set[Queue] = set()
-        """The queues in which its requests wait here: one for each origin."""
+        """The queues of this worker in which the host's requests wait, one for each origin."""
 
         self.on_server = 0
-        """How many of its requests are on the server still."""
+        """The number of the host's requests that are still on the server."""
 
     @property
     def count(self) -> int:
-        """How many of its requests wait here."""
+        """The number of the host's requests that wait in this worker."""
         return sum(queue.count for queue in self.queues)
 
     def count_usable(self, now: float) -> int:
-        """Return how many of the requests that wait here could be sent soon: not those that still wait for robots.txt
-        two seconds after this worker has got the host.
+        """Return the number of waiting requests that could be sent soon. In the first two seconds after this worker got
+        the host, these are all waiting requests. Later, requests that still wait for robots.txt do not count.
         """
         if now - self.since < _UNKNOWN_AFTER:
             return self.count
@@ -104,11 +111,13 @@ class OwnedHost:
 
 
 def _waits_for_rules(queue: Queue) -> bool:
-    """Whether the robots.txt of *queue* is being fetched, or unreachable."""
+    """Whether the robots.txt of *queue* is being fetched or is unreachable."""
     site = queue.site
     return site is not None and bool(site.fetch_stage or site.outage)
 
 
 def name_of(slot: str) -> str:
-    """Return the name on the server of the download slot *slot*, without line breaks, which end a name there."""
+    """Return the name that the download slot *slot* has on the server. Line breaks, which end a name there, become
+    spaces.
+    """
     return " ".join(slot.split())

@@ -1,5 +1,5 @@
-"""Permits for requests to hosts that several workers send to. The Redis server grants them, so that all workers
-together keep the delay of such a host, its pauses, and its limit during a back-off.
+"""Permits for requests to hosts that several workers send to. The Redis server grants the permits. So all workers
+together keep such a host's delay, its pauses, and its limit during a back-off.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from scrapy_rep.redis.hosts import Lease
 
 
-# A request that has to wait for longer than these seconds waits in the scheduler.
+# A request that must wait longer than this many seconds for its permit returns to the scheduler.
 _LONG = 1.0
 
 
 class Permit:
-    """What a request at the wire needs before it is sent to a host that several workers send to."""
+    """The permission to send one request from the wire to a host that several workers send to."""
 
     def __init__(
         self, request: Request, entry: InFlight, queue: Queue, *, may_return: bool
@@ -40,19 +40,19 @@ class Permit:
         self.entry = entry
         self.queue = queue
         self.may_return = may_return
-        """Whether the request may return to the scheduler, and come to the wire again later."""
+        """Whether the request may return to the scheduler and be sent later."""
 
         self.asked: tuple[str, float, float] = self.terms
-        """The terms with which the server was asked last."""
+        """The :attr:`terms` of the last call that requested this permit from the server."""
 
         self.is_released = False
         self.call: Deferred[PermitAnswer | None] | None = None
-        """What waits for the answer of the server; None while nothing is to be asked."""
+        """Fires with the server's answer, or with None if no answer is awaited any more. None before the request."""
 
     @property
     def terms(self) -> tuple[str, float, float]:
-        """The host, how many requests may be in flight to it, and its delay in seconds. The two numbers are 0 if
-        this worker knows of no delay and no back-off: then only a pause keeps the request from being sent.
+        """The host, the maximum number of requests in flight to the host, and the host's delay in seconds. Both numbers
+        are 0 if this worker knows of no delay and no back-off. Then only a pause delays the request.
         """
         host = self.queue.host
         delay = delay_of(self.queue)
@@ -61,21 +61,23 @@ class Permit:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the request may be sent by it: it was not released, nor granted with laxer terms than those of now."""
+        """Whether the request may be sent with this permit. False if the permit was released, or if it was granted when
+        the host had a higher limit or a shorter delay than now.
+        """
         (_, limit, delay), (_, asked_limit, asked_delay) = self.terms, self.asked
         is_too_lax = bool(limit) and not 0 < asked_limit <= limit
         return not (self.is_released or is_too_lax or delay > asked_delay)
 
 
 def delay_of(queue: Queue) -> float:
-    """Return the seconds between two requests of *queue*."""
+    """Return the delay between two requests of *queue* in seconds. 0 if there is no delay."""
     limiter = queue.host.crawl_delay if queue.keeps_delay else None
     return 0.0 if limiter is None else limiter.delay
 
 
 class SharedPermits:
-    """The permits of one worker. A request needs one if its host may have another owner, has a delay, or has asked
-    for a pause.
+    """The permits of one worker. A request needs a permit if another worker may own its host, or if the host has a
+    delay or is in back-off.
     """
 
     def __init__(
@@ -85,22 +87,21 @@ class SharedPermits:
         lease: Lease,
         ask: Callable[[], None],
     ) -> None:
-        """*ask* is called when the server is to be asked."""
+        """*ask* is called to have the server called soon."""
         self._crawler = crawler
         self._frontier = frontier
         self._lease = lease
         self._ask = ask
         self._new_token = count(1).__next__
         self.wanted: dict[str, Permit] = {}
-        """The permits that the server is asked for, by token."""
+        """The permits to request from the server, by token."""
 
         self.held: dict[str, Permit] = {}
-        """The permits that the server has granted, by token, until their requests are in flight no more."""
+        """The permits that the server granted, by token, until their requests end or the permits are released."""
 
     def is_needed(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request*, which is about to be sent, needs a permit that it does not have. It may have lost one: a
-        permit ends with the lease of this worker, a server that was restarted with older data does not know it, and
-        a pause of the host ends it.
+        """Whether *request*, which is about to be sent, still needs a permit. An earlier permit may be lost. A permit
+        ends with this worker's lease, with a pause of the host, and when the server restarts with older data.
         """
         frontier = self._frontier
         queue = frontier.queues.of(request)
@@ -119,7 +120,7 @@ class SharedPermits:
             and self._lease.owns(host.key)
         ):
             return request in self._lease.lost
-        # The page in a browser that waits for this robots.txt has the permit of the host.
+        # If a page in a browser waits for this robots.txt, that page already holds the host's permit.
         return not (
             isinstance(request, RobotsTxtRequest)
             and frontier.is_awaited_by_browser(queue.robotstxt_limiters)
@@ -128,7 +129,9 @@ class SharedPermits:
     async def acquire(
         self, request: Request, entry: InFlight, *, may_return: bool
     ) -> bool:
-        """Wait for the permit of *request*: see :class:`~scrapy_rep.crawl.frontier.frontier.Permits`."""
+        """Wait for the permit of *request*. Return False if the request must return to the scheduler: see
+        :class:`~scrapy_rep.crawl.frontier.frontier.Permits`.
+        """
         frontier = self._frontier
         queue = frontier.queues.of(request)
         permit = Permit(request, entry, queue, may_return=may_return)
@@ -153,15 +156,15 @@ class SharedPermits:
             await maybe_deferred_to_future(later)
 
     def release(self, entry: InFlight) -> None:
-        """Release the permit of *entry*, whose request is not sent after all. No delay begins."""
+        """Release the permit of *entry*, whose request will not be sent. So the host's delay does not start."""
         for permit in self.held.values():
             permit.is_released |= permit.entry is entry
         self._ask()
 
     async def _answer(self, permit: Permit) -> PermitAnswer | None:
-        """Ask the server for *permit*, and return its answer. Return None if the request is to return to the
-        scheduler, because the spider closes or another worker has the request. Raises SpiderClosing if the spider
-        closes and the request cannot return.
+        """Request *permit* from the server, and return the answer. Return None if the request must return to the
+        scheduler, because the spider closes or another worker took the request. Raises SpiderClosing if the spider
+        closes and the request cannot return to the scheduler.
         """
         if self._frontier.alarms.is_stopped:
             raise SpiderClosing(f"The spider closed before {permit.request}")
@@ -181,8 +184,8 @@ class SharedPermits:
     # For the exchange.
 
     def wants(self) -> list[tuple[Any, ...]]:
-        """Return the permits to ask the server for, as the arguments of ``acquire`` in the script. A closing spider
-        asks for none, as it does not wait for the answer. Requests that other workers have now get none.
+        """Return the permits to request from the server, as arguments of ``acquire`` in the script. Requests that other
+        workers took get no permit. The list is empty while the spider closes, since nothing waits for the answer.
         """
         closes = is_closing(self._crawler)
         for token, permit in list(self.wanted.items()):
@@ -196,8 +199,8 @@ class SharedPermits:
     def granted(
         self, answers: Sequence[PermitAnswer]
     ) -> Iterator[tuple[str, float, bool]]:
-        """Wake the requests whose permits the server has answered. Yield the permits that nobody waits for any more,
-        as :meth:`ended` does.
+        """Wake the requests whose permits are in *answers*. Yield the permits for which no request waits any more, in
+        the format of :meth:`ended`.
         """
         for answer in answers:
             permit = self.wanted.pop(answer.token, None)
@@ -209,8 +212,8 @@ class SharedPermits:
             _fire(permit.call, answer)
 
     def ended(self) -> Iterator[tuple[str, float, bool]]:
-        """Yield the permits that are used or released: the token, how many seconds ago the request ended, and
-        whether it was sent.
+        """Yield the permits that are used or released, and forget them. Each is the token, the seconds since the end of
+        the request, and whether the request was sent.
         """
         frontier = self._frontier
         for token, permit in list(self.held.items()):

@@ -617,8 +617,9 @@ class SharedScheduler(Scheduler):
     def _answered(
         self, answer: Answer, pushes: Sequence[Push], began: tuple[float, float]
     ) -> None:
-        """Process *answer*, the answer of the server to a call. *pushes* are the new requests that were sent in the call,
-        and *began* is its start, by the monotonic and by the wall clock."""
+        """Process *answer*, the answer of the server to a call. *pushes* are the new requests that were sent in the
+        call, and *began* is its start, by the monotonic and by the wall clock.
+        """
         unsent = len(self._exchange.unsent)
         was_stopped = not self._lease.is_valid or len(pushes) + unsent >= MAX_PUSHES
         self._lease.renew(began)

@@ -146,7 +146,9 @@ class Answer(NamedTuple):
     """By host, the seconds until the end of a pause that a host of this worker requested from another worker."""
 
     pages: dict[str, int]
-    """By host, the number of pages that all workers together have done. Only hosts with pages of this worker."""
+    """By host, the number of pages done by all workers together. Only hosts that this worker gets, or of which it
+    reported pages, in this call.
+    """
 
     unread: Sequence[tuple[bytes, str]]
     """Requests that other workers could not read. Each is the lease, and the place in the list of such requests."""

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.crawl.frontier.limits import Queue
 
-# The seconds between two calls: while there is something to tell, while requests are in flight or in their
-# callbacks, and after a failure.
+# The seconds between two calls of the server: while this worker has something to report, while requests are in flight
+# or in their callbacks, and after a failure.
 _SOON, _BUSY, _FAILED = 0.02, 0.05, 1.0
 
 # In all other cases, the seconds between two calls double, up to one of these numbers. The first one holds while any
@@ -63,49 +63,48 @@ _MOST_WAITING, _MOST_IDLE = 0.2, 1.0
 # The part of its lease after which a worker renews it.
 _PART_OF_LEASE = 1 / 4
 
-# For how many calls of the server the requests of this worker should last: for more than one, since the robots.txt
-# of a new host has to be fetched before its requests are sent.
+# The requests of this worker should last for this many calls of the server. One call is too short, because the
+# robots.txt of a new host must be fetched before the host's requests can be sent.
 _CALLS_AHEAD = 3
 
-# A guess of the seconds after which a request in flight is replaced by the next one, and how often it is replaced at
-# most until this worker has its next requests.
+# The assumed seconds until a request in flight is replaced by the next one, and the maximum number of such replacements
+# that this worker prepares for.
 _ROUND, _MAX_ROUNDS = 0.1, 20
 
-# How many requests of a host are taken at once: for each time that those in flight are replaced, and at most.
+# The number of requests that one call takes of a host, for each replacement of the requests in flight, and the maximum.
 _BATCH, _MAX_BATCH = 16, 200
 
-# The maximum number of requests of a host that a worker keeps while they cannot be sent, since their robots.txt is
-# not known.
+# The maximum number of a host's requests that a worker keeps while the host's robots.txt is unknown.
 _MAX_WAITING = 2 * _MAX_BATCH
 
-# A worker takes no more hosts if its requests that can be sent soon are this many times as many as the downloader has
-# room for.
+# A worker takes new hosts until the number of its requests that can be sent soon is the downloader's capacity,
+# multiplied by this factor.
 _AHEAD = 1.5
 
-# A worker takes no more hosts while it has so many requests: those to hosts that do not answer may wait for long.
+# A worker that has taken this many requests takes no new hosts. Requests to hosts that do not answer may wait for long.
 _MAX_TAKEN = 20_000
 
-# A host is given back if it has been empty for these seconds, or has to wait for longer than these.
+# A host is given back after this many seconds without requests, or if its next request must wait longer than this many.
 _EMPTY_FOR, _FAR = 2.0, 30.0
 
-# The greatest rank of a request that the server keeps exactly, beside the rank of what was given back.
+# The maximum rank of a request. The server stores scores up to this rank exactly, also those of returned requests.
 _MAX_RANK = 2**40
 
-# How often a worker that ends calls a server that fails.
+# A worker that ends gives up after this many failed calls.
 _TRIES_AT_END = 2
 
 
 class SharedScheduler(Scheduler):
-    """The scheduler of scrapy-redis, by the hosts that this worker owns.
+    """A scheduler for several workers that share a request queue on a Redis server.
 
-    The add-on sets it in place of ``scrapy_redis.scheduler.Scheduler``, whose settings it has. New requests go to
-    the Redis server, together with their fingerprints. A host belongs to one worker at a time, by a lease
-    (``REP_QUEUE_LEASE``). That worker takes the requests of its hosts in batches, and runs rules, delays and
-    pauses as the only worker of a crawl does. A request stays on the server until its callback has ended, so
-    each worker may be killed at any moment.
+    The add-on replaces ``scrapy_redis.scheduler.Scheduler`` with this class, which follows the settings of
+    scrapy-redis. New requests are sent to the Redis server, together with their fingerprints. Each host belongs to
+    one worker at a time, by a lease (``REP_QUEUE_LEASE``). The owner takes the host's requests in batches, and
+    applies rules, delays and pauses to the host in the same way as a crawl with one worker. The server keeps a
+    request until the request's callback has ended, so no request is lost when a worker is killed.
 
-    The event loop never waits for the server: one coroutine calls it again and again, on a thread, tells it what
-    was done, and gets what comes next.
+    The event loop never waits for the server. A coroutine repeatedly calls the server on a thread. Each call reports
+    the requests that are done, and brings new requests.
     """
 
     uses_jobdir = False
@@ -117,51 +116,54 @@ class SharedScheduler(Scheduler):
         self._dicts = RequestDicts(crawler)
         self._thread = ServerThread()
 
-        # What this worker has.
+        # The requests of this worker.
         self._taken: dict[Request, Taken] = {}
-        """The requests of the server that this worker has, until they are done or given back."""
+        """The requests that this worker took from the server, until they are done or given back."""
 
         self._popped: dict[Request, int] = {}
-        """Those of them that were handed out to Scrapy, and how many requests had been pushed before that."""
+        """The taken requests that Scrapy received. The value is ``_pushed`` at that time."""
 
         self._popped_since = 0
-        """How many requests were handed out since the last call of the server."""
+        """The number of requests that Scrapy received since the last call of the server."""
 
         self._pages: dict[Request, str] = {}
-        """The requests that count as pages of a host, and are not done: these hosts."""
+        """The requests that count as pages of a host and are not done. The value is the host."""
 
         self._pushed = 0
-        """How many requests this worker has pushed so far."""
+        """The number of new requests of this worker so far, whether or not they are on the server yet."""
 
         self._ended: list[tuple[str, str, int]] = []
-        """The requests that are done, which the server does not know yet. Of each: its number; the host of which it was
-        a page; and how many requests have to be on the server before, since its callback may have made them.
+        """The requests that are done, but not yet reported to the server. Each is the request's number, the host whose
+        page it was (or ""), and a value of ``_pushed``. The request is reported when that many new requests are on the
+        server, since the request's callback may have made them.
         """
 
         self._seen_here: set[str] = set()
-        """The fingerprints of the requests that cannot be written to Redis. They wait in the memory of this worker."""
+        """The fingerprints of requests that cannot be written to Redis. Such requests wait in this worker's memory."""
 
-        # What is known of the queue.
+        # The state of the queue on the server.
         self._total = 1
-        """How many requests of all workers are not done, by the last answer."""
+        """The number of all workers' requests that are not done, by the last answer."""
 
         self._last_aside = "0"
-        """The place of the last request that another worker has set aside, and that this worker has tried to read."""
+        """This worker tried to read the requests that other workers set aside. This is the place of the last one
+        tried.
+        """
 
         self._readable: list[str] = []
-        """The places of such requests that this worker can read."""
+        """The places of requests that other workers set aside and this worker can read."""
 
         self._set_aside = 0
-        """How many requests are set aside, by the last answer."""
+        """The number of requests that are set aside, by the last answer."""
 
         # The calls.
         self._took = 0.0
-        """How many seconds the server took for its last answer."""
+        """The duration of the last answered call, in seconds."""
 
         self._next_at, self._pause = inf, _BUSY
         self._asleep: Deferred[None] | None = None
         self._calls: Deferred[None] | None = None
-        """Done after the last regular call; None before the first answer."""
+        """Fires after the last call before the end. None before the first answer."""
 
         self._last_request = self._clock.monotonic()
         self._has_begun = self._is_failing = self._is_closed = False
@@ -175,7 +177,7 @@ class SharedScheduler(Scheduler):
         crawler.signals.connect(self._spider_idle, signals.spider_idle)
 
     def _read_settings(self, crawler: Crawler) -> None:
-        """Read the settings of scrapy-redis. Raises TypeError if one cannot be used."""
+        """Read the settings of scrapy-redis. Raises TypeError if SCHEDULER_IDLE_BEFORE_CLOSE is negative."""
         settings, names = crawler.settings, {"spider": self._spider.name}
         self._persists = settings.getbool("SCHEDULER_PERSIST")
         self._idle_seconds = settings.getint("SCHEDULER_IDLE_BEFORE_CLOSE")
@@ -197,9 +199,9 @@ class SharedScheduler(Scheduler):
         )
 
     def _made_dupefilter(self) -> BaseDupeFilter:
-        """Return the duplicate filter of the project, if that has its own, else one that filters nothing: then the
-        server filters. It gets fingerprints and requests together, so that no request counts as seen that is in no
-        queue.
+        """Return the project's duplicate filter if the project sets its own. If not, return one that filters nothing,
+        because the server filters. The server stores each request together with its fingerprint, so every request that
+        counts as seen is in the queue.
         """
         crawler = self._crawler
         assert crawler.spider is not None
@@ -222,21 +224,25 @@ class SharedScheduler(Scheduler):
     # Scrapy's interface.
 
     def __len__(self) -> int:
-        """How many requests of all workers are not done, as far as this worker knows."""
+        """Return the number of all workers' requests that are not done, as far as this worker knows."""
         return max(self._total, 0) + len(self._exchange.unsent)
 
     def has_pending_requests(self) -> bool:
-        """Whether any request of any worker is not done."""
+        """Return whether any worker may still have requests that are not done. True while the server fails."""
         is_missing = self._is_failing or bool(self._readable)
         return len(self) > 0 or self._count > 0 or is_missing
 
     def open(self, spider: Spider) -> Deferred[None]:
-        """Called by Scrapy. The Deferred fires with the first answer of the server, or fails as the first call does."""
+        """Called by Scrapy. The Deferred fires after the server's first answer, or fails with the first call's
+        error.
+        """
         self._order.warn_of_classes(self._logger)
         return deferred_from_coro(self._begin())
 
     def close(self, reason: str) -> Deferred[None] | None:
-        """Called by Scrapy. Give all requests back that are not done. The Deferred fires when the server has them."""
+        """Called by Scrapy. Give all requests that are not done back to the server. The Deferred fires after the server
+        has stored them, or after this worker gave up. None if the scheduler was never open.
+        """
         if self._calls is None:
             return None
         self._is_closed = True
@@ -244,8 +250,9 @@ class SharedScheduler(Scheduler):
         return deferred_from_coro(self._end(self._calls))
 
     def enqueue_request(self, request: Request) -> bool:
-        """Keep *request*, for any worker. A request that gate or wire have returned becomes the next one of its host
-        here. Return False if it is known to be a duplicate. The server finds other duplicates later.
+        """Called by Scrapy. Queue *request* for any worker. Return False if this worker knows that *request* is a
+        duplicate. The server finds other duplicates later. A request that the gate or the wire returned stays in this
+        worker, as the next request of its host.
         """
         frontier = self._frontier
         if frontier.take_returned(request):
@@ -270,9 +277,11 @@ class SharedScheduler(Scheduler):
         return True
 
     def next_request(self) -> Request | None:
-        """Return a request of an owned host that could be sent now; None if there is none at the moment."""
+        """Called by Scrapy. Return a request that can be sent now to an owned host. None if there is no such
+        request.
+        """
         if not self._has_begun:
-            # Only now: no robots.txt may be fetched before the spider is open.
+            # Hosts are taken only from now on, because no robots.txt may be fetched before the spider is open.
             self._has_begun = True
             self._call_soon()
         if not self._lease.is_valid or len(self._exchange.unsent) >= MAX_PUSHES:
@@ -296,8 +305,8 @@ class SharedScheduler(Scheduler):
     # New requests.
 
     def _fingerprint(self, request: Request) -> str | None:
-        """Return the fingerprint by which the server finds out whether *request* is a duplicate; empty if *request* is
-        none in any case; None if it is known to be one.
+        """Return the fingerprint with which the server checks whether *request* is a duplicate. Return an empty string
+        if the server must not check that, and None if *request* is known to be a duplicate.
         """
         if request.dont_filter:
             return ""
@@ -316,8 +325,8 @@ class SharedScheduler(Scheduler):
     def _keep_in_memory(
         self, queue: Queue, request: Request, fingerprint: str, error: Exception
     ) -> None:
-        """Keep *request* in the memory of this worker, since it cannot be written to Redis. No other worker gets
-        it.
+        """Keep *request* in the memory of this worker, because *request* cannot be written to Redis. Only this worker
+        can send it.
         """
         self._note_unwritable(request, error)
         self._seen_here |= {fingerprint} - {""}
@@ -329,11 +338,11 @@ class SharedScheduler(Scheduler):
         self._count += 1
         self._frontier.fill(queue, request)
 
-    # The requests that this worker has.
+    # The requests of this worker.
 
     def _take_back(self, request: Request) -> None:
-        """Let *request*, which was handed out and not sent, wait here again, as the next one of its queue; unless
-        another worker has it by now.
+        """Queue *request*, which Scrapy received but did not send, in this worker again, as the next one of its queue.
+        Drop *request* if another worker may have taken it.
         """
         if request in self._lease.lost:
             return
@@ -346,7 +355,7 @@ class SharedScheduler(Scheduler):
         self._filled(queue, request)
 
     def _requests_of(self, queue: Queue) -> Any:
-        """Return the requests of *queue* that wait here."""
+        """Return the container of the requests of *queue* that wait in this worker."""
         if queue.requests is None:
             is_here = queue.key.is_unwritable
             kind = MemoryRequests if is_here else OwnedRequests
@@ -354,7 +363,7 @@ class SharedScheduler(Scheduler):
         return queue.requests
 
     def _read(self, data: bytes, host: str) -> Request | None:
-        """Return the request in *data*; None if this worker cannot read it."""
+        """Return the request in *data*. Return None if this worker cannot read it, and log the first such error."""
         try:
             fields = self._serializer.loads(data)
             return request_from_dict(fields, spider=self._crawler.spider)
@@ -371,7 +380,7 @@ class SharedScheduler(Scheduler):
             return None
 
     def _forget(self) -> list[Taken]:
-        """Forget all that this worker has, and return its requests."""
+        """Forget all hosts, requests, permits and reports of this worker, and return its requests."""
         for queue in self._frontier.limits.queues.values():
             self._take_all(queue)
         requests = list(self._taken.values())
@@ -385,18 +394,18 @@ class SharedScheduler(Scheduler):
         return requests
 
     def _take_all(self, queue: Queue) -> list[Request]:
-        """Remove the requests of *queue* that are from the server, and return them."""
+        """Remove and return the requests of *queue* that were taken from the server."""
         if not isinstance(queue.requests, OwnedRequests):
             return []
         requests = queue.requests.take_all()
         self._count -= len(requests)
         return requests
 
-    # What this worker tells.
+    # The reports of this worker.
 
     def _note_done(self) -> None:
-        """Have the server told which requests are done: their callbacks have ended, and what these have made is on the
-        server. Requests that a closing spider did not send are given back.
+        """Add the requests that are done to the reports. A request is done when its callback has ended and the new
+        requests of the callback are on the server. Requests that a closing spider interrupted are given back.
         """
         reports = self._exchange.reports
         in_progress = requests_in_progress(self._crawler)
@@ -417,8 +426,9 @@ class SharedScheduler(Scheduler):
         self._ended = [entry for entry in self._ended if entry[-1] > on_server]
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
-        """Called by the budget of the crawl: see :class:`~scrapy_rep.crawl.frontier.budget.Keeper`. The server counts
-        *request* as a page of *host* when it is done: if this worker dies before, another one sends it again.
+        """Called by the crawl's budget: see :class:`~scrapy_rep.crawl.frontier.budget.Keeper`. The server counts
+        *request* as a page of *host* when *request* is done. If this worker dies earlier, another worker sends
+        *request* again.
         """
         if change > 0:
             self._pages[request] = host
@@ -426,7 +436,7 @@ class SharedScheduler(Scheduler):
             self._pages.pop(request, None)
 
     def _note_pauses(self) -> None:
-        """Have the server told which hosts have asked for a pause."""
+        """Add the hosts that requested a pause to the reports."""
         now, politeness = self._clock.monotonic(), self._frontier.politeness
         pauses = politeness.take_new_pauses()
         self._exchange.reports["paused"] += [
@@ -434,7 +444,9 @@ class SharedScheduler(Scheduler):
         ]
 
     def _give_back_needless(self) -> None:
-        """Give back the hosts that have had no requests for a moment, or that may have none for long."""
+        """Give back the hosts that had no requests for 2 seconds, or whose next request must wait longer than 30
+        seconds.
+        """
         now, frontier = self._clock.monotonic(), self._frontier
         busy = {self._taken[request].host for request in self._popped}
         busy |= {name_of(entry.queue.slot.key) for entry in frontier.in_flight.values()}
@@ -449,7 +461,7 @@ class SharedScheduler(Scheduler):
                 self._give_back(host)
 
     def _give_back(self, host: OwnedHost) -> None:
-        """Let other workers have *host*, with its requests that wait here, its delay and its back-off."""
+        """Let other workers take *host*, with its waiting requests, its delay and its back-off."""
         now, reports = self._clock.monotonic(), self._exchange.reports
         limiter = self._frontier.limits.limiters.get(host.key)
         back_off = None if limiter is None else limiter.back_off
@@ -464,7 +476,7 @@ class SharedScheduler(Scheduler):
                 reports["back"].append(self._taken.pop(request).number)
         del self._lease.hosts[host.key]
 
-    # What it wants.
+    # The wants of this worker.
 
     def _wants(self) -> dict[str, Any]:
         """Return what the next call asks the server for: permits, more requests of owned hosts, and new hosts for as
@@ -502,8 +514,11 @@ class SharedScheduler(Scheduler):
     def _more_of_owned(
         self, batch: int, rounds: int
     ) -> tuple[list[tuple[str, int]], int]:
-        """Return how many requests of which owned hosts this worker wants, to have a *batch* of each; and how many
-        requests of all owned hosts could be sent soon, while those in flight are replaced *rounds* times.
+        """Return the requests that this worker wants of its owned hosts, and the supply.
+
+        The wanted requests are pairs of a host and a number, which fills the host's requests up to *batch*. The
+        supply is the number of requests to owned hosts that could be sent while the requests in flight are replaced
+        *rounds* times.
         """
         now, more, supply = self._clock.monotonic(), [], 0
         for host in self._lease.hosts.values():
@@ -520,8 +535,8 @@ class SharedScheduler(Scheduler):
     # Calls.
 
     async def _begin(self) -> None:
-        """Call the Redis server for the first time, then start the loop that makes all further calls. If the first
-        call fails, raise its exception, and do not start the loop.
+        """Call the Redis server for the first time, then start the loop that makes all further calls. If the first call
+        fails, raise its exception and start no loop. A server without memory is no such failure.
         """
         try:
             if self._crawler.settings.getbool("SCHEDULER_FLUSH_ON_START"):
@@ -543,7 +558,9 @@ class SharedScheduler(Scheduler):
                 await self._call()
 
     def _call_soon(self, seconds: float = _SOON) -> None:
-        """Have the next call of the server made in *seconds* at the latest, unless a call takes longer than that."""
+        """Schedule the next call of the server for *seconds* from now, unless an earlier time is scheduled. While a
+        call is running, the next call starts after its end.
+        """
         at = self._clock.monotonic() + seconds
         if at < self._next_at:
             self._next_at = at
@@ -555,13 +572,13 @@ class SharedScheduler(Scheduler):
             asleep.callback(None)
 
     async def _call(self, **order: Any) -> Exception | None:
-        """Tell the server what was done, and take what it answers. *order* is what the order of this call has in
-        addition. Return the error if the call fails.
+        """Call the server with the collected reports, and process the answer. *order* contains further fields for the
+        call. Return the error if the call fails, and None if not.
         """
         self._next_at = inf
         try:
             await self._exchange_with_server(order)
-        except Exception as error:  # noqa: BLE001  whatever it is, the calls go on
+        except Exception as error:  # noqa: BLE001  the calls go on after any error
             self._call_soon(self._failed(error))
             return error
         self._call_soon(self._next_in())
@@ -583,8 +600,8 @@ class SharedScheduler(Scheduler):
         self._answered(answer, exchange.answered(), began)
 
     def _has(self) -> list[str]:
-        """Return the names of everything that this worker holds. Whatever else the server lists for this worker was in
-        an answer that got lost, so the server puts it back into the queue.
+        """Return the request numbers, hosts and permits of this worker. The server puts everything else that it lists
+        for this worker back into the queue, because it was in a lost answer.
         """
         ended = [number for number, *_ in self._ended]
         numbers = [taken.number for taken in self._taken.values()]
@@ -617,8 +634,8 @@ class SharedScheduler(Scheduler):
     def _answered(
         self, answer: Answer, pushes: Sequence[Push], began: tuple[float, float]
     ) -> None:
-        """Process *answer*, the answer of the server to a call. *pushes* are the new requests that were sent in the
-        call, and *began* is its start, by the monotonic and by the wall clock.
+        """Process *answer*, the server's answer to a call. *pushes* are the new requests of the call, and *began* is the
+        start of the call, on the monotonic clock and on the system clock.
         """
         unsent = len(self._exchange.unsent)
         was_stopped = not self._lease.is_valid or len(pushes) + unsent >= MAX_PUSHES
@@ -648,11 +665,11 @@ class SharedScheduler(Scheduler):
             self._pause = _BUSY
         is_over = not (was_empty or self._total)
         has_news = answer.deliveries or is_over or was_stopped
-        if has_news and self._has_begun:  # Else the spider is still opening.
+        if has_news and self._has_begun:  # If not, the spider is still opening.
             wake(self._crawler)
 
     def _take(self, answer: Answer) -> None:
-        """Take over what the server gives this worker in *answer*: permits, hosts, pauses and requests."""
+        """Take the permits, hosts, page counts, pauses and requests in *answer*."""
         frontier, now = self._frontier, self._clock.monotonic()
         self._exchange.reports["released"] += self._permits.granted(answer.permits)
         for leased in answer.hosts:
@@ -666,7 +683,7 @@ class SharedScheduler(Scheduler):
                     since=now - leased.lasted,
                 )
         if answer.pages and frontier.budget is not None:
-            # What all workers have done, and what this worker has in progress.
+            # The pages that all workers have done, and those that this worker has in progress.
             counts = Counter(self._pages.values()) + Counter(answer.pages)
             counts.update(page_of for _, page_of, _ in self._ended)
             frontier.budget.resume({host: counts[host] for host in answer.pages})
@@ -694,7 +711,9 @@ class SharedScheduler(Scheduler):
                 self._readable.append(place)
 
     def _drop(self, request: Request) -> None:
-        """Do with *request*, which the server has found to be a duplicate, what Scrapy does with one."""
+        """Log *request* as a duplicate, which the server found, and send the signal ``request_dropped``, as Scrapy
+        does.
+        """
         self._fingerprinter.log(request, self._spider)
         self._crawler.signals.send_catch_log(
             signals.request_dropped, request=request, spider=self._spider
@@ -718,7 +737,7 @@ class SharedScheduler(Scheduler):
     # Failures.
 
     def _note_lost(self) -> None:
-        """Forget what this worker had: other workers have it by now, or will have it."""
+        """Forget the hosts and requests of this worker, because other workers may have taken them, and log that."""
         self._lease.lost.update(self._popped)
         self._forget()
         self._logger.warning(
@@ -730,7 +749,7 @@ class SharedScheduler(Scheduler):
         )
 
     def _failed(self, error: Exception) -> float:
-        """Note that a call has failed with *error*. Return the seconds until the next call."""
+        """Process a call that failed with *error*. Return the seconds until the next call."""
         is_full_now = self._exchange.failed(error)
         if isinstance(error, QueueLost):
             self._queue_lost()
@@ -747,7 +766,7 @@ class SharedScheduler(Scheduler):
         return _SOON if is_full_now else _FAILED
 
     def _queue_lost(self) -> None:
-        """Push all requests that this worker has to a new queue, since the old one is gone, and close the spider."""
+        """Push all requests of this worker to a new queue, because the old one is gone, and close the spider."""
         for taken in self._forget():
             rank = round(max(taken.score, -_MAX_RANK))
             self._push(Push(taken.host, rank, False, "", taken.data))
@@ -771,7 +790,9 @@ class SharedScheduler(Scheduler):
     # The end.
 
     async def _end(self, calls: Deferred[None]) -> None:
-        """Tell the server what it does not know yet, and give all back; if the server fails, give all back at once."""
+        """Report the requests that are done, then give all hosts and requests back. After a failed call, do both in the
+        next call. *calls* fires when the regular calls have ended.
+        """
         await maybe_deferred_to_future(calls)
         failures, has_left = 0, False
         while not has_left and failures < _TRIES_AT_END:
@@ -811,7 +832,7 @@ class SharedScheduler(Scheduler):
 
 
 def _seconds_to_wait(limiter: Limiter | None, now: float) -> float:
-    """Return for how many seconds nothing may be sent to the host of *limiter*."""
+    """Return the seconds until a request may be sent to the host of *limiter*. Zero or less means now."""
     if limiter is None:
         return -inf
     delay = limiter.crawl_delay or limiter

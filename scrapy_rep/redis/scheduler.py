@@ -634,8 +634,8 @@ class SharedScheduler(Scheduler):
     def _answered(
         self, answer: Answer, pushes: Sequence[Push], began: tuple[float, float]
     ) -> None:
-        """Process *answer*, the server's answer to a call. *pushes* are the new requests of the call, and *began* is the
-        start of the call, on the monotonic clock and on the system clock.
+        """Process *answer*, the server's answer to a call. *pushes* are the new requests of the call, and *began* is
+        the start of the call, on the monotonic clock and on the system clock.
         """
         unsent = len(self._exchange.unsent)
         was_stopped = not self._lease.is_valid or len(pushes) + unsent >= MAX_PUSHES

@@ -1,47 +1,50 @@
--- The queue that the workers of a crawl share. A host belongs to one worker, which takes its requests in
--- batches. Each call of this script tells what one worker has done, and returns what it wants next. A call is
--- executed as a whole.
+-- The queue that all workers of a crawl share. A host belongs to one worker at a time, its owner, which takes the
+-- host's requests in batches. In each call of this script, one worker reports the requests that are done, and gets
+-- new hosts, requests and permits. Redis executes each call as a whole.
 --
--- KEYS: the prefix of all keys, a hash tag, so that a Redis Cluster keeps them on one node; the set of
--- fingerprints; the key of a queue of scrapy-redis itself. ARGV: the worker; its order, as JSON (see the end of
--- this file); and the data of each new request.
+-- KEYS: (1) the prefix of all keys, which is a hash tag, so that a Redis Cluster keeps the keys on one node; (2)
+-- the set of fingerprints; (3) the key of a queue that scrapy-redis itself wrote. ARGV: (1) the worker; (2) its
+-- order, as JSON (described at the end of this file); (3 ...) the data of each new request.
 --
--- A "host" is the name of a download slot, which nearly always is that of a host.
+-- A "host" is the name of a download slot, which usually is a host name.
 --
---   :state           hash   mark: tells this queue from an earlier one; number: the last one that a request got;
---                           count: the requests that are not done
--- and, after the mark:
+-- After the prefix, the keys are:
+--   :state           hash   mark: the identifier of this queue, different for each queue with this name;
+--                           number: the last number that a request got; count: the number of requests that are not
+--                           done
+-- and after the prefix and the mark:
 --   :queue:HOST      zset   requests by score; each begins with its number (14 hex digits)
---   :host:HOST       hash   owner; next_at, paused (until); delay, sent, reserved_for, reserved_until: see
---                           acquire(); own_pause, concurrency, since: the back-off, for the next owner
---   :free            zset   hosts with requests and without an owner -> when they may be sent to
---   :workers         zset   workers -> when their leases end
+--   :host:HOST       hash   owner; next_at: the earliest time of the next request; paused: the end of the
+--                           pause; delay, sent, reserved_for, reserved_until: see acquire(); own_pause, concurrency,
+--                           since: the back-off, for the next owner
+--   :free            zset   hosts with requests and without an owner -> the earliest time of the next request
+--   :workers         zset   workers -> the ends of their leases
 --   :calls           hash   worker -> the number of its last call
---   :owned:WORKER    set    its hosts
---   :taken:WORKER    hash   number -> host, score and request, a line each: a lease
+--   :owned:WORKER    set    the worker's hosts
+--   :taken:WORKER    hash   number of a taken request -> its lease: host, score and request, one per line
 --   :permits:WORKER  hash   token -> host
---   :news:WORKER     hash   its hosts that have requests again, or that must pause -> the end of the pause, or ""
---   :aside           zset   leases of requests that a worker could not read -> a number
---   :pages           hash   host name -> how many of its pages are done, if that is limited
+--   :news:WORKER     hash   the worker's hosts with new requests or a new pause -> the end of the pause, or ""
+--   :aside           zset   leases of requests that a worker could not read -> a number, their "place"
+--   :pages           hash   host name -> the number of its pages that are done, if that number is limited
 --
--- All times are in seconds, by the clock of this server.
+-- All times are in seconds of this server's clock.
 
 local prefix, SEEN, worker, order = KEYS[1], KEYS[2], ARGV[1], cjson.decode(ARGV[2])
 local call, time = redis.call, redis.call('TIME')
 local now = time[1] + time[2] / 1e6
 
--- What is given back goes before all others, by this much of their scores.
+-- A request that is given back comes before all others, because this number is subtracted from its score.
 local FRONT = 2 ^ 50
--- Greater than each number; still exact.
+-- The largest integer that is exact. It is greater than the number of any request.
 local LAST = 2 ^ 53 - 1
--- What is known of a host without requests and without an owner is kept for so long.
+-- The data of a host without requests and without an owner expires after this many seconds.
 local KEPT = 3600
--- A permit that was refused stays reserved for so long. The least time before it is asked for again.
+-- The seconds for which a refused permit stays reserved, and the minimum seconds before a worker requests it again.
 local PATIENCE, ASK_AGAIN = 3, 0.1
--- For so long after a pause, a worker that has not heard of it sends one request at a time.
+-- For this many seconds after a pause, a worker that does not know of the pause sends one request at a time.
 local RECOVERS = 30
 
--- The queue of a worker that is gone: it must notice before anything changes.
+-- If the worker's queue no longer exists, the worker must learn this before the script changes anything.
 local STATE = prefix .. ':state'
 local mark = call('HGET', STATE, 'mark') or ''
 if order.mark ~= '' and order.mark ~= mark then return { 'lost' } end
@@ -53,21 +56,23 @@ local function key(kind, name) return base .. kind .. ':' .. name end
 local FREE, WORKERS, CALLS, ASIDE, PAGES = base .. 'free', base .. 'workers', base .. 'calls', base .. 'aside', base .. 'pages'
 local TAKEN, OWNED, NEWS, PERMITS = key('taken', worker), key('owned', worker), key('news', worker), key('permits', worker)
 
--- A call that the worker has given up, and that comes late, changes nothing.
+-- A call changes nothing if it arrives after a later call of the same worker.
 local last_call = tonumber(call('HGET', CALLS, worker) or 0)
 if order.call <= last_call then return { 'late' } end
--- Whether the reports of this call were executed, but the answer did not arrive.
+-- Whether an earlier call already executed the reports of this call, but the answer did not arrive.
 local is_repeated = last_call > order.last_answer
--- Whether others have taken over what the worker had, or the server has older data than the worker.
+-- Whether other workers took over this worker's hosts and requests, or the server was restored from older data.
 local has_lost = last_call < order.last_answer
--- An error later on would leave half of a call: a key of another type is noticed now.
+-- If the key of the fingerprints has another type, raise the error now. Later, it would leave the call half
+-- executed.
 if order.call == 1 then call('SCARD', SEEN) end
 
--- A server that is out of memory refuses a script whose first write needs memory. Only new requests may fail.
+-- A server without memory refuses a script whose first write needs memory. DEL needs none, so only calls with new
+-- requests are refused.
 if #order.new == 0 then call('DEL', prefix .. ':none') end
 if is_first then call('HSET', STATE, 'mark', mark) end
 
--- Greater than all numbers so far, even if the server has lost the last ones.
+-- The clock makes new numbers greater than all earlier ones, even if the server lost the last ones in a restart.
 local number = math.max(tonumber(call('HGET', STATE, 'number') or 0), math.floor(now * 1e6))
 local function new_number()
     number = number + 1
@@ -82,7 +87,7 @@ local function numbers_of(host, ...)
     return unpack(values)
 end
 
--- Forget a host some time after its last pause, unless it has requests or an owner.
+-- Let the data of a host expire some time after its last pause, unless the host has requests, permits or an owner.
 local function forget_later(host)
     local next_at, paused, sent = numbers_of(host, 'next_at', 'paused', 'sent')
     if sent <= 0 and call('HEXISTS', key('host', host), 'owner') + call('EXISTS', key('queue', host)) == 0 then
@@ -101,7 +106,7 @@ local function set_free(host)
     end
 end
 
--- Send nothing to a host before a moment.
+-- Allow no request to a host before the time *moment*. *field* is next_at or paused.
 local function hold(host, field, moment)
     if moment > math.max(now, (numbers_of(host, field))) then
         call('HSET', key('host', host), field, moment)
@@ -109,6 +114,7 @@ local function hold(host, field, moment)
     end
 end
 
+-- End a permit of the worker *name*. If its request was sent, the host's delay starts at the end of the request.
 local function release(name, token, seconds_ago, was_sent)
     local host = call('HGET', key('permits', name), token)
     if not host then return end
@@ -120,7 +126,7 @@ end
 
 -- Requests.
 
--- Add requests, each as its score and what is stored, to the queue of a host.
+-- Add requests to the queue of a host. The further arguments are the score and the stored data of each request.
 local function add(host, ...)
     local queue = key('queue', host)
     local was_empty = call('EXISTS', queue) == 0
@@ -135,9 +141,10 @@ local function add(host, ...)
     end
 end
 
+-- Return the host, score and request of a lease; nothing if there is no lease.
 local function parts_of(lease) return string.match(lease or '', '^(.-)\n(.-)\n(.*)$') end
 
--- Return a request that a worker has taken to the front of its queue.
+-- Move a request that the worker *name* took to the front of its host's queue.
 local function put_back(name, id)
     local host, score, item = parts_of(call('HGET', key('taken', name), id))
     if not host then return end
@@ -146,14 +153,15 @@ local function put_back(name, id)
     add(host, score > -FRONT / 2 and score - FRONT or score, item)
 end
 
--- Let others take a host that a worker owns.
+-- Let other workers take a host that the worker *name* owns.
 local function disown(name, host)
     call('SREM', key('owned', name), host)
     call('HDEL', key('news', name), host)
     set_free(host)
 end
 
--- Return all that a worker has, but what is *kept*. Returns the number of requests.
+-- Take all hosts, requests and permits from the worker *name*, except those in *kept*. Return the number of
+-- requests.
 local function return_all(name, kept)
     local count = 0
     for _, host in ipairs(call('SMEMBERS', key('owned', name))) do
@@ -177,7 +185,7 @@ local function forget_worker(name)
     call('DEL', key('news', name))
 end
 
--- Who is alive.
+-- Renew this worker's lease, and take everything from at most one dead worker.
 
 local answer = {
     seen = {}, permits = {}, deliveries = {}, hosts = {}, pauses = {}, pages = {},
@@ -190,7 +198,7 @@ for _, name in ipairs(call('ZRANGEBYSCORE', WORKERS, '-inf', now, 'LIMIT', 0, 1)
     forget_worker(name)
 end
 
--- What the worker has done.
+-- Execute the worker's reports.
 
 local change, new = 0, {}
 if not is_repeated then
@@ -220,7 +228,7 @@ if not is_repeated then
     for _, pause in ipairs(order.paused) do
         local host, owner = pause[1], call('HGET', key('host', pause[1]), 'owner')
         hold(host, 'paused', now + pause[2])
-        -- For the next owner, unless a worker gives it back that knows better.
+        -- The back-off for the next owner. The current owner overwrites it when it gives the host back.
         call('HSET', key('host', host), 'concurrency', 1, 'since', 0)
         if owner and owner ~= worker then call('HSET', key('news', owner), host, now + pause[2]) end
         forget_later(host)
@@ -240,11 +248,11 @@ if has_lost or order.has or order.retires then
     return_all(worker, kept)
 end
 
--- What it gets.
+-- Collect the permits, hosts and requests for the worker.
 
 local delivered = {}
 
--- Deliver the best requests of a host. Returns how many it had.
+-- Deliver up to *most* requests of a host, those with the lowest scores. Return the number that the host had.
 local function take(host, most)
     local items, scores, leases = call('ZPOPMIN', key('queue', host), most), {}, {}
     for index = 1, #items, 2 do
@@ -258,10 +266,11 @@ local function take(host, most)
     return #scores + left
 end
 
--- Let the worker send a request to a host that has no pause; with a *limit*, if fewer are in flight to it, and
--- the *delay* of the last one is over. A worker that knows of no delay or back-off keeps those of the others. The
--- next permit is for the worker that was refused first. Returns the token; the seconds after which to ask again, 0
--- if it is granted; and the seconds of a pause.
+-- Grant or refuse a permit to send one request to a host. A permit is refused during a pause. *limit* is the
+-- maximum number of requests in flight to the host, and *delay* is the delay in seconds after each. Both are 0 if
+-- the worker knows of no delay and no back-off. Then the delay and the back-off that other workers reported apply.
+-- After a refusal, the next permit is reserved for the refused worker. Returns the token; the seconds after which
+-- to request the permit again, 0 if it is granted; and the seconds until the end of a pause.
 local function acquire(token, host, limit, delay)
     local name = key('host', host)
     if delay == 0 then delay = (numbers_of(host, 'delay')) end
@@ -305,7 +314,7 @@ elseif not has_lost then
     for _, more in ipairs(order.more) do
         if call('SISMEMBER', OWNED, more[1]) == 1 then take(unpack(more)) end
     end
-    -- No more than its share of the free hosts: others may have nothing to do.
+    -- The worker gets at most its share of the free hosts, so that other workers get some too.
     local share = math.ceil(call('ZCOUNT', FREE, '-inf', now) / call('ZCARD', WORKERS))
     for _, host in ipairs(call('ZRANGEBYSCORE', FREE, '-inf', now, 'LIMIT', 0, math.min(order.room, share))) do
         if order.room <= 0 then break end
@@ -317,7 +326,7 @@ elseif not has_lost then
         answer.pages[#answer.pages + 1] = { host, tonumber(call('HGET', PAGES, host) or 0) }
         order.room = order.room - math.min(take(host, order.batch), order.concurrency)
     end
-    -- Requests that others could not read: the worker tries them, and then takes those that it can.
+    -- Deliver requests that other workers could not read. This worker reported that it can read them.
     for _, place in ipairs(order.readable) do
         local lease = call('ZRANGEBYSCORE', ASIDE, place, place)[1]
         local host, score, item = parts_of(lease)
@@ -342,37 +351,45 @@ answer.remaining = count - call('ZCOUNT', ASIDE, '-inf', order.last_aside)
 answer.set_aside = call('ZCARD', ASIDE)
 return { mark, cjson.encode(answer), delivered, unread }
 
--- The order of a worker has:
---   mark                  that of the queue that it knows, or ""
---   call, last_answer     the number of this call, and that of the last one whose answer has arrived: all later ones
---                         have the same reports
---   lease                 for how long its lease is renewed
---   new                   of each new request: host, score, whether the last one is first, fingerprint
---   done, back, unreadable   requests whose callbacks have ended, that it does not use, and cannot read
---   pages                 the host of each page that is done
---   released              permits: token, seconds since the end of the request, whether that was sent
---   paused                hosts that have asked for a pause: host, seconds
---   left                  hosts that it gives back: host, seconds until its next request, own_pause, concurrency, and
---                         for how many seconds the back-off has lasted
---   has                   only after a lost answer: its requests, hosts and permits. All others return
---   retires, clears       whether it ends, and whether the queue is to be deleted then
---   permits               what it wants to send: the arguments of acquire()
---   more, batch           how many requests of which hosts, and how many of a new one
---   room, concurrency     for how many requests it wants hosts, and how many of a host may be in flight
---   readable, last_aside  requests that others could not read: those that it can, by their places, and the last place
---                         that it has tried
+-- The order of a worker contains:
+--   mark                  the mark of the queue that the worker uses, or "" in its first call
+--   call, last_answer     the number of this call, and the number of the last call whose answer arrived. All calls
+--                         after that answer contain the same reports
+--   lease                 the seconds for which the worker's lease is renewed
+--   new                   for each new request: host, score, whether it precedes older requests with the same score,
+--                         fingerprint
+--   done, back, unreadable   the numbers of requests that are done, given back, or that the worker cannot read
+--   pages                 for each page that is done: its host
+--   released              for each permit that ended: token, seconds since the end of its request, whether that was
+--                         sent
+--   paused                for each host that requested a pause: host, seconds
+--   left                  for each host that the worker gives back: host, seconds until its next request, own_pause,
+--                         concurrency, seconds since the start of the back-off
+--   has                   only after a lost answer: the requests, hosts and permits that the worker has. Everything
+--                         else is taken from the worker
+--   retires, clears       whether the worker ends, and whether its end deletes the queue
+--   permits               for each permit that the worker requests: the arguments of acquire()
+--   more                  for each owned host of which the worker wants requests: host, their maximum number
+--   batch                 the maximum number of requests of a host that is new or has new requests
+--   room, concurrency     the number of requests for which the worker wants new hosts, and the maximum number of them
+--                         that one host counts for
+--   readable, last_aside  the places of requests that others could not read and this worker can, and the last place
+--                         that the worker tried
 --
--- The answer is the mark, or "lost" if the queue of the worker is gone, or "late" for a late call; a JSON object; the
--- requests that are delivered; and the leases of requests that others could not read, each with its place. The object
--- has:
---   seen                  the indexes of new requests whose fingerprint is known
---   remaining, set_aside  how many requests are not done, but those that were set aside and that the worker has
---                         tried; and how many are set aside
---   has_lost              whether others have what the worker had
---   returned              how many requests have returned from a dead worker
---   strange               in the first answer: how many requests a queue of scrapy-redis itself has
---   permits               what acquire() returns
---   deliveries            host, how many of its requests are left here, and the score of each one that is delivered
---   hosts                 what it owns from now on: host, own_pause, concurrency, and since how many seconds
---   pauses                hosts of the worker that have asked others for a pause: host, seconds
---   pages                 host names, and how many of their pages are done
+-- The answer contains the mark, or "lost" if the worker's queue no longer exists, or "late" for a late call; a
+-- JSON object; the delivered requests; and leases of requests that other workers could not read, each with its
+-- place. The object contains:
+--   seen                  the indexes of new requests whose fingerprints were known
+--   remaining             the number of requests that are not done, without those set aside that this worker tried
+--   set_aside             the number of requests that a worker set aside because it could not read them
+--   has_lost              whether other workers may have taken this worker's hosts and requests
+--   returned              the number of requests that were taken from a dead worker
+--   strange               in the first answer, the number of requests in a queue that scrapy-redis itself wrote
+--   permits               for each requested permit: the result of acquire()
+--   deliveries            for each host: host, the number of its requests left here, the score of each delivered
+--                         request
+--   hosts                 for each host that the worker now owns: host, own_pause, concurrency, seconds since the
+--                         start of the back-off
+--   pauses                for each host of the worker for which another worker reported a pause: host, seconds until
+--                         its end
+--   pages                 for each host: host name, the number of its pages that are done

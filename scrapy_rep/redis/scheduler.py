@@ -371,9 +371,9 @@ class SharedScheduler(Scheduler):
             if not self._has_unreadable:
                 self._has_unreadable = True
                 self._logger.error(
-                    "A request to %(host)s in the queue in Redis cannot be read: %(error)r. This worker leaves "
-                    "it in the queue for a worker whose spider has its callback. Further such errors are not logged; "
-                    "at its end, each worker logs the number of requests that no worker could read",
+                    "This worker cannot read a request to %(host)s in the Redis queue: %(error)r. The request stays in "
+                    "Redis for a worker whose spider has the request's callback. Further such errors are not logged. "
+                    "At its end, each worker logs the number of requests that no worker could read",
                     host=host,
                     error=error,
                 )
@@ -644,13 +644,15 @@ class SharedScheduler(Scheduler):
         self._total, self._set_aside = answer.remaining, answer.set_aside
         if self._is_failing and (pushes or not unsent):
             self._is_failing = False
-            self._logger.info("The queue in Redis works again")
+            self._logger.info(
+                "The queue in Redis works again, and this worker takes requests again"
+            )
         if self._calls is None:
             self._log_what_is_there(answer)
         if answer.returned:
             self._logger.warning(
-                "A worker has not renewed its lease for REP_QUEUE_LEASE seconds: the %(count)d requests that it "
-                "had taken are in the queue again, for any worker",
+                "Another worker did not renew its lease for REP_QUEUE_LEASE seconds, so it counts as dead. Its "
+                "%(count)d unfinished requests are in the queue again, for all workers",
                 count=answer.returned,
             )
         if answer.has_lost:
@@ -727,9 +729,9 @@ class SharedScheduler(Scheduler):
         if answer.strange:
             self._logger.warning(
                 "%(count)d requests in the queue %(key)s were written by another queue class. This crawl does not "
-                "send them, and their URLs count as seen. To send them, first run the crawl with "
+                "send them, and their URLs count as seen. To send them, run the crawl with "
                 'SCHEDULER_QUEUE_CLASS = "scrapy_redis.queue.PriorityQueue" until that queue is empty. To drop '
-                "them, delete this key, and the key of the duplicate filter",
+                "them, delete the key %(key)s and the key of the duplicate filter from Redis",
                 count=answer.strange,
                 key=self._key,
             )
@@ -742,8 +744,8 @@ class SharedScheduler(Scheduler):
         self._forget()
         self._logger.warning(
             "This worker did not reach Redis for longer than REP_QUEUE_LEASE (%(lease)g s), or Redis was restored from "
-            "older data: other workers may have taken its requests. %(count)d of them are in flight, and may be "
-            "fetched twice",
+            "older data. Other workers may have taken this worker's requests. %(count)d of these requests are in "
+            "flight, and may be fetched twice",
             lease=self._lease.seconds,
             count=len(self._lease.lost),
         )
@@ -758,8 +760,8 @@ class SharedScheduler(Scheduler):
             self._is_failing = True
             is_of_server = isinstance(error, (RedisError, OSError))
             self._logger.warning(
-                "The queue in Redis fails (%(error)s): this worker keeps new requests in memory, and takes "
-                "requests again when the server works again",
+                "The queue in Redis fails (%(error)s). Until Redis works again, this worker keeps new requests in "
+                "memory, and takes no requests from the queue",
                 error=f"{type(error).__name__}: {error}",
                 exc_info=None if is_of_server else error,
             )
@@ -779,10 +781,10 @@ class SharedScheduler(Scheduler):
             return
         self._is_lost = True
         self._logger.error(
-            "The queue %(key)s in Redis is lost: the server has another one, or none (FLUSHALL, a restart without "
-            "persistence?). The requests that waited there, and the fingerprints of all requests, are lost. The "
-            "%(count)d requests that this worker had are in the queue again, and requests in flight end, so their "
-            "pages may be fetched twice. The worker closes; start the crawl again to fetch what is missing",
+            "The queue %(key)s in Redis is lost, perhaps by FLUSHALL or a restart of Redis without persistence. The "
+            "requests in the queue and the fingerprints of all requests are lost. The %(count)d requests that this "
+            "worker had taken are queued again. Its requests in flight still end, so their pages may be fetched twice. "
+            "This worker closes. Start the crawl again to fetch the missing pages",
             key=self._key,
             count=len(self._exchange.unsent),
         )
@@ -818,15 +820,15 @@ class SharedScheduler(Scheduler):
     def _log_what_is_left(self) -> None:
         if self._set_aside:
             self._logger.error(
-                "%(count)d requests could be read by no worker so far, and were not sent. They stay in Redis "
-                "(%(key)s), for a worker whose spider has their callbacks",
+                "%(count)d requests were not sent, because no worker could read them so far. They stay in Redis "
+                "(%(key)s) for a worker whose spider has their callbacks",
                 count=self._set_aside,
                 key=self._key,
             )
         if self._exchange.unsent:
             self._logger.error(
-                "%(count)d requests are lost: they were only in the memory of this worker, which has ended before "
-                "the queue in Redis worked again",
+                "%(count)d requests are lost. They were only in the memory of this worker, which ended before the "
+                "queue in Redis worked again",
                 count=len(self._exchange.unsent),
             )
 

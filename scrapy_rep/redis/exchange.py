@@ -43,7 +43,8 @@ MAX_PUSHES = 1_000
 
 _Reports = dict[str, list[Any]]
 
-# The argument of a call in which a worker neither reports nor requests anything. ``shared.lua`` describes it.
+# The default fields of a call's order. A call with these fields reports nothing and requests nothing. ``shared.lua``
+# describes the fields.
 _NOTHING: dict[str, Any] = {
     **dict.fromkeys(
         ("done", "back", "unreadable", "pages", "released", "paused", "left"), ()
@@ -252,7 +253,7 @@ class Exchange:
             self._told, self.is_uncertain = None, False
             self._forget_calls()
         elif not is_full(error):
-            # An error of this package may have interrupted the processing of the answer. Its contents count as lost.
+            # Maybe the server executed the call, or the answer arrived and could not be processed.
             self.is_uncertain = True
         elif not self.is_uncertain and self._sending:
             self._sending = 0

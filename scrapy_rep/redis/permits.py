@@ -181,7 +181,7 @@ class SharedPermits:
     def _cancel(self, token: str) -> None:
         self.wanted.pop(token, None)
 
-    # For the exchange.
+    # Called by the scheduler before and after each call of the server.
 
     def wants(self) -> list[tuple[Any, ...]]:
         """Return the permits to request from the server, as arguments of ``acquire`` in the script. Requests that other

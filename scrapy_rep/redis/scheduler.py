@@ -60,18 +60,18 @@ _SOON, _BUSY, _FAILED = 0.02, 0.05, 1.0
 # request of any worker is not done, since its callback may yield new ones; the second one, while the queue is empty.
 _MOST_WAITING, _MOST_IDLE = 0.2, 1.0
 
-# The part of its lease after which a worker renews it.
+# A worker renews its lease after this part of the lease.
 _PART_OF_LEASE = 1 / 4
 
 # The requests of this worker should last for this many calls of the server. One call is too short, because the
 # robots.txt of a new host must be fetched before the host's requests can be sent.
 _CALLS_AHEAD = 3
 
-# The assumed seconds until a request in flight is replaced by the next one, and the maximum number of such replacements
-# that this worker prepares for.
+# The assumed seconds of one round, in which each request in flight ends and the next one is sent. A worker takes
+# requests in advance for at most the second number of rounds.
 _ROUND, _MAX_ROUNDS = 0.1, 20
 
-# The number of requests that one call takes of a host, for each replacement of the requests in flight, and the maximum.
+# The number of a host's requests that one call takes for each round, and their maximum number for all rounds.
 _BATCH, _MAX_BATCH = 16, 200
 
 # The maximum number of a host's requests that a worker keeps while the host's robots.txt is unknown.
@@ -156,7 +156,7 @@ class SharedScheduler(Scheduler):
         self._set_aside = 0
         """The number of requests that are set aside, by the last answer."""
 
-        # The calls.
+        # The calls of the server.
         self._took = 0.0
         """The duration of the last answered call, in seconds."""
 
@@ -476,7 +476,7 @@ class SharedScheduler(Scheduler):
                 reports["back"].append(self._taken.pop(request).number)
         del self._lease.hosts[host.key]
 
-    # The wants of this worker.
+    # The permits, requests and hosts that this worker wants.
 
     def _wants(self) -> dict[str, Any]:
         """Return what the next call asks the server for: permits, more requests of owned hosts, and new hosts for as
@@ -517,8 +517,8 @@ class SharedScheduler(Scheduler):
         """Return the requests that this worker wants of its owned hosts, and the supply.
 
         The wanted requests are pairs of a host and a number, which fills the host's requests up to *batch*. The
-        supply is the number of requests to owned hosts that could be sent while the requests in flight are replaced
-        *rounds* times.
+        supply is the number of requests to owned hosts that could be sent in the next *rounds* rounds (see
+        ``_ROUND``).
         """
         now, more, supply = self._clock.monotonic(), [], 0
         for host in self._lease.hosts.values():
@@ -532,7 +532,7 @@ class SharedScheduler(Scheduler):
                 supply += min(usable + host.on_server, most * rounds)
         return more, supply
 
-    # Calls.
+    # The calls of the server.
 
     async def _begin(self) -> None:
         """Call the Redis server for the first time, then start the loop that makes all further calls. If the first call
@@ -629,7 +629,7 @@ class SharedScheduler(Scheduler):
             self._pause = min(2 * self._pause, most)
         return min(self._pause, self._lease.seconds * _PART_OF_LEASE)
 
-    # Answers.
+    # The server's answers.
 
     def _answered(
         self, answer: Answer, pushes: Sequence[Push], began: tuple[float, float]
@@ -736,7 +736,7 @@ class SharedScheduler(Scheduler):
                 key=self._key,
             )
 
-    # Failures.
+    # Failures of the server.
 
     def _note_lost(self) -> None:
         """Forget the hosts and requests of this worker, because other workers may have taken them, and log that."""
@@ -789,7 +789,7 @@ class SharedScheduler(Scheduler):
             count=len(self._exchange.unsent),
         )
 
-    # The end.
+    # The end of this worker.
 
     async def _end(self, calls: Deferred[None]) -> None:
         """Report the requests that are done, then give all hosts and requests back. After a failed call, do both in the

@@ -47,17 +47,17 @@ class Size(NamedTuple):
     pushed in turn."""
 
 
-NO_SLOWER = Target(most_ratio=1.04)
+FEW_HOSTS_TARGET, MANY_HOSTS_TARGET = Target(most_ratio=1.03), Target(most_ratio=1.0)
 SIZES = (
-    Size(1, 3_000, 3, NO_SLOWER),
-    Size(10, 300, 3, NO_SLOWER),
-    Size(200, 5, 3, NO_SLOWER),
-    Size(1_000, 2, 3, NO_SLOWER),
-    Size(1_000, 2, 3, NO_SLOWER, order="BY_HOST"),
-    Size(1_000, 3, 3, NO_SLOWER, job="JOBDIR"),
-    Size(4_000, 2, 1, Target(most_ratio=0.65)),
+    Size(1, 3_000, 5, FEW_HOSTS_TARGET),
+    Size(10, 300, 5, FEW_HOSTS_TARGET),
+    Size(200, 5, 5, FEW_HOSTS_TARGET),
+    Size(1_000, 2, 3, MANY_HOSTS_TARGET),
+    Size(1_000, 2, 3, MANY_HOSTS_TARGET, order="BY_HOST"),
+    Size(1_000, 3, 3, MANY_HOSTS_TARGET, job="JOBDIR"),
+    Size(4_000, 2, 1, Target(most_ratio=0.6)),
     # Only the first pages are crawled, because Scrapy would need minutes for all pages.
-    Size(20_000, 2, 1, Target(most_ratio=0.22), pages=1_500),
+    Size(20_000, 2, 1, Target(most_ratio=0.2), pages=1_500),
 )
 
 

@@ -333,7 +333,7 @@ class _Browser:
         return not task.cancelled() and task.result()
 
     def add_frame(self, frame: str, page: _WatchedPage) -> None:
-        """Note that *frame* belongs to *page*, so that requests of *frame* count as requests of *page*."""
+        """Record that *frame* belongs to *page*, so that requests of *frame* count as requests of *page*."""
         self._frames[frame] = page
 
     def remove_frame(self, frame: str) -> None:
@@ -420,7 +420,7 @@ class _WatchedPage:
         return url if self.cause is None or url.startswith("http") else self.cause.url
 
     def begin_load(self, cause: scrapy.Request) -> None:
-        """Note that the page is about to load *cause*, a request from the spider."""
+        """Record that the page is about to load *cause*, a request from the spider."""
         self.cause = cause
 
     async def may_send(self, request: Request) -> bool:

@@ -134,7 +134,8 @@ class RequestDicts:
         """
         methods = request.callback, request.errback
         functions = [getattr(method, "__func__", None) for method in methods]
-        # If the callback is a string, Scrapy skips its search and copies the string into the dictionary.
+        # For a callback that is a method, Scrapy's to_dict() searches the spider for its name. It copies a callback that
+        # is a string, so the names are set here to save the search.
         request.callback, request.errback = map(self._names.get, functions, methods)  # type: ignore[assignment]
         try:
             fields = request.to_dict(spider=self._crawler.spider)

@@ -102,13 +102,14 @@ class WireMiddleware:
         *,
         is_judged: bool,
     ) -> Request | Response | None:
-        """Wait until three conditions hold: *request* was judged with its present URL, ``Host`` and ``User-Agent``, it
-        has a permit if several workers send to its host, and it has room in its limiters.
+        """Wait until *request* may be sent: the gate has judged its present URL, ``Host`` and ``User-Agent``, it has a
+        permit (if several workers send to its host), and its limiters have room.
 
-        Return None when it may be sent. Return the request itself if it has to wait in the scheduler instead. If a
-        component has turned it into a request for a robots.txt that the crawl has cached, return that response.
-        Raises RobotsDenied if it is forbidden, or if its host asks for too long a pause. For a robots.txt request, such
-        a pause raises BackingOff. Raises SpiderClosing if the spider closes while *request* waits.
+        Return None when *request* may be sent. Return *request* if it has to wait in the scheduler instead. Return the
+        cached response if a component has changed *request* into a request for a robots.txt that the crawl has cached.
+
+        Raises RobotsDenied if robots.txt forbids *request*, and SpiderClosing if the spider closes. If the host asks
+        for too long a pause, raises BackingOff for a robots.txt request, and RobotsDenied for any other request.
         """
         frontier, permits = self._frontier, self._frontier.permits
         while True:

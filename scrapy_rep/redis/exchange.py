@@ -236,14 +236,14 @@ class Exchange:
         return list(self._client.eval(_source(), *args))
 
     def answered(self) -> list[Push]:
-        """Note that the last call was answered. Return the new requests of that call."""
+        """Record that the last call was answered. Return the new requests of that call."""
         pushes = self.unsent[: self._sending]
         del self.unsent[: self._sending]
         self._last_answer, self._told, self.is_uncertain = self._call, None, False
         return pushes
 
     def failed(self, error: Exception) -> bool:
-        """Note that the last call failed with *error*. Return whether the next call should follow immediately.
+        """Record that the last call failed with *error*. Return whether the next call should follow immediately.
 
         The next call repeats the reports, except in two cases. If the queue is lost, its reports are dropped. If the
         server has no memory left, it executed nothing. Then the next call leaves out the new requests, and follows

@@ -36,7 +36,7 @@ class Lease:
         """
 
     def renew(self, began: tuple[float, float]) -> None:
-        """Note that a call of the server renewed the lease. *began* is the start of the call, on the monotonic clock
+        """Record that a call of the server renewed the lease. *began* is the start of the call, on the monotonic clock
         and on the system clock.
         """
         self._renewed_at = began

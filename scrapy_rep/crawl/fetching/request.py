@@ -136,11 +136,11 @@ class RobotsTxtRequest(Request):
             )
 
     def at_wire(self) -> None:
-        """Note that the request passed all middlewares, and is handed to the download handler."""
+        """Record that the request passed all middlewares, and is handed to the download handler."""
         self.fetch.is_sent = True
 
     def failed(self, error: Exception) -> None:
-        """Note that the download handler raised *error*."""
+        """Record that the download handler raised *error*."""
         self.fetch.error = error
 
     @classmethod
@@ -253,7 +253,7 @@ class FetchMiddleware:
 
     @staticmethod
     def reached_downloader(request: Request) -> None:
-        """Note that *request* is handed to the download handler. This is the handler of the signal
+        """Record that *request* is handed to the download handler. This is the handler of the signal
         ``request_reached_downloader``.
         """
         if isinstance(request, RobotsTxtRequest):

@@ -230,8 +230,8 @@ class Frontier:
     # For the scheduler.
 
     def fill(self, queue: Queue, request: Request | None = None) -> None:
-        """Note that *request* was pushed to *queue*. *request* is None if *queue* contains the requests of an earlier
-        run.
+        """Record that *queue* is not empty, because *request* was pushed to it. *request* is None if *queue* contains
+        the requests of an earlier run.
         """
         site = queue.site
         if queue.place is None:
@@ -545,9 +545,9 @@ class Frontier:
         )
 
     def _site_on_network(self, request: Request, entry: InFlight) -> Origin | None:
-        """Return the origin of *request* if its answer or failure shows whether the network of the crawler works.
-        Return None if it does not. The result is always None in a crawl that ignores robots.txt, because such a crawl
-        cannot try the network with robots.txt requests.
+        """Return the origin of *request* if its response or failure is evidence of whether the crawler's network works.
+        Return None for any other request. In a crawl that ignores robots.txt, the result is always None, because such a
+        crawl cannot try the network with robots.txt requests.
         """
         key = entry.queue.key
         if self.rules is None or not key.is_of_http:
@@ -854,7 +854,7 @@ class Frontier:
             self.rules.close()
 
     def interrupt(self, request: Request) -> None:
-        """Note that *request* is not sent, because the spider closes."""
+        """Record that *request* was not sent because the spider is closing, so that the next run sends it."""
         self.interrupted.add(request)
         if not _is_for_robotstxt(request):
             # The callback or pipeline of a page may wait for the request. Such a page has left the downloader, but

@@ -309,7 +309,9 @@ class RequestOrder:
     """
 
     def __init__(self, crawler: Crawler, medium: str) -> None:
-        """*medium* is ``"MEMORY"`` or ``"DISK"``."""
+        """*medium* is where the queues store their requests, as in the names of Scrapy's settings: ``"MEMORY"`` or
+        ``"DISK"``.
+        """
         settings = crawler.settings
         self._names = f"SCHEDULER_{medium}_QUEUE", f"SCHEDULER_START_{medium}_QUEUE"
         usual, of_start = (

@@ -92,7 +92,7 @@ class Traffic:
             counts[1] += octets
 
     def note_waiting(self, requests: int) -> None:
-        """Note that *requests* is the number of requests that wait in the scheduler."""
+        """Record that *requests* is the number of requests that wait in the scheduler."""
         self._waiting, self.wants_waiting = requests, False
 
     def note_gap(

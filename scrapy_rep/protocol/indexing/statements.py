@@ -103,7 +103,7 @@ dialect, one of these names before a colon is a rule and not an agent."""
 VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 """The names of all known rules, in lower case."""
 
-# The maximum number of characters of a list without commas that a finding quotes.
+# If the commas between rules are missing, a finding quotes the text, but not more than this number of characters.
 _MAX_SHOWN = 100
 
 # The maximum number of parts of a date. In a header, the parts are separated by commas. In a meta tag, the parts are

@@ -98,7 +98,9 @@ the number of rows without the limit."""
 
 
 class ReportLedgers(Ledgers):
-    """Ledgers in a database with the views of a report. The caller must call ``close``."""
+    """A database connection through which a report queries several ledgers. It contains the SQL views that the report
+    needs. The caller must call ``close``.
+    """
 
     def __init__(self, paths: Sequence[str], limits: ReportLimits) -> None:
         """Read the ledgers at *paths*. Raises LedgerError for a file that is damaged or is not a ledger. If damage is

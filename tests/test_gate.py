@@ -10,6 +10,8 @@ import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 from scrapy.http import HtmlResponse
+from scrapy.http.request import NO_CALLBACK
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import (
     deferred_from_coro,
     ensure_awaitable,
@@ -247,6 +249,42 @@ async def test_an_unreachable_host_is_asked_again_for_files_and_downloads() -> N
     with pytest.raises(RobotsDenied):
         await ask(mw, Request(PUBLIC))
     assert site.fetch_stage is FetchStage.UNDER_WAY
+
+
+@coroutine_test
+async def test_a_file_does_not_wait_for_a_robotstxt_that_is_unreachable() -> None:
+    """Neither the file that has it fetched, nor a later one while no retry is due."""
+    unreachable = answer(ROBOTS_URL, status=503)
+    mw, crawler = middleware({ROBOTS_URL: unreachable}, REP_WAIT_TIMEOUT=600)
+    Frontier.of(crawler).has_scheduler = True
+    for _ in range(2):
+        call = deferred_from_coro(ask(mw, Request(PUBLIC, callback=NO_CALLBACK)))
+        soon: Deferred[None] = Deferred()
+        call_later(0.05, soon.callback, None)
+        await maybe_deferred_to_future(soon)
+        assert call.called
+        with pytest.raises(RobotsDenied):
+            await maybe_deferred_to_future(call)
+    assert asked(crawler).count(ROBOTS_URL) == 1
+
+
+@coroutine_test
+async def test_a_request_that_a_component_held_until_its_rules_were_stale_is_judged_again() -> (
+    None
+):
+    mw, crawler = middleware()
+    wire = WireMiddleware.from_crawler(crawler)
+    wire._gate = mw
+    request = Request(PUBLIC)
+    entry = Frontier.of(crawler).enter(request)
+    assert await ensure_awaitable(mw.process_request(request)) is None
+    assert entry.judgement is not None
+    fresh_until = entry.judgement.fresh_until
+    entry.judgement = entry.judgement._replace(fresh_until=0.0)
+    entry.may_use_stale = False
+    sending = wire.process_request(request)
+    assert await ensure_awaitable(sending) is None
+    assert entry.judgement.fresh_until == fresh_until
 
 
 # Requests that wait for one robots.txt.

@@ -395,8 +395,10 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         waits = not frontier.has_scheduler and frontier.is_page(request, entry)
         is_known = False
         while not is_known:
-            is_told = await frontier.until_known(request, entry, site)
-            if not is_told or (site.phase is Phase.DOWN and not waits):
+            is_told = (waits or not frontier.is_down(site)) and (
+                await frontier.until_known(request, entry, site)
+            )
+            if not is_told or (frontier.is_down(site) and not waits):
                 outage = site.outage
                 check.rules = None if outage is None else outage.last_result
                 break
@@ -420,7 +422,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     # For the wire.
 
-    def is_judged(self, request: Request, entry: InFlight) -> bool:
+    def is_unchanged(self, request: Request, entry: InFlight) -> bool:
         """Whether *request* still has the URL, ``Host`` and ``User-Agent`` with which it was judged."""
         judgement = entry.judgement
         if judgement is None:

@@ -85,13 +85,14 @@ class WireMiddleware:
         elif gate is None and not frontier.admits_page(request, entry):
             why = frontier.why_no_page(request, entry)
             raise self._refused(request, why, BUDGET)
-        is_judged = gate is None or gate.is_judged(request, entry)
+        is_unchanged = gate is None or gate.is_unchanged(request, entry)
+        is_judged = is_unchanged and (gate is None or frontier.may_use_rules(entry))
         needs_permit = frontier.permits and frontier.permits.is_needed(request, entry)
         if is_judged and not needs_permit and frontier.may_send(request, entry):
             if gate is not None and entry.report is not None:
                 gate.report(entry)
             return None
-        entry.may_return &= is_judged
+        entry.may_return &= is_unchanged
         return self._until_sent(request, entry, gate, is_judged=is_judged)
 
     async def _until_sent(

@@ -230,7 +230,13 @@ class Crawl:
         )
 
     def succeed(self, host: str) -> bool:
-        return self.limits.succeeded(self.limiter(host), self.now, sent_at=self.now)
+        limiter = self.limiter(host)
+        return self.limits.succeeded(
+            limiter,
+            self.now,
+            sent_at=self.now,
+            normal_concurrency=limiter.concurrency,
+        )
 
     def know(self, host: str, expires: float = inf) -> None:
         self.limits.learned(self.site(host), self.now, expires)

@@ -188,6 +188,24 @@ async def test_a_request_that_gets_its_room_as_a_pause_begins_is_not_sent() -> N
 
 
 @coroutine_test
+async def test_a_robotstxt_for_which_a_browser_waits_keeps_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It needs no room, because the page in the browser may wait for it; but it is not sent while its host pauses."""
+    run = Run()
+    frontier = run.frontier
+    monkeypatch.setattr(frontier, "is_awaited_by_browser", lambda limiters: True)
+    first, second = (RobotsTxtRequest(f"{SITE}/robots.txt") for _ in range(2))
+    await frontier._take_room(first)
+    frontier.pause("a.example", 30, None, "asks for it")
+    waiting = deferred_from_coro(frontier._take_room(second))
+    await tick()
+    assert not waiting.called
+    await cancelled(waiting)
+    run.close()
+
+
+@coroutine_test
 async def test_the_time_in_which_a_redirected_robotstxt_waits_for_room_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -358,7 +358,9 @@ def test_an_answer_to_what_was_sent_before_the_pause_ends_nothing() -> None:
     a = crawl.queue("a")
     crawl.pause("a", 10)
     crawl.at(11)
-    assert not crawl.limits.succeeded(a.host, crawl.now, sent_at=9.9)
+    assert not crawl.limits.succeeded(
+        a.host, crawl.now, sent_at=9.9, normal_concurrency=3
+    )
     assert a.host.concurrency_now == 1
     assert crawl.succeed("a")
 
@@ -379,6 +381,44 @@ def test_own_pauses_double_up_to_the_cap() -> None:
     assert a.host.next_at - crawl.now == 1
 
 
+def test_a_slow_answer_from_before_a_success_begins_the_first_pause() -> None:
+    """It says nothing of the time after the success, so the pauses do not double; but it asks for a pause."""
+    crawl = Crawl()
+    a = crawl.queue("a")
+    crawl.pause("a", cap=60)
+    crawl.at(2)
+    crawl.succeed("a")
+    assert not crawl.pause("a", cap=60, sent_at=0.5)
+    assert a.host.next_at == crawl.now + 1
+
+
+def test_a_back_off_ends_at_the_concurrency_of_the_download_slot() -> None:
+    """The limiter of a host whose requests are in a slot of another name has no concurrency of its own."""
+    crawl = Crawl()
+    host = crawl.limiter("a")
+    assert host.concurrency == inf
+    crawl.pause("a", 5)
+    crawl.at(6)
+    assert crawl.limits.succeeded(host, 6, sent_at=6, normal_concurrency=2)
+    assert host.back_off is None
+
+
+def test_a_longer_delay_holds_from_the_last_answer_on() -> None:
+    """The robots.txt of a host may be fetched again, and ask for a longer delay."""
+    crawl = Crawl()
+    a = crawl.queue("a")
+    crawl.delay("a", 1)
+    crawl.push(a, "a1", "a2")
+    crawl.at(1)
+    assert crawl.go() == "a1"
+    crawl.end("a1")
+    crawl.delay("a", 60)
+    crawl.at(3)
+    assert crawl.go() is None
+    crawl.at(61)
+    assert crawl.go() == "a2"
+
+
 def test_a_pause_is_never_shortened_nor_under_the_delay() -> None:
     crawl = Crawl()
     a = crawl.queue("a")
@@ -390,6 +430,20 @@ def test_a_pause_is_never_shortened_nor_under_the_delay() -> None:
     crawl.delay("b", 20)
     crawl.pause("b")
     assert b.host.next_at == 21
+
+
+def test_failures_of_the_network_do_not_end_a_back_off_for_which_the_host_asked() -> (
+    None
+):
+    """The host has not answered since its pause, so it gets one request at a time."""
+    crawl = Crawl(concurrency=8)
+    a = crawl.queue("a")
+    crawl.pause("a", 10)
+    crawl.at(20)
+    crawl.pause("a", has_failed=True)
+    crawl.limits.forget_failures(a.host, crawl.now)
+    assert a.host.next_at <= crawl.now
+    assert a.host.concurrency_now == 1
 
 
 def test_failures_pause_as_a_503_does_and_can_be_forgotten() -> None:
@@ -682,7 +736,9 @@ def test_a_success_does_not_end_a_hold_for_another_worker() -> None:
     host = crawl.limiter("a")
     crawl.pause("a", 5)
     crawl.limits.hold(host, crawl.now + 60, crawl.now)
-    assert crawl.limits.succeeded(host, crawl.now + 6, sent_at=crawl.now + 5)
+    assert crawl.limits.succeeded(
+        host, crawl.now + 6, sent_at=crawl.now + 5, normal_concurrency=9
+    )
     assert host.next_at == crawl.now + 60
 
 

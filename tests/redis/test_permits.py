@@ -79,7 +79,7 @@ class Gate:
         self.returns = False
         """Whether the rules are not known, so that a request returns to the scheduler."""
 
-    def is_judged(self, request: Request, entry: InFlight) -> bool:
+    def is_unchanged(self, request: Request, entry: InFlight) -> bool:
         return True
 
     async def judge_again(self, request: Request, entry: InFlight) -> Request | None:

@@ -68,6 +68,7 @@ FAILED_ONCE_AND_LONG: tuple[int, ...] = (
     202611261834,
     202611261253,
     774000027,
+    202611301211,
 )
 """Those of them that take more than half a second each, and nine tenths of the time of all: they run with ``--long``."""
 

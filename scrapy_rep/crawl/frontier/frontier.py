@@ -357,6 +357,15 @@ class Frontier:
         await maybe_deferred_to_future(call)
         return waiter.may_continue
 
+    def is_down(self, site: Site) -> bool:
+        """Whether the robots.txt of *site* is unreachable, and may not be fetched again yet."""
+        outage = site.outage
+        return (
+            site.phase is Phase.DOWN
+            and outage is not None
+            and self.clock.monotonic() < outage.retry_at
+        )
+
     def ask_again(self, site: Site) -> None:
         """Have the unreachable robots.txt of *site* fetched again if a retry is due. The gate calls this when it
         refuses a request to *site*.
@@ -397,7 +406,7 @@ class Frontier:
             self.queues.look_at_slot(queue.slot)
         if isinstance(request, RobotsTxtRequest):
             request.at_wire()
-            if self.is_awaited_by_browser(queue.robotstxt_limiters):
+            if self._passes_browser_page(entry):
                 limits.send(entry, now)
         if entry.stage is not Stage.SENT and not limits.try_send(entry, now):
             return False
@@ -620,9 +629,9 @@ class Frontier:
         """
         queue = self.queues.of(request)
         self.queues.look_at_slot(queue.slot)
-        if self.is_awaited_by_browser(queue.robotstxt_limiters):
-            return
         entry = InFlight(queue, is_for_robotstxt=True)
+        if self._passes_browser_page(entry):
+            return
         # While the network is gone, many robots.txt requests may wait. The one that tries the network is first.
         is_first = queue.site is not None and queue.site.origin == self._tried
         waiter = Waiter(entry, counts_as_planned=True, is_first=is_first)
@@ -636,6 +645,13 @@ class Frontier:
         if entry is not None:
             self.limits.end(entry, self.clock.monotonic())
             self.flush()
+
+    def _passes_browser_page(self, entry: InFlight) -> bool:
+        """Whether the robots.txt request of *entry* needs no room, because a page in a browser may wait for it. It
+        waits for the end of a pause nevertheless.
+        """
+        limiters = entry.queue.robotstxt_limiters
+        return self.is_awaited_by_browser(limiters) and not self._is_paused(entry)
 
     def is_awaited_by_browser(self, limiters: tuple[Limiter, ...]) -> bool:
         """Whether any of *limiters* counts a page that a browser is loading. A robots.txt request must not wait for the

@@ -881,8 +881,8 @@ class Limits:
         """Keep *delay* seconds between requests to *host*, as the robots.txt of *origin* requests. If *delay* is 0,
         *origin* requests no delay.
 
-        A new delay is measured from the host's last answer or from *since*, whichever is later. *since* is the time
-        when robots.txt was fetched.
+        A new or longer delay is measured from the host's last answer or from *since*, whichever is later. *since* is the
+        time when robots.txt was fetched.
         """
         limiter = host.crawl_delay
         if limiter is None:
@@ -890,7 +890,7 @@ class Limits:
                 return
             limiter = host.crawl_delay = DelayLimiter(f"{host.key} delay")
             self._count_in_flight(host, limiter)
-        if delay and origin not in limiter.delays:
+        if delay > limiter.delay or (delay and origin not in limiter.delays):
             limiter.next_at = max(limiter.next_at, max(since, host.ended_at) + delay)
         limiter.set_delay(origin, delay)
         self.reconcile(limiter, now)
@@ -946,7 +946,9 @@ class Limits:
         if is_new:
             back_off.own_pause = min(max(2 * back_off.own_pause, _FIRST_PAUSE), cap)
         delay = 0.0 if limiter.crawl_delay is None else limiter.crawl_delay.delay
-        seconds = max(back_off.own_pause if asked is None else asked, delay)
+        # After a success, a slow answer from before the success still begins the first pause.
+        own_pause = back_off.own_pause or min(_FIRST_PAUSE, cap)
+        seconds = max(own_pause if asked is None else asked, delay)
         if now + seconds > back_off.until:
             back_off.unmeasured_pause, back_off.paused_at = round(seconds, 3), now
         if has_failed:
@@ -1001,11 +1003,18 @@ class Limits:
             limiter.back_off.concurrency = 1
             self._back_off_changed(limiter, now)
 
-    def succeeded(self, limiter: Limiter, now: float, *, sent_at: float) -> bool:
+    def succeeded(
+        self,
+        limiter: Limiter,
+        now: float,
+        *,
+        sent_at: float,
+        normal_concurrency: float,
+    ) -> bool:
         """Record a success: the host of *limiter* answered a request, sent at *sent_at*, and requested no pause.
 
-        During a back-off, this raises the concurrency by one. The back-off ends when the concurrency reaches its
-        normal value. Return whether this is the first success of the back-off. Return False if there is no back-off,
+        During a back-off, this raises the concurrency by one. The back-off ends when the concurrency reaches
+        *normal_concurrency*. Return whether this is the first success of the back-off. Return False if there is no back-off,
         or if the request was sent before the end of the pause.
         """
         back_off = limiter.back_off
@@ -1014,20 +1023,20 @@ class Limits:
         is_first, back_off.has_answered = not back_off.has_answered, True
         back_off.own_pause = 0.0
         back_off.concurrency += 1
-        if back_off.concurrency >= limiter.concurrency:
+        if back_off.concurrency >= normal_concurrency:
             limiter.back_off = None
         self._back_off_changed(limiter, now)
         return is_first
 
     def forget_failures(self, limiter: Limiter, now: float) -> None:
         """Cancel the pause of *limiter* after failed connections, because the crawler's own network caused the
-        failures. A pause that the host requested continues.
+        failures. A pause that the host requested continues; after its end, the concurrency still grows from one.
         """
         back_off = limiter.back_off
         if back_off is None or back_off.failed_until == -inf:
             return
         back_off.failed_until = -inf
-        if back_off.asked_until <= now:
+        if back_off.asked_until == -inf:
             limiter.back_off = None
         self._back_off_changed(limiter, now)
         self._release(limiter, now)

@@ -213,7 +213,12 @@ class Politeness:
                 )
         elif back_off is not None and sent_at >= back_off.until:
             now = self._clock.monotonic()
-            if self._limits.succeeded(host, now, sent_at=sent_at):
+            if self._limits.succeeded(
+                host,
+                now,
+                sent_at=sent_at,
+                normal_concurrency=entry.queue.slot.concurrency,
+            ):
                 self._logger.info(
                     "%(host)s answers again: requests to this host continue, and each success raises the number of "
                     "requests at a time by one",

@@ -159,7 +159,11 @@ def _check_classes(settings: BaseSettings) -> None:
         right_name = _SETTINGS_OF_CLASSES.get(path.rpartition(".")[2])
         if is_ours and right_name is not None and name != right_name:
             usual = f"{right_name} = {path!r}"
-            raise SettingError(name, path, f"another class: this one is for {usual}")
+            raise SettingError(
+                name,
+                path,
+                f"a class for this setting. The given class belongs in {usual}",
+            )
 
 
 def _use_scheduler(settings: BaseSettings) -> None:

@@ -561,8 +561,8 @@ async def sources_of(
         return sources
     if len(names) > 1:
         raise UsageError(
-            f"{', '.join(names)}: these names are OLD, because only the last name is NEW; several names for OLD "
-            "must all be ledgers; to compare two robots.txt files, give exactly two names"
+            f"{', '.join(names)}: more than one OLD is given, and not all of them are ledgers. The last argument is NEW, "
+            "all others are OLD. To compare two robots.txt files, give exactly two arguments"
         )
     if names[0] in profile.dialects:
         return None
@@ -577,6 +577,7 @@ async def sources_of(
 
 def are_offline(names: Sequence[str], profile: Profile) -> bool:
     """Whether the sources to which the arguments *names* refer can be read without the network."""
-    # If all arguments are dialects, the dialects are compared on present files, which must be fetched.
+    # If all arguments are dialects, they are compared on the robots.txt files that the sites have now, which must be
+    # fetched.
     are_dialects = profile.dialects.keys() >= set(names)
     return not (are_dialects or LIVE in names or any(map(is_url, names)))

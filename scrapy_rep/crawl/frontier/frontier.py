@@ -508,7 +508,9 @@ class Frontier:
         return self.budget.why_refused(request, entry)
 
     def failed(self, request: Request, error: Exception, entry: InFlight) -> None:
-        """Update the limits from *error*, which ended *request*: pauses of its host, the network, the machine."""
+        """Update the limits after *request* failed with *error*. The error may pause the host of *request*, or all
+        requests if the network is gone or the machine has run out of file descriptors, ports or memory.
+        """
         now, host = self.clock.monotonic(), entry.queue.host
         kind, network = kind_of(error), self.limits.network
         if kind is Failure.OWN:

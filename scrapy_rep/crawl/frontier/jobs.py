@@ -287,8 +287,8 @@ class JobStore:
             self._write_soon()
 
     def is_ready(self) -> bool:
-        """Whether a request may be popped now. The result is False while the file cannot be written and too many
-        changes wait in memory, and while the changes cannot even be executed.
+        """Whether a request may be popped now. The result is False in two cases: the file cannot be written and too
+        many changes wait in memory, or SQLite cannot execute the changes.
         """
         file = self._file
         if file is None:
@@ -427,7 +427,9 @@ class JobRequests:
     def push(self, request: Request) -> None:
         """Add *request* to the queue. Raises ValueError if it cannot be pickled, or the file cannot be used."""
         if self._file is None:
-            raise ValueError("the file of the JOBDIR cannot be used")
+            raise ValueError(
+                "the file of the JOBDIR cannot be used (the log contains the cause), so the crawl stops"
+            )
         data, order = self._job.written(request), self._job.order(request)
         is_page = self._job.is_counted(request)
         self._file.add(self._host, data, *order, is_page=is_page)

@@ -136,7 +136,8 @@ class Rules:
             return site_rules is not None
         (robots, seconds), now = decision, self._clock.monotonic()
         if robots is not None:
-            # site_rules may be set in addition to an override, because robots.txt is also fetched to try the network.
+            # A site with an override can have site_rules, too: its robots.txt may have been fetched to find out whether
+            # the network works again.
             pace = self._identity.pace(robots)
             host = self._limits.limiter(bare_host(site.origin))
             self._politeness.keep_pace(host, site.origin, pace, site_rules)

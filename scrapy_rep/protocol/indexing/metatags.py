@@ -386,7 +386,8 @@ def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]
         if _may_be_ours(html, lowered, at, names)
     ]
     starts += metas[_MAX_NAMES_CHECKED:]
-    # A licence neither allows nor disallows a use, so it is enough to search for licences in the head.
+    # Licences are searched for only in the head. A licence neither allows nor disallows a use, so a missed one changes
+    # no decision.
     body = lowered.find(b"<body")
     head = len(lowered) if body < 0 else body
     if lowered.find(b"license", 0, head) >= 0:

@@ -150,8 +150,8 @@ class ReportLedgers(Ledgers):
         return DIALECTS.get(record["dialect"]) if record else None
 
     def check(self) -> dict[str, Any]:
-        """Check all requests that robots.txt allowed in the crawls a second time. Return the numbers of ``checked``,
-        ``forbidden`` and ``unchecked`` requests, and up to ten forbidden URLs as ``examples``.
+        """Check again, independently of the crawls, all requests that robots.txt allowed. Return the numbers of
+        ``checked``, ``forbidden`` and ``unchecked`` requests, and up to ten forbidden URLs as ``examples``.
 
         The report does not have to trust the crawl's decisions, because a ledger contains the URL, the robots.txt
         that applied, and the agent whose group was followed. A request remains unchecked if the crawl used a custom

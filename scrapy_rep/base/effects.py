@@ -140,7 +140,7 @@ def _annotation(
 def _of_rules(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    """Return the effects of *rules* if ``REP_NOINDEX`` is ``"drop"`` or ``"ignore"``."""
+    """Return the effects of *rules* on *response*. ``REP_NOINDEX`` must be ``"drop"`` or ``"ignore"``."""
     if not is_success(response):
         return NO_EFFECT
     links = _denied_links(settings, response, rules)

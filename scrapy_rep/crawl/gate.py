@@ -444,7 +444,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         :meth:`process_request` returns. Raises RobotsDenied.
         """
         entry.queue = self._frontier.queues.of(request)
-        # At the wire, the request already has its default headers.
+        # At the wire, the request already has its default headers, so its own ``Host`` header names the origin.
         check = Check(request, request_origin(request))
         check.is_exempt = is_exempt(request)
         judged = self._judge(check, entry)

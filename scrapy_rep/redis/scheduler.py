@@ -63,8 +63,8 @@ _MOST_WAITING, _MOST_IDLE = 0.2, 1.0
 # A worker renews its lease after this part of the lease.
 _PART_OF_LEASE = 1 / 4
 
-# The requests of this worker should last for this many calls of the server. One call is too short, because the
-# robots.txt of a new host must be fetched before the host's requests can be sent.
+# A worker takes enough requests to stay busy until this number of further calls to the Redis server has ended. One call
+# is not enough, because the robots.txt of a new host must be fetched before the host's requests can be sent.
 _CALLS_AHEAD = 3
 
 # The assumed seconds of one round, in which each request in flight ends and the next one is sent. A worker takes

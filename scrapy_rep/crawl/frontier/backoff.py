@@ -98,8 +98,8 @@ def _seconds(name: str, value: Any) -> float | None:
 
 
 def _key_of(text: Any, keys: Container[str]) -> str:
-    """Return the key of the limiter that *text* denotes. *keys* are the keys of the existing limiters. Other text
-    must be a URL or a host.
+    """Return the key of the limiter that *text* denotes. If *text* is one of *keys*, the keys of the existing limiters,
+    it is returned unchanged. Otherwise *text* must be a URL or a host.
 
     Raises ValueError if *text* contains no host.
     """

@@ -283,7 +283,8 @@ class Frontier:
         in_progress = requests_in_progress(self._crawler)
         for request in self.in_flight.keys() - active:
             entry = self.in_flight[request]
-            # In a later Scrapy, a planned request may wait before it enters the downloader.
+            # A future Scrapy (scrapy#6931) lets a planned request wait before it enters the downloader. Such a
+            # request is still in progress, so its entry is kept.
             is_on_its_way = entry.judgement is None and not entry.is_at_wire
             if is_on_its_way and request in in_progress:
                 continue
@@ -637,7 +638,8 @@ class Frontier:
         # While the network is gone, many robots.txt requests may wait. The one that tries the network is first.
         is_first = queue.site is not None and queue.site.origin == self._tried
         waiter = Waiter(entry, counts_as_planned=True, is_first=is_first)
-        # This has to be noted before the wait, because the fetch may be cancelled just when the request gets room.
+        # Recorded before the wait: if the fetch is cancelled just when the request gets its room, _free_room() needs
+        # the entry to free the room.
         self._planned_robotstxt[request] = entry
         await self._until_granted(waiter, request)
 

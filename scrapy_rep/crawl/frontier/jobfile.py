@@ -195,7 +195,7 @@ class JobFile:
         self.execute()
         rows = self._read(_BEST, host)
         if not rows:
-            raise JobError.unusable(self.path, f"a request of {host} is missing")
+            raise JobError.unusable(self.path, f"a request to {host} is missing in it")
         [(number, stored)] = rows
         data = stored[_CHECKSUM_BYTES:] if isinstance(stored, bytes) else b""
         return number, data if stored == _with_checksum(data) else None

@@ -314,8 +314,8 @@ class JobStore:
             self._write(self._file)
 
     def _note_done(self, file: JobFile) -> None:
-        """Delete from *file* the requests whose callbacks have ended, which the engine shows. Requests that were not
-        sent because the spider is closing stay in the file for the next run.
+        """Delete from *file* the requests that the engine no longer lists as in progress, because their callbacks
+        have ended. Requests that were not sent because the spider is closing stay in the file for the next run.
         """
         interrupted = self._frontier.interrupted
         for request in self.in_flight.keys() - requests_in_progress(self._crawler):

@@ -336,8 +336,8 @@ class RequestOrder:
         for kind in self._classes:
             if kind.__module__ != squeues.__name__:
                 logger.warning(
-                    "%(kind)s is not used: scrapy_rep.Scheduler keeps the requests itself. From %(names)s, it takes only "
-                    "whether the newest or the oldest request is next, if they are classes of Scrapy. To use yours, set "
+                    "%(kind)s is not used: scrapy_rep.Scheduler has its own queues. If %(names)s are classes of Scrapy, it "
+                    "takes over their order, newest or oldest request first. To use your own class, set "
                     'SCHEDULER = "scrapy.core.scheduler.Scheduler": then requests wait in the downloader',
                     kind=global_object_name(kind),
                     names=" and ".join(self._names),

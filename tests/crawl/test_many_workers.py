@@ -40,8 +40,8 @@ DELAY = 0.2
 # Seconds, enough for a busy machine.
 LONGEST = 60
 
-# The seconds that a worker needs at most to connect to a distant server, and for its first page.
-START = 6.0
+# The seconds that a distant server may cost on a busy machine. On a quiet one, it costs about one.
+MAX_LONGER = 2.5
 
 PAUSE = 3.0
 """The seconds for which a busy host asks for a pause."""
@@ -280,11 +280,11 @@ def test_a_server_that_restarts_costs_no_page_and_one_warning(
 
 @pytest.mark.newest
 @pytest.mark.unmeasured
-def test_a_distant_server_makes_a_crawl_at_most_three_times_as_long(
+def test_a_server_200_ms_away_costs_a_crawl_few_round_trips(
     site: Site, server: RedisServer
 ) -> None:
-    """If each call to Redis takes 200 ms, a crawl of four workers takes up to three times as
-    long, and the round trips of its start: later, each call is for a batch.
+    """From the first page's answer to the last one, four workers take about a second longer than beside the server.
+    The bound allows for other load: with a round trip for each page of a host, they would take much longer.
     """
     hosts, pages = (60, 10) if effort.is_long else (15, 8)
     took = []
@@ -307,11 +307,15 @@ def test_a_distant_server_makes_a_crawl_at_most_three_times_as_long(
             finish(start_workers(crowd, settings, 4))
         for host in crowd_hosts:
             assert len(host.pages) == len(set(host.pages)) == pages
-        times = [hit.time for hit in site.log]
-        took.append(max(times) - min(times))
+        answered = [
+            hit.answered
+            for hit in site.log
+            if hit.path != "/robots.txt" and hit.answered is not None
+        ]
+        took.append(max(answered) - min(answered))
     near, far = took
-    print(f"{hosts * pages} pages: {near:.1f} s near, {far:.1f} s far")
-    assert far <= 3 * near + START
+    print(f"{hosts * pages} pages: {near:.2f} s near, {far:.2f} s far")
+    assert far <= 1.5 * near + MAX_LONGER
 
 
 OLD = [f"/old-{number}" for number in range(10)]

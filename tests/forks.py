@@ -18,6 +18,7 @@ import ctypes
 import gc
 import importlib
 import inspect
+import io
 import json
 import os
 import pkgutil
@@ -279,7 +280,10 @@ def become(
     # The objects of the server remember whether its files were seekable.
     sys.stdin = sys.__stdin__ = open(0, closefd=False)
     sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
-    sys.stderr = open(2, "w", errors="backslashreplace", buffering=1, closefd=False)
+    # Not buffered: if a signal arrives while the log is written, Scrapy's handler of the signal logs, too. A buffer
+    # would raise RuntimeError then (a reentrant call), and the crawl would not notice the signal.
+    errors = open(2, "wb", buffering=0, closefd=False)
+    sys.stderr = io.TextIOWrapper(errors, errors="backslashreplace", write_through=True)
     sys.__stderr__ = sys.stderr
     os.chdir(folder)
     os.environ.clear()

@@ -602,6 +602,8 @@ def test_a_server_that_does_not_answer_never_blocks_the_event_loop(
             if is_silent:
                 crawl.until(lambda crawl=crawl: "The queue in Redis fails" in crawl.log)
                 assert len(host.pages) > before
+        if is_silent:
+            crawl.until(lambda crawl=crawl: "works again" in crawl.log)
         wait_until(lambda host=host: len(host.pages) >= 40, LONGEST)
         with server.suspended() if is_silent else nullcontext():
             crawl.process.send_signal(signal.SIGINT)

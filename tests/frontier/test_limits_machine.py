@@ -280,17 +280,15 @@ class Limits(RuleBasedStateMachine):
         """No wake-up is lost."""
         limits, now = self.crawl.limits, self.crawl.now
         for limiter in self.limiters():
-            if limiter.waiters and limiter.can_send(now):
-                # A queue has its turn, or what is planned has the room, for a moment.
-                assert limiter.alarm_at <= now + 0.2
-            if limiter.parked and limiter.can_plan(now):
-                assert (
-                    limiter.waiters
-                    or limits.ready.first() is not None
-                    or limiter.alarm_at <= now
+            if limiter.waiters:
+                opens_at = limiter.opens_for_planned()
+                # If it is open, a queue has its turn, or what is planned has the room, for a moment.
+                assert limiter.alarm_at <= (opens_at if opens_at > now else now + 0.2)
+            if limiter.parked:
+                opens_at = limiter.opens_for_queue(now)
+                assert limiter.alarm_at <= opens_at or (
+                    opens_at <= now and limits.ready.first() is not None
                 )
-            if (limiter.waiters or limiter.parked) and now < limiter.next_at:
-                assert limiter.alarm_at <= limiter.next_at
         for site in limits.sites.values():
             if site.has_waiting:
                 is_asked = site.fetch_stage is not FetchStage.NONE

@@ -740,7 +740,10 @@ class Frontier:
             host = self.limits.limiters.get(bare_host(site))
             delay = host.crawl_delay if host is not None else None
             limiters = (host, delay)
-            if all(limiter is None or limiter.can_send(now) for limiter in limiters):
+            if all(
+                limiter is None or now >= limiter.opens_for_planned()
+                for limiter in limiters
+            ):
                 self._tried = site
                 if rules.try_network(site):
                     break

@@ -188,18 +188,33 @@ class Limiter:
         if self.back_off is not None:
             self.concurrency_now = min(concurrency, self.back_off.concurrency)
 
-    def can_plan(self, now: float) -> bool:
-        """Whether the scheduler may hand out a request that needs this limiter."""
-        return (
-            now >= self.next_at
-            and now >= self.slot_free_at
-            and self.planned + self.sent < self.concurrency_now
-            and (not self.waiters or self.is_queue_next)
-        )
+    # Each of the following methods returns the time from which the limiter has room for a request. There is room now if
+    # this time is not later than now. The time is ``inf`` if another request has to end first, or has to be sent first.
 
-    def can_send(self, now: float) -> bool:
-        """Whether a request that needs this limiter may be sent. Planned requests do not count."""
-        return now >= self.next_at and self.sent < self.concurrency_now
+    def opens_for_planned(self) -> float:
+        """Return the time from which a planned request may be sent."""
+        return self.next_at if self.sent < self.concurrency_now else inf
+
+    def opens_for_waiter(self) -> float:
+        """Return the time from which a request outside the scheduler may be sent. If planned requests take the rest of
+        the room, the request gets their room at :attr:`waiters_go_at`.
+        """
+        if self.planned + self.sent < self.concurrency_now:
+            return self.next_at
+        return max(self.opens_for_planned(), self.waiters_go_at)
+
+    def opens_for_queue(self, now: float) -> float:
+        """Return the time from which the scheduler may plan another request. While requests outside the scheduler wait,
+        it may plan one only if a queue is next, and only before :attr:`waiters_go_at`.
+        """
+        is_full = self.planned + self.sent >= self.concurrency_now
+        if is_full or (self.waiters and not self.is_queue_turn(now)):
+            return inf
+        return max(self.next_at, self.slot_free_at)
+
+    def is_queue_turn(self, now: float) -> bool:
+        """Whether a queue goes before the first waiter."""
+        return self.is_queue_next and now < self.waiters_go_at
 
     def is_quiet(self, now: float) -> bool:
         """Whether the limiter may be forgotten, because no request is in flight or waits, and the last answer and

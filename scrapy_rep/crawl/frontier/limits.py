@@ -348,15 +348,6 @@ class Waiter:
         """The decision. True if the request has room, or if the fetch of robots.txt ended (with any result).
         False if the request is refused, has waited too long, or still waits."""
 
-    def has_room(self, limiter: Limiter, now: float) -> bool:
-        """Whether *limiter* has room for the request at *now*. If all room is reserved for planned requests, a waiter
-        takes room from them after ``waiters_go_at``.
-        """
-        if not limiter.can_send(now):
-            return False
-        is_free = limiter.planned + limiter.sent < limiter.concurrency_now
-        return is_free or now >= limiter.waiters_go_at
-
 
 class _ReadyQueues:
     """The ready queues, in the order of their turns. The next queue belongs to the download slot with the fewest
@@ -671,7 +662,7 @@ class Limits:
         if site is not None and now >= site.expires and not site.holds_for_next:
             return site
         for limiter in limiters:
-            if not limiter.can_plan(now):
+            if now < limiter.opens_for_queue(now):
                 return limiter
         return None
 
@@ -693,11 +684,13 @@ class Limits:
         """Count the request of *entry* as sent, and return True, if all its limiters have room now. Otherwise, return
         False. Room that is reserved for the request itself counts as room.
         """
-        limiters = entry.needs
+        limiters, is_planned = entry.needs, entry.stage is Stage.PLANNED
         for limiter in limiters:
-            is_full = limiter.planned + limiter.sent >= limiter.concurrency_now
-            is_planned = entry.stage is Stage.PLANNED
-            if not limiter.can_send(now) or (is_full and not is_planned):
+            if is_planned:
+                opens_at = limiter.opens_for_planned()
+            else:
+                opens_at = limiter.opens_for_waiter()
+            if now < opens_at:
                 return False
         self._send(entry, limiters, now)
         return True
@@ -735,7 +728,7 @@ class Limits:
             self.decided.append(waiter)
             return
         for limiter in limiters:
-            if not waiter.has_room(limiter, now):
+            if now < limiter.opens_for_waiter():
                 if limiter.waiters is None:
                     limiter.waiters = deque()
                 (
@@ -823,13 +816,12 @@ class Limits:
             self._release(limiter, now)
             return
         while True:
-            are_waiters_next = limiter.waiters and now >= limiter.waiters_go_at
-            if limiter.parked and limiter.can_plan(now) and not are_waiters_next:
+            if limiter.parked and now >= limiter.opens_for_queue(now):
                 queue, _ = limiter.parked.popitem(last=False)
                 self._place(queue, now)
                 if queue.place is READY:
                     break  # The next parked queue has its turn after a request of this queue was planned.
-            elif limiter.waiters and limiter.waiters[0].has_room(limiter, now):
+            elif limiter.waiters and now >= limiter.opens_for_waiter():
                 limiter.is_queue_next = True
                 self.wait(limiter.waiters.popleft(), now)
             else:
@@ -866,12 +858,22 @@ class Limits:
             limiter.waiting_since = now
 
     def _set_alarm(self, limiter: Limiter, now: float) -> None:
-        at = max(limiter.next_at, limiter.slot_free_at)
-        if at > now:
-            self.alarms.set(limiter, at)
-        if limiter.waiters and limiter.can_send(now):
-            limiter.waiters_go_at = min(limiter.waiters_go_at, now + _WAITERS_YIELD)
-            self.alarms.set(limiter, limiter.waiters_go_at)
+        """Set an alarm for the time at which *limiter* opens for what waits there. Set none if it opens only when
+        another request ends.
+        """
+        times = []
+        if limiter.parked:
+            times.append(limiter.opens_for_queue(now))
+        if limiter.waiters:
+            opens_at = limiter.opens_for_planned()
+            if opens_at <= now:
+                # The first waiter lets a queue or planned requests go first.
+                go_at = min(limiter.waiters_go_at, now + _WAITERS_YIELD)
+                opens_at = limiter.waiters_go_at = go_at
+            times.append(opens_at)
+        for at in times:
+            if at > now:
+                self.alarms.set(limiter, at)
 
     # Delays and pauses.
 

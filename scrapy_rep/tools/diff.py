@@ -50,12 +50,13 @@ if TYPE_CHECKING:
     from scrapy_rep.tools.profile import Profile, Web
 
 
-# The maximum number of records of two files to compare, for all agents together. Agents that follow the same groups
-# count once. Only hostile files exceed this number, with thousands of agents and thousands of rules for each.
+# The maximum number of rules and records to compare between two files, added up over all agents. Agents that follow the
+# same groups count once. Only hostile files, with thousands of agents and thousands of rules for each, exceed this
+# number.
 _MAX_COMPARED = 1_000_000
 
-# The maximum number of octets to compare for the verdicts on all sample paths. Each path is compared with all patterns
-# that contain a "*". This number of octets takes a few seconds; real files need far fewer.
+# The maximum number of octets to compare when all sample paths are judged. Each path is compared with all patterns that
+# contain a "*". Comparing this number of octets takes a few seconds; real files need far fewer.
 _MAX_OCTETS = 6_000_000_000
 _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
@@ -79,9 +80,10 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
     """Return the rules and records that differ between two robots.txt files, as JSON objects. Return None if there
     are too many records to compare.
 
-    Each object contains the agents whose rules change in the same way, in lower case, where ``*`` stands for
-    everyone. If records outside of groups differ, the last object contains these, and its list of agents is empty.
-    The order of rules is not compared. Sitemaps are compared as absolute URLs.
+    Each object contains a change of rules and records, and the agents that this change concerns. The agents are in
+    lower case, and ``*`` stands for everyone. If records outside of groups differ, such as sitemaps, the last object
+    contains these records, and its list of agents is empty. The order of rules is not compared. Sitemaps are compared
+    as absolute URLs.
     """
     if old.body == new.body and old.dialect == new.dialect:
         return []
@@ -150,8 +152,8 @@ def _max_samples(files: Iterable[RobotsTxt]) -> int:
 
 
 def _cost(group: Group) -> int:
-    """Return the estimated cost of a decision by *group*. The cost is the number of octets to compare if a path of
-    average length is matched against all patterns that contain a ``*``.
+    """Return the estimated cost of a decision by *group*, as a number of octets to compare. The estimate is for a path
+    that is compared with all patterns that contain a ``*``, and is as long as these patterns are on average.
     """
     patterns = [rule.pattern for rule in group.rules if "*" in rule.pattern]
     octets, segments = sum(map(len, patterns)), sum(map(_segments, patterns))
@@ -195,8 +197,9 @@ def _size(groups: Sequence[Group], followed: _Followed) -> int:
 
 
 def _records(groups: Sequence[Group], followed: _Followed) -> _Records:
-    """Return the rules and records in the groups *followed*, without duplicates, in file order. Records that belong to
-    another run of user-agent lines, such as its crawl delay, are left out.
+    """Return the rules and records that apply to an agent which follows the groups *followed*, without duplicates, in
+    file order. Some records, such as crawl delays, apply only to the agents in the consecutive user-agent lines (the
+    run) before the record. These records are left out for the other agents of the group.
     """
     line_of: _Records = {}
     for index, run in followed:
@@ -211,7 +214,7 @@ def _records(groups: Sequence[Group], followed: _Followed) -> _Records:
 
 def _outside(robots: RobotsTxt, base: str | None) -> _Records:
     """Return the records outside of groups, which are sitemaps and the usage records before the first group.
-    Relative sitemap URLs are resolved against *base*; None leaves them as they are.
+    Relative sitemap URLs are resolved against *base*. If *base* is None, they stay relative.
     """
     all_lines = [*lines(robots.body, robots.dialect)]
     line_of = {
@@ -245,7 +248,7 @@ _WORDS = {
     "overridden": "overridden",
     "unknown": "unknown",
 }
-"""The words for users for each kind of changed verdict."""
+"""The words with which the output describes each kind of changed verdict."""
 
 
 _ROWS = ("{words:word}\t{url}\t{why}",)
@@ -270,14 +273,16 @@ class Side(NamedTuple):
     sources: Sources
 
     dialect: Dialect | None
-    """The dialect in which to read the rules, if the argument names a dialect; None if it does not."""
+    """The dialect in which to read the rules, if the command-line argument for this side is the name of a dialect; None
+    if it is not."""
 
 
 class SideDecision(NamedTuple):
     """The decision on a URL by the rules of one side."""
 
     record: dict[str, Any]
-    """The decision as a JSON object. If an override allows a URL that the site forbids, this is the site's decision."""
+    """The decision as a JSON object. If an override allows a URL that the site's own robots.txt forbids, the object
+    contains the decision of the robots.txt, not that of the override."""
 
     is_fetched: bool = False
     """Whether a crawl would fetch the URL."""
@@ -320,8 +325,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
                     "replaced; choose another file"
                 )
         differences = Differences(arguments, profile, ledgers, purge)
-        # URLs from a ledger are judged for the crawler that wrote the ledger, so warnings about the settings would
-        # not apply.
+        # Rules from a ledger are applied for the crawler that wrote the ledger, and not for the crawler in the
+        # settings. So there are no warnings about the settings if a ledger is given.
         if not ledgers:
             profile.notify()
         offline = are_offline([*arguments.old, arguments.new], profile)
@@ -358,8 +363,8 @@ class Differences:
         self._output = Output(arguments)
         self._counts = Counter(dict.fromkeys(_WORDS, 0))
         self._of_hosts: Counter[tuple[str, str, str]] = Counter()
-        """The number of URLs for verdicts that are reported by host, and not by URL. The key is the kind of change, the
-        host and the reason."""
+        """The number of URLs for each change that is reported once for a host, and not once for each URL. The key
+        contains the kind of change, the host and the reason."""
 
     async def run(self, web: Web | None) -> int:
         self._old, self._new = self._sides = await self._load_sides(web)
@@ -393,8 +398,8 @@ class Differences:
             return await sources_of(names, self._profile, web, self._opened)
 
         old, new = [await open_(side_names) for side_names in names]
-        # If only one side is a dialect, this side reads the rules of the other side. If both sides are dialects,
-        # both read the present robots.txt files.
+        # A dialect has no rules of its own. If only one side is a dialect, it reads the rules of the other side. If
+        # both sides are dialects, both read the robots.txt files that the sites have now.
         common = old or new or await open_([LIVE])
         assert common is not None
         first, second = (
@@ -408,9 +413,12 @@ class Differences:
         return first, second
 
     def _choose_urls(self) -> None:
-        """Choose the source of the URLs, and the only origin to compare, if there is one. Set ``_past`` to the ledgers
-        that contain the URLs, or to None. If these ledgers are a side of the comparison, set ``_recorded`` to this
-        side, or else to None.
+        """Choose the URLs and the origins to compare, and set these attributes:
+
+        - ``_past``: the ledgers that contain the URLs; None if the URLs come from a list or are sample paths
+        - ``_recorded``: the side of the comparison that consists of these ledgers; None if the URLs come from
+          ``--urls``, or if no side is a ledger
+        - ``_origin``: the only origin to compare; None if there can be several
 
         Raises UsageError if the user must choose the URLs or the origin.
         """
@@ -620,7 +628,8 @@ def _kind(old: SideDecision, new: SideDecision) -> str:
     """
     is_same = old.record["reason"] == new.record["reason"]
     if not (old.is_known and new.is_known):
-        # There is no change if robots.txt is still unreachable, and the recorded crawl refused the URL for this reason.
+        # If the recorded crawl refused the URL because robots.txt was unreachable, and robots.txt is still unreachable,
+        # there is no change.
         return "" if is_same and (old.is_known or new.is_known) else "unknown"
     if new.is_fetched and not new.record["allowed"]:
         return "overridden"

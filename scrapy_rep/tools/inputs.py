@@ -130,7 +130,7 @@ class UrlList:
             while chunk := read(_CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from batches(self._parsed(lines, numbers))
-                # The rest of an overlong line is dropped.
+                # Of an overlong line, only enough bytes are kept to report that the line is too long.
                 rest = rest[: _MAX_LINE + 1]
             yield from batches(self._parsed([rest], numbers))
 
@@ -235,7 +235,8 @@ class RulesSource:
     """The crawl that fetched the robots.txt, if the robots.txt comes from a ledger; None if not."""
 
     row: sqlite3.Row | None = None
-    """The snapshot's row in :class:`Ledgers`, if the robots.txt comes from a ledger; None if not."""
+    """The row of the robots.txt in the table ``snapshot`` of :class:`Ledgers`, if the robots.txt comes from a ledger;
+    None if not."""
 
     def __post_init__(self) -> None:
         self.read_as = cache(self._read_as)
@@ -250,7 +251,9 @@ class RulesSource:
 
     @classmethod
     def from_override(cls, override: Override, site: RulesSource | None) -> RulesSource:
-        """Return the RulesSource for an *override*. *site* is the robots.txt that it replaces; None if unknown."""
+        """Return the RulesSource for an *override*. *site* is the robots.txt that the override replaces; None if this
+        robots.txt was not fetched.
+        """
         name = f"REP_OVERRIDES[{override.pattern!r}]{override.note}"
         body = override.robots.body if override.robots else b""
         result = AccessResult(url=name, status=200, body=body)
@@ -320,9 +323,9 @@ class RulesSource:
         self, line: int | None, agent: str | None, dialect: Dialect
     ) -> list[dict[str, Any]]:
         """Return an excerpt of the robots.txt as JSON objects, one per line. The excerpt consists of the *line* that
-        decided, the two lines before and after it, and up to ten user-agent lines of its group. If the group has
-        more, user-agent lines that name *agent* are preferred, and then those nearest to the rule. Return an empty
-        list if there is no text, or if no line decided.
+        decided, the two lines before and after it, and up to ten user-agent lines of the decisive line's group. If the
+        group has more user-agent lines, those that name *agent* come first, and then the last ones in the group. Return
+        an empty list if there is no text, or if no line decided.
         """
         if not line or not self.body:
             return []
@@ -350,7 +353,7 @@ class RulesSource:
 
 
 SourcesByOrigin: TypeAlias = "dict[Origin | None, RulesSource]"
-"""The rules that a crawl follows at each origin. Origins without known rules are missing."""
+"""The rules that a crawl follows at each origin. An origin is missing if nothing is known about its robots.txt."""
 
 
 def _known(sources: Mapping[Any, RulesSource | None]) -> SourcesByOrigin:
@@ -367,11 +370,13 @@ class Sources:
         self.is_single = source is not None
         """Whether the same robots.txt is used for all origins."""
         self.origin = None if source is None else source.origin
-        """The only origin with rules; None if several origins, or any origin, can have rules."""
+        """The only origin that the rules are for. None for rules of several origins, and for rules whose origin is not
+        known, such as those in a local file.
+        """
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
-        """Return the rules that a crawl follows at *origins*. Origins without known rules are missing in the
-        result.
+        """Return the rules that a crawl follows at each of *origins*. An origin is missing in the result if nothing
+        is known about its robots.txt.
         """
         return _known(dict.fromkeys(origins, self._source))
 
@@ -470,10 +475,11 @@ _REQUESTS = {
     "snapshot": "fetched <= :until",
     "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
 }
-"""The conditions with which :class:`Ledgers` copies decisions about requests, and their robots.txt files."""
+"""The SQL conditions, by table, for the rows that :class:`Ledgers` copies: decisions about requests, and the robots.txt
+files."""
 
-# Selects the latest decision on each URL. With max(), SQLite returns the other columns of the row with the maximum.
-# SQLite sorts on disk if the rows do not fit into memory.
+# Selects the latest decision on each URL. With max(time), SQLite takes the other columns from the row with the latest
+# time. SQLite sorts on disk if the rows do not fit into memory.
 _DECISIONS = """
     SELECT *, max(time) AS time FROM decision WHERE :origin IS NULL OR origin = :origin
     GROUP BY origin, url ORDER BY origin, url
@@ -561,8 +567,8 @@ async def sources_of(
         return sources
     if len(names) > 1:
         raise UsageError(
-            f"{', '.join(names)}: more than one OLD is given, and not all of them are ledgers. The last argument is NEW, "
-            "all others are OLD. To compare two robots.txt files, give exactly two arguments"
+            f"{', '.join(names)}: more than one OLD is given, and not all of them are ledgers. The last argument is "
+            "NEW, all others are OLD. To compare two robots.txt files, give exactly two arguments"
         )
     if names[0] in profile.dialects:
         return None
@@ -577,7 +583,7 @@ async def sources_of(
 
 def are_offline(names: Sequence[str], profile: Profile) -> bool:
     """Whether the sources to which the arguments *names* refer can be read without the network."""
-    # If all arguments are dialects, they are compared on the robots.txt files that the sites have now, which must be
-    # fetched.
+    # If all arguments are dialects, the command compares how the dialects read the robots.txt files that the sites have
+    # now. These files must be fetched.
     are_dialects = profile.dialects.keys() >= set(names)
     return not (are_dialects or LIVE in names or any(map(is_url, names)))

@@ -100,8 +100,8 @@ class Ledgers:
 
     The database contains the tables of a ledger, but its table ``crawl`` is empty. The attribute ``crawls``
     contains the crawls instead. Row ids differ from those in the files. If several files contain the same crawl,
-    because one is a copy of another, only the crawl's latest state is used. Rows without a crawl, and bodies
-    with a wrong digest, are left out.
+    because one is a copy of another, only the crawl's latest state is used. Rows that belong to none of ``crawls``,
+    and bodies that do not match their SHA-256 digest, are left out.
     """
 
     def __init__(
@@ -112,8 +112,9 @@ class Ledgers:
     ) -> None:
         """Copy rows from the ledgers *names* into the temporary database.
 
-        *conditions* maps each table to copy to the SQL condition for its rows. A condition may use *values* and
-        ``until`` as parameters. As ``main.TABLE``, it may use the rows of tables that precede it in *conditions*.
+        *conditions* contains the tables to copy, and for each table the SQL condition for its rows. A condition may
+        use the parameters *values* and ``until``, the time in the name of the ledger. It may also query
+        ``main.TABLE``, which contains the copied rows of a TABLE that precedes it in *conditions*.
 
         Raises LedgerError for a file that is damaged or is not a ledger, and UsageError if a ledger does not
         contain the crawl in its name.
@@ -203,8 +204,8 @@ def _crawls(name: LedgerName) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 def _select(table: str, index: int) -> str:
-    """Return the SELECT statement for the rows of *table* in the ledger with the given *index*. It shifts the row
-    ids as described at _NUMBERS.
+    """Return the SELECT statement for the rows of *table* in the ledger with the given *index*. The statement adds
+    *index* * MAX_ID to each row id, so that the ids of different ledgers differ.
     """
     columns = ", ".join(
         f"{name} + {index * MAX_ID} AS {name}" if name in _NUMBERS else name

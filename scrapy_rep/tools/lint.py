@@ -101,8 +101,11 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
 
 def _findings(file: RulesSource, dialect: Dialect) -> Sequence[Finding]:
-    """Return the findings in a robots.txt. If the server did not send a robots.txt, return one finding if the
-    response status forbids everything in *dialect*, and none if it does not.
+    """Return the findings in a robots.txt.
+
+    If the server responded with an error instead of a robots.txt, the result contains a single finding if the status
+    of the response forbids everything in *dialect*, as 403 does in the classic dialect. Otherwise, the result is
+    empty.
     """
     result = file.result
     if result.access is Access.SUCCESSFUL:

@@ -111,8 +111,8 @@ class Output(Formatter):
         self._has_colours = self._is_terminal and not no_color
 
     def show(self, record: dict[str, Any], rows: Rows, **of_text: object) -> None:
-        """Write *record* as JSON, or as the text that *rows* define. The values *of_text* are used only for text,
-        where they are added to the record's values, or replace these.
+        """Write *record* as JSON, or as the text that *rows* define. In the text, the values *of_text* are added to the
+        values of *record*, and replace those with the same names. The JSON contains only *record*.
         """
         if self._is_terminal:
             progress.clear()
@@ -292,8 +292,8 @@ def output_file(
     without an error, the new file replaces the file at *path*. Symbolic links are followed.
 
     Raises UsageError, with a message that begins with *name*, if *path* cannot be written, is a device or a
-    pipe, or is one of the paths *inputs*. If *mark* is not empty, this also applies to an existing file that
-    is not empty and does not begin with *mark*.
+    pipe, or is one of the paths *inputs*. If *mark* is not empty, only a file that is empty or begins with *mark* may
+    be replaced; any other existing file also raises UsageError.
     """
     try:
         target = Path(path).resolve()

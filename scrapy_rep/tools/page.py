@@ -148,8 +148,8 @@ async def _fetch(
         robots = source.read_as(profile.dialect)
         decision = profile.decide(robots, url)
         record["page"] = url
-        # The record contains the first decision that forbids a URL, even with *force*, because a crawl would
-        # stop at this URL.
+        # With *force*, a forbidden URL and its redirects are fetched. The record still keeps the decision on the first
+        # forbidden URL, because a crawl would stop there.
         if record["decision"] is None or record["decision"]["allowed"]:
             judged = url
             record |= {
@@ -164,7 +164,8 @@ async def _fetch(
                 record |= _NOT_KNOWN
                 raise _NotFetchedError("robots.txt is unreachable; try again later")
             raise _NotFetchedError(
-                "robots.txt forbids it, so its indexing rules are not known; to fetch it anyway, use --force"
+                "robots.txt forbids this page, so the page's indexing rules are not known; to fetch the page "
+                "anyway, use --force"
             )
         try:
             response = await web.page(url)
@@ -195,7 +196,8 @@ async def _fetch(
 
 
 _NOT_KNOWN = {"verdict": "unknown", "indexable": None}
-"""The record's values if a server does not respond, or responds with an error (5xx)."""
+"""The values in the JSON object of a page that was not fetched, because a server did not respond, or responded with an
+error (5xx)."""
 
 
 def _of_response(
@@ -267,8 +269,8 @@ def _of_response(
 
 
 def _statement(statement: Statement) -> dict[str, Any]:
-    """Return a statement as a JSON object. The key ``where`` describes the statement's place, and the crawlers to
-    which it applies, in words.
+    """Return a statement as a JSON object. The key ``where`` contains the place of the statement and the crawlers to
+    which it applies, in words such as ``meta tag on line 3, for everyone``.
     """
     is_header = statement.source == "header"
     place = "X-Robots-Tag header" if is_header else "meta tag on line"
@@ -279,8 +281,9 @@ def _statement(statement: Statement) -> dict[str, Any]:
 def _effects(
     response_effects: Effects, rep: RepSettings, *, is_data: bool
 ) -> dict[str, str]:
-    """Return the effects of *response_effects* on a crawl's items and links from the page, as a JSON object.
-    *is_data* is whether the page states indexing rules but is data, such as JSON, so that these have no effect.
+    """Return what a crawl does with the items and links of a page with the effects *response_effects*, as a JSON
+    object. *is_data* is whether the page states indexing rules that have no effect, because the page is data, such as
+    JSON.
     """
     items = (
         "annotated"

@@ -125,8 +125,8 @@ class Profile:
         return decide(robots, url, self.agents, self.rep.clients)
 
     def decide_as_crawl(self, robots: RobotsTxt, url: str) -> Decision:
-        """Return a crawl's decision by *robots* on *url*. A crawl refuses a URL that the rules allow if *robots*
-        states a longer delay than ``REP_SKIP_DELAY_OVER``.
+        """Return the decision of a crawl on *url*, according to *robots*. A crawl also refuses a URL that the rules
+        allow if *robots* states a longer delay than ``REP_SKIP_DELAY_OVER``.
         """
         decision = self.decide(robots, url)
         if not decision.allowed or decision.reason is Reason.ROBOTS_TXT:
@@ -189,8 +189,8 @@ def _purposes(profile: Profile) -> tuple[str, ...]:
 
 
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
-    """Return usage preferences as a JSON object. If the settings contain no purposes, purposes without a statement get
-    an empty ``why``, so that the text output leaves them out.
+    """Return usage preferences as a JSON object. If the settings contain no purposes, the object contains all purposes.
+    Those about which nothing is stated get an empty ``why``, so that the text output leaves them out.
     """
     rep = profile.rep
     has_purposes = bool(rep.purposes)
@@ -272,7 +272,7 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     settings = settings.copy()
     spider = _spider(getattr(arguments, "spider", None), settings)
     ignored = _ignored(settings)
-    # Both settings are reset, because reading them could create the JOBDIR and the file of the store.
+    # JOBDIR and REP_STORE are reset, because reading them could create the job's folder and the file of the store.
     settings.setdict({"JOBDIR": None, "REP_STORE": "memory://"}, "cmdline")
     for name, (_, value) in options.items():
         if value:
@@ -299,8 +299,11 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
 
 
 def _ignored(settings: Settings) -> tuple[str, ...]:
-    """Return the names of this package's settings that a crawl would ignore. These are the settings of the project or
-    spider if it enables neither the add-on nor a middleware of this package.
+    """Return the names of this package's settings that a crawl would ignore.
+
+    If *settings* enable the add-on or a downloader middleware of this package, the result is empty. Otherwise, a crawl
+    ignores all settings of this package that the project or the spider sets. The exception is ``REP_DIALECT``, which is
+    not ignored if ``ROBOTSTXT_PARSER`` is the parser of this package.
     """
     priorities = SETTINGS_PRIORITIES["project"], SETTINGS_PRIORITIES["spider"]
     names = [name for name in DEFAULTS if settings.getpriority(name) in priorities]
@@ -316,7 +319,7 @@ def _ignored(settings: Settings) -> tuple[str, ...]:
         try:
             kinds = getattr(load_object(key), "__mro__", ())
         except (ImportError, NameError, TypeError, ValueError):
-            # The component cannot be imported, so it is not known whether it belongs to this package.
+            # The component cannot be imported, and it may belong to this package. So no settings count as ignored.
             return ()
         if any(kind.__module__.startswith("scrapy_rep.") for kind in kinds):
             return ()
@@ -423,7 +426,7 @@ def ask(
     name = "DOWNLOADER_MIDDLEWARES"
     fetch_middleware = {FetchMiddleware: FetchMiddleware.ORDER}
     settings.set(name, {**settings.getdict(name), **fetch_middleware}, "cmdline")
-    # Scrapy uses the same conditions to choose the class for its own commands.
+    # Scrapy uses the same conditions to choose between AsyncCrawlerProcess and CrawlerProcess for its own commands.
     wants_asyncio = settings["TWISTED_REACTOR"] == _ASYNCIO
     wants_none = not settings.getbool("TWISTED_REACTOR_ENABLED", True)
     wants_asyncio = wants_asyncio and not settings.getbool("FORCE_CRAWLER_PROCESS")

@@ -40,8 +40,8 @@ _SHOWN = (
 _WITHHELD = ("refused", "dropped", "would-refuse", "would-drop")
 """The verdicts against a request, an item, a link or a file, including the verdicts of dry runs."""
 
-# Decisions with equal values in these columns are shown as a single decision, with their number. The first list
-# applies to questions about a host, the second to questions about a URL.
+# Decisions with equal values in these columns are shown as a single decision, with the number of equal decisions.
+# _ALIKE lists the columns for questions about a host, _ALIKE_ON_URL those for questions about a URL.
 _ALIKE = "crawl, origin, snapshot, line, verdict, reason, layer, subject, agent, statement, source"
 _ALIKE_ON_URL = f"{_ALIKE}, url, page, form, via"
 
@@ -155,12 +155,12 @@ class Question(NamedTuple):
     is_url: bool
 
     host: str
-    """The host of the URL; empty if the URL has no valid host."""
+    """The host in question, or the host of the URL in question; empty if the URL has no valid host."""
 
     matches: Callable[[str | None, str | None], bool]
-    """The function that returns whether a URL in a ledger, with its origin there, matches the question. The ledger
-    does not store the origin of a decision's page, so the origin is None for page URLs. These match only
-    questions about a URL."""
+    """A function that returns whether a URL in a ledger matches the question. Its arguments are the URL and the origin
+    that the ledger contains for the URL. A ledger contains no origin for the page of a decision, so the second argument
+    is None for the URL of a page. Such a URL matches only questions about a URL, not those about a host."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -182,7 +182,9 @@ def asked_about(text: str) -> Question:
     path = target(url.url, RFC9309) if parts.path or parts.query else None
 
     def is_at(origin: Origin | None) -> bool:
-        """Whether the URL or host in question belongs to *origin*, or to the virtual host of *origin*."""
+        """Whether *origin* is the origin of the URL or host in question. If *origin* has a virtual host, the name of
+        the virtual host may match in place of the host in URLs.
+        """
         return origin is not None and any(
             candidate.host.rstrip(".") == host
             and (candidate.scheme == origin_asked.scheme or not has_scheme)
@@ -238,7 +240,7 @@ class _History:
         }
 
     def _decision(self, group: sqlite3.Row) -> dict[str, Any]:
-        """Return a group of equal decisions as a JSON object. Its values are those of the group's first decision."""
+        """Return a group of equal decisions as one JSON object, with the values of the group's first decision."""
         [row] = self._past.ledgers.rows(_ROW, id=group["id"])
         crawl = self._crawl(row["crawl"])
         source = self._past.source(row["snapshot"])
@@ -260,7 +262,9 @@ class _History:
         }
 
     def _crawl(self, number: int) -> dict[str, Any]:
-        """Add the crawl with this number to the answer if it is missing there. Return the crawl as a JSON object."""
+        """Return the crawl with the number *number* as a JSON object. Also add the crawl to the answer if it is missing
+        there.
+        """
         if number not in self._crawls:
             crawl = self._past.ledgers.by_number[number]
             unchanged = ("spider", "user_agent", "dialect", "every_decision")
@@ -275,8 +279,8 @@ class _History:
         return self._crawls[number]
 
     def _robotstxt(self, snapshot: int | None) -> int | None:
-        """Add the robots.txt of a snapshot to the answer if it is missing there. Return the number of the
-        robots.txt in the answer, or None if the ledgers do not contain the snapshot.
+        """Return the number that identifies the robots.txt of *snapshot* in the answer. Also add the robots.txt to the
+        answer if it is missing there. Return None if the ledgers do not contain the snapshot.
         """
         source = self._past.source(snapshot)
         if source is None or source.row is None:

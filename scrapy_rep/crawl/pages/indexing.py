@@ -125,11 +125,11 @@ class IndexingMiddleware:
         rules: IndexingRules,
         preferences: UsagePreferences,
     ) -> None:
-        """Report the statements of a response to the ledger, and each setting that overrides a statement.
+        """Report the statements of *response* to the ledger, and each setting or meta key that overrides a statement.
 
-        Statements that deny nothing, which are most of them, are reported only at the ledger level ``"all"``. A
-        statement that denies something is reported at each level if it has no effect, because the response is a
-        data file or has no 2xx status.
+        At the ledger level ``"all"``, all statements are reported. At the other levels, indexing rules are reported
+        only if they deny something but have no effect, because the response is a data file or has no 2xx status.
+        Denials with an effect are reported later, for each item, link or file that they concern.
         """
         report = partial(
             self._reporter.stated,
@@ -159,8 +159,8 @@ class IndexingMiddleware:
     def _overridden(
         self, request: Request, rules: IndexingRules
     ) -> Iterator[tuple[str, Statement | None]]:
-        """Yield the name of each setting or meta key that overrides *rules* for this request, with the overridden
-        statement.
+        """Yield the name of each setting or meta key that overrides *rules* for *request*, and the statement that it
+        overrides.
         """
         rule = rules.why_not_indexable(datetime.now(timezone.utc))
         if rule and request.meta.get(meta.DONT_OBEY_NOINDEX):
@@ -173,8 +173,8 @@ class IndexingMiddleware:
     # Warnings for ``scrapy parse``.
 
     def _warn_of_drops(self, request: Request, response: Response) -> None:
-        """Warn about the items and links of *response* that a crawl would drop, since ``scrapy parse`` shows
-        dropped ones too.
+        """Warn about the items and links of *response* that a crawl would drop. ``scrapy parse`` shows these items
+        and links, because the output of its callbacks bypasses the spider middlewares.
         """
         effects = self._usage.effects_of(request, response)
         rels = self._settings.rel if is_success(response) else frozenset()
@@ -193,8 +193,8 @@ class IndexingMiddleware:
         """Raise FileDenied if *response* is a file that must not be indexed, or must not be used for a purpose of
         the crawl. A dry run raises nothing, and only reports the decision.
 
-        HTML responses are not judged, since components other than media pipelines also request pages without a
-        callback.
+        *request* has the callback NO_CALLBACK, as the requests of media pipelines for files have. HTML responses are
+        not judged, since other components request pages with NO_CALLBACK.
         """
         if isinstance(response, HtmlResponse):
             return
@@ -217,7 +217,7 @@ class IndexingMiddleware:
 
 def _drops(effects: Effects, rels: frozenset[str]) -> Iterator[str]:
     """Yield a phrase for each kind of output of a page (items, images, links) that a crawl would drop, with the
-    reason. *rels* contains the values of the ``rel`` attribute whose links a crawl drops.
+    reason. *rels* are values of the ``rel`` attribute. A crawl drops links that have one of these values.
     """
     if effects.items is not None:
         yield f"its items, which {forbidden(*effects.items)}"

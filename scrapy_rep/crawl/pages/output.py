@@ -227,7 +227,8 @@ class OutputMiddleware:
     def _drop(
         self, item: Any, reason: str, because: Because, response: Response
     ) -> bool:
-        """Report that *item* is dropped, and return whether it may pass: True in a dry run, otherwise False.
+        """Report that *item* is dropped, and return whether it may pass to the item pipelines: True in a dry run,
+        otherwise False.
 
         Outside of a dry run, the item is dropped as Scrapy does when an item pipeline raises DropItem: it is
         logged, and the signal ``item_dropped`` is sent.
@@ -269,13 +270,16 @@ class _Page:
 
     @cached_property
     def _links(self) -> Links:
-        """The links of the page. The page is parsed on first access, since parsing is slow and few pages need it."""
+        """The links of the page. The page is parsed on first access, since parsing is slow, and the links of most
+        pages are not needed.
+        """
         return Links.of(self.response)
 
     @cached_property
     def marked(self) -> Mapping[str, str]:
-        """The canonical URLs that must not be followed, because each link to the URL has a ``rel`` value listed in
-        ``REP_REL``, such as ``nofollow``. Maps each URL to the ``rel`` of its first link, as written.
+        """The URLs that must not be followed because of ``REP_REL``, in canonical form. A URL is one of these if each
+        link to it on the page has a ``rel`` value listed in ``REP_REL``, such as ``nofollow``. Each URL is mapped to
+        the ``rel`` of its first link, as written.
         """
         if not self._rels or not isinstance(self.response, HtmlResponse):
             return {}

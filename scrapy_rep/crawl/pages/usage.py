@@ -86,11 +86,11 @@ class SiteUsage:
         rules: SiteRules | None,
         tokens: tuple[str, ...],
     ) -> None:
-        """Keep the usage preferences of a site for the URL of *request*, which is about to be sent. Nothing is
-        kept for a site without usage preferences.
+        """Keep the usage preferences that a site states for the URL of *request*, until they are combined with those of
+        the response. Nothing is kept for a site without usage preferences.
 
         :param robots: the robots.txt of the site, or the rules of the override that replaces it
-        :param rules: the rules of the site; None if an override replaces its robots.txt
+        :param rules: the robots.txt and tdmrep.json of the site; None if an override replaces the robots.txt
         :param tokens: the product tokens of the crawler
         """
         entry, tdmrep = (rules.entry, rules.tdmrep) if rules else (None, None)
@@ -153,8 +153,9 @@ class SiteUsage:
         )
 
     def entry(self, request: Request | None) -> CacheEntry | None:
-        """Return the cache entry of the robots.txt that applied to *request*, as evidence for usage preferences. Return
-        None if an override replaced the robots.txt, or if the site stated no preferences.
+        """Return the cache entry of the robots.txt that applied to *request*, for the ledger, which refers to it as
+        evidence for usage preferences. Return None if an override replaced the robots.txt, or if the site stated no
+        preferences.
         """
         return None if request is None else self._site_preferences(request).entry
 

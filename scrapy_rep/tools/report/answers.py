@@ -37,8 +37,8 @@ value is True for other answers."""
 
 
 def headline(total: dict[str, int], check: dict[str, Any]) -> dict[str, Any]:
-    """Return the headline of a report, whether no forbidden page was fetched (``kept``), and the notes that explain the
-    headline. The headline is a sentence with the numbers of fetched pages and refused requests.
+    """Return three values of a report by key: ``headline``, a sentence with the numbers of fetched pages and refused
+    requests; ``kept``, which is True if no forbidden page was fetched; and ``notes``, which explain the headline.
     """
     forbidden = check["forbidden"] + total["arrived"]
     return {
@@ -218,9 +218,9 @@ def _pauses(ledgers: ReportLedgers) -> Answer:
 
 
 def _kept(totals: Row, rows: list[Row], asked: str, gap: str) -> Answer:
-    """Return the answer to whether the crawl kept the delays or pauses that hosts asked for. *asked* is the name of the
-    column in *rows* with the seconds that a host asked for. *gap* is the name of the column with the shortest time
-    between two requests, in seconds.
+    """Return the answer to whether the crawl kept the delays or pauses that hosts asked for. *rows* contains a row for
+    each host. *asked* is the name of the column with the seconds that a host asked for. *gap* is the name of the column
+    with the shortest time from an answer of the host to the next request, in seconds.
     """
     if broken := totals["known"] - totals["kept"]:
         hosts = [
@@ -438,8 +438,8 @@ def whole(number: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration as text, such as ``2 h 5 min``. From ten units on, the smaller unit is left out, as in
-    ``12 h``. None, an unknown duration, becomes a dash.
+    """Return a duration as text, such as ``2 h 5 min``. The smaller unit is left out if there are ten or more of the
+    larger unit, as in ``12 h``. None, an unknown duration, becomes a dash.
     """
     if seconds is None:
         return "–"
@@ -471,8 +471,9 @@ def span(first: float, last: float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Return the ratio of a gap to a delay as text. The ratio is rounded down, so that 0.999 does not become 1. None,
-    an unknown ratio, becomes a dash.
+    """Return *value* as text with two decimals. *value* is the time between two requests, divided by the delay or pause
+    that the host asked for. It is rounded down, so that 0.999 does not become 1.00, which would mean that the delay was
+    kept. None, an unknown ratio, becomes a dash.
     """
     return "–" if value is None else f"{int(value * 100) / 100:,.2f}"
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
 TEXT_LIMIT = 2**18
-"""The maximum number of bytes of a text in a view's rows. Longer texts are cut. A crawl writes only shorter texts."""
+"""The maximum number of bytes of a text in a view's rows. Longer texts, which no crawl writes, are cut."""
 
 _EXAMPLES = 10
 """The maximum number of forbidden URLs that the report lists as examples."""
@@ -53,8 +53,8 @@ _AS_IF = """
 _AI = {token: crawler for token, crawler in CRAWLERS.items() if crawler.is_ai}
 _MAY_NAME = re.compile("|".join(map(re.escape, _AI)).encode(), re.IGNORECASE).search
 _MAY_SLOW = re.compile(rb"crawl-delay|request-rate", re.IGNORECASE).search
-"""Fast searches in the body of a robots.txt. A file without a match names no AI crawler (_MAY_NAME) or states no delay
-(_MAY_SLOW), so it need not be parsed."""
+"""Searches in the body of a robots.txt for names of AI crawlers (_MAY_NAME) and for delays (_MAY_SLOW). If a search
+finds nothing, the file need not be parsed, which would take longer than the search."""
 
 _EVERYTHING = frozenset({"/", "*", "/*"})
 """The patterns that match every path."""
@@ -63,8 +63,8 @@ WHOLE = 16_000
 """The maximum number of characters of a robots.txt that is shown completely. A file of more than 1,000 lines is also
 shown only in part."""
 
-# Of a longer file, the report shows the first _BEGINNING lines, the _MARKED lines that decided most requests, and
-# _AROUND lines before and after each of the latter.
+# Of a longer file, the report shows the first _BEGINNING lines, and the _MARKED lines that decided most requests. Each
+# of these _MARKED lines is shown with _AROUND lines before and after it.
 _BEGINNING = 40
 _AROUND = 2
 _MARKED = 100
@@ -103,8 +103,9 @@ class ReportLedgers(Ledgers):
     """
 
     def __init__(self, paths: Sequence[str], limits: ReportLimits) -> None:
-        """Read the ledgers at *paths*. Raises LedgerError for a file that is damaged or is not a ledger. If damage is
-        found only when a view is computed, raises an exception that :func:`reading` turns into a LedgerError.
+        """Read the ledgers at *paths*, and compute views that other views use. Raises LedgerError for a file that is
+        damaged or is not a ledger. Damage that is found only when a view is computed raises another exception, which
+        the caller must turn into a LedgerError with :func:`reading`.
         """
         super().__init__(list(map(LedgerName, paths)), dict.fromkeys(_TABLES, "true"))
         self.limits = limits
@@ -123,8 +124,8 @@ class ReportLedgers(Ledgers):
             opened.pop_all()
 
     def view(self, name: str, **columns: object) -> sqlite3.Cursor:
-        """Return the rows of the view *name* that have the values *columns*, up to the view's limit. Without *columns*,
-        return all rows up to the limit.
+        """Return the rows of the view *name* in which the columns have the values *columns*, up to the view's limit.
+        Without *columns*, return all rows up to the limit.
         """
         where = "".join(f" AND {column} = :{column}" for column in columns)
         query = f"SELECT * FROM {name} WHERE true{where}"  # noqa: S608
@@ -263,7 +264,10 @@ def crawlers_named(body: bytes) -> Iterator[tuple[Crawler, str, int]]:
 
 
 def _forbids(forbidden: set[str], allowed: set[str]) -> str:
-    """Return a description of how much the patterns *forbidden* and *allowed* forbid. A pattern in both is allowed."""
+    """Return how much a crawler must not fetch, in words such as ``"some paths"``. *forbidden* and *allowed* are the
+    patterns of the disallow and allow rules. If both contain a pattern that matches every path, such as ``/``, not
+    everything is forbidden.
+    """
     is_all = forbidden & _EVERYTHING and not allowed & _EVERYTHING
     if is_all:
         return "everything but exceptions" if allowed else "everything"
@@ -273,12 +277,13 @@ def _forbids(forbidden: set[str], allowed: set[str]) -> str:
 def excerpt(
     lines: Sequence[str], marks: Sequence[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
-    """Return the lines of a robots.txt that the report shows. Each entry contains a line number, the line's text, and
-    the line's row of the view ``mark``, or None if the line decided nothing.
+    """Return the lines of a robots.txt that the report shows. *lines* are all lines of the file. *marks* contains a row
+    of the view ``mark`` for each line that decided requests.
 
-    *lines* are all lines of the file, and *marks* the file's rows of the view ``mark``. Of a long file, only the
-    beginning and the lines that decided most requests are returned. An entry whose text is None stands for lines
-    that are left out, and contains the count of these lines in place of a line number.
+    Each entry of the result contains a line number, the line's text, and the line's row of *marks*, or None if the line
+    decided nothing. Of a long file, only the beginning, and the lines that decided most requests with the lines around
+    them, are returned. An entry whose text is None stands for lines that are left out, and contains the count of these
+    lines in place of a line number.
     """
     numbers: Sequence[int] = range(1, len(lines) + 1)
     if sum(map(len, lines)) > WHOLE or len(lines) > WHOLE // 16:

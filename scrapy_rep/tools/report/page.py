@@ -130,7 +130,8 @@ def _excerpt(
     ledgers: ReportLedgers, version: sqlite3.Row, marks: list[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
     """Return the lines of a robots.txt that the report shows, as :func:`~scrapy_rep.tools.report.ledgers.excerpt` does.
-    *version* is a row of the view ``version``, *marks* are the file's rows of the view ``mark``.
+    *version* is the row of this robots.txt in the view ``version``. *marks* contains a row of the view ``mark`` for
+    each line that decided requests.
     """
     # The dialect of the crawl determines which characters end a line.
     dialect = ledgers.dialect_of(version["crawl"]) or RFC9309
@@ -163,8 +164,8 @@ def left_out(rows: Sequence[sqlite3.Row]) -> int:
 
 
 def cells(heads: tuple[str, ...]) -> Callable[[], Markup]:
-    """Return a function that returns the start tags of a table row's cells, one at each call. *heads* are the headings
-    of the columns. A heading that begins with ``#`` marks a column of numbers.
+    """Return a function for one row of a table. Each call of the function returns the start tag of the row's next cell.
+    *heads* are the headings of the columns. A heading that begins with ``#`` marks a column of numbers.
     """
     return iter(_start_tags(heads)).__next__
 

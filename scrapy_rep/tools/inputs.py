@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from scrapy_rep.tools.ledgers import LedgerName
     from scrapy_rep.tools.profile import Profile, Web
 
-# URLs, in arguments and lists.
+# Reading URLs from command-line arguments and lists.
 
 _CHUNK = 64 * 1024
 
@@ -196,7 +196,7 @@ def read_file(path: str) -> bytes:
             raise UsageError(f"{path}: {error.strerror}") from None
 
 
-# Robots.txt files from files, URLs and overrides.
+# Reading robots.txt files from paths and URLs, and rules from overrides.
 
 _AROUND = 2
 _AGENT_LINES = 10
@@ -361,8 +361,8 @@ def _known(sources: Mapping[Any, RulesSource | None]) -> SourcesByOrigin:
 
 
 class Sources:
-    """Returns the robots.txt for each origin. This class returns the same robots.txt for all origins. Subclasses
-    fetch each origin's robots.txt, or read it from ledgers.
+    """A source of robots.txt files for origins. In this class, all origins have the same robots.txt, or none.
+    Subclasses fetch each origin's robots.txt, or read it from ledgers.
     """
 
     def __init__(self, source: RulesSource | None = None) -> None:
@@ -464,7 +464,7 @@ def _robotstxt_url(argument: str) -> str:
     return url_to_judge.url
 
 
-# Robots.txt files from ledgers.
+# Reading robots.txt files from ledgers.
 
 _REQUESTS = {
     # Decisions about items, links and files have a page. Decisions about requests do not.

@@ -412,7 +412,8 @@ def ask(
     """Run *job* in a crawl, and return the job's result or raise its exception. The job receives a :class:`Web`, with
     which it can fetch. Raises UsageError if Scrapy cannot start the crawl.
 
-    With *offline*, *job* runs without a crawl. It receives None, and must not wait for anything.
+    With *offline*, *job* runs without a crawl and without an event loop. It receives None, and must not wait for
+    anything.
     """
     if offline:
         try:

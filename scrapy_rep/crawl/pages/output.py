@@ -186,8 +186,8 @@ class OutputMiddleware:
             count(stats.USAGE_ANNOTATED)
 
     def _warn_of_class(self, kind: type) -> None:
-        """Warn that the restrictions of pages cannot be written into items of the class *kind*. Each class is
-        logged once.
+        """Warn that the restrictions of pages cannot be written into items of the class *kind*. The warning is logged
+        once for each class.
         """
         if kind in self._warned_of:
             return
@@ -354,7 +354,7 @@ class Links:
         use too) and the ``rel`` attribute as written."""
 
         self.is_whole = is_whole
-        """Whether *targets* contains all links of the page. False if reading the links took too long."""
+        """Whether *targets* contains all links of the page. False if reading all links would have taken too long."""
 
     @cached_property
     def urls(self) -> frozenset[str]:

@@ -22,20 +22,22 @@ TDMREP = "/.well-known/tdmrep.json"
 """The path of an origin's tdmrep.json."""
 
 _TDMREP_RETRY = 60 * 60.0
-"""The time, in seconds, after which a crawler requests an unreachable tdmrep.json again."""
+"""The maximum time, in seconds, until a crawler requests an unreachable tdmrep.json again."""
 
 MAX_AHEAD = 300.0
-"""The tolerance, in seconds, for a clock of another worker that is ahead. An entry whose fetch time is further in
-the future is not fresh."""
+"""The number of seconds by which the clock of another worker may be ahead. A cache entry whose fetch time is further
+in the future is not fresh."""
 
 
 class State(str, Enum):
-    """The kind of rules that a crawler follows for an origin."""
+    """Which rules a crawler follows for an origin, depending on the results of fetching its robots.txt."""
 
     SUCCESSFUL = "successful"
-    """The crawler follows the rules in the last response."""
+    """The last fetch of robots.txt succeeded, and the crawler follows the rules in its response."""
     UNAVAILABLE = "unavailable"
-    """There are no rules: robots.txt does not exist, or access to it is denied (RFC 9309, 2.3.1.3)."""
+    """The server answers, but not with a robots.txt: the status is 404 or 403, for example (RFC 9309, 2.3.1.3).
+    So there are no rules. The crawler may fetch everything, unless the status is in ``denying_statuses`` of its
+    dialect."""
     STALE = "stale"
     """The crawler follows the last good copy, because robots.txt is unreachable now."""
     UNREACHABLE = "unreachable"
@@ -62,8 +64,8 @@ class CacheEntry(NamedTuple):
     """When the entry stops being fresh, and the crawler must fetch robots.txt again."""
 
     unreachable_since: float | None = None
-    """When robots.txt became unreachable; None if it is reachable. This time is ``fetched`` minus the length
-    of the outage, which :func:`renew` measures on monotonic clocks."""
+    """When robots.txt became unreachable; None if it is reachable. This time is calculated: :func:`renew`
+    measures the length of the outage on monotonic clocks, and subtracts it from ``fetched``."""
 
     attempts: int = 0
     """The number of failed fetches of robots.txt in a row."""
@@ -76,8 +78,8 @@ class CacheEntry(NamedTuple):
     """When the crawler fetched the copy; None if there is no copy."""
 
     tdmrep: AccessResult | None = None
-    """The last result of fetching tdmrep.json, unless it was *unreachable*. None if there is no such result,
-    or if the crawl does not need this file."""
+    """The last result of fetching tdmrep.json that was not *unreachable*; failed fetches do not replace it. None
+    if there is no such result, or if the crawl does not need this file."""
 
     tdmrep_fetched: float | None = None
     """When the crawler last requested tdmrep.json; None if it never did. If this time is before ``fetched``,
@@ -91,13 +93,16 @@ class CacheEntry(NamedTuple):
         return self.tdmrep_fetched is not None and self.tdmrep_fetched >= self.fetched
 
     def is_fresh(self, now: float) -> bool:
-        """Whether the entry may be used at the time *now* without another fetch. An entry that was fetched
-        in the future is not fresh: some clock was wrong, and the entry might not expire for years.
+        """Whether the entry may be used at the time *now* without another fetch. An entry whose fetch time is
+        more than :data:`MAX_AHEAD` seconds in the future is not fresh: the clock that set the time was wrong,
+        and the entry might not expire for years.
         """
         return now < self.expires and self.fetched <= now + MAX_AHEAD
 
     def state(self, dialect: Dialect) -> State:
-        """Return the kind of rules that a crawler follows until the next fetch."""
+        """Return which rules a crawler follows until it fetches robots.txt again. *dialect* determines how long
+        an unreachable robots.txt forbids everything, and whether the last good copy is followed.
+        """
         if self.unreachable_since is None:
             return State(self.result.access.value)
         outage = timedelta(seconds=self.fetched - self.unreachable_since)
@@ -112,8 +117,9 @@ class CacheEntry(NamedTuple):
         return State.UNREACHABLE
 
     def answer(self, dialect: Dialect) -> AccessResult | None:
-        """Return the result whose rules a crawler follows, which is the last result or the last good copy.
-        Return None if robots.txt is unreachable, and the crawler may fetch nothing, or everything.
+        """Return the fetch result whose rules a crawler follows: the last result or, in ``State.STALE``, the
+        last good copy. Return None if the crawler follows neither, because the unreachable robots.txt forbids
+        everything or, after a long time, allows everything.
         """
         state = self.state(dialect)
         if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
@@ -132,12 +138,12 @@ def renew(
     max_age: float = DAY,
     jitter: float = 0.0,
 ) -> CacheEntry:
-    """Return the new cache entry after robots.txt was fetched with *result*. *before* is the previous entry,
-    or None.
+    """Return the new cache entry after robots.txt was fetched with *result*. *before* is the previous entry;
+    None if there is none.
 
     If robots.txt remains unreachable, the length of the outage grows by *elapsed*, the seconds on a
-    monotonic clock since the crawler received *before*. The wall clock is not used for this. If it were
-    set forward, the outage would appear longer than it is, and the crawler would be allowed everything
+    monotonic clock since the crawler received *before*. The wall clock does not determine the length. If it
+    were set forward, the outage would appear longer than it is, and the crawler would be allowed everything
     too early.
 
     *min_age* and *max_age* limit the lifetime of the entry, in seconds. *jitter*, from 0 to 1, makes the
@@ -179,9 +185,9 @@ def renew(
 def with_tdmrep(entry: CacheEntry, result: AccessResult, now: float) -> CacheEntry:
     """Return a copy of *entry*, updated after tdmrep.json was fetched with *result* at the time *now*.
 
-    A tdmrep.json is fresh as long as the robots.txt of the same origin. While tdmrep.json is
-    unreachable, its last good copy applies, and the entry expires within an hour, so that the
-    crawler requests both files again.
+    A tdmrep.json stays fresh until the robots.txt of the same origin must be fetched again. While
+    tdmrep.json is unreachable, its last good copy applies, and the entry expires within an hour, so that
+    the crawler requests both files again.
     """
     entry = entry._replace(tdmrep_fetched=max(now, entry.fetched))
     if result.access is not Access.UNREACHABLE:

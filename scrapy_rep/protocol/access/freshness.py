@@ -1,8 +1,8 @@
 """How long a fetched robots.txt is fresh, and how long a crawler waits after a failed fetch.
 
 Sources: RFC 9309, 2.4, which lets crawlers use the cache control of RFC 9111, and RFC 9110, 10.2.3,
-for ``Retry-After``. Section numbers without an RFC refer to RFC 9111. Header fields are pairs of a name
-in lower case and a value. Durations are in seconds, and points in time are in seconds since the epoch.
+for ``Retry-After``. Header fields are pairs of a name in lower case and a value. Durations are in seconds,
+and points in time are in seconds since the epoch.
 """
 
 import re
@@ -36,7 +36,7 @@ _WITH_FRACTION = r"(?a)\d+(\.\d+)?"
 _MAX_SECONDS = 2.0**31
 """The maximum duration in seconds. A larger number is reduced to this number (RFC 9111, 1.2.2)."""
 _MAX_CHARACTERS = 64
-"""The maximum number of characters of a number or date that are read; further characters are ignored."""
+"""The maximum number of characters that are read of a number or date in a header field; the rest is ignored."""
 
 _DIRECTIVE = r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*'
 
@@ -75,9 +75,9 @@ def _stated_lifetime(
     dialect: Dialect,
     fetched: float,
 ) -> float | None:
-    """Return the lifetime, in seconds, that the header *fields* state in this *dialect* (4.2.1). Return None if
-    they do not state a lifetime. *directives* are those of ``Cache-Control``, and *fetched* is the time of
-    the response.
+    """Return the lifetime, in seconds, that the header *fields* state in this *dialect* (RFC 9111, 4.2.1). Return
+    None if they do not state a lifetime. *directives* are those of ``Cache-Control``, and *fetched* is the time
+    at which the response was received.
     """
     forbids_caching = "no-cache" in directives or "no-store" in directives
     if dialect.freshness == "cache-control" and forbids_caching:
@@ -87,7 +87,7 @@ def _stated_lifetime(
         if value is not None and (seconds := _seconds(value)) is not None:
             return seconds - (_seconds(fields.get("age", "")) or 0.0)
     if dialect.freshness != "max-age" and "expires" in fields:
-        # An invalid date, such as "0", counts as a date in the past (5.3).
+        # An invalid date, such as "0", counts as a date in the past (RFC 9111, 5.3).
         expires = _moment(fields["expires"])
         date = _moment(fields.get("date", ""))
         return 0.0 if expires is None else expires - (date or fetched)
@@ -95,7 +95,7 @@ def _stated_lifetime(
 
 
 def must_revalidate(headers: Headers) -> bool:
-    """Whether *headers* forbid the use of a stale copy even while the server is unreachable (5.2.2.2)."""
+    """Whether *headers* forbid the use of a stale copy even while the server is unreachable (RFC 9111, 5.2.2.2)."""
     directives = cache_control(dict(headers))
     return not directives.keys().isdisjoint(
         {"must-revalidate", "proxy-revalidate", "no-cache", "no-store"}
@@ -104,13 +104,16 @@ def must_revalidate(headers: Headers) -> bool:
 
 def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> float:
     """Return how many seconds to wait before the next fetch, after *attempts* failed fetches in a row. The
-    wait starts at *now*, the time of the last fetch. *headers* are those of its response, if any.
+    wait starts at *now*, the time of the last fetch. *headers* are those of the last response; empty if there
+    was none.
 
-    If *headers* contain a valid ``Retry-After`` (RFC 9110, 10.2.3), it determines the wait, up to a day.
-    But the wait is at least 1, 2, 4, ... seconds, doubled with each attempt up to an hour.
+    A valid ``Retry-After`` in *headers* (RFC 9110, 10.2.3) determines the wait, up to a day. But the wait is
+    at least 1 second after the first failed fetch, 2 seconds after the second, 4 after the third, and so on,
+    up to an hour.
 
-    Without a ``Retry-After``, the wait is 30, 60, 120, ... seconds, up to an hour. *jitter*, from 0 to 1,
-    makes this wait up to 1.5 times as long, so that crawlers do not all fetch at the same time.
+    Without a ``Retry-After``, the wait is 30 seconds after the first failed fetch, 60 after the second, 120
+    after the third, and so on, up to an hour. *jitter*, from 0 to 1, makes this wait up to 1.5 times as long,
+    so that crawlers do not all fetch at the same time.
     """
     factor = 2.0 ** min(attempts - 1, 30)
     pause = pause_asked(headers, now)
@@ -149,12 +152,14 @@ def _pause(value: str, since: float) -> float | None:
 
 
 def cache_control(fields: dict[str, str]) -> dict[str, str]:
-    """Return the directives in the ``Cache-Control`` field (5.2) as a dict. The keys are in lower case."""
+    """Return the directives in the ``Cache-Control`` field (RFC 9111, 5.2) as a dict of their names, in lower case,
+    and their values.
+    """
     directives: dict[str, str] = {}
     for part in fields.get("cache-control", "")[:4096].split(","):
         match = re.fullmatch(_DIRECTIVE, part)
         if match is not None:
-            # If a directive appears twice, the first value counts (4.2.1).
+            # If a directive appears twice, the first value counts (RFC 9111, 4.2.1).
             directives.setdefault(match[1].lower(), match[2] or "")
     return directives
 

@@ -11,8 +11,8 @@ from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.protocol.robots import RobotsTxt
 
 ALLOWED_OVERRIDE = (
-    '"obey", "ignore", the text of a robots.txt, or a dict with one of the keys "obey" and '
-    '"robotstxt", with "pages", or both, and optionally "reason" and "until"'
+    '"obey", "ignore", the text of a robots.txt, or a dict with "pages" and/or one of "obey" and '
+    '"robotstxt", and optionally "reason" and "until"'
 )
 ALLOWED_PATTERN = (
     'a host pattern: "example.com", "*.example.com" or "*", with ":port" for one port, 1 to '
@@ -30,8 +30,8 @@ _KEYS = {
 """The keys of an override that is a dict, each with a description of its valid values."""
 
 _CODES_FOR_SITES = frozenset({"everything-forbidden"})
-"""The codes of linter findings that are not reported for an override. They warn the owner of a site about rules
-that the author of an override writes on purpose."""
+"""The codes of linter findings that are not reported for an override. These findings warn the owner of a site about
+possible mistakes, but the author of an override writes such rules on purpose."""
 
 _MAX_PORT = 65535
 
@@ -39,7 +39,9 @@ _HOST_PATTERN = r"(\*|(?:\*\.)?(?:\[[0-9a-f:.]+\]|[^\s/*:]+))(?::(\d{1,5}))?"
 
 
 class Override(NamedTuple):
-    """The decision of the crawl's operator for all hosts that a host pattern matches."""
+    """An entry of ``REP_OVERRIDES``: the operator's decision to obey, ignore or replace the robots.txt of all
+    hosts that a pattern matches, and, optionally, how many of their pages to fetch.
+    """
 
     pattern: str
     """The host pattern, as written in the setting."""
@@ -47,7 +49,7 @@ class Override(NamedTuple):
     kind: Literal["obey", "ignore", "robotstxt"]
 
     robots: RobotsTxt | None
-    """The robots.txt to follow, if the kind is ``"robotstxt"``; otherwise None."""
+    """The robots.txt to follow in place of the host's, if ``kind`` is ``"robotstxt"``; otherwise None."""
 
     host: str
     port: int | None
@@ -74,7 +76,9 @@ class Override(NamedTuple):
 
     @property
     def note(self) -> str:
-        """The reason and the end of the override, in parentheses after a space; empty if it has neither."""
+        """The suffix for messages about the override: a space, and the override's reason and end in parentheses.
+        Empty if the override has neither a reason nor an end.
+        """
         until = self.until and f"until {self.until}"
         note = "; ".join(filter(None, (self.reason, until)))
         return note and f" ({note})"
@@ -106,9 +110,9 @@ class Override(NamedTuple):
 class OverrideError(ValueError):
     """Raised for an invalid override.
 
-    *value* is the invalid value, and *allowed* describes the valid values. *keys* are the path to the
-    value in the setting; they are empty if the value is a host pattern. If *line* is not 0, the value
-    is the line with this number in the override's robots.txt.
+    *value* is the invalid value, and *allowed* describes the valid values. *keys* are the keys in
+    ``REP_OVERRIDES`` that lead to the value; they are empty if a host pattern is invalid. *line* is the
+    number of the invalid line in the override's robots.txt; 0 if another part of the override is invalid.
     """
 
     def __init__(
@@ -165,7 +169,7 @@ def _parse_pattern(pattern: str) -> tuple[str, int | None]:
 
 def _long_form(value: object) -> dict[Any, object]:
     """Return the *value* of an override as a dict. A text becomes a dict with one key, ``obey`` or
-    ``robotstxt``. A dict that contains only a limit of pages gets the key ``obey``.
+    ``robotstxt``. A dict with ``pages``, but without ``obey`` and ``robotstxt``, gets ``"obey": True``.
     """
     if not isinstance(value, dict):
         is_word = value in ("obey", "ignore")
@@ -223,7 +227,7 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
 
 def _warnings(robots: RobotsTxt, keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return the linter's warnings about the robots.txt of an override. Raises OverrideError at the linter's
-    first error. *keys* are the path to the text of the robots.txt in the setting.
+    first error. *keys* are the keys in ``REP_OVERRIDES`` that lead to the text of this robots.txt.
     """
     # Imported here, because few crawls have the text of a robots.txt in their settings.
     from scrapy_rep.protocol.linter import lint  # noqa: PLC0415
@@ -246,7 +250,7 @@ def _end(until: object) -> float:
     if isinstance(until, str):
         text = until.strip()
         is_day = len(text) == len("2027-01-01")
-        # Python 3.10 does not accept "Z" as the offset.
+        # fromisoformat() does not accept "Z" as the offset in Python 3.10.
         text = re.sub("[Zz]$", "+00:00", text)
         until = date.fromisoformat(text) if is_day else datetime.fromisoformat(text)
     if not isinstance(until, date):

@@ -15,8 +15,8 @@ HEADERS = frozenset(
         "retry-after",
     }
 )
-"""The header fields of a response that a result stores: those about the type and lifetime of the body, and
-``Retry-After``."""
+"""The names, in lower case, of the header fields of a response that an :class:`AccessResult` keeps: those about the
+type and lifetime of the body, and ``Retry-After``."""
 
 # "Proxy Authentication Required". A proxy sent this response, so it contains no information about the site.
 _PROXY_STATUS = 407
@@ -38,19 +38,20 @@ class Failure(str, Enum):
     """The reason why a fetch received no response."""
 
     OWN = "own"
-    """The crawler's machine is out of file descriptors, ports or memory, or its network is down. The failure
-    has nothing to do with the host."""
+    """The crawler's machine is out of file descriptors, ports or memory. The failure has nothing to do with the
+    host."""
 
     NETWORK = "network"
     """No server answered: the host name was not resolved, the connection was refused or timed out, or
-    the host or the proxy was unreachable. Either the host or the crawler's network is down.
+    the host, the proxy or the network was unreachable. The cause may be the host or the crawler's network.
 
     A response that timed out is also a failure of this kind, because download handlers do not
     distinguish it from a connection that timed out."""
 
     NO_SERVER = "no-server"
-    """The host name does not exist, or the host refuses the connection. Requests for the host's pages
-    would fail too."""
+    """The host name was not resolved, or the host refused the connection, and no proxy was involved. So
+    requests for the host's pages would fail too. In these cases, the fetch of a robots.txt or tdmrep.json has
+    this kind of failure, and not *network*."""
 
     DROPPED = "dropped"
     """The crawler itself ended the fetch: a component of the project dropped the request, or robots.txt
@@ -89,26 +90,29 @@ class AccessResult(NamedTuple):
 
     @property
     def is_of_server(self) -> bool:
-        """Whether the last response came from a server, and not from a proxy that requires authentication.
-        Stores keep only results for which this is True.
+        """Whether a response came from the server. A response with the status 407 comes from a proxy that
+        requires authentication. Stores keep only results with a response from the server.
         """
         return self.status is not None and self.status != _PROXY_STATUS
 
     @property
     def access(self) -> Access:
-        """The kind of result (RFC 9309, 2.3.1). Status 429 and a missing response are *unreachable*."""
+        """The kind of result (RFC 9309, 2.3.1). A missing response and the statuses 407 and 429 count as
+        *unreachable*, like a 5xx status.
+        """
         if self.status in {None, _PROXY_STATUS, 429}:
             return Access.UNREACHABLE
         if 200 <= self.status < 300:
             return Access.SUCCESSFUL
-        # The last status is 3xx only if the redirect was invalid, or exceeded the limit (RFC 9309, 2.3.1.2).
+        # The crawler follows valid redirects. So if the last status is 3xx, the response was not a valid redirect, or
+        # the limit of redirects was exceeded (RFC 9309, 2.3.1.2).
         if 300 <= self.status < 500:
             return Access.UNAVAILABLE
         return Access.UNREACHABLE
 
     @property
     def has_too_many_redirects(self) -> bool:
-        """Whether the crawler stopped after too many redirects, so that the file counts as unavailable."""
+        """Whether the crawler stopped after too many redirects, so that robots.txt counts as unavailable."""
         is_redirect = self.status is not None and 300 <= self.status < 400
         return is_redirect and len(self.redirects) > 1
 

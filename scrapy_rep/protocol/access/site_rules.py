@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 def robots_of(
     entry: CacheEntry, dialect: Dialect, state: State | None = None
 ) -> RobotsTxt:
-    """Return the parsed robots.txt that a crawler follows until the next fetch. If the caller has already
-    computed ``entry.state(dialect)``, it can pass the result as *state*.
+    """Return the parsed robots.txt that a crawler follows until the next fetch. If no robots.txt can be followed,
+    the returned one allows or forbids everything. A caller that already knows ``entry.state(dialect)`` can pass
+    it as *state*.
     """
     state = state or entry.state(dialect)
     if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
@@ -59,14 +60,14 @@ class SiteRules:
         self.entry = entry
 
         self.state = state
-        """The kind of rules that the crawler follows until the next fetch."""
+        """Which rules the crawler follows until it fetches robots.txt again."""
 
         self.robots = robots
 
         self.tdmrep = tdmrep
         """The parsed tdmrep.json; None if the crawl does not need this file, if robots.txt forbids it, or
-        if every fetch failed."""
+        if it has not been fetched yet or has always been unreachable."""
 
         self.learned = learned
-        """When this process received the entry, on the monotonic clock. The length of an outage is measured from
-        this time."""
+        """The time, on the monotonic clock, at which this process received ``entry``. If robots.txt is unreachable,
+        and the next fetch fails too, the seconds since this time are added to the length of the outage."""

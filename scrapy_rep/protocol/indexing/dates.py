@@ -52,7 +52,7 @@ _WORDS = frozenset(ZONES) | {
         parserinfo.JUMP,  # Words without a meaning, such as "at", "of", "st" and "th".
     )
     for word in words
-    # Single letters are left out: dateutil reads "a" and "p" as am and pm, and ignores "m" and "t".
+    # Single letters are left out, because dateutil would read "a" and "p" as am and pm, and ignore "m" and "t".
     if len(word) > 1
 }
 _WORD = re.compile(r"[A-Z]+")
@@ -71,8 +71,8 @@ _NAMED_OFFSET = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
 hours east of Greenwich, but POSIX and dateutil read it as two hours west."""
 _SIGN = re.compile(r"(?:\A|\s)[+-]")
 _DOTTED = re.compile(r"\d{1,2}\.\d{1,2}\.\d")
-"""Matches the start of a numeric date with dots, which begins with the day. A date with slashes begins with the
-month."""
+"""Matches the start of a numeric date with dots, such as ``25.6.2010``. Such a date begins with the day, while a date
+with slashes, such as ``6/25/2010``, begins with the month."""
 
 _DAY = 24 * 60 * 60
 _MAX_LENGTH = 80
@@ -107,8 +107,8 @@ _parser = parser(_CompleteDates())
 
 
 def _zone(name: str | None, offset: int | None) -> timezone | None:
-    # dateutil calls this function for every date. Without it, dateutil would use the machine's local zone for
-    # some names.
+    # dateutil calls this function for every date to get its time zone. Without this function, dateutil would use the
+    # machine's local zone for some names of zones.
     if name is None and offset is None:
         return None
     return timezone(timedelta(seconds=offset or 0))
@@ -117,8 +117,8 @@ def _zone(name: str | None, offset: int | None) -> timezone | None:
 def read_date(text: str) -> datetime | None:
     """Parse a date, and return it as an aware datetime in UTC. Return None if *text* is not a valid date.
 
-    A date without a time means the beginning of the day; the time 24:00 means the end of the day. A time
-    without a zone is in UTC. Case does not matter. A text that contains unknown words is not a date.
+    A date without a time means the beginning of the day; the time 24:00 means the end of the day. A date or
+    time without a zone is in UTC. Case does not matter. A text that contains unknown words is not a date.
     """
     # A text with a null character is rejected. dateutil ignores null characters, so it would find a date that the
     # text does not contain.
@@ -162,7 +162,8 @@ def _parsed(text: str) -> datetime:
     try:
         return _parsed_by_dateutil(text)
     except ValueError:
-        # dateutil accepts the name of a zone only after a time. So parse a date with a zone and without a time here.
+        # dateutil accepts the name of a zone only after a time. So a date with a zone but without a time is parsed
+        # here: without its zone, which is then added.
         last = _LAST_WORD.search(text)
         if last is None or last[0] not in ZONES:
             raise
@@ -184,8 +185,8 @@ def _names_zone(comment: str) -> bool:
 
 
 def _zone_in_comment(comment: str) -> timezone | None:
-    """Return the time zone that *comment* names. Return None if the name is unknown, or if the offset is a day or
-    more."""
+    """Return the time zone that *comment*, the text in parentheses after a date, names. Return None if the name is
+    unknown, or if the offset from UTC is a day or more."""
     seconds = _LONG_NAMES.get(comment, ZONES.get(comment))
     if comment[-1].isdigit():
         hours, minutes = int(comment[4:6]), int(comment[-2:])

@@ -65,8 +65,8 @@ _TEXT_ENDS = {
         b"xmp",
     )
 }  # fmt: skip
-# Three sets of element names (13.2.6.5): the root elements of SVG and MathML, the elements in SVG and MathML that
-# contain HTML, and the HTML elements that end SVG and MathML.
+# Three sets of element names (HTML Standard, 13.2.6.5): the root elements of SVG and MathML, the elements in SVG and
+# MathML that contain HTML, and the HTML elements that end SVG and MathML.
 _FOREIGN = frozenset({b"svg", b"math"})
 _HTML_IN_FOREIGN = frozenset({
     b"foreignobject", b"desc", b"mi", b"mo", b"mn", b"ms", b"mtext",
@@ -114,8 +114,8 @@ def attributes(
 def real_tags(
     html: bytes, lowered: bytes, starts: list[int]
 ) -> Iterator[tuple[int, dict[bytes, bytes]]]:
-    """Yield each offset in *starts* at which a start tag begins, with the attributes of the tag. Tags in
-    templates are left out, and so are offsets within comments, scripts or other text.
+    """Yield each offset in *starts* at which a start tag begins, with the attributes of the tag. Offsets within
+    comments, scripts or other text are left out, and so are tags in templates.
 
     *lowered* is the page *html* in lower case. *starts* must be in ascending order. The page is not read
     beyond the last of these offsets.
@@ -162,15 +162,15 @@ class _OpenElements:
 
     def __init__(self) -> None:
         self.foreign: list[bytes] = []
-        """The names of the open root elements of SVG and MathML, and of the open elements in these that
-        contain HTML. The innermost element is the last."""
+        """The names of the open root elements of SVG and MathML, ``svg`` and ``math``, and of the open elements
+        inside them whose content is HTML again, such as ``foreignobject``. The innermost element is the last."""
 
         self.templates: list[int] = []
         """For each open template, the number of items in ``foreign`` when the template began."""
 
         self._foreign_templates = 0
-        """The number of open elements with the name ``template`` in the innermost SVG or MathML element.
-        There, they are not templates."""
+        """The number of open elements with the name ``template`` in the innermost SVG or MathML element. In SVG
+        and MathML, an element with this name is not a template."""
 
     @property
     def is_in_foreign(self) -> bool:
@@ -194,7 +194,8 @@ class _OpenElements:
         if is_end and foreign[-1:] == [name]:
             foreign.pop()
         elif name in _ENDS_FOREIGN:
-            # A start tag or end tag of an element in _ENDS_FOREIGN ends all open SVG and MathML elements.
+            # A start tag or end tag of an element in _ENDS_FOREIGN ends the open SVG and MathML elements, up to the
+            # innermost element that contains HTML.
             while self.is_in_foreign:
                 foreign.pop()
         elif is_end or closes_itself:
@@ -214,12 +215,12 @@ class _OpenElements:
             del self.foreign[self.templates.pop() :]
 
 
-# The following three functions return -1 if the page ends before the offset that they search for.
+# The following three functions return -1 if the comment, doctype or text does not end within the page.
 
 
 def _comment_end(html: bytes, position: int, is_comment: bool) -> int:
-    """Return the offset after the comment whose ``<!--`` ends at *position*. If *is_comment* is False, there is a
-    doctype or a similar construct instead of a comment; return the offset after its ``>``.
+    """Return the offset after the comment whose ``<!--`` ends at *position*. If *is_comment* is False, the page
+    contains a doctype or a similar construct there; return the offset after its ``>``.
     """
     if not is_comment:
         return html.find(b">", position) + 1 or -1
@@ -244,7 +245,7 @@ def _script_end(html: bytes, position: int) -> int:
     """Return the offset of the end tag of a script that contains a comment.
 
     Each ``<script>`` inside the comment has its own end tag, which does not end the outer script
-    (13.2.5.22 to 13.2.5.31, "script data double escaped").
+    (HTML Standard, 13.2.5.22 to 13.2.5.31, "script data double escaped").
     """
     escaped = nested = False
     while (match := _SCRIPT_MARK.search(html, position)) is not None:
@@ -276,23 +277,24 @@ _SPACES = "\t\n\f\r "
 _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
 
 _ANGLE_BRACKET = re.compile(rb"[<>]")
-"""Finds a character that no statement contains. If the content of a tag contains such a character, its closing quote is
-missing, and other markup follows."""
+"""Finds a ``<`` or ``>``, which no statement contains. If the attribute ``content`` of a tag contains one, its closing
+quote is missing, and its value includes the markup after the tag."""
 
 _PLAIN = re.compile(
     rb'<meta(?:[\t\n\f\r ]+(?:charset|content|http-equiv|itemprop|property)="[^"]{0,1000}")'
     rb'{0,5}[\t\n\f\r ]*(?:[\t\n\f\r ]name="([^"&]{0,100})"|/?>)'
 )
-"""Matches a ``<meta`` with common attributes, in lower case, up to the end of its attribute ``name``. If it has no
-name, the match extends to the end of the tag."""
+"""Matches a ``<meta`` tag with common attributes, in lower case, up to the end of its attribute ``name``. If the tag
+has no such attribute, the match extends to the end of the tag."""
 
 _AFTER_NAME = frozenset({b"\t", b"\n", b"\f", b"\r", b" ", b"/"})
-"""The bytes that may follow the name of an element in a start tag, except ``>``."""
+"""The bytes that may follow ``<meta`` or ``<link`` in a tag with attributes."""
 _MAX_NAMES_CHECKED = 500
-"""The maximum number of ``<meta`` in a page whose names are checked before the tokenizer reads the page. The names of
-further ones are found by the tokenizer."""
+"""The maximum number of ``<meta`` tags in a page whose attribute ``name`` is checked by a fast search. The name of each
+further tag is read by the tokenizer, which is slower."""
 _MAX_BYTES_CHECKED = 2_000
-"""The maximum number of bytes of a ``<meta`` that this check reads to find the name."""
+"""The maximum number of bytes of a ``<meta`` tag that the fast search reads to find the attribute ``name``, unless the
+tag matches :data:`_PLAIN`. If the tag is longer, the tokenizer reads it."""
 
 _MAX_ROBOTS_TAGS = MAX_STATEMENTS
 """The maximum number of robots meta tags of a page that are read, including tags without a statement."""
@@ -304,14 +306,14 @@ _NARROW = re.compile(
     r"utf-8|ascii|cp(?:125\d|866|874|932|949)|iso8859-\d+|koi8-\w|mac-\w+|gb18030|"
     r"big5\w*|euc_\w+|shift_jis\w*|iso2022_\w+"
 )
-"""Matches the Python names of the encodings that are used on the Web. Other codecs of Python are not used, because
-some, such as punycode, take more than linear time."""
+"""Matches the Python names of the encodings that are used on the Web, without UTF-16 and UTF-32. Other codecs of Python
+are not used, because some, such as punycode, take more than linear time."""
 
 
 def read_page(
     html: bytes, agents: frozenset[str], encoding: str | None, reader: StatementReader
 ) -> None:
-    """Parse the meta tags of a page, and add their statements, findings and usage tags to *reader*. Only the first
+    """Parse the robots meta tags and the usage tags of a page, and add what they contain to *reader*. Only the first
     :data:`MAX_PAGE` bytes of the page are read.
 
     *agents* are the crawler's product tokens, in lower case. Only statements that are addressed to one of
@@ -375,9 +377,9 @@ def read_page(
 def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]:
     """Return the offsets where a robots meta tag or a usage tag may begin, in ascending order.
 
-    These are the offsets of each ``<meta`` with one of *names*, and of each ``<meta`` whose name is not
-    checked because of a limit. If the head of the page contains the word "license", the offset of each
-    ``<link`` in the head is included.
+    These are the offsets of each ``<meta`` tag whose attribute ``name`` is one of *names*, or is not checked
+    because of a limit. If the head of the page contains the word "license", the offset of each ``<link`` tag
+    in the head is included.
     """
     metas = _offsets(lowered, b"<meta", len(lowered))
     starts = [
@@ -411,8 +413,8 @@ def _offsets(lowered: bytes, tag: bytes, end: int) -> list[int]:
 def _may_be_ours(
     html: bytes, lowered: bytes, start: int, names: frozenset[str]
 ) -> bool:
-    """Whether the ``<meta`` at the offset *start* may have one of *names* as its name. *lowered* is the page *html*
-    in lower case.
+    """Whether the attribute ``name`` of the ``<meta`` tag at the offset *start* may be one of *names*. *lowered* is
+    the page *html* in lower case.
     """
     if (plain := _PLAIN.match(lowered, start)) is not None:
         return (plain[1] or b"").decode("ascii", "replace").strip(_SPACES) in names
@@ -471,7 +473,7 @@ def _unescape(text: str) -> str:
     try:
         return unescape(text)
     except ValueError:
-        # A numeric reference has more digits than Python converts to an integer.
+        # A numeric character reference has more digits than Python converts to an integer.
         return text
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _DENYING_NAMES = {
     denied[0]: name for name, denied in DENIALS.items() if len(denied) == 1
 }
-"""For each right, the name of the rule that denies this right and no other."""
+"""For each right, such as ``index``, the name of the rule that denies only this right, such as ``noindex``."""
 
 
 class IndexingRules:
@@ -51,18 +51,18 @@ class IndexingRules:
     findings: tuple[IndexingFinding, ...]
     """The mistakes in the statements, and the limits that were exceeded."""
     tags: tuple[Tag, ...]
-    """The usage tags of the page."""
+    """The usage tags of the page, such as ``<meta name="tdm-reservation">``."""
 
     index: bool = True
     """Whether the page may be in an index. :meth:`indexable` also considers ``unavailable_after``."""
     follow: bool = True
     """Whether the page's links may be followed."""
     archive: bool = True
-    """Whether a copy of the page may be shown."""
+    """Whether an index may show its copy of the page."""
     image_index: bool = True
     """Whether the page's images may be in an index."""
     translate: bool = True
-    """Whether a translation of the page may be offered."""
+    """Whether an index may offer a translation of the page."""
     sitelinks_search_box: bool = True
     """Whether search results may show a search box for the site."""
     odp: bool = True
@@ -110,7 +110,7 @@ class IndexingRules:
         dialect: Dialect = RFC9309,
         encoding: str | None = None,
     ) -> IndexingRules:
-        """Return the indexing rules of a response. No content raises an exception.
+        """Return the indexing rules of a response. Invalid headers and pages raise no exception.
 
         :param headers: the name and value of each header field line; only ``X-Robots-Tag`` is read
         :param html: the body, if it is an HTML page
@@ -179,9 +179,9 @@ class IndexingRules:
         return None
 
     def evidence(self) -> dict[str, list[Statement]]:
-        """Return a dict with the statements that impose each restriction of the page. The keys are those of
-        :meth:`to_dict`, such as ``index``, without the keys of rules that do not restrict the page. Each
-        value is a list of all statements that impose a restriction of this kind.
+        """Return a dict that maps each restriction of the page to all statements that impose such a
+        restriction. For example, the key ``index`` maps to all statements ``noindex`` and ``none``. The
+        keys are those of :meth:`to_dict`, without the keys of rules that do not restrict the page.
         """
         unrestricted = _NOTHING_STATED.to_dict()
         alone = [
@@ -220,7 +220,7 @@ class IndexingRules:
         return "unavailable_after" if expired else ""
 
     def to_dict(self) -> dict[str, bool | int | str | None]:
-        """Return all rules as JSON values, without the statements and findings."""
+        """Return a dict of all rules, as JSON values. The statements and findings are not included."""
         date = self.unavailable_after
         return {
             **{name: getattr(self, name) for name in _DENYING_NAMES},
@@ -353,8 +353,8 @@ DOCUMENTS = (
     "video/",
 )
 """The media types of documents, or prefixes of these types. All other types are treated as data, including unknown
-types and ``application/octet-stream``. If data were treated as a document by mistake, a crawl would drop items,
-and its user might not notice this."""
+types and ``application/octet-stream``. If data were treated as a document by mistake, a crawl would obey a ``noindex``
+and drop the items from the data, and its user might not notice this."""
 
 # Many servers send these types by default, even if the body is data.
 _DEFAULT_TYPES = frozenset({"text/html", "text/plain"})
@@ -363,7 +363,7 @@ _XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s")
 _XHTML = re.compile(rb"<(?:!doctype )?html\b", re.IGNORECASE)
 _MAX_PROLOGUE = 4_096
 """The maximum number of bytes at the start of a body, and at its end, that are read to recognize JSON and XML. The
-limit is needed because a body may begin with megabytes of white space, and is read again for each item of the page."""
+limit is needed because a body may begin with megabytes of white space, and this check is repeated for each item."""
 
 
 def is_document(media_type: str, body: bytes = b"") -> bool:
@@ -372,8 +372,9 @@ def is_document(media_type: str, body: bytes = b"") -> bool:
 
     :param media_type: the media type of the response in lower case, without parameters; empty if
         unknown
-    :param body: the body of the response. A body of JSON or XML is not a document, even if the media type
-        is ``text/html`` or ``text/plain``, which WordPress sends with ``admin-ajax.php``
+    :param body: the body of the response. If it is JSON, or XML other than XHTML, the response is not a
+        document even with the media type ``text/html`` or ``text/plain``. For example, WordPress sends the
+        JSON of ``admin-ajax.php`` as ``text/html``
     """
     if not media_type.startswith(DOCUMENTS):
         return False

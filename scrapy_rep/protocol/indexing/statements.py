@@ -35,7 +35,7 @@ Source = Literal["header", "meta"]
 Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
-"""The maximum number of statements in a response that are read, and the maximum number of findings."""
+"""The maximum number of statements of a response that are read, and the maximum number of findings about it."""
 
 MAX_PAGE = 4 * 2**20
 """The maximum number of bytes of a page that are read. Every crawler needs a limit, because pages can be of any
@@ -70,8 +70,8 @@ DENIALS: dict[str, tuple[str, ...]] = {
     "noimageai": ("image_ai",),
 }
 """The rights that each rule without a value denies. A right is the name of an attribute of
-:class:`~scrapy_rep.protocol.indexing.rules.IndexingRules`. If several rules deny the same rights, the name of
-the last rule is the canonical name."""
+:class:`~scrapy_rep.protocol.indexing.rules.IndexingRules`. If several rules deny the same rights, its method
+``to_header()`` writes the last of these rules."""
 
 
 def _limit(text: str) -> int | None:
@@ -97,13 +97,13 @@ VALUED: dict[str, Callable[[str], Value]] = {
     "max-image-preview": _image_preview,
     "unavailable_after": _date,
 }
-"""The function that parses the value of each rule with a value. It returns None for an invalid value. In every
-dialect, one of these names before a colon is a rule and not an agent."""
+"""Maps the name of each rule with a value to the function that parses the value, or returns None if it is invalid. In
+every dialect, ``max-snippet: 50`` is a rule, and not a statement to an agent with the name ``max-snippet``."""
 
 VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 """The names of all known rules, in lower case."""
 
-# If the commas between rules are missing, a finding quotes the text, but not more than this number of characters.
+# The maximum number of characters that a finding quotes from a list of rules without commas.
 _MAX_SHOWN = 100
 
 # The maximum number of parts of a date. In a header, the parts are separated by commas. In a meta tag, the parts are
@@ -187,8 +187,8 @@ class StatementReader:
         """Create a reader for one response.
 
         *vocabulary* contains the names of the rules that have an effect; None for all known rules.
-        *separates* is whether other characters than the comma may separate rules. Both are fields of the
-        dialect, ``indexing_vocabulary`` and ``indexing_separators``.
+        *separates* is whether other characters than the comma may separate rules. The values of both come
+        from a dialect: its ``indexing_vocabulary`` and ``indexing_separators``.
         """
         self._vocabulary = VOCABULARY if vocabulary is None else vocabulary
         self._separates = separates
@@ -211,8 +211,9 @@ class StatementReader:
             self.tags.append(tag)
 
     def read(self, location: Location, text: str, spans: list[Span]) -> None:
-        """Parse the statements in *text*, and add them to this reader. Each of *spans* is the part of *text*
-        that contains one statement, but a statement with a date may take several spans.
+        """Parse the statements in *text*, and add them to this reader. Each of *spans* is a part of *text*
+        between two separators. It usually contains one statement, but a date with separators extends over
+        several spans.
         """
         at = 0
         while at < len(spans):
@@ -264,11 +265,11 @@ class StatementReader:
 def _read_value(
     read: Callable[[str], Value], text: str, spans: list[Span]
 ) -> tuple[Value, int]:
-    """Parse the value of the statement that begins with the first of *spans* in *text*. The function *read*
-    parses the text of the value.
+    """Parse the value of the statement in *text* that begins with the first of *spans*. *read* is the function
+    that parses values of this rule.
 
-    Return the parsed value, or None if it is invalid, and the number of spans that the statement takes. The
-    number is greater than 1 only for a date.
+    Return the parsed value, or None if it is invalid, and the number of spans over which the statement
+    extends. This number is greater than 1 only for a date.
     """
     start, end = spans[0]
     _, colon, value = text[start:end].partition(":")
@@ -288,8 +289,9 @@ _LISTED = re.compile(
 
 
 def _listed(text: str, start: int, end: int) -> list[Span]:
-    """Return the spans of the rules in ``text[start:end]`` if this is a list of rules without commas. Return an
-    empty list if the text is a single rule, or if a part of the text is not a known rule.
+    """Return the spans of the rules in ``text[start:end]`` if this is a list of rules with other separators than
+    commas, such as ``noindex; nofollow``. Return an empty list if ``text[start:end]`` is a single rule, or if a
+    part of it is not a known rule.
     """
     spans: list[Span] = []
     for match in _LISTED.finditer(text, start, end):
@@ -315,8 +317,8 @@ _AGENT = re.compile(
 
 
 def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
-    """Yield the agents that a header field names, each with the spans of the statements that are addressed to it.
-    The agent is None for statements to everyone.
+    """Yield the agents that *text*, the value of an ``X-Robots-Tag`` field, names. Each agent is yielded with the
+    spans of the statements that are addressed to it. The agent is None for statements to everyone.
     """
     agent = None
     spans: list[Span] = []

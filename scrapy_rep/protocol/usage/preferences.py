@@ -41,13 +41,13 @@ def page_statements(
     statements: Iterable[Statement],
     tags: Iterable[Tag],
 ) -> Iterator[UsageStatement]:
-    """Yield the usage statements of a response. They are in its header *fields*, whose names are in lower case,
-    among its indexing *statements* (such as ``noai``), and in its usage *tags*.
+    """Yield the usage statements of a response. They come from its header *fields* (with names in lower case), from
+    its indexing *statements*, such as ``noai``, and from its usage *tags*, such as ``<meta name="tdm-reservation">``.
     """
     by_name: dict[str, list[str]] = {name: [] for name in _SIGNALS}
     for name, value in fields:
         lines = by_name.get(name, [])
-        # The condition bounds the time for one page. Real pages have a few short field lines.
+        # Further lines are ignored, so that no page takes long to parse. Real pages have a few short lines.
         if sum(map(len, lines)) <= MAX_TEXT and len(lines) < _MAX_LINES:
             lines.append(value.strip().decode("utf-8", "replace"))
     # All Content-Usage lines together form one dictionary (RFC 9651, 4.2), so a mistake in one line makes
@@ -93,8 +93,8 @@ def _license_urls(value: str) -> Iterator[str]:
 class UsagePreferences:
     """The usage preferences of a page, and the statements that express them.
 
-    Two instances are equal if they allow the same uses, even if their statements differ. Instances
-    are immutable, because all pages without statements share one instance.
+    Two instances are equal if they allow and disallow the same uses, even if their statements differ.
+    Instances are immutable, because all pages without statements share one instance.
     """
 
     statements: tuple[UsageStatement, ...]
@@ -116,7 +116,7 @@ class UsagePreferences:
         encoding: str | None = None,
         tdmrep: "UsagePreferences | None" = None,
     ) -> "UsagePreferences":
-        """Return the usage preferences of a response. No content raises an exception.
+        """Return the usage preferences of a response. Invalid headers and pages raise no exception.
 
         :param headers: the name and value of each header field line
         :param html: the body, if it is an HTML page
@@ -185,8 +185,8 @@ class UsagePreferences:
         """Return the first of *purposes* that is not allowed, and the statement that disallows it. Return
         None if all purposes are allowed.
 
-        *unknown* is whether a purpose is allowed if no statement allows or disallows it. If such a purpose
-        is the first that is not allowed, None is returned in place of the statement.
+        *unknown* is whether a purpose counts as allowed if no statement allows or disallows it. If False, such
+        a purpose can be returned, with None in place of a statement.
         """
         for purpose in purposes:
             allowed = self.get(purpose, image=image)
@@ -254,8 +254,9 @@ _PRIORITY = (Source.TDMREP, Source.HEADER, Source.META)
 
 
 def _overridden(statements: list[UsageStatement]) -> list[UsageStatement]:
-    """Return *statements*. The result has ``is_overridden`` set in each ``tdm-reservation`` that a source with
-    a higher priority overrides. Only a statement with a valid value, 0 or 1, overrides others.
+    """Return *statements*, with ``is_overridden`` set to True in each ``tdm-reservation`` statement that is
+    overridden. A statement is overridden if a source with a higher priority contains a ``tdm-reservation``
+    with a valid value, 0 or 1.
     """
     reservations = [
         statement

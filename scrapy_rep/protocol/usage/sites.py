@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     Statements = tuple[UsageStatement, ...]
 
 MAX_COMPARED = 4_000_000
-"""The limit for comparisons with one target. The length of the target in octets, times the number of patterns with a
-``*``, must not exceed this number. A target of 1 KB can be compared with 4,000 patterns, which takes some hundredths of
-a second."""
+"""The limit for comparing one target with the patterns of a file: the length of the target in octets, times the number
+of patterns with a ``*``. Above this limit, all statements that disallow a use apply to the target. A target of 1 KB can
+be compared with 4,000 patterns, which takes some hundredths of a second."""
 
 
 class StatementsByPath:
@@ -93,15 +93,15 @@ class StatementsByPath:
         self._wildcard_patterns = sum(
             any(pattern.segments[1:]) for _, pattern, _ in self._ranked
         )
-        """The number of patterns with a ``*`` before other text. The comparison searches this text in the
-        whole target."""
+        """The number of patterns with a ``*`` that other text follows. Such a pattern takes longer to compare,
+        because the whole target is searched for this text."""
 
     def for_target(self, target: str, written: str = "") -> Statements:
-        """Return the statements that apply to a target.
+        """Return the statements that apply to a target, which is the path and query of a URL.
 
         *target* and *written* are the two forms in a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`. If
-        they are too long to compare with all patterns, return all statements that disallow a use,
-        whatever their paths.
+        they are too long to compare with all patterns (:data:`MAX_COMPARED`), return all statements that
+        disallow a use, whatever their paths.
         """
         if (len(target) + len(written)) * self._wildcard_patterns > MAX_COMPARED:
             everything = chain.from_iterable(map(itemgetter(2), self._ranked))
@@ -123,26 +123,26 @@ class StatementsByPath:
 PURPOSE_TOKENS = tuple(
     label.name for label in LABELS if label.signal is Signal.USER_AGENT
 )
-"""The tokens in user-agent lines that name a purpose. The rules of a group for one of these tokens are usage
-statements. They do not restrict access, because no crawler uses the token as its name."""
+"""The tokens that, in a user-agent line, name a purpose and not a crawler. The rules of a group for one of these tokens
+are usage statements. They do not restrict access, because no crawler uses such a token as its name."""
 
 _BY_PATH = (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
 _SIGNALS = {signal.lower(): signal for signal in (*_BY_PATH, Signal.LICENSE)}
 FIELDS = frozenset(_SIGNALS)
-"""The fields of usage records, in lower case."""
+"""The names of the fields of usage records in robots.txt, in lower case."""
 
 _NAMES = tuple(name.encode() for name in (*FIELDS, *PURPOSE_TOKENS))
 _RULES = frozenset({*RULES, "content-usage"})
 
 # The maximum total length, in characters, of the usage records that are parsed for one crawler. No known site has
-# more. The limit is needed because the value of a usage record is a Dictionary (RFC 9651), which takes a thousand times
-# as long to parse as a rule.
+# more. The limit is needed because the value of a Content-Usage record is a Dictionary (RFC 9651), which takes a
+# thousand times as long to parse as an allow or disallow rule.
 _MAX_READ = 50_000
 
 
 def may_state_usage(body: bytes, dialect: Dialect) -> bool:
-    """Whether a robots.txt may contain usage records. A fast search returns False for most files; True does not
-    mean that there are any.
+    """Whether a robots.txt may contain usage records, or groups for a purpose. The check is fast, and False for most
+    files. True does not mean that the file contains any.
     """
     if NUL in body:  # A null byte shows that the file may be in UTF-16.
         body = decoded_text(body, dialect)
@@ -151,8 +151,9 @@ def may_state_usage(body: bytes, dialect: Dialect) -> bool:
 
 
 class UsageRecords:
-    """The usage records of a robots.txt for one crawler, and the purposes that the user-agent lines name. *agents*
-    are the crawler's product tokens.
+    """The usage records of a robots.txt that apply to one crawler, such as ``Content-Signal: ai-train=no``, and the
+    purposes that the file's user-agent lines name, such as ``User-agent: __usage_ai-training``. *agents* are the
+    crawler's product tokens.
     """
 
     __slots__ = ("_by_path", "_licenses", "purpose_tokens")
@@ -168,7 +169,7 @@ class UsageRecords:
         self.purpose_tokens = [
             token for token in PURPOSE_TOKENS if token in group_tokens
         ]
-        """The purpose tokens that have a group in the file."""
+        """The tokens in :data:`PURPOSE_TOKENS` that user-agent lines of the file name."""
 
         self._by_path: list[StatementsByPath] = []
         self._licenses: tuple[UsageStatement, ...] = ()
@@ -202,9 +203,9 @@ class UsageRecords:
                 )
 
     def of_target(self, target: str, written: str = "") -> UsagePreferences:
-        """Return the usage preferences that the usage records state for a target. The groups for purposes are
-        not included. The caller must check that the crawler may fetch the target. *target* and *written*
-        are as in :meth:`StatementsByPath.for_target`.
+        """Return the usage preferences that the usage records state for a target. What the groups for a purpose
+        state is not included; see :func:`purpose_statements`. The caller must check that the crawler may fetch
+        the target. *target* and *written* are as in :meth:`StatementsByPath.for_target`.
         """
         statements = [
             statement
@@ -216,11 +217,12 @@ class UsageRecords:
 
 
 def purpose_statements(token: str, decision: Decision) -> Statements:
-    """Return the usage statement about a URL in the groups for a purpose, as a tuple with one item. Return an
-    empty tuple if no rule in these groups decides. The groups for all crawlers (``*``) are ignored.
+    """Return what the groups for a purpose say about a URL: a tuple with one usage statement, which allows or
+    disallows the use of the URL for the purpose. Return an empty tuple if no rule in these groups matches the
+    URL. The groups for all crawlers (``*``) are ignored.
 
-    *token* is the product token that names the purpose. *decision* is the decision on the URL for a crawler
-    whose product token is *token*.
+    *token* is the product token that names the purpose, such as ``__usage_ai-training``. *decision* says whether
+    a crawler with this product token may fetch the URL, and which rule decides.
     """
     rule = decision.rule
     if decision.agent != token or rule is None:
@@ -232,7 +234,9 @@ def purpose_statements(token: str, decision: Decision) -> Statements:
 
 
 def records_for_all(lines: Iterable[Line]) -> list[OtherRecord]:
-    """Return the usage records for all crawlers, which are the records before the first group."""
+    """Return the usage records for all crawlers, which are those before the first group. A ``Content-Usage`` there
+    is ignored, because it is a rule, and rules have an effect only in groups.
+    """
     before = takewhile(lambda line: line.field != USER_AGENT, lines)
     return [
         OtherRecord(field, value.decode("utf-8", "replace"), number)
@@ -244,7 +248,9 @@ def records_for_all(lines: Iterable[Line]) -> list[OtherRecord]:
 def _records_of(
     groups: Iterable[Group], tokens: AbstractSet[str], dialect: Dialect
 ) -> list[OtherRecord]:
-    """Return the usage records in *groups* that apply to the agents *tokens*."""
+    """Return the usage records in *groups* that apply to user-agent lines with one of *tokens*. In a dialect that
+    does not merge groups, only the first group with such a line counts.
+    """
     by_group = [
         [
             record
@@ -277,8 +283,11 @@ def statements_of(record: OtherRecord, agent: str | None) -> Iterable[UsageState
 
 
 def expression_of(field: str, value: str) -> tuple[Signal, Expression]:
-    """Parse a usage record. Return the signal that its *field* names, and the labels and values in its *value*,
-    without the path.
+    """Parse a usage record of robots.txt, such as ``Content-Signal: /blog/ search=yes, ai-train=no``. *field* is
+    the name before the colon, in lower case, and *value* is the text after the colon.
+
+    Return the kind of usage statement (``Content-Signal``) and the labels with their values (``search=yes`` and
+    ``ai-train=no``). The path at the start of *value* is skipped.
     """
     signal = _SIGNALS[field]
     return signal, read_expression(signal, split_path(value)[1])
@@ -288,7 +297,8 @@ MAX_SIZE = 512_000
 """The maximum size, in bytes, of a tdmrep.json. A larger file is ignored as a whole, because the first part of a
 file is not valid JSON."""
 
-# In TDMRep, patterns match as in the draft of RFC 9309. But the first rule that matches applies, not the longest.
+# In TDMRep, patterns match as in the draft of RFC 9309. But the first rule that matches applies, not the one
+# with the longest pattern.
 _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 
 
@@ -301,8 +311,8 @@ class TdmRep:
 
     def __init__(self, rules: list[Any] | None) -> None:
         self.is_valid = rules is not None
-        """Whether the file is a JSON array of at most :data:`MAX_SIZE` bytes. If False, it contains no
-        statements."""
+        """Whether the file is a JSON array of at most :data:`MAX_SIZE` bytes. If False, this instance contains
+        no statements."""
 
         self._statements = StatementsByPath(_tdmrep_records(rules or []), _IN_SEQUENCE)
 
@@ -334,8 +344,8 @@ def _tdmrep_records(rules: list[Any]) -> Iterator[tuple[str, Statements]]:
 def _tdmrep_statements(
     number: int, path: str, rule: dict[str, Any]
 ) -> Iterator[UsageStatement]:
-    """Yield the statements of *rule*, the rule for *path* in a tdmrep.json. *number* is its position in the file,
-    from 1.
+    """Yield the usage statements in *rule*, which is the rule for *path* in a tdmrep.json. *number* is the position
+    of the rule in the file, from 1.
     """
     value: Any = rule.get("tdm-reservation")
     # In JSON, true and 1 are different values, but in Python, True == 1.

@@ -49,7 +49,9 @@ class Source(str, Enum):
 
 
 class Signal(str, Enum):
-    """The kind of usage statement, named after its header field, record or tag."""
+    """The kind of usage statement. It is named after the header field, the record of robots.txt or the tag in
+    which sites publish such statements.
+    """
 
     CONTENT_USAGE = "Content-Usage"
     CONTENT_SIGNAL = "Content-Signal"
@@ -80,8 +82,8 @@ last."""
 
 
 class Label(NamedTuple):
-    """A label that a signal defines, such as ``ai-train``. A label and its value together allow or disallow one or
-    more categories of use.
+    """A label of usage statements, such as ``ai-train`` in ``Content-Signal: ai-train=no``. A label and its value
+    together allow or disallow one or more categories of use.
     """
 
     signal: Signal
@@ -89,8 +91,8 @@ class Label(NamedTuple):
     allows: str | None
     """The value that allows the use; None if no value allows it."""
     disallows: str | None
-    """The value that disallows the use, or None if no value disallows it. For a label without values, such as
-    ``noai``, it is the label itself."""
+    """The value that disallows the use; None if no value disallows it. A label without values, such as ``noai``,
+    counts as its own value."""
     categories: tuple[str, ...]
     """The categories of use; empty for a label that neither allows nor disallows a use, such as a licence."""
     images: bool = False
@@ -114,7 +116,7 @@ LABELS = (
     Label(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,)),
     Label(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), images=True),
     Label(Signal.LICENSE, "license", None, None, ()),
-    # The product token of a group in robots.txt. The rules of this group allow or disallow the use.
+    # This label is the product token of a group in robots.txt. The rules of the group allow or disallow the use.
     Label(Signal.USER_AGENT, "__usage_ai-training", "allow", "disallow", (TRAIN_AI,)),
 )
 """All known labels. A value that neither allows nor disallows the use leaves the preference unknown."""
@@ -123,8 +125,8 @@ _BY_NAME = {(label.signal, label.name): label for label in LABELS}
 
 
 def label_of(signal: Signal, name: str) -> Label | None:
-    """Return the label that *signal* defines with this *name*, or None if there is none. Names are
-    case-sensitive.
+    """Return the label with this *name* that statements of the kind *signal* can have; None if there is none.
+    Names are case-sensitive.
     """
     return _BY_NAME.get((signal, name))
 
@@ -151,8 +153,8 @@ _MAX_OTHERS = 100
 _PATH = rf"/[^{WHITE_SPACE}]*"
 _URLS = frozenset({Signal.LICENSE, Signal.TDM_POLICY})
 
-# The word before the position of a statement when the statement is shown. Statements from sources that are not in
-# this dict are shown without a position.
+# The word before the position of a statement in messages, as in "robots.txt, line 3". For sources that are not in this
+# dict, messages do not show the position.
 _NUMBERED = {Source.ROBOTS_TXT: "line", Source.TDMREP: "rule"}
 
 
@@ -165,7 +167,7 @@ class UsageStatement(NamedTuple):
 
     source: Source
     signal: Signal
-    """The kind of header, record or tag."""
+    """The kind of usage statement, such as ``Content-Usage`` or ``tdm-reservation``."""
 
     agent: str | None
     """The agent to which the statement is addressed: a product token or ``*``; None for everyone."""
@@ -179,7 +181,8 @@ class UsageStatement(NamedTuple):
     """The text of the statement as written, cut after 1,024 characters."""
 
     label: str
-    """The label, which may be unknown. For a licence or policy, its URL."""
+    """The label, such as ``ai-train``; it may be one that this package does not know. For a licence or policy,
+    the URL of the licence or policy."""
 
     category: str = ""
     """The category of use; empty if the label is unknown or has no category."""
@@ -205,7 +208,7 @@ def statements_at(
     """Yield the statements for *pairs* of a label and its value. There is a statement for each category of
     the label, or a single statement if the label is unknown or has no category.
 
-    *location* and *text* are the place and the text of all these statements.
+    All these statements have the same *location* and *text*.
     """
     common = *location, text[:MAX_SHOWN]
     for name, value in pairs:
@@ -220,18 +223,22 @@ def statements_at(
 
 
 class Expression(NamedTuple):
-    """The labels and values in the text of a usage record, header field or tag."""
+    """The result of parsing the text of a usage record, header field or tag: its labels and values, and whether
+    the text contains a mistake.
+    """
 
     pairs: tuple[tuple[str, str | None], ...] = ()
-    """Pairs of a label and its value. The value is None if it is missing, or if its type is not valid for any
-    label."""
+    """Pairs of a label and its value. The value is None if the label has no value, or if the value has a type
+    that no label accepts, such as a number in ``Content-Usage``."""
 
     mistake: str = ""
-    """A message for the linter that describes the first mistake in the text; empty if there is no mistake."""
+    """A description of the first mistake in the text; empty if there is no mistake."""
 
 
 def split_path(value: str) -> tuple[str, str]:
-    """Split the *value* of a record into its path and the rest. The path is empty if the record has none."""
+    """Split the *value* of a usage record, such as ``/blog/ ai-train=no``, into its path and the rest. The path is
+    empty if the value does not begin with one.
+    """
     match = re.match(_PATH, value)
     path = match[0] if match else ""
     return path, value[len(path) :].strip(WHITE_SPACE)
@@ -291,8 +298,8 @@ def _read_pairs(text: str) -> Expression:
 
 
 def limited(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
-    """Return *statements* without duplicates, and with at most ``_MAX_ALIKE`` statements that have the same
-    value for the same category. At most ``_MAX_OTHERS`` statements have no category.
+    """Return *statements* without duplicates, and cut to two limits: at most ``_MAX_ALIKE`` statements with the
+    same value for the same category, and at most ``_MAX_OTHERS`` statements without a category.
     """
     alike: dict[object, int] = {}
     kept: dict[UsageStatement, None] = {}

@@ -25,7 +25,7 @@ _COMMENT = re.compile(r"\(([^()]*)\)?")
 _PRODUCT_TOKEN = re.compile(r"[A-Za-z0-9_.-]+").fullmatch
 _RFC_TOKEN = re.compile(r"[A-Za-z_-]+").fullmatch
 
-# Names, in lower case, of browsers, their engines and their platforms. These names are not crawlers.
+# Names, in lower case, of browsers, their engines and their platforms. None of them is the name of a crawler.
 _BROWSERS = frozenset(
     {
         "applewebkit", "android", "chrome", "chromium", "crios", "cros", "dalvik",
@@ -71,7 +71,7 @@ def product_tokens(user_agent: str) -> tuple[str, ...]:
 
 def _names(products: list[str]) -> list[str]:
     """Return the crawlers' names in *products*, a list of texts such as ``mybot/1.0``. Names of browsers
-    are left out. So are names without a version, except the first.
+    are left out. A name without a version is left out too, unless it is the first text in the list.
     """
     names = []
     for position, product in enumerate(products):
@@ -86,13 +86,14 @@ def _names(products: list[str]) -> list[str]:
 def choose_agent(
     agents: Iterable[str], tokens: Collection[str], dialect: Dialect
 ) -> tuple[str | None, AbstractSet[str]]:
-    """Choose whose groups a crawler follows (RFC 9309, 2.2.1). Return an agent, and all *tokens* that
-    match this agent. The crawler follows the groups of these tokens.
+    """Choose which groups of a robots.txt a crawler follows (RFC 9309, 2.2.1). Return the agent that the
+    groups are for, and all *tokens* that match this agent. The crawler follows the groups whose
+    user-agent lines contain these tokens.
 
     *agents* are the crawler's product tokens, in order of preference. *tokens* are the product tokens
-    in the user-agent lines of a robots.txt, in lower case. The returned agent is the first of *agents*
-    that a token matches. If no token matches any of them, the agent is ``*``, or None if *tokens* do
-    not contain ``*``.
+    in the user-agent lines of the robots.txt, in lower case. The returned agent is the first of *agents*
+    that a token matches. If no token matches any of *agents*, the returned agent is ``*``, or None if
+    *tokens* do not contain ``*``.
     """
     for agent in (*agents, EVERYONE):
         name = agent.lower()
@@ -107,8 +108,8 @@ def choose_agent(
 
 def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:
     """Return the product tokens in the *value* of a user-agent line, in lower case; ``*`` means all
-    crawlers. If the value contains no token, return a tuple with an empty string, because the line
-    still begins a group. No crawler follows that group.
+    crawlers. If the value contains no token, return a tuple with an empty string, which names no
+    crawler: even without a token, the line is a user-agent line, and can begin a group.
     """
     names = value.split(b",") if dialect.comma_separated_agents else [value]
     tokens = [token for name in names for token in _agents_of_name(name, dialect)]

@@ -57,12 +57,14 @@ _DOCUMENTED = (
 )  # fmt: skip
 
 _FALLBACK_TOKENS = {"Applebot": "Googlebot", "YandexBot": "Yandex"}
-"""The fallback token of a crawler, by the crawler's own token. According to the operator, the crawler
-follows the groups for the fallback token if no group names the crawler itself."""
+"""The fallback tokens, by the product tokens of the crawlers that have one. If no group of a robots.txt names
+such a crawler, the crawler follows the groups that name its fallback token, according to its operator."""
 
 
 class Crawler(NamedTuple):
-    """A well-known crawler, or a use of content, with its own product token."""
+    """A well-known crawler. Some entries are not crawlers, but uses of content that have their own product token,
+    such as ``Google-Extended`` for AI training.
+    """
 
     token: str
     """The product token, as the operator spells it."""

@@ -69,7 +69,8 @@ class Dialect:
     ``/``. If False, the pattern matches nothing (Google ignores the rule)."""
 
     index_html_quirk: bool = False
-    """Whether ``Allow: /dir/index.htm*`` also allows ``/dir/`` itself (Google's parser)."""
+    """Whether an ``Allow`` for an index page also allows the page's directory (Google's parser). For example,
+    ``Allow: /dir/index.html`` then allows ``/dir/`` too."""
 
     robotstxt_allowed: bool = True
     """Whether ``/robots.txt`` is always allowed, even if a rule disallows it (RFC 2.2.2)."""
@@ -81,14 +82,16 @@ class Dialect:
     # How groups are read, and whose groups a crawler follows.
 
     agent_match: Literal["token", "letters", "prefix"] = "token"
-    """When a user-agent line names a crawler. The comparison ignores case.
+    """The condition under which a user-agent line names a crawler. All comparisons ignore case.
 
-    ``"token"``: if the line's product token, which ends at white space, ``/`` or ``*``, equals the
-    crawler's token (RFC 2.2.1). ``"letters"``: if the letters, ``-`` and ``_`` at the start of the
-    line's value equal the crawler's token (Google's parser), or if the line's whole token, which may
-    contain digits and dots, equals the crawler's token. Without the second condition, no line could
-    name a crawler called ``MJ12bot``. ``"prefix"``: if the crawler's token starts with the line's
-    token (1996, 3.2.1)."""
+    ``"token"``: the line's product token, which ends at white space, ``/`` or ``*``, equals the
+    crawler's token (RFC 2.2.1).
+
+    ``"letters"``: the letters, ``-`` and ``_`` at the start of the line's value equal the crawler's
+    token (Google's parser), or the line's whole token, which may contain digits and dots, equals the
+    crawler's token. Without the second condition, no line could name a crawler called ``MJ12bot``.
+
+    ``"prefix"``: the crawler's token starts with the line's token (1996, 3.2.1)."""
 
     comma_separated_agents: bool = True
     """Whether a user-agent line may name several crawlers, separated by commas (RFC, erratum 8895,
@@ -103,9 +106,9 @@ class Dialect:
     after a rule ends the group and begins the next group (RFC 2.1)."""
 
     misspelt_fields: bool = False
-    """Whether two kinds of malformed lines have an effect, as in Google's parser: lines whose field
-    only begins with a known field or a common misspelling of it, and lines with white space in
-    place of the colon."""
+    """Whether two kinds of malformed lines have an effect, as in Google's parser. In the first kind, the
+    field only begins with a known field, or with a common misspelling of one, as in ``Disallows: /a``
+    and ``Dissallow: /a``. In the second kind, white space replaces the colon, as in ``Disallow /a``."""
 
     crawl_delay: bool = True
     """Whether ``Crawl-delay`` and ``Request-rate`` have an effect (Google does not support them)."""
@@ -113,8 +116,8 @@ class Dialect:
     # How the tags, headers and links of pages are read.
 
     untrusted_rel: frozenset[str] = frozenset()
-    """The values of a link's ``rel`` attribute that keep a crawl from following the link by default
-    (Google, "Qualify your outbound links to Google")."""
+    """The default value of the setting ``REP_REL``: a crawl does not follow links with one of these
+    values in their ``rel`` attribute (Google, "Qualify your outbound links to Google")."""
 
     indexing_vocabulary: frozenset[str] | None = None
     """The names, in lower case, of the indexing rules that have an effect in robots meta tags and
@@ -164,21 +167,24 @@ class Dialect:
     everything, except 429: a robots.txt with this status counts as unreachable."""
 
     unreachable_denies: timedelta | None = timedelta(0)
-    """How long an unreachable robots.txt forbids everything before the crawler follows the last good
-    copy instead; None if the crawler never follows the copy (RFC 2.3.1.4; Google: 12 hours)."""
+    """If a good copy of an unreachable robots.txt is cached: how long everything is forbidden before the
+    crawler follows this copy. None if the crawler never follows the copy (RFC 2.3.1.4; Google: 12
+    hours)."""
 
     unreachable_limit: timedelta | None = timedelta(days=30)
-    """How long robots.txt may be unreachable before everything is allowed, if a good copy is cached;
-    None for no limit (RFC 2.3.1.4; Google: 30 days)."""
+    """If a good copy of an unreachable robots.txt is cached: how long robots.txt must be unreachable until
+    everything is allowed. Before that, everything is forbidden, or the crawler follows the copy (see
+    :attr:`unreachable_denies`). None for no limit (RFC 2.3.1.4; Google: 30 days)."""
 
     unreachable_without_copy: timedelta | None = timedelta(days=30)
-    """How long robots.txt may be unreachable before everything is allowed, if no good copy is cached;
-    None for no limit (Google: 12 hours)."""
+    """If no good copy of an unreachable robots.txt is cached: how long robots.txt must be unreachable until
+    everything is allowed. Before that, everything is forbidden. None for no limit (Google: 12 hours)."""
 
     freshness: Literal["cache-control", "max-age", "expires"] = "cache-control"
     """Which header fields determine how long a robots.txt is fresh.
 
-    ``"cache-control"``: all fields of RFC 9111, such as ``Expires``, up to 24 hours (RFC 2.4).
+    ``"cache-control"``: all fields of RFC 9111, such as ``Cache-Control`` and ``Expires``, which can
+    keep robots.txt fresh for at most 24 hours (RFC 2.4).
     ``"max-age"``: only the ``max-age`` of ``Cache-Control``, which may be less or more than 24
     hours (Google, "Caching"). ``"expires"``: only ``Expires`` (1996, 3.4)."""
 

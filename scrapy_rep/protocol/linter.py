@@ -62,13 +62,13 @@ class Finding(NamedTuple):
 
 
 class FindingKind(NamedTuple):
-    """A kind of finding: its severity, its message and an example. In the message, which consists of
-    :attr:`words` and :attr:`remedy`, facts about the file replace each ``{}``.
+    """A kind of finding: its severity, its message and an example. The message consists of :attr:`words` and
+    :attr:`remedy`. In a finding, facts about the file replace each ``{}`` of the message.
     """
 
     severity: Severity
-    """*error*: the line has no effect, or another effect than it seems to have. *warning*: some crawlers
-    read the line differently, or its effect is seldom intended."""
+    """*error*: the line has no effect, or another effect than it seems to have. *warning*: crawlers differ in
+    how they read the line, or its effect is seldom intended."""
 
     words: str
     """The first part of the message, which explains the mistake and how crawlers read the line."""
@@ -207,8 +207,9 @@ def lint(
 
 
 def explain(code: str) -> Finding:
-    """Return an example of a finding with *code*. It is the finding that :func:`lint` returns for the example
-    in :data:`KINDS`. If there is no example, the facts in its message are replaced by "…".
+    """Return a sample finding with *code*, which is the finding that :func:`lint` returns for the kind's example
+    file in :data:`KINDS`. If the kind has no example file, the message of the sample contains "…" in
+    place of the facts about a file.
     """
     kind = KINDS[code]
     for dialect in DIALECTS.values():
@@ -278,7 +279,7 @@ class LintedFile:
         self._nearest: dict[tuple[str, float], str | None] = {}
 
     def lines_of(self, *fields: str) -> Iterator[LintedLine]:
-        """Yield the lines with one of *fields*."""
+        """Yield the lines whose field is one of *fields*."""
         return (line for line in self.lines if line.field in fields)
 
     def nearest(self, word: str, words: dict[str, str], likeness: float) -> str | None:
@@ -366,8 +367,8 @@ _SPELLING_OF = {spelling.lower(): spelling for spelling in _SPELLINGS}
 _MAX_WORDS = 500
 _MAX_WORD = 40
 
-# The minimum similarity, from 0 to 1, of a misspelt word and a known field, and of a misspelt word and a known name of
-# a crawler.
+# The minimum similarity, from 0 to 1, between a word and the known word that it probably misspells. The first number is
+# for fields, and the second number is for names of crawlers.
 _FIELD_LIKENESS, _AGENT_LIKENESS = 0.8, 0.92
 
 _ADVICE_ON_PAGES = "write it in a meta tag or an X-Robots-Tag header"
@@ -380,12 +381,12 @@ _IGNORED = {
 
 
 _RECORDS = frozenset({*_SPELLING_OF, *_IGNORED, "host"})
-"""The fields, in lower case, that robots.txt files contain. A text without any of these fields is not a robots.txt."""
+"""The fields, in lower case, by which the linter recognizes a robots.txt."""
 
 
 def _no_records(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the first line of a text that is not a robots.txt, because it contains neither a known field nor a
-    misspelling of one. Yield nothing for an HTML page, which has the finding ``html``.
+    """If the file is not a robots.txt, because no line has a known field or a misspelt one, yield the first line
+    that is not empty. Yield nothing for an HTML page, which has the finding ``html``.
     """
     lines = [line for line in file.lines if line.content.strip()]
     has_records = file.page_line or any(line.field in _RECORDS for line in lines)
@@ -420,8 +421,8 @@ def _fields(file: LintedFile) -> Iterator[Mistake]:
 # The check of user-agent lines.
 
 _MAX_AGENT = 2000
-# Matches the text after the token of a user-agent line if this text is harmless: a version, a "*", or digits and dots,
-# which are a part of some crawlers' names.
+# Matches the text after the product token of a user-agent line if that text needs no warning: a version, a "*", or
+# digits and dots, which are a part of some crawlers' names.
 _HARMLESS = re.compile(rb"[0-9.]*(?:/v?[0-9.x]*)?\*?", re.IGNORECASE).fullmatch
 
 # The minimum length of a name that is compared with the known names. A shorter name is similar to too many names.
@@ -432,14 +433,15 @@ _PURPOSE_TOKENS = {
 _TOKEN_OF = _PURPOSE_TOKENS | {
     agent.lower(): agent for crawler in CRAWLERS.values() for agent in crawler.agents
 }
-"""The known names of crawlers and purposes in user-agent lines. The keys are in lower case, and the values are in the
-operator's spelling."""
+"""The names that the linter knows in user-agent lines: those of crawlers, and those of purposes, such as
+``__usage_ai-training``. The keys are in lower case, and the values are in the operator's spelling."""
 
 
 def _agents(file: LintedFile) -> Iterator[Mistake]:
     for line in file.lines_of(USER_AGENT):
         value = line.value[:_MAX_AGENT]
-        # Some sites write several names in a line. Few crawlers know the characters that separate these names.
+        # Some sites write several names in one line. Few crawlers split the line at the characters between the
+        # names, so only the first name counts.
         token = re.split("[,;|]", agents_of_line(value, file.dialect)[0])[0].encode()
         name = value.partition(b"/")[0].strip().decode("utf-8", "replace").lower()
         nearest = None
@@ -477,8 +479,12 @@ def _outside_groups(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the line that disallows all URLs for all crawlers, if no group allows any URL. Do not yield the line if
-    its group also names other crawlers, because the line may be meant for them.
+    """Yield the line that disallows all URLs for ``*``, if the file disallows all URLs for each crawler that it
+    names, too.
+
+    A record such as a ``Crawl-delay`` may stand between the user-agent lines of a group. If the user-agent
+    lines below this record do not name ``*``, do not yield the line that disallows all URLs. The author of
+    the file probably meant it only for the crawlers that those user-agent lines name.
     """
     is_first = file.dialect.rule_choice == "first"
     closed: dict[str, int] = {}
@@ -488,7 +494,8 @@ def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
         rules = group.rules[:1] if is_first else group.rules
         line = next((rule.line for rule in rules if rule.pattern in file.whole), 0)
         if group.runs[-1] not in group.runs_of({EVERYONE}):
-            # The line is probably meant for the other agents of the group, so the author must not delete it.
+            # The user-agent lines just above the rules do not name "*". The rules are probably meant only for the
+            # crawlers that these lines name, so the linter must not tell the author to delete the rule.
             meant_for_others.add(line)
         if any(rule.kind == "allow" and rule.pattern for rule in group.rules):
             open_agents.update(group.agents)
@@ -591,9 +598,10 @@ _NO_RULE = -2
 
 
 def _never_wins(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the rules that have no effect, because other rules always decide. To find them, a few URLs are made
-    from the pattern of each rule. The rule has no effect if rules with the opposite effect decide on all
-    these URLs.
+    """Yield the rules that have no effect, because rules with the opposite effect always take precedence.
+
+    Each rule is tested with a few URLs that match its pattern. The rule is yielded if rules with the
+    opposite effect decide on all these URLs.
     """
     merged: dict[object, list[Rule]] = {}
     for position, group in enumerate(file.groups):
@@ -635,7 +643,8 @@ def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> i
     effect. *allows* is whether the rule with the pattern *value* allows URLs.
 
     The function tries a few URLs that match *value*. It returns ``_NO_RULE`` if a rule with the same effect
-    decides on any of these URLs, and :data:`TOO_LONG` if the comparisons would cost too many octets.
+    decides on any of these URLs. It returns :data:`TOO_LONG` if the comparisons of a URL with the patterns
+    of *rules* would cost more than ``_MAX_OCTETS``.
     """
     pattern = paths.pattern(value, dialect) if value else None
     if pattern is None or pattern.octets > _MAX_TARGET:
@@ -670,8 +679,8 @@ def _patterns(file: LintedFile) -> Iterator[Mistake]:
     name, _, top = file.host.rpartition(".")
     host = b"(?!)"
     if name and (top.isalpha() or top.startswith("xn--")):
-        # A host without a top-level domain, such as "wiki" or "10.0.0.1", is not searched, because in a pattern it
-        # could also be the name of a directory.
+        # Patterns are searched for the host only if it has a top-level domain. A host such as "wiki" or "10.0.0.1"
+        # in a pattern could also be the name of a directory.
         host = re.escape(file.host.encode("utf-8", "replace"))
     with_host = re.compile(_WITH_HOST % host, re.IGNORECASE | re.DOTALL).match
     for line in file.lines_of(*RULES):
@@ -706,10 +715,12 @@ _GOOD_VALUES = {
 _PREFERENCES = {
     (label.signal, label.name): {label.allows, label.disallows} for label in LABELS
 }
-"""The valid values of each label, by its signal and name."""
+"""The valid values of each usage label, such as ``ai-train``, by the label's signal, such as ``Content-Signal``, and
+the label's name."""
 _PREFERENCES[Signal.CONTENT_SIGNAL, "use"] = {"immediate", "reference", "full"}
 
-# The maximum total length, in octets, of the usage records that are checked. Those of real files are far shorter.
+# The maximum total length, in octets, of the usage records that are checked in a file. The usage records of real files
+# are far shorter.
 _MAX_CHECKED = 50_000
 
 
@@ -728,7 +739,9 @@ def _values(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _is_preference(line: LintedLine) -> bool:
-    """Whether each part of a usage record is a known label with a valid value."""
+    """Whether each part of a usage record, such as ``Content-Signal: ai-train=no``, is a known label with a valid
+    value.
+    """
     text = line.value.decode("utf-8", "replace")
     signal, expression = expression_of(line.field, text)
     return (

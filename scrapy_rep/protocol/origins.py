@@ -5,7 +5,8 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-# Captures a host, which is an IPv6 address with an optional zone or a name, and an optional port.
+# Captures a host and an optional port. The host is a name, an IPv4 address, or an IPv6 address in brackets, which may
+# contain a zone.
 _HOST_AND_PORT = re.compile(
     r"(\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._~-]+)?\]|[^\[\]:]+)(?::([0-9]*))?"
 ).fullmatch
@@ -18,7 +19,8 @@ _FORBIDDEN = re.compile(r"[\x00-\x20\x7f#%/:<>?@\[\\\]^|]").search
 C0_CONTROL_OR_SPACE = "".join(map(chr, range(0x21)))
 """The characters that URL parsers remove from both ends of a URL (WHATWG URL, 4.4)."""
 
-# Separates a URL from its virtual host. The two form a URL with a fragment, which no client sends.
+# Stands between a URL and its virtual host when the two are joined. The virtual host is then in the fragment of the
+# joined URL, and no client sends a fragment to a server.
 _VIRTUAL_HOST = "#Host:"
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
@@ -30,7 +32,7 @@ class Origin(NamedTuple):
     scheme: str
 
     host: str
-    """The host name in lower case and Punycode, percent-decoded; or an IP address, IPv6 in brackets."""
+    """The host name, percent-decoded, in lower case and Punycode; or an IP address. An IPv6 address is in brackets."""
 
     port: int
 
@@ -65,8 +67,8 @@ class Origin(NamedTuple):
 
     @property
     def named(self) -> "Origin":
-        """The origin with the name of the virtual host as its host; the origin itself, if it has no
-        virtual host.
+        """The origin whose host and port are those of the virtual host. If this origin has no virtual host,
+        the result is this origin itself.
         """
         if not self.virtual_host:
             return self

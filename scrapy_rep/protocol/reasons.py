@@ -11,7 +11,7 @@ from scrapy_rep.protocol.usage.statements import CATEGORIES
 
 
 class Words(NamedTuple):
-    """The text that explains a reason to users, and how users can change the decision."""
+    """The text that explains the reason for a decision to users, and advice on how to change the decision."""
 
     text: str
     """The reason as a clause without a full stop, such as ``a rule matches``."""
@@ -95,14 +95,17 @@ REASONS = {
         for purpose in CATEGORIES
     },
 }
-"""The text for each reason of a decision. Three keys are not reasons; :func:`words_of` uses them in place
-of a reason: ``rel`` for ``nofollow`` in the layer ``rel``, ``pause`` for ``back-off`` if the crawl
-waits for the end of the pause, and ``disallowed`` for ``rule`` if the request is refused."""
+"""The text for each reason of a decision.
+
+Three keys are not reasons. They are for reasons that need another text in some decisions: ``rel`` is the key for
+``nofollow`` if the ``rel`` attribute of a link decided, ``pause`` for ``back-off`` if the crawl waits for the end of
+the pause, and ``disallowed`` for ``rule`` if the request is refused. :func:`words_of` chooses the key."""
 
 
 def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
-    """Return the text for the *reason* of a decision. *layer* and *verdict* are those of the decision. For
-    an unknown reason, return the reason itself as the text.
+    """Return the text for the *reason* of a decision. For some reasons, the text also depends on the decision's
+    *layer*, such as ``rel``, or on its *verdict*, such as ``refused``. For an unknown reason, return the
+    reason itself as the text.
     """
     if layer == "rel":
         reason = layer

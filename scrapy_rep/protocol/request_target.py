@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 AIOHTTP = "aiohttp"
 HTTP2 = "http2"
 HTTPX = "httpx"
-"""HTTP clients that change a URL before they send it, in other ways than Twisted does. aiohttp decodes
-most reserved octets. Scrapy's HTTP/2 handler drops path parameters (``;x``). httpx resolves dot
-segments, except those with ``%2e`` or a backslash."""
+""":data:`AIOHTTP`, :data:`HTTP2` and :data:`HTTPX` are HTTP clients that change a URL before they send it, in
+other ways than Twisted does. aiohttp decodes most reserved octets. Scrapy's HTTP/2 handler drops path
+parameters (``;x``). httpx resolves dot segments, except those with ``%2e`` or a backslash."""
 
 _NO_CLIENTS: frozenset[str] = frozenset()
 
-# Matches URLs that have only one form, as nearly all URLs have. Such a URL contains only characters that all clients
-# send unchanged, and none of "#%;\". It does not end with "?", and no slash in its path is followed by a dot or a
-# slash. Each character matches in only one way, so there is no backtracking. Without this expression,
-# is_allowed() takes 1.3 times as long.
+# Matches URLs that a server can see in only one form (see forms()). Nearly all URLs match. Such a URL contains only
+# characters that all clients send unchanged, and none of "#%;\". It does not end with "?", and no slash in its path is
+# followed by a dot or a slash. Each character matches in only one way, so there is no backtracking. Without this
+# expression, is_allowed() takes 1.3 times as long.
 _CHARACTERS = r"!\"$&-.0-:<-\[\]-~"
 _BUT_DOT = r"!\"$&-\-0-:<-\[\]-~"
 _ORDINARY = re.compile(
@@ -81,7 +81,7 @@ def decide(
     clients: frozenset[str] = _NO_CLIENTS,
 ) -> Decision:
     """Return the decision whether a crawler may fetch *url*. The crawler may fetch the URL only if *robots* allows
-    all its :func:`forms`.
+    all forms in which a server may see the URL (see :func:`forms`).
 
     If *robots* allows the URL as written but forbids another form, return the decision on that form,
     with the form in the field ``form``. *agents* are the crawler's product tokens, in order of
@@ -163,10 +163,12 @@ def is_robotstxt(url: str) -> bool:
 
 
 def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
-    """Return the targets that a client may send for *path* and *query*, the second of the :func:`forms`.
+    """Return the request targets that a client may send for a URL with this *path* and *query* (the second
+    and the fourth form that :func:`forms` describes).
 
-    The tuple contains one target. It contains two if Twisted sends the target and the path begins with
-    two slashes: the first with unresolved dot segments, the second with resolved dot segments.
+    Usually, the tuple contains one target. If the path begins with two slashes, and the client is neither
+    aiohttp nor httpx, the tuple contains two: the first with unresolved dot segments, the second with
+    resolved dot segments.
     """
     end = re.search(_WHITE_SPACE, path + query)
     if end:

@@ -66,16 +66,17 @@ class CrawlerRules:
         """The product token whose groups the crawler follows, or ``*``; None if it follows no group."""
 
         self.pace = Pace.of(records) if records else NO_PACE
-        """The delay that these groups set."""
+        """The delay between two requests, from the groups that the crawler follows."""
 
         self.rules: RuleList | None = None
-        """The rules of these groups, in order of precedence; None until :meth:`read_rules` is called."""
+        """The rules of the groups that the crawler follows, in order of precedence; None until :meth:`read_rules` is
+        called."""
 
         self._usage: UsageRecords | None = None
 
         self._dialect = dialect
-        # Whether first_answer() may find rule lines with its regular expression. If a dialect has any of
-        # these features, the expression would miss rule lines, or find lines that are not rules.
+        # Whether first_answer() may find rule lines with a regular expression. If the dialect has any of the
+        # features below, the expression would miss rule lines, or find lines that are not rules.
         self._may_search = not (
             dialect.misspelt_fields
             or dialect.blank_line_ends_group
@@ -85,14 +86,16 @@ class CrawlerRules:
         )
 
     def first_answer(self, target: str, written: str) -> bool | None:
-        """Return whether a target is allowed, without sorting all rules. Return None if the rules must be
-        sorted with :meth:`read_rules` to decide: after the first call, for a long target, for a target
-        with ``%2F`` or ``%3F``, if too many rules may match, and in a dialect in which a single
-        regular expression cannot find all rule lines.
+        """Return whether a target is allowed, without sorting all rules. Return None if this is not possible;
+        the caller must then sort the rules with :meth:`read_rules`.
+
+        It is not possible if an earlier call has already searched the rules, if the target is long or
+        contains ``%2F`` or ``%3F``, if too many rules may match, or if a regular expression cannot find
+        all rule lines in this dialect.
 
         *target* and *written* are the two parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
         This method exists for broad crawls, which fetch only one page from many hosts. If all rules
-        were sorted, to read the delay and make the first decision would take 2.7 times as long.
+        were sorted, reading the delay and making the first decision would take 2.7 times as long.
         """
         if not self._may_search or len(target) > paths.SHORT:
             return None
@@ -102,16 +105,16 @@ class CrawlerRules:
         return first_answer(target, written, self._texts, self._dialect)
 
     def read_rules(self) -> RuleList:
-        """Parse and sort all rules of the groups, and return them. The text of the groups is then discarded,
-        so this method works only once.
+        """Parse and sort all rules of the groups that the crawler follows, and return them. The text of these
+        groups is then discarded, so this method works only once.
         """
         self.rules = RuleList(rule_lines(self._texts, self._dialect), self._dialect)
         self._texts = []
         return self.rules
 
     def usage_records(self, body: bytes) -> UsageRecords:
-        """Return the usage records for the crawler. The first call parses *body*; later calls return the
-        same records.
+        """Return the usage records for the crawler, such as ``Content-Signal`` lines. The first call parses
+        *body*; later calls return the same records.
         """
         if self._usage is None:
             from scrapy_rep.protocol.usage.sites import UsageRecords  # noqa: PLC0415

@@ -32,9 +32,10 @@ class OtherRecord(NamedTuple):
     line: int
 
     run: int = 0
-    """The run of user-agent lines directly above the record, identified by the number of its first line.
-    A record whose field is one of :data:`~scrapy_rep.protocol.text.RUN_FIELDS`, such as
-    ``Crawl-delay``, applies only to the agents of this run."""
+    """The run of user-agent lines (lines without another record between them) directly above this record,
+    identified by the number of the run's first line. If the record's field is one of
+    :data:`~scrapy_rep.protocol.text.RUN_FIELDS`, such as ``Crawl-delay``, the record applies only to the
+    agents of this run."""
 
 
 class Group(NamedTuple):
@@ -50,12 +51,12 @@ class Group(NamedTuple):
     records: tuple[OtherRecord, ...]
 
     lines: tuple[int, ...]
-    """The number of the user-agent line of each agent, in the order of :attr:`agents`."""
+    """For each of :attr:`agents`, the number of the user-agent line that names it."""
 
     runs: tuple[int, ...]
-    """The run of user-agent lines of each agent, in the order of :attr:`agents`. A run is identified by the
-    number of its first line. Blank lines, comments and sitemap lines do not end a run. Other
-    records end a run, but do not end the group."""
+    """For each of :attr:`agents`, the run of user-agent lines that names it. A run is a sequence of user-agent
+    lines, and is identified by the number of its first line. Blank lines, comments and sitemap lines do
+    not end a run. Other records, such as a ``Crawl-delay``, end a run, but do not end the group."""
 
     def runs_of(self, tokens: AbstractSet[str]) -> set[int]:
         """Return the runs of user-agent lines that name one of *tokens*. A run is a sequence of user-agent
@@ -66,7 +67,8 @@ class Group(NamedTuple):
 
 
 _Agent: TypeAlias = tuple[str, int, int]
-"""An agent of a group: the product token, the number of its user-agent line, and the run of this line."""
+"""An agent of a group: the product token, the number of its user-agent line, and the number of the first line in the
+run of user-agent lines to which that line belongs."""
 
 _PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
 
@@ -111,15 +113,15 @@ def groups_of(
 def follow(
     body: bytes, agents: Sequence[str], dialect: Dialect
 ) -> tuple[str | None, list[GroupText], list[OtherRecord]]:
-    """Find the groups that a crawler follows. Return their agent, their texts, and their ``Crawl-delay`` and
-    ``Request-rate`` lines.
+    """Find the groups that a crawler follows. Return the agent that the groups are for, the texts of the
+    groups, and the ``Crawl-delay`` and ``Request-rate`` lines that apply to this agent.
 
     The agent is the first of *agents* that has groups. If none of them has groups, the agent is ``*``
-    (RFC 9309, 2.2.1), or None if ``*`` has no groups either. The texts are in file order; adjacent groups
-    may share a text.
+    (RFC 9309, 2.2.1), or None if ``*`` has no groups either. The texts are in file order. A text may
+    contain several adjacent groups.
 
-    For speed, only user-agent lines and the lines that are returned are parsed. Other lines are parsed
-    only where this is needed to find the end of a group.
+    For speed, most rules are not parsed. Lines other than user-agent lines are parsed only where this is
+    needed to find the end of a group, or a ``Crawl-delay`` or ``Request-rate``.
     """
     text = decoded_text(body, dialect)
     agent_lines = user_agent_lines(text, dialect)
@@ -177,11 +179,11 @@ def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> list[PlainLine]:
 def _texts_of(
     is_ours: list[bool], starts: list[int], text: bytes, dialect: Dialect
 ) -> list[GroupText]:
-    """Return the text of each group that the crawler follows. If the dialect merges groups, adjacent groups
-    share a text.
+    """Return the texts of the groups that the crawler follows. Adjacent groups form one text if the
+    dialect merges groups, and lets no blank line end a group. Otherwise, each text contains one group.
 
-    *starts* are the offsets of all user-agent lines in *text*. *is_ours* contains, for each of these
-    lines, whether it names the crawler.
+    *starts* are the offsets of all user-agent lines in *text*, the text of the file. *is_ours* contains,
+    for each of these lines, whether it names the crawler.
     """
 
     def begins_group(number: int) -> bool:
@@ -237,8 +239,8 @@ def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
 def _pace_records(
     tokens: AbstractSet[str], text: bytes, first: int, dialect: Dialect
 ) -> Iterator[OtherRecord]:
-    """Yield the ``Crawl-delay`` and ``Request-rate`` lines that apply to the agents *tokens*. *text* is the text
-    of their groups, and *first* is the number of its first line.
+    """Yield the ``Crawl-delay`` and ``Request-rate`` lines that apply to the agents *tokens*. *text* contains
+    groups for these agents, and *first* is the number of the first line of *text* in the file.
 
     Such a line applies only to the run of user-agent lines directly above it. Rules are different:
     they apply to all user-agent lines of the group, even if other records stand between these lines

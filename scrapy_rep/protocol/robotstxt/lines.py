@@ -29,7 +29,8 @@ after the colon, including white space and a comment. Each character of this tex
 
 
 GroupText: TypeAlias = tuple[bytes, int]
-"""The text of a group, cut out of the result of :func:`decoded_text`, and the number of its first line."""
+"""A part of the result of :func:`decoded_text` that contains one group or several adjacent groups, and the number of
+the part's first line in the file."""
 
 
 class Line(NamedTuple):
@@ -57,7 +58,8 @@ _FIELD_PREFIXES = (
     (("sitemap", "site-map"), "sitemap"),
 )
 
-# The usual spellings of the most frequent fields, each with the field. They mean the same in all dialects.
+# The usual spellings of the most frequent fields, each with the field in lower case. All dialects read these spellings
+# alike.
 _USUAL = {
     spelt: field
     for field in (USER_AGENT, *RULES, SITEMAP, *PACE_FIELDS)
@@ -126,8 +128,8 @@ def text_lines(body: bytes, dialect: Dialect) -> list[str]:
 
 
 def _is_utf_16(body: bytes) -> bool:
-    """Whether *body*, which begins with a byte order mark of UTF-16, really is UTF-16. If it is, it contains
-    null bytes where UTF-16 encodes ASCII characters, because most of a robots.txt is ASCII.
+    """Whether *body*, which begins with a byte order mark of UTF-16, really is UTF-16. Most characters of a
+    robots.txt are ASCII, so *body* must contain null bytes where UTF-16 has them for ASCII characters.
     """
     low, high = body[2::2], body[3::2]
     if body.startswith(BOM_UTF16_BE):
@@ -208,14 +210,14 @@ def octets(rest: str) -> bytes:
 
 
 def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
-    """Return the parsed line *raw*, a line in a result of :func:`decoded_text`. Return None if it has no field."""
+    """Return the parsed line *raw*, a line in a result of :func:`decoded_text`. Return None if *raw* has no field."""
     line = _plain_line(number, raw.decode("latin-1"), dialect)
     return line and Line(number, line[1], octets(line[2]))
 
 
 def _plain_line(number: int, raw: str, dialect: Dialect) -> PlainLine | None:
     """Return the partly parsed line *raw*. Return None if the line has no field. But if the line is blank, and the
-    dialect lets blank lines end groups, return an empty field.
+    dialect lets blank lines end groups, return a line with an empty field.
     """
     raw = raw[: dialect.line_limit]
     if dialect.nul_ends_line:

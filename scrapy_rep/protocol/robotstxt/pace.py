@@ -16,13 +16,14 @@ from typing import NamedTuple
 from scrapy_rep.protocol.robotstxt.groups import OtherRecord
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
 
-# Python compiles these expressions at their first use, since few files have delays.
+# _DELAY and _RATE are strings, which Python compiles at their first use, since few files have delays.
 _DELAY = r"(?ai)(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?"
 
 # The maximum Crawl-delay, in seconds. A longer delay is reduced to this value.
 _MAX_DELAY = 1e9
 
-# Each number has at most nine digits, which are enough for any real value and keep the numbers small.
+# Matches the value of a Request-rate, such as "1/5". Each number has at most nine digits, which are enough for any real
+# value and keep the numbers small.
 _RATE = r"(?a)(\d{1,9})\s?/\s?(\d{1,9})\s?([smh]?)(?:\s+\d\d:?\d\d-\d\d:?\d\d)?"
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 

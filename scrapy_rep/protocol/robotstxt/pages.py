@@ -16,11 +16,11 @@ has no ``<pre>``.
 import html
 import re
 
-# The maximum number of bytes of markup before the text, and of markup after the text. A page with more is not
-# a page that a browser made of plain text.
+# The maximum number of bytes of markup before the plain text in a page, and of markup after the plain text. A page with
+# more markup is not one that a browser created to show plain text.
 _MAX_MARKUP = 4_096
 
-# Two expressions that match the markup before the text and after the text. Each part of an expression begins
+# Two expressions that match the markup before and after the plain text in a page. Each part of an expression begins
 # with a "<", which the previous part cannot match, so there is no backtracking.
 _BEFORE = re.compile(
     rb"(?:<!doctype html>\s*)?<html[^<>]*>\s*<head[^<>]*>\s*(?:<(?:meta|link)\b[^<>]*>\s*)*</head>"
@@ -47,8 +47,8 @@ _MAX_BEGINNING = 1_024
 
 
 def shown_text(body: bytes) -> bytes | None:
-    """Return the plain text, in UTF-8, that a browser has put into the page *body*. Return None if *body* is
-    not such a page. If *body* is cut off within the text, return the text up to the cut.
+    """If *body* is an HTML page that a browser created to show plain text, return this plain text in UTF-8.
+    Otherwise, return None. If *body* is cut off within the plain text, return the text up to the cut.
     """
     if not body.startswith(b"<"):
         return None

@@ -93,9 +93,9 @@ class Target(NamedTuple):
     """The normalized target."""
 
     written: str = ""
-    """The target as written. Empty if the normalized form is enough: without a ``%``, every pattern that
-    matches the target as written also matches the normalized target, and some dialects never compare
-    targets as written.
+    """The target as written; empty if only the normalized target must be compared. This is the case in
+    a dialect that never compares targets as written. It is also the case for a target without a ``%``,
+    because every pattern that matches such a target as written also matches the normalized target.
     """
 
 
@@ -133,11 +133,11 @@ def may_delimit_nothing(target: str) -> bool:
 
 
 def with_decoded_query(target: str, dialect: Dialect) -> str:
-    """Return the normalized *target*, with each encoded ``/`` and ``?`` in its query decoded. Patterns that
-    contain a ``?`` are compared with this form.
+    """Return the normalized *target* with each ``%2F`` and ``%3F`` in its query decoded. In a dialect in which
+    ``%2F`` and ``/`` differ even in a query, return *target* unchanged.
 
-    Return *target* unchanged if an encoded and a raw ``/`` differ in the query in this dialect. A
-    pattern without ``?`` and ``*`` matches either both *target* and the result, or neither.
+    Patterns that contain a ``?`` must be compared with the result. A pattern with neither ``?`` nor ``*``
+    can be compared with *target* or with the result, because it matches both or neither.
     """
     if "%" not in target or dialect.path_encoding != "rfc3986":
         return target
@@ -211,14 +211,15 @@ def _normalized_segments(segments: list[str], dialect: Dialect) -> list[str]:
 
 
 def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
-    """Return a pattern with the normalized *segments*. *anchored* is whether it ends with ``$``."""
+    """Return a pattern with the normalized *segments*. *anchored* is whether the pattern ends with ``$``."""
     has_query = False
     if dialect.path_encoding == "rfc3986" and any("?" in part for part in segments):
         has_query = True
         segments = _with_decoded_query("*".join(segments)).split("*")
     octets = sum(map(len, segments)) + len(segments) - 1 + anchored
     if dialect.path_encoding == "high-octets":
-        # Google's parser does not encode these characters, so `octets` above counts their raw forms.
+        # Characters such as brackets and spaces are encoded here, so that they match their encoded forms. Google's
+        # parser does not encode these characters, so `octets`, above, counts them before they are encoded.
         segments = [
             _ASCII_TO_NORMALIZE.sub(_encoded_by_some, part) for part in segments
         ]

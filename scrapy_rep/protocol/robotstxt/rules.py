@@ -76,15 +76,17 @@ class Decision(NamedTuple):
 
 
 MAX_TARGET = 65_536
-"""The maximum length, in octets, of a target that is compared with patterns that contain a ``*``. A longer target
-that such a pattern may match is forbidden."""
+"""The maximum length, in octets, of a target that is compared with patterns that contain a ``*``. A longer target is
+forbidden if such a pattern may match it."""
 
 MAX_COMPARED = 4_000_000
-"""The maximum cost, in octets, of the comparisons that one decision makes with patterns that contain a ``*``. It
-is enough to compare a target of 1 KB with about 4,000 patterns, which takes some hundredths of a second."""
+"""The maximum cost, in octets, of all comparisons that one decision makes with patterns that contain a ``*`` (see
+:func:`_cost`). The limit is enough to compare a target of 1 KB with about 4,000 patterns, which takes some hundredths
+of a second."""
 
 TOO_LONG = -1
-"""The result of :meth:`RuleList.winner` if no decision is possible within these limits."""
+"""The result of :meth:`RuleList.winner` if the limits :data:`MAX_TARGET` and :data:`MAX_COMPARED` do not allow all
+comparisons that a decision needs."""
 
 # The parameters of _cost(), the cost in octets of comparing a target with a pattern. Each segment of the pattern
 # costs _SEGMENT octets. The length of the target is added once, and once more for every _OCTETS_AT_ONCE octets of
@@ -112,9 +114,9 @@ _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
 """Matches the value of a rule that consists of normal characters only, without wildcards, and so needs no
 normalization."""
 
-# Skips the "*" at the start of a text, and captures the normal characters that follow. It is applied to the part of
-# a pattern after its first run of normal characters. Each target that matches the pattern contains the captured
-# text.
+# Skips each "*" at the start of a text, and captures the normal characters that follow. The text is the rest of a
+# pattern after its first run of normal characters. Each target that matches the pattern contains the captured
+# characters.
 _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
     rf"\**([{paths.NORMAL_CLASS}]*)"
 ).match  # type: ignore[assignment]  # It matches any text.
@@ -127,10 +129,10 @@ _NORMAL_START: Callable[[str], re.Match[str]] = re.compile(
 # empty string to the result.
 _NORMAL_RUN = re.compile(rf"%[0-9A-Fa-f]{{0,2}}|([{paths.NORMAL_CLASS}]+)").findall
 
-# For each normal character, the characters of its class. There are eight classes, and _candidates_for() compiles one
-# expression for each class. With a single expression for all characters, to read the delay and make the first
-# decision takes 1.1 times as long. With an expression for each character, the time to compile it would be as long
-# as the time that it saves on a dozen hosts.
+# Divides the normal characters into eight classes: maps each character to all characters of its class.
+# _candidates_for() compiles one expression for each class. With a single expression for all characters, reading the
+# delay and making the first decision takes 1.1 times as long. With one expression for each character, compiling an
+# expression would take as long as the expression saves on a dozen hosts.
 _CLASS_OF = {
     character: paths.NORMAL[number % 8 :: 8]
     for number, character in enumerate(paths.NORMAL)
@@ -174,9 +176,9 @@ class RuleList:
         no_rule = len(rules)
 
         self.allows = bytes([*(allows for _, _, allows, _, _ in rules), True, False])
-        """For each result of :meth:`winner`, whether the target is allowed. After the items for the rules, there
-        are two more: True at the index that means that no rule matches, and False at the last index, which
-        is that of :data:`TOO_LONG` (-1)."""
+        """The item at an index that :meth:`winner` returns says whether the target is allowed. The item after
+        those for the rules is True, because the index is the number of rules if no rule matches. The last
+        item is False, because :data:`TOO_LONG` is the index -1."""
 
         self._lines = _compact([line for _, line, _, _, _ in rules])
         self._values = [value for _, _, _, value, _ in rules]
@@ -188,8 +190,9 @@ class RuleList:
         every matching target contains, and a text that every matching target begins with."""
 
         self._patterns: dict[int, paths.Pattern] = {}
-        """Cached parsed patterns, by the index of their rule. A pattern is parsed when the first target
-        that may match it is compared, because all parsed patterns would take most of the memory."""
+        """Cached parsed patterns, by the index of their rule. To save memory, a pattern is parsed only when
+        :meth:`winner` first meets a target that the pattern may match. The parsed patterns of all rules
+        would take most of the memory."""
 
         for index, (_, _, allows, value, pattern) in enumerate(rules):
             if pattern is None:
@@ -200,11 +203,12 @@ class RuleList:
                 indexes.setdefault(pattern.segments[0], index)
                 if pattern.anchored or "%" not in "".join(pattern.written)[-2:]:
                     continue
-                # The pattern may end within an encoded octet of a target. So it must be compared as written, too.
+                # The pattern may end within an encoded octet of a target, as "/a%2" does within the "%2F" of
+                # "/a%2F". So the pattern must be compared as written, too.
             self._compared.append((index, _required(pattern), _prefix(pattern)))
             if allows and dialect.index_html_quirk:
-                # Keep the pattern, because it may be the second pattern of its value (see effect_of()). _parse() would
-                # return the first pattern.
+                # "Allow: /a/index.html" has two patterns, "/a/index.html" and "/a/$" (see effect_of()). _parse() makes
+                # only the first pattern from the value of the rule, so the second pattern must be kept here.
                 self._patterns[index] = pattern
         literals.setdefault("", no_rule)
         self._exact = exact
@@ -216,16 +220,16 @@ class RuleList:
             best[at] = min(best[at], best[parent])
         self._parents = _compact(parents)
         self._best = _compact(best)
-        """For each prefix in ``_prefixes``, the index of the rule that decides if this is the longest prefix
-        that a target begins with. A target with this prefix also begins with the prefix's parents, so the
-        index is the lowest index among the rules of the prefix and its parents."""
+        """For each prefix in ``_prefixes``, the lowest index among the rules of the prefix and of its parents (the
+        shorter prefixes that it begins with). Among the rules without wildcards, the rule with this index
+        decides on each target for which the prefix is the longest one that matches."""
 
     def winner(
         self, target: str, written: str = "", max_compared: int = MAX_COMPARED
     ) -> int:
         """Return the index of the rule that decides on a target. If no rule matches, return the number of
-        rules. If the comparisons would cost more than *max_compared* octets, or if a target of more than
-        :data:`MAX_TARGET` octets may match a pattern with a ``*``, return :data:`TOO_LONG`.
+        rules. If the comparisons would cost more than *max_compared* octets (see :func:`_cost`), or if a target
+        of more than :data:`MAX_TARGET` octets may match a pattern with a ``*``, return :data:`TOO_LONG`.
 
         *target* and *written* are the two forms in a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
         """
@@ -269,8 +273,8 @@ class RuleList:
         return min(best, self._exact.get(target, best)) if self._exact else best
 
     def rule(self, index: int) -> tuple[bool, Rule] | None:
-        """Return the rule with this *index*, which :meth:`winner` returned, as a pair of whether the rule
-        allows the target and the rule itself. Return None if *index* is not that of a rule.
+        """Return two values for *index*, a result of :meth:`winner`: whether the rule with this index allows the
+        target, and the rule itself. Return None if *index* means that no rule decided.
         """
         if not 0 <= index < len(self._values):
             return None
@@ -290,12 +294,12 @@ class RuleList:
 def first_answer(
     target: str, written: str, texts: Iterable[GroupText], dialect: Dialect
 ) -> bool | None:
-    """Return whether the rules in *texts* allow a target. Only the few rules that may match the target are
-    parsed and sorted. Return None if these rules are too many; the caller should use a
-    :class:`RuleList` instead.
+    """Return whether the rules in *texts*, the texts of a crawler's groups, allow a target. Only the few rules
+    that may match the target are parsed and sorted. Return None if too many rules may match; the caller
+    should use a :class:`RuleList` instead.
 
     *target* and *written* are as in :meth:`RuleList.winner`. *target* must not contain ``%2F`` or ``%3F``,
-    because this function does not compare these two with raw characters.
+    because this function never decodes them to compare them with a raw ``/`` or ``?``.
     """
     find_candidates = _candidates_for(_CLASS_OF.get(target[1:2], ""))
     lines = [
@@ -322,12 +326,12 @@ def first_answer(
 @cache
 def _candidates_for(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
     """Return a function that finds the rule lines in a text that may match a target whose second character is
-    one of *characters*. The function leaves out rules that cannot match such a target, because their value
-    begins with a slash and another normal character.
+    one of *characters*. The function leaves out each rule whose value begins with a slash and a normal
+    character that is not in *characters*, because such a rule cannot match.
 
     The function returns three texts for each line. The first is "d" or "D" for a disallow line, and empty
     for an allow line. The second is the run of normal characters at the start of the value; every matching
-    target begins with it. The third is the rest of the line.
+    target begins with these characters. The third is the rest of the value.
     """
     others = re.escape("".join(sorted({*paths.NORMAL} - {*characters})))
     return re.compile(
@@ -415,16 +419,20 @@ def _required(pattern: paths.Pattern) -> str:
     if not is_normal:
         parts = _NORMAL_RUN(" ".join(pattern.written[1:]))
     if pattern.has_query:
-        # The target may contain the encoded form of a "/" or "?", so the text must not include these.
+        # A "/" or "?" in the query of the pattern also matches "%2F" or "%3F" in a target. So the required text must
+        # contain neither "/" nor "?".
         parts = "/".join(parts).replace("?", "/").split("/")
     required = max(parts, key=len, default="")[-_REQUIRED_LENGTH:]
-    # If normalization encodes a character of the pattern, every matching target contains a "%".
+    # If normalization encodes a character of the pattern, every matching target contains a "%" in its normalized
+    # form. So "%" can be the required text if there is no other.
     has_encoded = not is_normal and any("%" in part for part in pattern.segments[1:])
     return "%" if has_encoded and not required else required
 
 
 def _parts_of(target: str) -> AbstractSet[str]:
-    """Return all substrings of *target* with up to four characters, the maximum length of a required text."""
+    """Return all substrings of *target* with up to four characters, the maximum length of a required text (see
+    :func:`_required`).
+    """
     parts = {""}
     for length in range(1, _REQUIRED_LENGTH + 1):
         starts = range(len(target) - length + 1)
@@ -454,8 +462,8 @@ def _parents(prefixes: list[str]) -> list[int]:
 
 
 def _compact(numbers: list[int]) -> Sequence[int]:
-    """Return *numbers* as a sequence that takes little memory. With lists, a host would take 1.25 times as much
-    memory. In most files, each number fits into a byte.
+    """Return *numbers* as a sequence that takes little memory: bytes if each number fits into a byte, as in most
+    files. With lists of numbers, the data of a host would take 1.25 times as much memory.
     """
     fit = max(numbers, default=0) < 256
     return bytes(numbers) if fit else array("I", numbers)

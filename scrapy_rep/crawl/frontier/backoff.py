@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-# The maximum delay, in seconds, that a spider can request. Longer delays are cut to this value. Retry-After has the
-# same limit.
+# The maximum pause, in seconds, that a spider can request with back_off(). Longer pauses are cut to this value. Pauses
+# in Retry-After have the same limit.
 _MAX_DELAY = 2**31
 
 
@@ -30,7 +30,7 @@ def back_off(
     delay: float | None = None,
     cap: float | None = None,
 ) -> None:
-    """Pause all requests in *scopes* for *delay* seconds, as after a 429 with ``Retry-After``.
+    """Pause the hosts in *scopes* for *delay* seconds, as after a 429 with ``Retry-After``.
 
     *scopes* is a URL, a host name or IP address (with or without port and brackets), the key of a
     download slot, or an iterable of these.
@@ -39,15 +39,15 @@ def back_off(
     and each further pause twice as long as the last one, up to *cap* seconds. The default of *cap*
     is ``REP_BACKOFF_MAX``. A success resets the duration to 1 second. Each response whose status is
     not 429 or 503 counts as a success, whatever its body contains. So if the site reports its
-    overload in pages with status 200, pass a *delay*. Values above 2**31 count as 2**31.
+    overload in pages with status 200, pass a *delay*. A *delay* or *cap* above 2**31 counts as 2**31.
 
     If the host already has a longer pause or a longer crawl delay, the longer one applies. Requests
-    in flight are not stopped. After the pause, one request at a time is sent, and each success raises
-    this number by one. If *delay* is longer than ``REP_WAIT_TIMEOUT``, requests to the host are
-    refused with the reason ``back-off`` until the pause is over.
+    in flight are not stopped. After the pause, one request at a time is sent to the host. Each success
+    raises the number of requests at a time by one. If *delay* is longer than ``REP_WAIT_TIMEOUT``,
+    requests to the host are refused with the reason ``back-off`` until the pause is over.
 
-    The function does nothing in a crawl without the add-on, in a dry run, and if
-    ``REP_BACKOFF_MAX`` is 0. The first such call logs a warning with the reason.
+    The function has no effect in a crawl without the add-on, in a dry run, and if
+    ``REP_BACKOFF_MAX`` is 0. In these cases, the first call logs a warning with the reason.
 
     Raises ValueError if *scopes* does not name a host, or if *delay* or *cap* is not a finite number
     that is 0 or greater. Strings and booleans are not accepted as numbers.
@@ -75,7 +75,8 @@ def _why_not(crawler: Crawler, frontier: Frontier) -> str:
         return "a dry run (REP_DRY_RUN) pauses no host"
     if not settings.backoff_max:
         return "REP_BACKOFF_MAX is 0"
-    # The wire is created together with the engine. A missing wire is a reason only if the engine exists.
+    # The wire, the downloader middleware that keeps pauses, is created together with Scrapy's engine. Before the engine
+    # exists, every crawl is without a wire, so a missing wire does not mean that the crawl ignores pauses.
     if crawler.engine is not None and not frontier.has_wire:
         return (
             "the downloader middlewares of scrapy-rep are not in use "
@@ -85,8 +86,8 @@ def _why_not(crawler: Crawler, frontier: Frontier) -> str:
 
 
 def _seconds(name: str, value: Any) -> float | None:
-    """Return *value* as a number of seconds; None if *value* is None. Raises ValueError, which mentions the
-    parameter *name*, if *value* is no valid number.
+    """Return *value*, the argument for the parameter *name*, as a number of seconds of at most 2**31. Return None if
+    *value* is None. Raises ValueError if *value* is not a finite number that is 0 or greater.
     """
     if value is None:
         return None
@@ -98,10 +99,10 @@ def _seconds(name: str, value: Any) -> float | None:
 
 
 def _key_of(text: Any, keys: Container[str]) -> str:
-    """Return the key of the limiter that *text* denotes. If *text* is one of *keys*, the keys of the existing limiters,
-    it is returned unchanged. Otherwise *text* must be a URL or a host.
+    """Return the key of the limiter that *text* names. *keys* contains the keys of all existing limiters. If *text* is
+    one of these keys, it is returned unchanged. Otherwise, *text* must be a URL or a host.
 
-    Raises ValueError if *text* contains no host.
+    Raises ValueError for any other *text*.
     """
     site = None
     if isinstance(text, str):

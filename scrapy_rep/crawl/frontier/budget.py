@@ -33,11 +33,11 @@ _MAX_URLS = 100_000
 
 
 class Keeper(Protocol):
-    """Stores the number of pages of each host, so that the next run of the crawl continues from these numbers."""
+    """Stores the number of counted pages of each host. The next run of the crawl continues from these numbers."""
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
-        """Add *change* to the stored number of pages of *host*. *change* is 1 if *request*, which is about to be sent,
-        was counted as a page, and -1 if this count was undone.
+        """Add *change* to the stored number of pages of *host*. *change* is 1 if *request* was counted as a page and is
+        about to be sent. *change* is -1 if *request* is no longer counted, because it was not sent.
         """
 
 
@@ -55,7 +55,7 @@ class Budget:
         """The number of pages of each host, including those in flight."""
 
         self._keeper: Keeper | None = None
-        """Stores the counts for later runs; None if the counts end with this process."""
+        """Stores the counts for later runs; None if the counts are lost when this process ends."""
 
         self._free: WeakSet[Request] = WeakSet()
         """The requests that are always admitted, because their page was counted earlier: retries, redirects, and
@@ -86,12 +86,12 @@ class Budget:
         """
         origin = url_origin(request)
         if origin is None:
-            return True  # The URL is invalid. The gate refuses such requests.
+            return True  # The URL is invalid. The gate will refuse the request.
         if not (entry.page_of or request in self._free):
             page = self._repeated(request)
             host = _host_of(origin, entry)
             if page is not None:
-                # The URL of *request* replaces the URL of the counted page, and is added below.
+                # Remember the URL of *request*, which is added below, in place of the URL of the counted page.
                 del self._counted_urls[page]
                 self._free.add(request)
             elif self._count(request, host, origin):
@@ -132,7 +132,7 @@ class Budget:
 
     def _limit(self, origin: Origin) -> tuple[int, str]:
         """Return the maximum number of pages for the host of *origin*, and the name of the setting that contains this
-        number. 0 means that there is no limit.
+        number. If the number is 0, the pages of the host are not limited.
         """
         override = override_for(self._overrides, origin, self._clock.time())
         if override is None or override.pages is None:
@@ -140,13 +140,13 @@ class Budget:
         return override.pages, "REP_OVERRIDES"
 
     def is_counted(self, request: Request) -> bool:
-        """Whether *request* is a retry or redirect of a counted page. With a ``JOBDIR``, this is stored with the
-        request, and a later run calls :meth:`pass_free`.
+        """Whether *request* is a retry or redirect of a counted page. The ``JOBDIR`` stores the result together with
+        *request*. If the result is True, a later run passes *request* to :meth:`pass_free`.
         """
         return self._repeated(request) is not None
 
     def pass_free(self, request: Request) -> None:
-        """Always admit *request*, and do not count it, because an earlier run already counted its page."""
+        """Let :meth:`admits` always admit *request* without counting it, because an earlier run counted its page."""
         self._free.add(request)
 
     def _repeated(self, request: Request) -> int | None:
@@ -154,7 +154,7 @@ class Budget:
         counted page of the same host. Otherwise, return None.
 
         Meta keys alone do not prove a retry or redirect, because spiders copy them to requests for other pages. So the
-        URL must also be the URL of a counted page.
+        URL of a retry, and the URL from which a request was redirected, must also be the URL of a counted page.
         """
         url = hash(request.url)
         if request.meta.get("retry_times") and url in self._counted_urls:
@@ -192,8 +192,9 @@ class Budget:
 
 
 def _host_of(origin: Origin, entry: InFlight) -> str:
-    """Return the host whose budget counts a request to *origin*. If a service, such as a rendering proxy, fetches the
-    page, return the host of the page, not that of the service. The key of the download slot is the host of the page.
+    """Return the host whose budget counts the request of *entry*, which goes to *origin*. Usually, this is the host of
+    *origin*. If *origin* is a service, such as a rendering proxy, that fetches a page from another host, return the
+    host of the page. In this case, the key of the download slot is the host of the page.
     """
     key = entry.queue.key
     slot: str = key.slot

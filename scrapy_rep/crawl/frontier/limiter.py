@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-# The minimum time, in seconds, for which an idle limiter is kept after the last pause of its host. If the limiter
-# were forgotten earlier, a host that requests pauses again and again would always receive the shortest pause.
+# The minimum time, in seconds, for which an idle limiter is kept after the last pause of its host. If a limiter were
+# forgotten earlier, each pause of an overloaded host would be as short as the first one, instead of twice as long as
+# the last one.
 _BACK_OFF_REMEMBERED = 600.0
 
 # The minimum time, in seconds, for which an idle limiter is kept after the last answer of its host, if the host has a
-# crawl delay or a known address, or if the answer was a 503.
+# crawl delay or a known IP address, or if the answer was a 503.
 _ANSWER_REMEMBERED = 30.0
 
 
@@ -40,39 +41,40 @@ class BackOff:
 
     def __init__(self, since: float) -> None:
         self.since = since
-        """The time when the first pause since the last success began. ``REP_WAIT_TIMEOUT`` is measured from this
+        """The time when the first pause after the last success began. ``REP_WAIT_TIMEOUT`` is measured from this
         time."""
 
         self.asked_until = -inf
-        """The end of the pause that a 429, a 503 or a spider requested."""
+        """The end of the last pause that a 429, a 503 or a spider requested; ``-inf`` if there was none."""
 
         self.failed_until = -inf
-        """The end of the pause after a failed connection. This pause is cancelled if the crawler's own network was
-        the cause."""
+        """The end of the last pause that a failed connection caused; ``-inf`` if there was none. The pause is cancelled
+        if the connection turns out to have failed because of the crawler's own network."""
 
         self.own_pause = 0.0
-        """The duration, in seconds, of the last pause for which the host stated no duration. The next pause of
-        this kind is twice as long. 0 after a success."""
+        """The duration, in seconds, of the last pause, unless the host stated another duration. Each new pause doubles
+        this value, and a success resets it to 0."""
 
         self.concurrency = 1
-        """The maximum number of requests to the host in flight after the pause."""
+        """The maximum number of requests to the host in flight after the pause: 1 at first, and one more after each
+        success."""
 
         self.paused_at = -inf
         """The time when the last pause began."""
 
         self.unmeasured_pause = 0.0
-        """The duration, in seconds, of the last pause, until the ledger has recorded the first request after the
-        pause; then 0."""
+        """The duration, in seconds, of the last pause; 0 as soon as the ledger has recorded the first request after the
+        pause."""
 
         self.has_answered = False
-        """Whether a request has succeeded since the first pause."""
+        """Whether a request has succeeded since the first pause of this back-off."""
 
         self.is_refusal_logged = False
-        """Whether a warning that requests to the host are refused was logged."""
+        """Whether the log already contains the warning that requests to the host are refused."""
 
     @property
     def until(self) -> float:
-        """The end of the last pause, which may be in the past."""
+        """The time when the pause ends, or when the last pause ended."""
         return max(self.asked_until, self.failed_until)
 
 
@@ -113,8 +115,8 @@ class Limiter:
         slot."""
 
         self.slot_due_at = -inf
-        """For a download slot with a delay of its own (Scrapy's ``DOWNLOAD_DELAY``): the time when Scrapy sends
-        the slot's next request."""
+        """For a download slot with a delay of its own (Scrapy's ``DOWNLOAD_DELAY``): the earliest time when Scrapy
+        sends the slot's next request."""
 
         self.planned = 0
         """The number of requests that are planned but not sent yet."""
@@ -123,20 +125,21 @@ class Limiter:
         """The number of requests on the network."""
 
         self.ended_at = -inf
-        """The time when the last request that was sent ended."""
+        """The time when the last download ended; ``-inf`` if none has ended yet."""
 
         self.back_off: BackOff | None = None
         """The back-off of the host; None if the host has its full concurrency."""
 
         self.refuses_until = -inf
-        """Requests are refused before this time, because the pauses of the host exceed ``REP_WAIT_TIMEOUT``."""
+        """Requests are refused before this time, because the pauses of the host exceed ``REP_WAIT_TIMEOUT``; ``-inf``
+        if no requests are refused."""
 
         self.had_503 = False
-        """Whether the last answer was a 503."""
+        """Whether the last answer of the host was a 503."""
 
         self.crawl_delay: DelayLimiter | None = None
-        """The limiter of the requests that keep the host's crawl delay; None if the host has no crawl delay, or if
-        this is not the limiter of a host."""
+        """The limiter that keeps the host's crawl delay; None if the host has had no crawl delay so far, or if this is
+        not the limiter of a host."""
 
         self.address: Limiter | None = None
         """The limiter that all hosts at the host's IP address share; None if the address is not known,
@@ -217,8 +220,8 @@ class Limiter:
         return self.is_queue_next and now < self.waiters_go_at
 
     def is_quiet(self, now: float) -> bool:
-        """Whether the limiter may be forgotten, because no request is in flight or waits, and the last answer and
-        the last pause ended long enough ago.
+        """Whether the limiter may be forgotten, because no request is in flight or waits, and enough time has passed
+        since the last answer and the last pause.
         """
         if (
             self.planned
@@ -250,7 +253,8 @@ class DelayLimiter(Limiter):
         """The delay, in seconds, that each origin of the host requests. The longest delay applies."""
 
         self.waiting_since: float | None = None
-        """The time when requests began to wait while no request was in flight; None if no request waits."""
+        """The time when requests began to wait for the delay while no request to the host was in flight; None if no
+        such wait is recorded."""
 
     def set_delay(self, origin: Origin, delay: float) -> None:
         """Set the delay, in seconds, that *origin* requests. 0 means that *origin* requests no delay."""

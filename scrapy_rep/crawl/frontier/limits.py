@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-# The duration, in seconds, of a host's first pause if the host states no duration. Also the time, in seconds, between
-# a fetch of robots.txt without a result (such as a cancelled fetch) and the next fetch.
+# The duration, in seconds, of a host's first pause if the host states no duration. If a fetch of robots.txt ends
+# without a result, for example because it was cancelled, robots.txt is fetched again after the same time.
 _FIRST_PAUSE = 1.0
 
 # The time, in seconds, for which waiters let parked queues and planned requests go first. A longer time could block
@@ -64,8 +64,8 @@ _FIRST_PAUSE = 1.0
 # if a component delays planned requests until a waiter has ended.
 _WAITERS_YIELD = 0.2
 
-# While more sites than this are known, a site that has no requests is forgotten even if its robots.txt is
-# unreachable.
+# A site whose robots.txt is unreachable is kept in memory until its robots.txt may be fetched again. While more than
+# _MAX_SITES sites are known, such a site is forgotten earlier, when it has no requests.
 _MAX_SITES = 20_000
 
 # The maximum number of hosts in the statistics of slow hosts. If there are more, the hosts that held up the crawl
@@ -77,7 +77,7 @@ class Requests(Protocol):
     """Stores the requests of one queue, in memory, in a file or on a server."""
 
     medium: str
-    """The storage, as named in Scrapy's stats: ``"memory"`` or ``"disk"``."""
+    """The kind of storage, as named in Scrapy's stats: ``"memory"`` or ``"disk"``."""
 
     @property
     def count(self) -> int:
@@ -92,13 +92,13 @@ class Requests(Protocol):
         """
 
     def back(self, request: Any) -> None:
-        """Put *request*, which was popped, back at the front of the queue. If several requests are put back, the
-        request that was put back first is popped first.
+        """Put *request*, which was popped, back at the front of the queue. If several requests are put back, they are
+        popped again in the order in which they were put back.
         """
 
     def peek(self) -> Any:
-        """Return one of the requests without removing it; None if the queue is empty. The request for robots.txt
-        copies the proxy and headers of this request.
+        """Return one of the requests without removing it; None if the queue is empty. The proxy and headers of this
+        request are copied to the request for robots.txt.
         """
 
 
@@ -140,11 +140,11 @@ class Queue:
         self.network = network
         self.keeps_delay = keeps_delay
         self.requests: Any = None
-        """The stored :class:`Requests`; None before the first request is pushed."""
+        """The storage of the queue's requests, a :class:`Requests`; None before the first request is pushed."""
 
         self.place: object = None
-        """READY; or the site or limiter where the queue is parked; or None if the queue is empty, or if
-        :meth:`Limits.filled` was not called yet."""
+        """READY if the queue is ready. If the queue is parked, the site or limiter where it is parked. None if the
+        queue is empty, or if :meth:`Limits.filled` was not called yet."""
 
     def __repr__(self) -> str:
         place = "ready" if self.place is READY else f"at {self.place!r}"
@@ -170,8 +170,8 @@ class Queue:
         return self._with(None if self.network is None else self.network.robotstxt)
 
     def refusing_limiter(self, now: float) -> Limiter | None:
-        """Return the limiter, either of the host or of the download slot, that refuses all requests at *now*,
-        because its pauses exceed ``REP_WAIT_TIMEOUT``. Return None if neither limiter refuses requests.
+        """Return the limiter that refuses all requests at *now*, because its pauses exceed ``REP_WAIT_TIMEOUT``. This
+        is the limiter of the host or of the download slot. Return None if neither of these refuses requests.
         """
         for limiter in (self.host, self.slot):
             if now < limiter.refuses_until:
@@ -207,7 +207,7 @@ class Slowdown(NamedTuple):
     """The key of the host's limiter."""
 
     requests: int
-    """The number of requests that kept the delay."""
+    """The number of requests that were sent under the delay."""
 
     delay: float
     """The current crawl delay in seconds."""
@@ -222,17 +222,17 @@ class Stage(Enum):
 
 
 class Judgement(NamedTuple):
-    """The inputs of the gate's decision to allow a request. If any of these has changed when the request reaches the
-    wire, the request is judged again.
+    """The inputs of the gate's decision to allow a request. If any input has changed when the request reaches the wire
+    (the downloader middleware nearest to the network), the request is judged again.
     """
 
     url: str
     tokens: tuple[str, ...]
-    """The product tokens of the crawler."""
+    """The product tokens of the crawler, which select its groups in robots.txt."""
 
     origin: Origin | None
     fresh_until: float
-    """The wall-clock time when the rules become stale; ``inf`` if no rules were applied."""
+    """The wall-clock time when the rules behind the decision become stale; ``inf`` if no rules were applied."""
 
 
 class InFlight:
@@ -285,11 +285,11 @@ class InFlight:
         """The time when the request was sent; ``-inf`` if it has not reached the network."""
 
         self.may_use_stale = False
-        """Whether stale rules apply to the request. This is True for the first request after robots.txt was
-        fetched (see :attr:`Site.holds_for_next`)."""
+        """Whether the rules of the site apply to the request even if they have become stale. True for the first
+        request after robots.txt was fetched (see :attr:`Site.holds_for_next`)."""
 
         self.is_at_wire = False
-        """Whether the request has reached the wire."""
+        """Whether the request has reached the wire, the downloader middleware nearest to the network."""
 
         self.judgement: Judgement | None = None
         """The inputs of the gate's decision; None before the gate allows the request."""
@@ -298,7 +298,8 @@ class InFlight:
         """The host whose page budget counts the request; empty if the request is not counted."""
 
         self.report: Any = None
-        """The report that the gate makes when the request is sent; None if there is nothing to report."""
+        """The data from which the gate reports its decision when the request is sent; None if there is nothing to
+        report."""
 
     @property
     def needs(self) -> tuple[Limiter, ...]:
@@ -311,8 +312,8 @@ class InFlight:
 
 
 class Waiter:
-    """A request outside the scheduler that waits for room in its limiters or for the rules of its site. The waiter is
-    *decided* when the wait ends. Then :attr:`may_continue` contains the decision.
+    """A request outside the scheduler that waits for room in its limiters or for the rules of its site. When the wait
+    ends, the waiter is *decided*, and :attr:`may_continue` contains the decision.
     """
 
     __slots__ = (
@@ -331,33 +332,35 @@ class Waiter:
         counts_as_planned: bool = False,
         is_first: bool = False,
     ) -> None:
-        """Create a waiter for the request of *entry*. If *counts_as_planned* is True, the request is planned when
-        there is room. Otherwise, the request is already at the wire, and is sent when there is room. If *is_first* is
-        True, the waiter goes before all other waiters.
+        """Create a waiter for the request of *entry*. If *counts_as_planned* is True, the request is not at the wire
+        yet: when there is room, the limiters reserve the room until the wire sends the request. If *counts_as_planned*
+        is False, the request waits at the wire, and is sent as soon as there is room. If *is_first* is True, the waiter
+        goes before all other waiters.
         """
         self.entry = entry
         self.counts_as_planned = counts_as_planned
         self.is_first = is_first
         self.call: Any = None
-        """The Deferred that the frontier fires when the waiter is decided."""
+        """The Deferred on which the request waits. The frontier fires it when the waiter is decided."""
 
         self.site: Site | None = None
         """The site whose rules the request needs; None if the request waits for room."""
 
         self.may_continue = False
-        """The decision. True if the request has room, or if the fetch of robots.txt ended (with any result).
+        """The decision. True if the request got room, or if the fetch of the awaited robots.txt ended with any result.
         False if the request is refused, has waited too long, or still waits."""
 
 
 class _ReadyQueues:
     """The ready queues, in the order of their turns. The next queue belongs to the download slot with the fewest
-    requests in flight. Among slots with equal numbers, the slot that has waited longest is next. The cost of an
-    operation does not depend on the number of queues.
+    requests in flight. If several slots have equally few requests in flight, the slot that has waited longest is next.
+    The cost of an operation does not depend on the number of queues.
     """
 
     def __init__(self) -> None:
         self._rows: list[OrderedDict[Limiter, None]] = []
-        """The slots with *n* requests in flight, at index *n*."""
+        """The download slots that have ready queues. The row at index *n* contains the slots with *n* requests in
+        flight."""
 
         self.count = 0
         """The number of ready queues."""
@@ -402,7 +405,7 @@ class _ReadyQueues:
 
     def moved(self, slot: Limiter, before: int | None = None) -> None:
         """Update the position of *slot*, which has ready queues, after its number of requests in flight changed.
-        *before* is the previous number; None if the slot had no ready queues before.
+        *before* is the number of requests in flight before the change; None if the slot had no ready queues before.
         """
         if before is not None:
             del self._rows[before][slot]
@@ -463,27 +466,28 @@ class Limits:
         self.sites: dict[Origin, Site] = {}
         self.queues: dict[Any, Queue] = {}
         self.in_flight: dict[Any, InFlight] = {}
-        """The state of each request in flight, by request. A request is in flight from planning, or from the gate,
-        until its download ends."""
+        """The state of each request in flight, by request. A request of the scheduler is in flight from the time when
+        it is planned, any other request from the time when it reaches the gate or the wire. A request is no longer in
+        flight when its download has ended."""
 
         self.ready = _ReadyQueues()
         self.decided: deque[Waiter] = deque()
-        """The waiters whose requests may continue or are refused. The owner removes them and informs their
-        requests."""
+        """The waiters whose requests may continue or are refused. The frontier takes the waiters from this deque, and
+        lets their requests continue or fail."""
 
         self.urgent: deque[Site] = deque()
         """The sites whose robots.txt should be fetched now. :meth:`next_wanted` skips the sites that no longer need
         the fetch."""
 
         self.wanted: deque[Site] = deque()
-        """The sites whose robots.txt should be fetched when the crawl needs more ready queues."""
+        """The sites whose robots.txt should be fetched, but only when the crawl needs more ready queues."""
 
         self.has_news = False
-        """Whether a queue has become ready since the owner last set this to False. The owner then wakes Scrapy's
-        engine."""
+        """Whether a queue has become ready since the frontier last reset this attribute to False. If so, the frontier
+        wakes Scrapy's engine, so that it asks the scheduler for requests."""
 
         self.slowdowns: dict[str, Slowdown] = {}
-        """The slowdown of each host that has a crawl delay, by host."""
+        """The slowdown of each host that has a crawl delay, by the key of the host's limiter."""
 
         self._idle: dict[Queue, None] = {}
         """The queues without requests, in the order in which they became empty."""
@@ -530,8 +534,8 @@ class Limits:
             limiter.users += 1
 
     def sweep(self, now: float) -> bool:
-        """Delete the queues, limiters and sites that no request needs and whose state no longer matters. Return
-        whether any queue, or any limiter of a host or download slot, was deleted.
+        """Delete the queues, limiters and sites that no request needs and whose state no longer matters. Return True if
+        any queue, or any limiter of a host or download slot, was deleted.
         """
         before = len(self._idle), len(self.limiters)
         in_use = {entry.queue for entry in self.in_flight.values()}
@@ -557,8 +561,8 @@ class Limits:
         return (len(self._idle), len(self.limiters)) != before
 
     def _may_forget(self, queue: Queue, now: float) -> bool:
-        """Whether *queue*, which is empty, may be deleted, because the state of its limiters no longer matters. If
-        this is the last queue of its site, the state of the site must no longer matter either.
+        """Whether *queue*, which is empty, may be deleted. That is so if the state of the queue's limiters no longer
+        matters and, for the last queue of a site, the state of the site no longer matters either.
         """
         if not (queue.host.is_quiet(now) and queue.slot.is_quiet(now)):
             return False
@@ -597,8 +601,9 @@ class Limits:
         return False
 
     def plan(self, queue: Queue, now: float) -> InFlight:
-        """Plan the next request of *queue*, and return the request's state. A request that the gate will refuse takes
-        no room. Afterwards, the queue stays ready if it contains another request and no waiter goes first.
+        """Plan a request that the scheduler has just taken from *queue*, and return the state of the request. A request
+        that the gate will refuse takes no room. Afterwards, the queue stays ready if it contains another request that
+        may be planned, and if no waiter has the next turn.
         """
         limiters = queue.limiters
         entry = InFlight(queue, came_from_scheduler=True)
@@ -673,7 +678,8 @@ class Limits:
 
     def _claim_rules(self, entry: InFlight, site: Site) -> None:
         """Let the current rules of *site* apply to the request of *entry* even if the rules become stale before the
-        request is sent. Only one request can claim the rules. A request for robots.txt does not claim them.
+        request is sent. Only one request can claim the rules in this way. Nothing happens if the request is for
+        robots.txt.
         """
         if not entry.is_for_robotstxt:
             entry.may_use_stale, site.holds_for_next = True, False
@@ -705,7 +711,7 @@ class Limits:
         before, site = entry.limiters, entry.queue.site
         if site is not None and site.holds_for_next:
             self._claim_rules(entry, site)
-        # True if the request was not planned, or if its limiters changed after it was planned.
+        # The limiters differ if the request was not planned, or if it needs other limiters than when it was planned.
         is_moved = limiters != before
         if is_moved:
             self._count_planned(entry, before, -1)
@@ -747,8 +753,8 @@ class Limits:
         self.decided.append(waiter)
 
     def leave(self, waiter: Waiter, now: float) -> None:
-        """Remove *waiter* from the limiter or site where it waits, without a decision. Do nothing if it does not
-        wait.
+        """Remove *waiter* from the limiter or site where it waits. The waiter is not decided. Do nothing if *waiter*
+        does not wait.
         """
         for limiter in waiter.entry.needs:
             if limiter.waiters is not None and waiter in limiter.waiters:
@@ -767,8 +773,9 @@ class Limits:
         self._reconcile_all(limiters, now)
 
     def end(self, entry: InFlight, now: float, *, is_withdrawn: bool = False) -> None:
-        """Free the room of the request of *entry*, which ended. If the request was sent, the host's crawl delay begins
-        now. *is_withdrawn* is True if the request counted as sent but never reached the network. Then no delay begins.
+        """Record that the request of *entry* ended, and free its room. If the request was sent, the host's crawl delay
+        begins now. *is_withdrawn* is True if the request counted as sent, but never reached the network. In this case,
+        no delay begins.
         """
         if entry.stage is not Stage.SENT:
             self.unplan(entry, now)
@@ -849,8 +856,8 @@ class Limits:
             self._place(queue, now)
 
     def _note_waiting(self, limiter: Limiter, now: float) -> None:
-        """Record the current time as the start of waiting if *limiter* is a crawl delay, no request is in flight, and
-        no start is recorded yet. The time is used for :attr:`slowdowns`.
+        """Record *now*, for use in :attr:`slowdowns`, as the time when requests began to wait for *limiter*. Do nothing
+        if *limiter* is not a crawl delay, if it counts a request in flight, or if an earlier time is recorded.
         """
         if not isinstance(limiter, DelayLimiter) or not limiter.delay:
             return
@@ -883,8 +890,8 @@ class Limits:
         """Keep *delay* seconds between requests to *host*, as the robots.txt of *origin* requests. If *delay* is 0,
         *origin* requests no delay.
 
-        A new or longer delay is measured from the host's last answer or from *since*, whichever is later. *since* is the
-        time when robots.txt was fetched.
+        A new or longer delay is measured from the host's last answer or from *since*, whichever is later. *since* is
+        the time when robots.txt was fetched.
         """
         limiter = host.crawl_delay
         if limiter is None:
@@ -914,7 +921,7 @@ class Limits:
                 self._release(before, now)
 
     def _count_in_flight(self, host: Limiter, limiter: Limiter) -> None:
-        """Make *limiter*, which is new for *host*, count the requests to *host* that are already in flight."""
+        """Make *limiter*, a new limiter of *host*, count those requests to *host* that are already in flight."""
         for entry in self.in_flight.values():
             if host in entry.limiters and limiter not in entry.limiters:
                 entry.limiters += (limiter,)
@@ -932,12 +939,13 @@ class Limits:
         has_failed: bool = False,
     ) -> bool:
         """Pause *limiter* after a request to its host, sent at *sent_at*, was answered with 429 or 503, or failed.
-        Return True if a new pause begins; False if the request was sent before the end of the last pause, so that it
-        only extends this pause.
+        Return True if a new pause begins. Return False if the request was sent before the end of the last pause. Such
+        a request can only extend the last pause.
 
-        *asked* is the duration of the pause, in seconds, that the host requests. If it is None, each new pause is
+        *asked* is the duration of the pause, in seconds, that the host requests. If *asked* is None, each new pause is
         twice as long as the last one: 1, 2, 4, ... up to *cap* seconds. No pause is shorter than the host's crawl
-        delay, and no pause ends before the last one would. *has_failed* is True if the cause is a failed connection.
+        delay, and a pause that is already running is never shortened. *has_failed* is True if the cause is a failed
+        connection.
         """
         back_off = limiter.back_off
         if back_off is None:
@@ -948,7 +956,8 @@ class Limits:
         if is_new:
             back_off.own_pause = min(max(2 * back_off.own_pause, _FIRST_PAUSE), cap)
         delay = 0.0 if limiter.crawl_delay is None else limiter.crawl_delay.delay
-        # After a success, a slow answer from before the success still begins the first pause.
+        # own_pause is 0 here if a request succeeded after the last pause, and this request was sent before the end of
+        # that pause. The pause is then as long as a first pause.
         own_pause = back_off.own_pause or min(_FIRST_PAUSE, cap)
         seconds = max(own_pause if asked is None else asked, delay)
         if now + seconds > back_off.until:
@@ -962,8 +971,8 @@ class Limits:
         return is_new
 
     def hold(self, limiter: Limiter, until: float, now: float) -> None:
-        """Send no request to the host of *limiter* before the time *until*, because another worker sends requests to
-        this host.
+        """Send no request to the host of *limiter* before the time *until*, because another worker (process of the
+        same crawl) sends requests to this host.
         """
         limiter.held_until = until
         if until > limiter.next_at:
@@ -992,13 +1001,14 @@ class Limits:
 
     def resume_pause(self, limiter: Limiter, now: float, *, until: float) -> None:
         """Continue a pause that the host of *limiter* requested in an earlier run or from another worker. The pause
-        ends at *until*. Do nothing if this time is over.
+        ends at the time *until*. Do nothing if *until* is in the past.
         """
         if until > now:
             if limiter.back_off is None:
                 limiter.back_off = BackOff(since=now)
             elif limiter.back_off.until <= now:
-                # The host may have answered other workers since the last pause. Assume that one answer was a success.
+                # The host may have answered other workers since the last pause. Assume that it did, so that
+                # REP_WAIT_TIMEOUT is measured from now.
                 limiter.back_off.since = now
             limiter.back_off.asked_until = max(limiter.back_off.asked_until, until)
             limiter.back_off.paused_at = now
@@ -1015,9 +1025,9 @@ class Limits:
     ) -> bool:
         """Record a success: the host of *limiter* answered a request, sent at *sent_at*, and requested no pause.
 
-        During a back-off, this raises the concurrency by one. The back-off ends when the concurrency reaches
-        *normal_concurrency*. Return whether this is the first success of the back-off. Return False if there is no back-off,
-        or if the request was sent before the end of the pause.
+        During a back-off, a success raises the concurrency by one. The back-off ends when the concurrency reaches
+        *normal_concurrency*. Return True if this is the first success of the back-off; otherwise, return False. A
+        request that was sent before the end of the pause does not count as a success.
         """
         back_off = limiter.back_off
         if back_off is None or sent_at < back_off.until:
@@ -1031,8 +1041,9 @@ class Limits:
         return is_first
 
     def forget_failures(self, limiter: Limiter, now: float) -> None:
-        """Cancel the pause of *limiter* after failed connections, because the crawler's own network caused the
-        failures. A pause that the host requested continues; after its end, the concurrency still grows from one.
+        """Cancel the pause that failed connections caused for *limiter*, because the crawler's own network, and not the
+        host, made the connections fail. A pause that the host requested is not cancelled: it continues until its end,
+        and then one request at a time is sent, as after any pause.
         """
         back_off = limiter.back_off
         if back_off is None or back_off.failed_until == -inf:
@@ -1044,10 +1055,11 @@ class Limits:
         self._release(limiter, now)
 
     def _back_off_changed(self, limiter: Limiter, now: float) -> None:
-        """Update all attributes of *limiter* that depend on its back-off, and reconcile the limiter.
+        """Update all attributes of *limiter* that depend on its back-off, and let waiting requests continue if the
+        limiter now has room.
 
-        The limiter refuses requests if the pause ends later than ``wait_timeout`` seconds from now. It also refuses
-        requests if pauses without a success in between have lasted for ``wait_timeout`` seconds.
+        During a pause, the limiter refuses requests in two cases: the pause ends later than ``wait_timeout`` seconds
+        from now, or pauses without a success in between have already lasted for ``wait_timeout`` seconds.
         """
         back_off = limiter.back_off
         limiter.set_concurrency(limiter.concurrency)
@@ -1064,9 +1076,9 @@ class Limits:
     # Sites, and the fetches of their robots.txt.
 
     def want(self, site: Site, now: float, *, is_urgent: bool = False) -> None:
-        """Request that the robots.txt of *site* is fetched. If it must not be fetched before a later time
-        (:attr:`Outage.retry_at`), set an alarm for that time instead. If *is_urgent* is True, robots.txt is fetched
-        even if enough queues are ready.
+        """Request that the robots.txt of *site* is fetched. If robots.txt was unreachable and must not be fetched again
+        yet, set an alarm for the time of the next fetch (:attr:`Outage.retry_at`) instead. If *is_urgent* is True,
+        robots.txt is fetched even if enough queues are ready.
         """
         site.happens(Event.REQUEST)
         retry_at = -inf if site.outage is None else site.outage.retry_at
@@ -1079,7 +1091,8 @@ class Limits:
 
     def next_wanted(self, *, is_needed: bool) -> Site | None:
         """Return the next site whose robots.txt should be fetched, and mark its fetch as under way. Return None if
-        there is no such site. *is_needed* is False if enough queues are ready. Then only urgent sites are returned.
+        there is no such site. *is_needed* is False if enough queues are ready. In this case, only urgent sites are
+        returned.
         """
         for sites in (self.urgent, self.wanted) if is_needed else (self.urgent,):
             while sites:
@@ -1102,8 +1115,8 @@ class Limits:
         site.fetch_stage = FetchStage.NONE
 
     def learned(self, site: Site, now: float, expires: float) -> None:
-        """Record that the rules of *site* are known and fresh until the time *expires*, and let the site's requests
-        continue. The rules apply to the next request even if it is sent after *expires*.
+        """Record that the rules of *site* are known, and fresh until the time *expires*. Let the site's requests
+        continue. The rules apply to the next request even if this request is sent after *expires*.
         """
         site.happens(Event.KNOWN)
         site.expires, site.holds_for_next = expires, True
@@ -1123,15 +1136,15 @@ class Limits:
         """Record that the robots.txt of *site* is unreachable. The site's requests wait until *wait* seconds after the
         start of the outage. Afterwards they are refused.
 
-        robots.txt is fetched again at *retry_at*. *is_asked* is True if the host requested this time
-        (``Retry-After``). If the requests cannot wait until then, they are refused now. If *is_asked* is False and
-        the requests cannot wait until *retry_at*, robots.txt is fetched at the end of their wait, before any of them
-        is refused. *result* becomes :attr:`Outage.last_result`.
+        robots.txt is fetched again at *retry_at*. If *retry_at* is later than the end of the wait, *is_asked* decides.
+        If it is True, the host requested this time (``Retry-After``), so the requests are refused now. If it is False,
+        robots.txt is fetched at the end of the wait instead, before any request is refused. *result* becomes
+        :attr:`Outage.last_result`.
         """
         if site.outage is None:
             site.outage = Outage(now, now + wait)
         outage = site.outage
-        # *wait* grows if the host seemed to have no server at first, and turns out to have one.
+        # *wait* may be longer than in the last call: if the host seemed to have no server, and turns out to have one.
         outage.until = max(outage.until, outage.since + wait)
         if not is_asked and now < outage.until:
             retry_at = min(retry_at, outage.until)
@@ -1150,8 +1163,8 @@ class Limits:
             site.happens(Event.NO_RESULT)
 
     def wait_for_rules(self, waiter: Waiter, site: Site, now: float) -> None:
-        """Let *waiter* wait until the rules of *site* are known or robots.txt turns out to be unreachable. Then the
-        waiter is decided. robots.txt is fetched urgently.
+        """Let *waiter* wait until the rules of *site* are known, or until robots.txt turns out to be unreachable. Then
+        the waiter is decided. Request an urgent fetch of robots.txt.
         """
         waiter.site = site
         if site.waiters is None:
@@ -1182,9 +1195,10 @@ class Limits:
             self._set_alarm(limiter, now)
 
     def network_is_back(self, now: float, since: float) -> None:
-        """Let all requests that wait for the network continue. The network was gone from *since* until *now*. If this
-        is certain, cancel the hosts' pauses after failed connections, and fetch again each robots.txt that became
-        unreachable during this time. ``REP_WAIT_TIMEOUT`` then does not include this time for any host.
+        """Let all requests that wait for the network continue. The network was gone from *since* until *now*. If the
+        network, and not the hosts, certainly caused the failures (:attr:`Network.is_certain`), do three things: cancel
+        the pauses that failed connections caused, fetch again each robots.txt that became unreachable during this
+        time, and do not count this time towards the ``REP_WAIT_TIMEOUT`` of any host.
         """
         network, seconds = self.network, now - since
         if network.is_certain:
@@ -1221,8 +1235,8 @@ class Limits:
     # Statistics for the log.
 
     def _note_slowdown(self, host: Limiter, now: float) -> None:
-        """Add to :attr:`slowdowns` the time for which only the crawl delay of *host* held up the request that is sent
-        now. Time in which the download slot or a pause also held up the request is not counted.
+        """Update :attr:`slowdowns` when a request to *host* is sent: add the time for which the crawl delay alone held
+        up the request. The time in which the download slot or a pause also held up the request is not added.
         """
         limiter = host.crawl_delay
         assert limiter is not None
@@ -1240,9 +1254,9 @@ class Limits:
             }
 
     def waiting(self) -> tuple[int, int, Limiter | None]:
-        """Return the number of waiting requests, the number of their hosts, and the limiter whose requests may be sent
-        first. Waiting requests are those in parked queues and those that wait for room in a limiter. The limiter is
-        None if no request waits for a limiter.
+        """Return three values for the log: the number of waiting requests, the number of their hosts, and the limiter
+        whose requests may be sent first. A request is waiting if it is in a parked queue, or if it is a waiter at a
+        limiter. The third value is None if no request waits at a limiter.
         """
         limiters = list(self.limiters.values())
         limiters += [host.crawl_delay for host in limiters if host.crawl_delay]

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.protocol.origins import Origin
 
-# The network counts as gone after _HOSTS different hosts in a row failed. Each false alarm doubles this number, up
-# to _MAX_HOSTS, because in some crawls most hosts have no server. The maximum makes the alarm come before failed
-# requests are lost. Scrapy retries a failed request only twice.
+# The network counts as gone after _HOSTS different hosts in a row failed. Each false alarm doubles the number of hosts,
+# because in some crawls most hosts have no server. The maximum, _MAX_HOSTS, is low enough that the network counts as
+# gone before Scrapy gives up failed requests. Scrapy retries a failed request only twice.
 _HOSTS = 5
 _MAX_HOSTS = 20
 
-# The first pause, in seconds, before the network is tried again. Each failed attempt doubles the pause, up to the
-# maximum.
+# When the network is gone, _FIRST_PAUSE is the time, in seconds, before the first attempt to reach a host again. Each
+# failed attempt doubles the time before the next attempt, up to _MAX_PAUSE.
 _FIRST_PAUSE = 1.0
 _MAX_PAUSE = 30.0
 
-# The number of sites to remember because they answered most recently. They are the first sites to try when the
-# network is gone.
+# The number of sites that are remembered because they answered most recently. When the network is gone, their
+# robots.txt files are fetched first, to find out whether the network is back.
 _MAX_ANSWERED = 4
 
-# The minimum interval, in seconds, between two answers that are recorded while no host fails.
+# While no host fails, not every answer is recorded. This is the minimum time, in seconds, between two recorded answers.
 _RECORD_INTERVAL = 1.0
 
 
@@ -44,8 +44,8 @@ class Network:
     """Decides from the answers and failures of all hosts whether the crawler's own network works."""
 
     def __init__(self, pages: Limiter, robotstxt: Limiter, wait_timeout: float) -> None:
-        """Create the state of a network that works. After *wait_timeout* seconds without a network, the crawl is
-        over. If *wait_timeout* is 0, the network never counts as gone.
+        """Create the state of a network that works. After the network was gone for *wait_timeout* seconds, the crawl
+        is over. If *wait_timeout* is 0, the network never counts as gone.
         """
         self.pages = pages
         """The limiter of all requests except requests for robots.txt."""
@@ -58,17 +58,17 @@ class Network:
         the network works."""
 
         self.is_certain = False
-        """Whether the network, and not the hosts, certainly caused the failures. After the network counted as gone,
-        this becomes True if a site that answered recently fails, if any site fails and no site has answered in this
-        run, or if one of the sites that failed answers."""
+        """Whether the failures were certainly caused by the network, and not by the hosts. False at first, when the
+        network begins to count as gone. An attempt to fetch a robots.txt makes it True if the attempt fails and the
+        site answered recently, or if it fails and no site has answered in this run. An answer of one of the sites that
+        failed makes it True as well."""
 
         self._wait_timeout = wait_timeout
         self._pause = _FIRST_PAUSE
         self._hosts_needed = _HOSTS
         self.failed_hosts: dict[str, tuple[Origin, float]] = {}
-        """The hosts that failed in a row, the oldest failure first. Each value contains the site of the host's
-        last failure and the time of that failure. Any answer to a request that was sent after this time removes
-        the host."""
+        """The hosts that failed in a row, the oldest failure first. Each value contains the site and the time of the
+        host's last failure. The host is removed when any host answers a request that was sent after this time."""
 
         self._gone_at = -inf
         """The time when the network began to count as gone."""
@@ -80,7 +80,7 @@ class Network:
         """Whether any site has ever answered, in this run or an earlier run."""
 
         self.noted_at = -inf
-        """While no host fails, callers may skip :meth:`answered` before this time."""
+        """While no host fails, answers that arrive before this time need not be passed to :meth:`answered`."""
 
         self._attempts = 0
         """The number of calls of :meth:`sites_to_ask` since the network began to count as gone."""
@@ -137,11 +137,11 @@ class Network:
         self.has_worked = True
 
     def failed(self, host: str, site: Origin, now: float, *, has_server: bool) -> bool:
-        """Record that the connection to *site* failed. *host* is the host of the site. Return whether this failure
-        makes the network count as gone.
+        """Record that the connection to *site* failed. *host* is the host of the site. Return whether the network
+        begins to count as gone because of this failure.
 
-        *has_server* is False if the failure means that the host has no server. As long as no host has ever
-        answered, such a failure is not counted.
+        *has_server* is False if the failure means that the host has no server. Failures of this kind are not counted
+        as long as no host has ever answered.
         """
         if not (has_server or self.has_worked):
             return False
@@ -162,8 +162,8 @@ class Network:
         return True
 
     def attempt_failed(self, site: Origin, now: float, sent_at: float) -> bool:
-        """Record that a request for the robots.txt of *site*, sent at *sent_at*, failed. The pause before the next
-        attempt doubles.
+        """Record that a request for the robots.txt of *site*, sent at *sent_at*, failed, and double the pause before
+        the next such request. Do nothing if the network did not count as gone at *sent_at*.
 
         Return True if this failure makes it certain that the network is gone, because *site* is one of the sites that
         answered most recently, or because no site has answered in this run.
@@ -177,15 +177,16 @@ class Network:
         return self.is_certain and not was_certain
 
     def is_over(self, now: float) -> bool:
-        """Whether the network was gone for at least the wait timeout, so that the crawl is over."""
-        # Measured from _gone_at, not from gone_since. In an idle crawl, the first failure in a row may be hours old
-        # when the last one occurs.
+        """Whether the network has been gone for at least ``REP_WAIT_TIMEOUT``, so that the crawl is over."""
+        # The time is measured from _gone_at, when the last failure in the row occurred, and not from gone_since, when
+        # the first one occurred. In an idle crawl, hours may lie between these failures.
         return self.is_gone and now - self._gone_at >= self._wait_timeout
 
     def sites_to_ask(self) -> list[Origin]:
-        """Return the sites whose robots.txt can be fetched to try the network, in the order of preference.
+        """Return the sites whose robots.txt can be fetched to find out whether the network is back, in the order in
+        which they should be tried.
 
-        These are the sites that answered most recently and the site that failed last. Each call rotates the list
+        The sites are those that answered most recently and the one that failed last. Each call rotates the list
         by one more position, so that repeated attempts try different sites.
         """
         failed = [site for site, _ in self.failed_hosts.values()]

@@ -41,8 +41,8 @@ _MIN_PAUSE = 1.0
 _UNAVAILABLE = 503
 ASKS_FOR_PAUSE = frozenset({429, _UNAVAILABLE})
 
-# _LOG_AFTER seconds after a delay became known, the log estimates the duration of the crawl of its host. This happens
-# only if the delay is longer than _LONG_DELAY seconds and at least _MANY requests wait for the host.
+# If a host has a crawl delay of more than _LONG_DELAY seconds, and at least _MANY requests wait for the host, the log
+# estimates how long these requests will take. It does so _LOG_AFTER seconds after the delay became known.
 _LONG_DELAY = 10
 _MANY = 20
 _LOG_AFTER = 3.0
@@ -54,8 +54,8 @@ _LEAST_NAMED = 1.0
 
 
 class Politeness:
-    """Passes each delay and pause that a host requests to :class:`Limits`. Logs the first delay, the start of each
-    back-off, and its first success. Measures for the ledger the actual gaps between requests.
+    """Tells :class:`Limits` about each crawl delay and each pause that a host requests. Logs crawl delays, and the
+    start and the first success of each back-off. Records the actual gaps between requests in the ledger.
     """
 
     def __init__(self, crawler: Crawler, limits: Limits, alarms: Alarms) -> None:
@@ -78,17 +78,17 @@ class Politeness:
         self.measures = self._traffic is not None
         """Whether delays and pauses are measured, because the crawl writes a ledger."""
 
-        # An earlier run with the same JOBDIR may have sent a request to any host just before it ended. So all delays
-        # begin at the start of this run.
+        # An earlier run with the same JOBDIR may have sent a request to any host just before it ended. So no crawl
+        # delay is measured from a time before the start of this run.
         self._resumed_at = clock.monotonic() if job_dir(crawler.settings) else -inf
         self._names_over = crawler.settings.getfloat("DOWNLOAD_DELAY")
-        """The log names the first host whose delay is longer than this number of seconds. Afterwards ``inf``, so that
-        no other host is named."""
+        """The log names the first host whose crawl delay is longer than this number of seconds. Then the number becomes
+        ``inf``, so that no other host is named."""
 
         self._has_warned_of_no_pause = False
         self._logged_once: set[int] = set()
-        """The hashes of all pairs of stat and host that were counted. A set of hashes takes less memory than a set of
-        pairs."""
+        """The hashes of all pairs of a stat and a host (or origin) that was counted in this stat. A set of hashes takes
+        less memory than a set of pairs."""
 
     # Crawl delays.
 
@@ -97,7 +97,7 @@ class Politeness:
     ) -> None:
         """Keep the delay in *pace* between requests to *host*. The robots.txt of *origin*, or an override for *origin*,
         requests this delay. *site_rules* is the result of the last fetch of robots.txt; None if there is none. The
-        first delay begins with this fetch.
+        first delay is measured from this fetch, or from the host's last answer if the answer came later.
         """
         delay = self._settings.delay(pace)
         if not delay and host.crawl_delay is None:
@@ -106,7 +106,7 @@ class Politeness:
             self._clock.monotonic(),
             site_rules.entry.fetched if site_rules else -inf,
         )
-        # The difference would be negative if the clock was set back.
+        # Without max(), the result would be negative if the system clock was set back after the fetch.
         ago = max(self._clock.time() - fetched, 0.0)
         since = max(now - ago, self._resumed_at)
         self._limits.set_delay(host, origin, delay, now, since=since)
@@ -151,8 +151,8 @@ class Politeness:
         )
 
     def _is_first(self, stat: str, owner: Origin | str) -> bool:
-        """Count *owner*, a host or origin, in *stat* if it was not counted there before. Return whether it was
-        counted now.
+        """Count *owner*, a host or origin, in *stat*, and return True. If *owner* was counted in *stat* before, do
+        nothing and return False.
         """
         number = hash((stat, owner))
         is_new = number not in self._logged_once
@@ -181,12 +181,12 @@ class Politeness:
     def answered(
         self, status: int, headers: Headers, request: Request, entry: InFlight
     ) -> None:
-        """Pause the host of *request* if its answer has the *status* 429 or 503. The *headers* may contain the
-        duration of the pause (``Retry-After``). Any other status counts as a success, and raises the concurrency
-        during a back-off by one.
+        """Pause the host of *request* if it answered with the *status* 429 or 503. The *headers* may contain the
+        duration of the pause (``Retry-After``). Any other status counts as a success. During a back-off, a success
+        raises the host's concurrency by one.
 
-        A single 503 without ``Retry-After`` may be the error of one page. So only the second such answer in a row
-        pauses the host.
+        A single 503 without ``Retry-After`` may be the error of one page. So a 503 without this header pauses the host
+        only if the answer before was a 503, too.
         """
         host, sent_at = entry.queue.host, entry.sent_at
         back_off = host.back_off
@@ -236,12 +236,13 @@ class Politeness:
         has_failed: bool = False,
     ) -> bool:
         """Pause *host* for *delay* seconds. If *delay* is None, each pause is twice as long as the last one, up to
-        *cap* seconds. The default of *cap* is ``REP_BACKOFF_MAX``. Log the first pause of a back-off, and the first
-        refusal.
+        *cap* seconds. The default of *cap* is ``REP_BACKOFF_MAX``. Log the first pause of a back-off. Warn once during
+        a back-off if requests are refused because the pauses are too long.
 
-        The cause is a request that was sent at *sent_at*. If *has_failed* is True, its connection failed; otherwise,
-        the host answered it. *why* describes the cause in the log, as in "answered 429". Return True if a new pause
-        begins; False if the request was sent before the end of the last pause, so that it only extends this pause.
+        *sent_at* is the time when the request that causes the pause was sent. *has_failed* is True if the connection
+        of this request failed, and False if the host answered. *why* describes the cause in the log, as in "answered
+        429". Return True if a new pause begins. Return False if the request was sent before the end of the last pause.
+        Such a request can only extend the last pause.
         """
         now = self._clock.monotonic()
         is_first = host.back_off is None
@@ -284,12 +285,14 @@ class Politeness:
         return is_new
 
     def collect_pauses(self) -> None:
-        """Begin to collect the pauses that hosts request, so that a scheduler can store them."""
+        """From now on, collect the pauses that hosts request, so that the scheduler can store them
+        (:meth:`take_new_pauses`).
+        """
         self._new_pauses = {}
 
     def take_new_pauses(self) -> dict[str, float]:
-        """Return the end of each pause that was collected since the last call, by the key of the host's limiter. Times
-        are seconds of the monotonic clock.
+        """Return the pauses that hosts requested since the last call: the time when the pause ends, by the key of the
+        host's limiter. Times are seconds of the monotonic clock.
         """
         pauses, self._new_pauses = self._new_pauses or {}, {}
         return pauses
@@ -319,12 +322,13 @@ class Politeness:
             f"({self._settings.wait_timeout:g} s). The next request to this host is sent in {remaining} at the earliest"
         )
 
-    # Measurements for the ledger. They are made when a request is sent, not when the scheduler plans it.
+    # Measurements for the ledger. The gap before a request is measured when the request is sent, not when the scheduler
+    # plans the request.
 
     def measure_sent(self, request: Request, entry: InFlight) -> None:
-        """Record in the ledger for how long *request*, which is sent now, was delayed. If the host has a crawl delay,
-        record the time since the host's last answer. If this is the first request after a pause, record the time since
-        the pause began. Scrapy's download slot may send the request later, never earlier.
+        """Record in the ledger the gap before *request*, which is sent now. If the host has a crawl delay, record the
+        time since the host's last answer. If *request* is the first request after a pause, record the time since the
+        pause began. The actual gap may be longer, because *request* may still wait in Scrapy's download slot.
         """
         traffic = self._traffic
         if traffic is None:
@@ -333,7 +337,7 @@ class Politeness:
         host = entry.queue.host
         delay, back_off = host.crawl_delay, host.back_off
         if delay is not None and delay.delay and delay in entry.limiters:
-            # ``sent`` already includes this request.
+            # ``host.sent`` already counts this request, so 2 or more mean that another request is in flight.
             gap = 0.0 if host.sent > 1 else now - host.ended_at
             waited = gap if gap < inf else None
             traffic.note_gap("delay", _origin_text(request), delay.delay, waited, time)
@@ -348,8 +352,8 @@ class Politeness:
             self._traffic.note_response(request, response)
 
     def measure_waiting(self, requests: int | None) -> None:
-        """Record in the ledger that *requests* is the number of requests that wait in the scheduler and in the
-        downloader. Do nothing if *requests* is None, because the scheduler cannot count them.
+        """Record in the ledger the number of *requests* that wait in the scheduler and in the downloader. Do nothing if
+        *requests* is None, which means that the scheduler cannot count its requests.
         """
         if self._traffic is not None and requests is not None:
             self._traffic.note_waiting(requests)
@@ -360,8 +364,9 @@ class Politeness:
         return self._traffic is not None and self._traffic.wants_waiting
 
     def report_slowdowns(self) -> None:
-        """Log, at the end of the crawl, the hosts whose crawl delays held up the crawl for the longest time. Set the
-        stat ``rep/crawl_delay/waited`` to the total time, in seconds, for which delays held up the crawl.
+        """Log the hosts whose crawl delays held up the crawl for the longest time. Set the stat
+        ``rep/crawl_delay/waited`` to the total time, in seconds, for which crawl delays held up the crawl. The
+        frontier calls this method at the end of the crawl.
         """
         slowdowns = sorted(self._limits.slowdowns.values(), reverse=True)
         if slowdowns:
@@ -384,7 +389,8 @@ def pause_in(status: int, headers: Headers, now: float) -> tuple[float | None, s
     """Return the pause, in seconds, that an answer with *status* (429 or 503) and *headers* requests, and a statement
     for the ledger, such as ``429, Retry-After: 30``. The pause is None if there is no valid ``Retry-After``.
 
-    *now* is the current wall-clock time. It is subtracted from a date in ``Retry-After``.
+    *now* is the current wall-clock time. It is needed only if ``Retry-After`` is a date and *headers* contain no
+    ``Date``: then the pause lasts from *now* until this date.
     """
     fields = list(headers_of(headers))
     asked = pause_asked(fields, now)

@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limits import Limits
     from scrapy_rep.protocol.origins import Origin
 
-# While a request waits in a download slot with a delay, the next request for the slot is planned when the slot is due,
-# but not before this part of the delay has passed.
+# While a request waits in a download slot with a delay, the next request for the slot is planned when Scrapy may send
+# the waiting request, but not sooner than after this fraction of the delay.
 _PART_OF_DELAY = 1 / 10
 
 # The smallest index at which the authority of a URL can end, which is after "http://" and one character.
 _AUTHORITY = 8
 
-# The maximum number of authorities in the table that finds the usual queues.
+# The maximum number of entries in Queues._usual.
 _MAX_AUTHORITIES = 10_000
 
 
 class QueueKey(NamedTuple):
-    """Identifies a queue, whose requests go to one origin, in one download slot."""
+    """Identifies a queue by the properties that all of its requests have in common."""
 
     slot: str
 
@@ -52,8 +52,8 @@ class QueueKey(NamedTuple):
     ``dont_obey_robotstxt``, or the crawl ignores robots.txt."""
 
     is_service: bool = False
-    """Whether the requests go to a service that renders or fetches pages of another host. They have
-    ``dont_obey_robotstxt``, and the download slot of that host."""
+    """Whether the requests go to a service that renders or fetches pages of another host. Such requests have
+    ``dont_obey_robotstxt``, and use the download slot of the other host."""
 
     is_unwritable: bool = False
     """Whether the requests wait in memory because they cannot be written to the ``JOBDIR``."""
@@ -73,10 +73,11 @@ class Queues:
         self._clock = clock
         self._settings = RepSettings.of(crawler)
         self.cache: RobotsTxtCache | None = None
-        """The robots.txt files and overrides; None if the crawl ignores robots.txt, so that queues have no sites."""
+        """The robots.txt files and overrides; None if the crawl ignores robots.txt. Queues then have no site."""
 
         self._usual: dict[str, Queue] = {}
-        """The queues of requests without a slot, exemption or redirect of their own, by scheme and authority."""
+        """The queues of usual requests, by the scheme and authority of their URL. A usual request names no download
+        slot, is not exempt from robots.txt, and was not redirected."""
 
     @cached_property
     def _downloader(self) -> DownloaderState:
@@ -85,8 +86,8 @@ class Queues:
     def of(self, request: Request) -> Queue:
         """Return the queue of *request*, and create it if there is none.
 
-        Usually, a request has no download slot, exemption or redirect of its own. Its queue is then that of its scheme
-        and authority, and is found by one look into a table.
+        A usual request names no download slot in its meta, is not exempt from robots.txt, and was not redirected. The
+        queue of such a request depends only on the scheme and authority of its URL, and is found with one look-up.
         """
         url, own_meta = request.url, request.meta
         end = url.find("/", _AUTHORITY)
@@ -96,7 +97,7 @@ class Queues:
             or isinstance(request, RobotsTxtRequest)
         )
         queue = self._usual.get(authority)
-        # Scrapy notes the slot when it sends a request.
+        # Scrapy writes the key of the slot to the meta of each request that it sends, so retries contain it too.
         if (
             is_usual
             and queue is not None
@@ -134,7 +135,7 @@ class Queues:
         return QueueKey(slot, origin)
 
     def add(self, key: QueueKey) -> Queue:
-        """Add an empty queue with *key*."""
+        """Create an empty queue with *key*, add it to the limits, and return it."""
         limits = self._limits
         slot = limits.limiter(key.slot)
         host = slot if key.origin is None else limits.limiter(bare_host(key.origin))
@@ -153,19 +154,19 @@ class Queues:
         return queue
 
     def _is_always_allowed(self, origin: Origin) -> bool:
-        """Whether an override allows everything at *origin* until the end of the crawl. Its robots.txt is then never
-        needed.
+        """Whether an override allows everything at *origin* until the end of the crawl, so that the robots.txt of
+        *origin* is never needed.
         """
         override = None if self.cache is None else self.cache.override(origin)
         return override is not None and override.robots is None and override.ends == inf
 
     def look_at_slot(self, slot: Limiter) -> None:
-        """Copy concurrency and delay of Scrapy's download slot to *slot*, the limiter of the same name."""
+        """Copy the concurrency and the delay of a Scrapy download slot to *slot*, the limiter of the same name."""
         downloader = self._downloader
         state = downloader.slots.get(slot.key)
         if state is None and slot.key not in downloader.own_slots:
             state = downloader.new_slot
-        # A later Scrapy may have other slots.
+        # In a later version of Scrapy, the slots may lack these attributes.
         concurrency = getattr(state, "concurrency", None)
         if concurrency is not None and not getattr(state, "delay", True):
             if slot.concurrency != concurrency:
@@ -184,5 +185,5 @@ class Queues:
             slot.slot_free_at = max(slot.slot_due_at, soonest)
 
     def forget_usual(self) -> None:
-        """Forget which queues were found, because some of them no longer exist."""
+        """Empty the table of the queues of usual requests, because some of these queues no longer exist."""
         self._usual.clear()

@@ -34,8 +34,8 @@ class Phase(Enum):
 
 
 class FetchStage(IntEnum):
-    """The progress of fetching a site's robots.txt. The stage only rises. When the fetch ends, or when no request
-    needs the rules any more, the stage is NONE again.
+    """The progress of fetching a site's robots.txt. The stage rises until the fetch ends or no request needs the rules
+    any more. Then it is NONE again.
     """
 
     NONE = 0
@@ -43,8 +43,8 @@ class FetchStage(IntEnum):
     """robots.txt is fetched as soon as the crawl needs more ready queues."""
 
     URGENT = 2
-    """robots.txt is fetched as soon as possible, because a request in the downloader waits for the rules, or was
-    just refused because robots.txt is unreachable."""
+    """robots.txt is fetched as soon as possible, because a request in the downloader waits for the rules, or because
+    robots.txt was unreachable and a request was refused for this reason."""
 
     UNDER_WAY = 3
 
@@ -74,7 +74,7 @@ PHASES: dict[Event, _Row] = {
     Event.NO_RESULT:   (UNKNOWN, UNKNOWN, OPEN,    DOWN,    REFUSED),
 }
 # fmt: on
-"""For each event, a site's next phases. The column is the phase before the event."""
+"""The phase of a site after each event. The row is the event, and the column is the phase before the event."""
 
 _NEXT_PHASE = {
     event: dict(zip(Phase, row, strict=True)) for event, row in PHASES.items()
@@ -91,7 +91,7 @@ class Outage:
         """The time of the first fetch that found robots.txt unreachable."""
 
         self.until = until
-        """Requests wait until this time. Afterwards they are refused."""
+        """The site's requests wait until this time. Afterwards they are refused."""
 
         self.retry_at = -inf
         """robots.txt is not fetched again before this time."""
@@ -116,12 +116,13 @@ class Site:
         """The time when the rules become stale; ``-inf`` while the rules are not known."""
 
         self.holds_for_next = False
-        """Whether the rules apply to the next request even if they are stale when the request is sent. Otherwise,
-        a site with a long crawl delay and short-lived rules would never receive a request for a page."""
+        """Whether the rules apply to the next request even if they are stale when the request is sent. Without this
+        exception, a site whose rules become stale before its crawl delay ends would never receive a request for a
+        page."""
 
         self.fetch_stage = FetchStage.NONE
         self.outage: Outage | None = None
-        """Set while the phase is DOWN or REFUSED; otherwise None."""
+        """The current outage while the phase is DOWN or REFUSED; otherwise None."""
 
         self.parked: list[Any] | None = None
         """The queues that wait for the rules; None if there are none. Most sites have a single queue."""
@@ -133,8 +134,8 @@ class Site:
         """The number of queues that belong to this site."""
 
         self.templates: list[Any] | None = None
-        """Requests that wait for the rules. The request for robots.txt copies their proxies and headers. None
-        before the first template is added."""
+        """Requests that wait for the rules. Each request for robots.txt copies the proxy and headers of one template.
+        None before the first template is added."""
 
         self.alarm_at = inf
         """The time when :meth:`Limits.tick` requests another fetch of robots.txt; ``inf`` if no alarm is set."""
@@ -146,14 +147,16 @@ class Site:
         return f"<Site {self.origin}: {self.phase.name}{again}{fetch}, {waiting}>"
 
     def expire(self) -> None:
-        """Mark the rules as stale. They then do not apply to the next request either, even if :attr:`holds_for_next`
-        was True.
+        """Mark the rules as stale, and set :attr:`holds_for_next` to False, so that the rules do not apply to the next
+        request either.
         """
         self.happens(Event.EXPIRED)
         self.holds_for_next = False
 
     def happens(self, event: Event) -> None:
-        """Change to the phase that follows *event* in :data:`PHASES`."""
+        """Change the phase as :data:`PHASES` defines for *event*. In all phases except OPEN, :attr:`expires` is
+        ``-inf``.
+        """
         self.phase = _NEXT_PHASE[event][self.phase]
         if self.phase is not Phase.OPEN:
             self.expires = -inf

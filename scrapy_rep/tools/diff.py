@@ -326,8 +326,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
                 )
         differences = Differences(arguments, profile, ledgers, purge)
         # Rules from a ledger are applied for the crawler that wrote the ledger, and not for the crawler in the
-        # settings. So there are no warnings about the settings if a ledger is given.
-        if not ledgers:
+        # settings. So there are no warnings about the settings if one of the two sides is a ledger.
+        if ledgers.keys().isdisjoint([tuple(arguments.old), (arguments.new,)]):
             profile.notify()
         offline = are_offline([*arguments.old, arguments.new], profile)
         return ask(profile, differences.run, offline=offline)

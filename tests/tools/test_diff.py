@@ -543,6 +543,18 @@ def test_agents_and_dialect_are_those_of_the_crawl(
     assert rep("diff", path, "robots.txt", *options).status == denied
 
 
+def test_a_ledger_that_contains_only_the_urls_does_not_name_the_crawler(
+    rep: Rep,
+) -> None:
+    """Files are judged for the crawler in the settings, also on the URLs of a ledger. Without one, a note says so."""
+    ledger((FORBIDDEN, "denied")).close()
+    asked = ("open.txt", "--origin", ORIGIN)
+    note, unnamed = "no setting names your crawler", {"USER_AGENT": "Mozilla/5.0"}
+    ended = rep("diff", "robots.txt", *asked, "--urls", "ledger", **unnamed)
+    assert note in ended.err
+    assert note not in rep("diff", "ledger", *asked, **unnamed).err
+
+
 def test_a_list_is_judged_by_the_files_of_a_ledger(rep: Rep) -> None:
     """URLs of a list are judged by the robots.txt files of a ledger, as whom it crawled."""
     made = ledger((ALLOWED, "allowed"), agents=("otherbot",))

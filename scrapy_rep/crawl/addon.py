@@ -92,9 +92,9 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         if settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # Importing this Scrapy module early saves time at the start. During the import, Scrapy searches all loaded
-            # modules, once for each deprecated class in the module and each stack frame. Later, more modules are
-            # loaded.
+            # Import this Scrapy module early, to save time at the start of the crawl. For each deprecated class in the
+            # module and each stack frame, its import searches all modules that are loaded by then. Later, more modules
+            # are loaded, so the import would take longer.
             import_module("scrapy.core.downloader.contextfactory")
         _check_classes(settings)
         if not is_dry_run(settings):
@@ -167,8 +167,8 @@ def _check_classes(settings: BaseSettings) -> None:
 
 
 def _use_scheduler(settings: BaseSettings) -> None:
-    """Set ``SCHEDULER`` to the scheduler of this package. Change nothing if the project sets ``SCHEDULER`` or
-    ``SCHEDULER_PRIORITY_QUEUE``, which only Scrapy's scheduler uses.
+    """Set ``SCHEDULER`` to the scheduler of this package. Change nothing if the project sets ``SCHEDULER``. Also change
+    nothing if it sets ``SCHEDULER_PRIORITY_QUEUE``, which has an effect only with Scrapy's scheduler.
     """
     is_of_project = [
         (settings.getpriority(name) or 0) > SETTINGS_PRIORITIES["addon"]
@@ -246,8 +246,8 @@ def _replace_middleware_of_scrapy(settings: BaseSettings) -> None:
     settings.set(name, orders, settings.getpriority(name) or 0)
     for subclass in subclasses if settings.getbool(OBEY) else ():
         logger.warning(
-            "%(setting)s contains %(subclass)s, a subclass of Scrapy's RobotsTxtMiddleware, which "
-            "judges each request in addition to scrapy-rep. It may refuse requests that "
+            "%(setting)s contains %(subclass)s, a subclass of Scrapy's RobotsTxtMiddleware. So "
+            "%(subclass)s judges each request in addition to scrapy-rep. It may refuse requests that "
             "scrapy-rep allows, ignores REP_OVERRIDES, and does not write its refusals to the "
             "ledger. Remove %(subclass)s from the setting. Or, to use only %(subclass)s, set "
             "%(ours)s to None in %(setting)s",

@@ -152,8 +152,8 @@ class Check:
     """Whether Scrapy's own RobotsTxtMiddleware refused the request. Can be true only in a dry run."""
 
     why: str = ""
-    """For a request that is refused because of a pause or the limit of pages: the reason, in words. Otherwise
-    empty."""
+    """The reason, in words, if the request is refused because of a pause or the maximum number of pages for its host.
+    Otherwise empty."""
 
     def __init__(self, request: Request, origin: Origin | None) -> None:
         self.request = request
@@ -228,8 +228,9 @@ class Check:
 
 
 class DecisionReporter:
-    """Reports each decision once, in the log, in the stats, and by the signal ``decision_made``. The ledger receives
-    decisions by this signal. At the end of the crawl, this class logs a summary of all refusals and drops.
+    """Reports the decisions of a crawl, each of them once: in the log, in the stats, and by the signal
+    ``decision_made``. The ledger receives decisions by this signal. At the end of the crawl, this class logs a summary
+    of all refusals and drops.
 
     Refusals and drops are always reported. Allowed requests are reported only if the crawl writes a ledger. The
     ledger level ``"all"`` reports all allowed requests. The level ``"denied"`` reports requests that are allowed only
@@ -318,9 +319,10 @@ class DecisionReporter:
         url: str = "",
         entry: CacheEntry | None = None,
     ) -> Record:
-        """Report a decision that is based on a statement of a page, and return the record of the decision.
+        """Report a decision about a page, or about a link, an item or a file from the page. Return the record of the
+        decision.
 
-        :param reason: the indexing rule, such as ``"noindex"``, or the denied purpose
+        :param reason: the indexing rule, such as ``"noindex"``, or the purpose of the crawl that the site denies
         :param because: the statement on which the decision is based
         :param response: the page
         :param url: the URL of the judged link or image; by default, the URL of the page
@@ -344,7 +346,8 @@ class DecisionReporter:
         self, reason: str, statement: str, origin: Origin | None, url: str
     ) -> None:
         """Report that *origin* slows down the crawl by a delay or a pause. *url* is the URL of the robots.txt or
-        response that requests the delay or pause, and *statement* is the text of this request.
+        response in which *origin* asks for the delay or pause, and *statement* is its wording, such as
+        ``Crawl-delay: 10``.
         """
         record = make_record(
             Subject.REQUEST,
@@ -358,7 +361,9 @@ class DecisionReporter:
         self.decided(record)
 
     def override_used(self, override: Override, origin: Origin) -> None:
-        """Count a decision of *override* about a request to *origin*. Log the first use of each override."""
+        """Count in the stats that *override* decided about a request to *origin*. If this is the first use of
+        *override*, log it.
+        """
         self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
         if override.pattern not in self._overrides_in_use:
             self._overrides_in_use.add(override.pattern)
@@ -406,8 +411,9 @@ class Summary:
         self._origins: dict[_Key, Counter[str]] = {}
         """In a dry run: for each kind and reason, the number of decisions by origin."""
         self._announced: set[tuple[Subject, bool]] = set()
-        """The kinds of decisions whose first decision was already logged. A kind is the subject, and whether the
-        crawler was refused because it has no name of its own. Later decisions of the same kind are only counted."""
+        """The kinds of decisions of which one was already logged, so that later ones are only counted. A kind is a
+        pair: the subject of the decision, and whether a robots.txt group for Scrapy refused the request, which happens
+        only if the project did not set USER_AGENT."""
         self.is_start_refused = False
         """Whether robots.txt refused a start request of the spider."""
 
@@ -451,7 +457,7 @@ class Summary:
 
     def note(self, record: Record, request: Request | None) -> None:
         """Count the decision in *record*. Log the first refused start request, the first dropped item, and the first
-        refusal of a crawler without a name.
+        request that is refused because the project did not set USER_AGENT.
 
         *request* is the refused request, or the request for the page of the item; None if it is not known.
         """
@@ -506,9 +512,7 @@ class Summary:
         return ""
 
     def _sum_up(self) -> None:
-        """Log the summary, which is a line for each kind and reason of decisions, in descending order of their
-        number.
-        """
+        """Log the summary: a line for each kind and reason of decisions, the most frequent first."""
         by_count = sorted(self._counts.items(), key=lambda item: -item[1][0])
         for key, (count, first) in by_count:
             if first.verdict is Verdict.NOTED:
@@ -551,8 +555,8 @@ def _is_nameless(record: Record) -> bool:
 
 
 def _in_words(what: str, record: Record) -> dict[str, Any]:
-    """Return the values for a log message about the decision in *record*: *what* was decided, the reason with
-    advice on how to change the decision, and an example.
+    """Return the values to insert into a log message about the decision in *record*: *what* was decided, the reason
+    with advice on how to change the decision, and an example.
     """
     words = _words(record)
     return {

@@ -57,9 +57,10 @@ _LOCKED_STATUSES = frozenset({401, 403})
 
 
 class RobotsTxtCache:
-    """Returns the rules of an origin from memory, from the store, or from the origin's server, and the overrides that
-    replace them. The rules come from robots.txt. If TDMRep covers a purpose of the crawl (``REP_PURPOSES``), the
-    origin's tdmrep.json is fetched and kept too.
+    """Returns the rules of an origin: from memory, from the store (``REP_STORE``), or by a fetch from the origin's
+    server. The rules are in the origin's robots.txt and, if a tdmrep.json can disallow a purpose of the crawl
+    (``REP_PURPOSES``), also in its tdmrep.json. This class also returns the override that replaces the robots.txt of
+    an origin (``REP_OVERRIDES``).
     """
 
     def __init__(
@@ -85,11 +86,11 @@ class RobotsTxtCache:
         before they exit."""
 
         self._waiting_calls: dict[str, list[Deferred[None]]] = {}
-        """For the URL of each file that is being looked up or fetched, the calls that wait for the file. So each file
-        is fetched once (single flight)."""
+        """Maps the URL of each file that is being looked up or fetched to the calls that wait for the file. So a file
+        is never fetched twice at the same time (single flight)."""
 
         self._overrides = settings.overrides
-        """The overrides in ``REP_OVERRIDES`` that have not ended yet."""
+        """The overrides in ``REP_OVERRIDES``. An override is removed after its end date."""
 
         self._matched_patterns: set[str] = set()
         """The patterns of ``REP_OVERRIDES`` that matched a requested origin. When the spider closes, patterns without
@@ -97,7 +98,7 @@ class RobotsTxtCache:
 
         self._next_end = _first_end(self._overrides)
         self._locked_count = 0
-        """The number of robots.txt files that were answered with 401 or 403, and so allow everything."""
+        """The number of requests for robots.txt that were answered with 401 or 403, so that everything is allowed."""
 
         self._html_count = 0
         """The number of robots.txt files that were HTML pages without rules, and so allow everything."""
@@ -158,7 +159,7 @@ class RobotsTxtCache:
 
     def latest(self, origin: Origin) -> SiteRules | None:
         """Return the rules of *origin* from memory, even if they are stale. Return None if no rules are in memory, or
-        if robots.txt is unreachable.
+        if they refuse everything because robots.txt is unreachable.
         """
         rules = self._memory.get(origin)
         is_decided = rules is not None and rules.state is not State.UNREACHABLE
@@ -192,7 +193,7 @@ class RobotsTxtCache:
             is_new, entry = False, None if rules is None else rules.entry
             try:
                 stored = None if self._store is None else await self._store.get(origin)
-                # The entry in memory may be newer than the stored entry, since failures are not stored.
+                # After a failed fetch, the entry in memory is the newer one, since failures are not stored.
                 if stored and (entry is None or stored.fetched > entry.fetched):
                     entry = stored
                 if entry is None or not self._serves(entry, stale):
@@ -230,8 +231,8 @@ class RobotsTxtCache:
         if self._needs_tdmrep and entry.tdmrep is not None:
             from scrapy_rep.protocol.usage.sites import TdmRep  # noqa: PLC0415
 
-            # A server without a tdmrep.json does not implement TDMRep, and states no preferences (TDMRep, "TDM File on
-            # the Origin Server").
+            # A missing tdmrep.json counts as an empty list: a server without this file states no preferences (TDMRep,
+            # "TDM File on the Origin Server").
             is_read = entry.tdmrep.access is Access.SUCCESSFUL
             tdmrep = TdmRep.parse(entry.tdmrep.body if is_read else b"[]")
         return SiteRules(origin, entry, state, robots, tdmrep=tdmrep, learned=learned)
@@ -251,8 +252,8 @@ class RobotsTxtCache:
         """
         settings, now = self._settings, self._clock.time()
         learned, elapsed = self._clock.monotonic(), 0.0
-        # *elapsed* is the age of the entry *before* in this process, in seconds on the monotonic clock. It is known
-        # only if that entry is in memory.
+        # *elapsed* is the number of seconds, on the monotonic clock, since this process received *before*. It is known
+        # only if *before* was in memory, and otherwise 0.
         if in_memory and before and in_memory.entry.fetched == before.fetched:
             elapsed = learned - in_memory.learned
         entry = renew(
@@ -266,8 +267,9 @@ class RobotsTxtCache:
         )
         has_failed = entry.unreachable_since is not None
         if has_failed and entry.state(settings.dialect) is not State.UNREACHABLE:
-            # The fetch failed, so requests are judged without a robots.txt or by an older copy. Keep the entry fresh
-            # for MIN_AGE seconds, so that requests do not wait for the next fetch.
+            # The fetch failed, but requests are not refused: an older copy decides or, after a long outage, everything
+            # is allowed. Keep the entry fresh for at least MIN_AGE seconds, so that requests do not wait for the next
+            # fetch so soon.
             until = max(entry.expires, now + MIN_AGE)
             entry = entry._replace(expires=until)
         return self._read(origin, entry, learned)
@@ -301,8 +303,8 @@ class RobotsTxtCache:
     # The tdmrep.json of a site.
 
     def _lacks_tdmrep(self, rules: SiteRules) -> bool:
-        """Return whether *rules* lack a tdmrep.json that may be fetched. Fetching requires that robots.txt is
-        reachable, allows the tdmrep.json, and does not request a longer delay than the crawl accepts.
+        """Return whether *rules* lack an up-to-date tdmrep.json, and the crawl may fetch it. The crawl may fetch the
+        file if robots.txt is reachable, allows the URL, and does not request a longer delay than the crawl accepts.
         """
         if rules.entry.has_tdmrep or rules.state is State.UNREACHABLE:
             return False
@@ -336,8 +338,8 @@ class RobotsTxtCache:
         return rules
 
     async def _check(self, request: RobotsTxtRequest, templates: list[Request]) -> None:
-        """Raise RobotsDenied if a robots.txt or an override forbids *request*, which is for a tdmrep.json. The
-        robots.txt is fetched if needed, since a redirect may lead *request* to any origin.
+        """Raise RobotsDenied if robots.txt or an override forbids *request*, which is for a tdmrep.json. If a redirect
+        led *request* to another origin, the robots.txt of that origin decides, and is fetched if needed.
         """
         origin = origin_of(request.url)
         if origin is not None and request.fetch.virtual_host:
@@ -391,7 +393,7 @@ class RobotsTxtCache:
         if access is Access.UNAVAILABLE:
             self._log_unavailable(result, rules.robots)
             return
-        # The frontier logs how an unreachable robots.txt affects the requests to its host.
+        # An unreachable robots.txt is logged only at DEBUG here, since the frontier logs what it means for requests.
         words = str(access)
         if access is Access.SUCCESSFUL:
             words = "fetched" if is_new else "taken from the store"
@@ -449,7 +451,7 @@ class RobotsTxtCache:
             "%(url)s: no robots.txt (%(result)s), so everything is %(verdict)s",
             url=result.url,
             result=result,
-            verdict="refused" if is_denying else "allowed (RFC 9309)",
+            verdict="refused (see REP_DIALECT)" if is_denying else "allowed (RFC 9309)",
         )
 
     def _report_tdmrep(self, result: AccessResult, rules: SiteRules) -> None:
@@ -479,7 +481,7 @@ class RobotsTxtCache:
         if self._locked_count:
             self._logger.at_end(
                 INFO,
-                "robots.txt files that were answered with 401 or 403: %(count)s. Everything is allowed "
+                "Requests for robots.txt that were answered with 401 or 403: %(count)s. Everything is allowed "
                 "on these hosts (RFC 9309). If in doubt, ask the owner of a host, or exclude the host with "
                 "REP_OVERRIDES",
                 count=f"{self._locked_count:,}",

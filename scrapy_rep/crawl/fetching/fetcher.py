@@ -38,28 +38,29 @@ if TYPE_CHECKING:
 
     from scrapy_rep.base.settings import RepSettings
 
-    # Called with a request, and with the page requests that wait for the requested file. Raises RobotsDenied if
-    # robots.txt or an override forbids the request.
+    # A function whose arguments are a request for a file, and the page requests that wait for this file. It raises
+    # RobotsDenied if robots.txt or an override forbids the request for the file.
     Check: TypeAlias = Callable[[RobotsTxtRequest, list[Request]], Awaitable[None]]
 
 
 _ATTEMPTS = 2
-"""The maximum number of times that a request is sent if no answer arrives. The second attempt follows immediately,
-since most connections fail only for a moment. After longer outages, the frontier starts a new fetch later."""
+"""The number of times that a request is sent if no answer arrives. If the waiting page requests use more proxies than
+this, the request is sent once through each proxy. Further attempts follow immediately, since most connections fail only
+for a moment. After longer outages, the frontier starts a new fetch later."""
 
 _PROXY_REFUSES = 407
 
 _STATUSES = range(100, 1000)
-"""The valid HTTP statuses, which are three digits (RFC 9110, 15). Twisted accepts any number, even if it is too large
-for a column of the ledger."""
+"""The valid HTTP statuses, which have three digits (RFC 9110, 15). Twisted accepts any number as a status, even one
+that is too large for a column of the ledger."""
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 # The maximum number of Retry-After fields to read from one response.
 _MAX_PAUSES = 4
 
-# The maximum total length, in bytes, of a response's Set-Cookie fields. Longer fields are ignored, since parsing them
-# is slow.
+# The maximum total length, in bytes, of a response's Set-Cookie fields. If they are longer, all of them are ignored,
+# since parsing them is slow.
 _MAX_COOKIES = 8_192
 
 _STOPPED = (
@@ -76,10 +77,10 @@ class RobotsTxtFetcher:
     """Fetches robots.txt and tdmrep.json files through Scrapy's downloader.
 
     A request for robots.txt uses the proxy, TLS settings and connections of ordinary requests. But middlewares that
-    redirect, retry, cache or drop ordinary requests must not do so with a request for robots.txt, since their result
-    would be taken for the rules of the site. For example, in a project that disables redirects, a redirected
-    robots.txt would contain no rules, and so allow everything. Therefore, the fetcher itself follows redirects and
-    repeats failed requests.
+    redirect, retry, cache or drop ordinary requests must not handle a request for robots.txt. Otherwise, the crawl
+    would take the result of these middlewares for the rules of the site. For example, if a project disables redirects,
+    the answer to a redirected robots.txt would contain no rules, and so allow everything. Therefore, the fetcher itself
+    follows redirects and repeats failed requests.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class RobotsTxtFetcher:
             the spider closes
         :param free_room: releases the reserved place of a request that was not sent
         :param is_own_fault: returns whether the crawler itself caused a failure, for example because its network is
-            down. The request is then sent again as soon as its limits allow that
+            down. If so, the fetcher sends the request again as soon as the limits allow that
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -126,7 +127,7 @@ class RobotsTxtFetcher:
         :param templates: page requests that wait for the file, at least one; see :func:`add_template`
         :param check: for a file other than robots.txt, a function that raises RobotsDenied if robots.txt forbids
             a request. It is called for each request, including redirects (RFC 9309, 2.3.1.2, exempts only the
-            redirects of robots.txt). Scrapy's ``robotstxt/*`` stats do not count these requests
+            redirects of robots.txt). Scrapy's ``robotstxt/*`` stats do not count the requests for such a file
         :raises SpiderClosing: if the spider closes during the fetch
         :raises CancelledError: if the fetch is cancelled because the spider closes, or because no request waits for
             the file any more, so that *templates* is empty
@@ -164,7 +165,7 @@ class RobotsTxtFetcher:
         # Cookies are kept across redirects, since some sites redirect to the same URL until the client sends a cookie.
         cookies: CookieJar | None = None
         while True:
-            # Rotate the templates, so that each attempt uses the proxy of the next template.
+            # Each attempt uses the User-Agent and proxy of the next page request in *templates*, so rotate the list.
             templates.append(templates.pop(0))
             request = RobotsTxtRequest.of(
                 current,
@@ -187,7 +188,8 @@ class RobotsTxtFetcher:
             else:
                 is_final = answer.status != _PROXY_REFUSES
             attempts += 1
-            # Try each proxy once. Templates with other proxies may have been added during the download.
+            # Make at least _ATTEMPTS attempts, and one through each proxy. Templates with other proxies may have been
+            # added during the download.
             if not is_final and attempts < max(_ATTEMPTS, len(templates)):
                 continue
             if isinstance(answer, AccessResult):
@@ -233,8 +235,9 @@ class RobotsTxtFetcher:
                 # That is as much as a crawl needs for a whole page (700 µs).
                 signal_manager.connect(self._received, signals.bytes_received)
             answer = await self._crawler.engine.download_async(request)
-            # If a component stopped the download, the body is incomplete. This matters only for a 2xx response, since
-            # the bodies of other responses are not used.
+            # If a component of the project stopped the download, the body is incomplete. This matters only for a 2xx
+            # response, since the bodies of other responses are not used. If this package stopped the download at the
+            # size limit (is_stopped), the received part of the body is enough.
             is_whole = request.fetch.is_stopped or answer.status // 100 != 2
             if not is_whole and "download_stopped" in answer.flags:
                 raise StopDownload
@@ -246,8 +249,9 @@ class RobotsTxtFetcher:
                 self._downloads -= 1
                 if not self._downloads:
                     signal_manager.disconnect(self._received, signals.bytes_received)
-            # WireMiddleware releases the place of each request that reaches it. This call releases the place of a
-            # request that was cancelled earlier. Without it, the place would stay reserved until the crawl ends.
+            # WireMiddleware releases the place that take_room() reserved, if the request reaches WireMiddleware. A
+            # request that is cancelled or dropped earlier would keep its place until the crawl ends, so this call
+            # releases it.
             self._free_room(request)
 
     def _failed(
@@ -279,7 +283,8 @@ class RobotsTxtFetcher:
             case _:
                 count(stats.EXCEPTION_COUNT.format(type=type(exception)))
                 error = in_words(exception)
-                # A middleware with its own download client can raise the same exceptions as a download handler.
+                # An exception that download handlers raise counts as a failed download, even if a component raised it,
+                # such as a middleware with its own HTTP client.
                 is_of_download = any(map(_description, _causes(exception)))
                 if exception is not request.fetch.error and not is_of_download:
                     error += ", raised by a component (see REP_REQUEST_META_KEYS)"
@@ -313,7 +318,9 @@ class RobotsTxtFetcher:
 
 
 def _not_counted(_: str) -> None:
-    """Do nothing. Used for files other than robots.txt, which Scrapy's ``robotstxt/*`` stats must not count."""
+    """Do nothing. This function replaces the counter of Scrapy's ``robotstxt/*`` stats during the fetch of a file other
+    than robots.txt.
+    """
 
 
 def _result(
@@ -335,8 +342,8 @@ def _result(
 
 
 def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
-    """Return the absolute URL to which *response* redirects *url*, and an error. The URL is None if *response* is not
-    a redirect, or is an invalid redirect. The error is empty unless the redirect is invalid.
+    """Return the absolute URL to which *response* redirects *url*, and the text of an error. The URL is None if
+    *response* is not a redirect, or is an invalid redirect. The text is empty unless the redirect is invalid.
     """
     if response.status not in _REDIRECTS:
         return None, ""
@@ -367,8 +374,8 @@ def _with_cookies(
 
 
 def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
-    """Return the (name, value) pairs of the *headers* that an AccessResult keeps. These are the media type, and the
-    fields that define how long a robots.txt stays fresh, and when to try again.
+    """Return the fields of *headers* that an AccessResult keeps, as pairs (name, value): the media type, the fields
+    that define how long a robots.txt stays fresh, and ``Retry-After``.
     """
     kept: list[tuple[str, str]] = []
     for field in sorted(_HEADER_NAMES.keys() & headers.keys()):
@@ -401,7 +408,7 @@ _DESCRIPTIONS = {
     # libcurl uses code 7 for any failed connection, except a time-out.
     "ConnectionRefused|curl7;": _REFUSED,
     "EHOSTUNREACH|EHOSTDOWN": _HOST_UNREACHABLE,
-    # Also raised if the host has only an IPv6 address, and this machine has no IPv6.
+    # The system also reports these errors if the host has only an IPv6 address, and this machine has no IPv6.
     "ENETDOWN|ENETUNREACH": _NO_NETWORK,
     "TimedOut|Timeout|ETIMEDOUT|curl28;": _TIMED_OUT,
     "BadHttpMessage|BadStatusLine|ParseError|curl8;": "the answer is not valid HTTP",
@@ -417,7 +424,7 @@ NO_SERVER = frozenset({_NO_HOST, _REFUSED})
 """The descriptions of errors that show that the host has no server."""
 
 _NETWORK_ERRORS = NO_SERVER | {_NO_PROXY, _HOST_UNREACHABLE, _NO_NETWORK, _TIMED_OUT}
-"""The descriptions of failures without an answer, which the crawler's own network may have caused."""
+"""The descriptions of errors without an answer. Such an error may be caused by the crawler's own network."""
 
 # The maximum number of exceptions to visit in the tree of an exception's causes, which can be circular. Download
 # handlers nest far fewer.
@@ -484,8 +491,8 @@ def _causes(
 
 
 def _description(error: BaseException) -> str:
-    """Return the description of *error*, without regard to its causes. Return an empty text if no description
-    matches.
+    """Return the description in :data:`_DESCRIPTIONS` that matches *error* itself, without regard to the exceptions
+    that caused it. Return an empty text if none matches.
     """
     names = _names(error)
     for pattern, description in _DESCRIPTIONS.items():

@@ -39,7 +39,8 @@ _LAST_TIME = 2.0**37
 """The latest valid time in an entry, about the year 6300. An entry with a later time is damaged."""
 
 _ROBOTSTXT_SIZE = "robotstxt"
-"""The JSON field with the length of the robots.txt in bytes. The body of the tdmrep.json follows the robots.txt."""
+"""The JSON field of a packed entry with the length of the robots.txt in bytes. In the packed entry, the tdmrep.json
+follows directly after the robots.txt, so this length says where it begins."""
 
 _MAX_ITEMS = 16
 """The maximum number of headers, and of redirects, to read from a packed entry. Entries that this package writes
@@ -55,7 +56,8 @@ _PACKED_OVERHEAD = 580
 _PARSED_OVERHEAD = 1_600
 
 # The maximum memory of a parsed robots.txt in bytes (measured): for each line, for each "*" in a rule, and for each
-# record of usage preferences. It includes the index of the rules, which is built when they are first used.
+# record of usage preferences. The numbers include the lookup tables of the rules, which are built when the rules are
+# first used.
 _LINE_BYTES = 160
 _WILDCARD_BYTES = 310
 _RECORD_BYTES = 2_000
@@ -105,15 +107,16 @@ class LRU(Generic[V]):
 
 class Memory:
     """Caches the rules of origins in at most *max_bytes* of memory. The most recently used rules are kept parsed. Other
-    rules are kept packed, and *read* parses them when they are needed again.
+    rules are kept packed, which means serialised and compressed. When packed rules are needed again, they are unpacked,
+    and the function *read* parses them.
 
     Parsed rules may use a quarter of *max_bytes*. This limit is exceeded only if a single parsed file is larger.
     """
 
     # Rules are kept in two forms to save memory. Measured with 2,143 real files, 128 MB hold the rules of 65,000 hosts
-    # if most are packed. If all were parsed, 128 MB would hold the rules of 27,000 hosts with one decision each, and
-    # of 3,000 in the worst case. Unpacking and parsing a file takes 0.1 ms, a seventh of the time that a crawl needs
-    # for a page.
+    # if most are packed. If all were parsed, 128 MB would hold the rules of only 27,000 hosts, after one decision for
+    # each host, or 3,000 in the worst case. Unpacking and parsing a file takes 0.1 ms, a seventh of the time that a
+    # crawl needs for a page.
 
     def __init__(
         self, max_bytes: int, read: Callable[[Origin, CacheEntry, float], SiteRules]
@@ -159,7 +162,7 @@ class Memory:
 
 def parsed_size(body: bytes) -> int:
     """Return an upper bound for the memory, in bytes, of a parsed robots.txt or tdmrep.json with this *body*. The bound
-    includes the index of the rules for one crawler.
+    includes the lookup tables that are built when the rules are first used for a crawler.
     """
     lines = 1 + body.count(b"\n") + body.count(b"\r")
     # Usage preference records are lines such as "Content-Usage: ..." in a robots.txt, and objects in a tdmrep.json.
@@ -173,7 +176,7 @@ def parsed_size(body: bytes) -> int:
 
 
 def _text_size(entry: CacheEntry) -> int:
-    """Return an upper bound, in bytes, for the memory that *entry* uses after its files are parsed."""
+    """Return an upper bound, in bytes, for the memory of the parsed files and the texts in *entry*."""
     size = 0
     for result in (entry.result, entry.copy, entry.tdmrep):
         if result is None:
@@ -186,12 +189,13 @@ def _text_size(entry: CacheEntry) -> int:
     return size
 
 
-# The packed form of entries.
+# Packing and unpacking entries.
 
 
 def dumps(entry: CacheEntry) -> bytes:
-    """Return *entry* in packed form. The URL is left out, since :func:`loads` derives it from the origin. Raises
-    ValueError if the packed form reaches :data:`MAX_SIZE` before or after compression.
+    """Serialise and compress *entry*, and return the packed entry. The URL of the robots.txt is left out, since
+    :func:`loads` derives it from the origin. Raises ValueError if the size of the packed entry reaches
+    :data:`MAX_SIZE` before or after compression.
     """
     head = _fields_of(entry) | {"result": _fields_of(entry.result)}
     if entry.copy is not None:
@@ -209,8 +213,8 @@ def dumps(entry: CacheEntry) -> bytes:
 
 
 def loads(data: bytes, origin: Origin) -> CacheEntry:
-    """Return the entry of *origin* whose packed form is *data*. Raises ValueError if the data is damaged, or was not
-    written by :func:`dumps`.
+    """Return the entry of *origin* that :func:`dumps` has packed into *data*. Raises ValueError if *data* is damaged,
+    or was not written by :func:`dumps`.
     """
     inflater = zlib.decompressobj()
     try:
@@ -232,8 +236,8 @@ def loads(data: bytes, origin: Origin) -> CacheEntry:
 
 
 _LEFT_OUT = frozenset({"url", "body"})
-"""The fields of a result that are not part of the JSON. The URL follows from the origin, and the body is written after
-the JSON."""
+"""The fields of an AccessResult that are not part of the JSON in a packed entry. The URL follows from the origin, and
+the body is written after the JSON."""
 
 
 def _fields_of(value: CacheEntry | AccessResult) -> dict[str, Any]:

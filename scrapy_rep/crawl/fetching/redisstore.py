@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 
 class RedisStore(Store):
-    """Keeps entries on the Redis server at *url*, under the Redis keys ``PREFIX:file:KEY``.
+    """Keeps fetched robots.txt files on the Redis server at *url*. The file of an origin has the Redis key
+    ``PREFIX:file:ORIGIN``, such as ``rep:file:https://example.com``.
 
     *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://...`` for TLS, or ``unix://PATH[?db=DB]``. The
     query of *url* may contain further options of the Redis client. A call waits at most *timeout* seconds for the
-    connection, and then at most *timeout* seconds for the answer. The Redis server deletes entries when they expire.
+    connection, and then at most *timeout* seconds for the answer. The Redis server deletes a file at the time that
+    :meth:`Store.put` received as *until*.
 
     Raises StoreNotInstalled if the Redis client is not installed, and ValueError if *url* is invalid.
     """
@@ -53,8 +55,8 @@ class RedisStore(Store):
     def get_many(self, keys: Collection[str]) -> dict[str, bytes | None]:
         commands = self._commands()
         for key in keys:
-            # The range is one byte longer than the longest valid entry. loads() rejects a longer value, so the rest of
-            # the value is not needed.
+            # A valid entry has less than MAX_SIZE bytes. Of a longer value, GETRANGE returns only the first bytes. They
+            # suffice, since loads() rejects the value anyway.
             commands.getrange(self._name(key), 0, MAX_SIZE)
         # GETRANGE returns empty data for a missing key.
         entries = (data or None for data in self._execute(commands))
@@ -96,12 +98,12 @@ def without_handshake() -> dict[str, Any]:
     options = signature(AbstractConnection.__init__).parameters
     of_client = {"driver_info", "lib_name", "lib_version"} & options.keys()
     if "driver_info" in of_client:
-        of_client = {"driver_info"}  # It replaces the other two options.
+        of_client = {"driver_info"}  # driver_info replaces lib_name and lib_version.
     return {"protocol": 2, **dict.fromkeys(of_client)}
 
 
 def _client(url: str, timeout: float) -> Redis:
-    # Imported here, because the package redis is an extra.
+    # Imported here, because the package redis is an optional dependency.
     from redis import Redis  # noqa: PLC0415
     from redis.backoff import NoBackoff  # noqa: PLC0415
     from redis.exceptions import ConnectionError as Disconnected  # noqa: PLC0415

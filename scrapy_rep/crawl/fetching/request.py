@@ -73,13 +73,13 @@ class Fetch:
         is_redirected: bool = False,
     ) -> None:
         self.asked_url = asked_url
-        """The original URL of the file. It differs from the URL of the request after a redirect."""
+        """The original URL of the file. After a redirect, the URL of the request is a different one."""
 
         self.virtual_host = virtual_host
         """The value of the ``Host`` header. Empty if the header contains the host of the URL, as usual."""
 
         self.is_redirected = is_redirected
-        """Whether the request follows a redirect from another origin."""
+        """Whether redirects led the request to an origin other than that of the original URL."""
 
         self.is_sent = False
         """Whether the request passed all middlewares and was handed to the download handler."""
@@ -105,9 +105,9 @@ class Fetch:
 class RobotsTxtRequest(Request):
     """A request for a robots.txt or a tdmrep.json.
 
-    RobotsTxtMiddleware does not judge these requests. A robots.txt may always be fetched, and a request for a
-    tdmrep.json is judged before it is sent. The middleware recognises these requests by their class. A meta key would
-    not be safe, since spiders copy meta to page requests.
+    RobotsTxtMiddleware lets these requests pass without a check. A robots.txt may always be fetched, and a request for
+    a tdmrep.json was already checked by RobotsTxtCache. The middleware recognises these requests by their class. A meta
+    key would not be safe, since spiders copy meta to page requests.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -160,7 +160,7 @@ class RobotsTxtRequest(Request):
         :param meta_keys: further meta keys to copy from *template*
         :param asked_url: the original URL of the file, if *url* is the target of a redirect
         :param virtual_host: the ``Host`` header, if it differs from the host in *url*
-        :param is_redirected: whether *url* is the target of a redirect from another origin
+        :param is_redirected: whether redirects led to an origin other than that of *asked_url*
         """
         template_meta = template.meta
         copied = {key: template_meta[key] for key in meta_keys if key in template_meta}
@@ -197,7 +197,7 @@ class RobotsTxtRequest(Request):
 
     def received(self, size: int, limit: int) -> None:
         """Count *size* newly received bytes of the body. Raises StopDownload if the body is longer than *limit* bytes,
-        or arrives for longer than the time-out.
+        or if it is still arriving when the time-out has passed.
         """
         now = time.monotonic()
         self.fetch.began = self.fetch.began or now
@@ -242,8 +242,8 @@ class FetchMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
-        """Return a middleware for commands and dry runs. Since they have no WireMiddleware, this middleware itself
-        notes that a request passed all middlewares, in a handler of the signal ``request_reached_downloader``.
+        """Return a middleware for commands and dry runs, which have no WireMiddleware to record that a request passed
+        all middlewares. So this middleware records it, in a handler of the signal ``request_reached_downloader``.
         """
         middleware = cls(crawler)
         crawler.signals.connect(
@@ -351,7 +351,8 @@ def decoded(response: Response, limit: int) -> Response:
 
 def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
     """Decode *body* up to *limit* bytes. Return the decoded bytes, and whether decoding reached the limit or the
-    regular end of *body*. All members of a gzip body, and all frames of a Zstandard body, are decoded.
+    regular end of *body*. If a gzip body has several members, or a Zstandard body several frames, all are decoded, but
+    at most :data:`_MAX_MEMBERS`.
 
     Raises KeyError if *coding* is unknown or contains several encodings, ImportError if the library for *coding* is
     missing, and the library's own error if the body is damaged.

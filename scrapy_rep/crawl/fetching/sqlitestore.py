@@ -49,16 +49,17 @@ _SWEEP = (
 
 
 class SqliteStore(Store):
-    """Keeps entries in the SQLite file at *path*. The file and its folder are created on first use.
+    """Keeps fetched robots.txt files in the SQLite file at *path*. The SQLite file and its folder are created on first
+    use.
 
-    Several processes can use the file at the same time. A process waits at most *timeout* seconds for a lock. Killing
-    a process does not damage the file.
+    Several processes can use the SQLite file at the same time. A process waits at most *timeout* seconds for a lock.
+    Killing a process does not damage the SQLite file.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout: float = 5.0) -> None:
         # The path is made absolute, since the process may change its working directory.
         self.path = Path(path).absolute()
-        """The absolute path of the file."""
+        """The absolute path of the SQLite file."""
 
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
@@ -95,8 +96,8 @@ class SqliteStore(Store):
 
     @contextmanager
     def _used(self) -> Iterator[sqlite3.Connection]:
-        """A context manager that returns the connection to the file. If the block raises an error, the connection is
-        closed, and StoreError is raised. The next call then opens a new connection.
+        """A context manager that returns the connection to the SQLite file. If the ``with`` block raises an error, the
+        connection is closed, and StoreError is raised instead. The next call then opens a new connection.
         """
         try:
             yield self._connected()

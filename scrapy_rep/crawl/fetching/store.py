@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 ALLOWED = (
     "memory://, sqlite:///RELATIVE/PATH, sqlite:////ABSOLUTE/PATH,"
     " redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH/OF/SOCKET?db=DB,"
-    " each with ?mb=MEGABYTES (&mb=... after another option)"
+    " each optionally with ?mb=MEGABYTES at the end (&mb=MEGABYTES after another option)"
 )
 """The forms of store addresses that :func:`open_store` accepts, as text for an error message."""
 
@@ -65,8 +65,8 @@ _STORES = {
     ),
 }
 
-# The time in seconds between a failure of the store and the next call. Without this pause, each request would wait for
-# another failure.
+# The time in seconds between a failure of the store and the next call. Without this pause, each request would wait
+# until another call has failed.
 _PAUSE_SECONDS = 3.0
 
 # The maximum time in seconds to wait for the end of a call to the store. The stores of this package have shorter
@@ -119,7 +119,7 @@ class Store(ABC):
 
 
 def open_store(address: str | Path) -> tuple[Store | None, int]:
-    """Return the store at *address*, and the memory limit for the robots.txt files of a crawl in bytes.
+    """Return the store at *address*, and the limit, in bytes, for the memory that a crawl uses for robots.txt files.
 
     The store is None for ``memory://``. Other stores open their file or connection on first use, not in this function.
 
@@ -217,7 +217,7 @@ class StoreClient:
             return None
         now = time.time()
         if entry.fetched > now + MAX_AHEAD:
-            self._warn_of_entry(origin, ValueError("its date is in the future"))
+            self._warn_of_entry(origin, ValueError("its fetch time is in the future"))
             return None
         return entry if now < entry.expires + KEEP else None
 
@@ -244,11 +244,12 @@ class StoreClient:
         if self._is_closed or self._is_stuck or time.monotonic() < self._paused_until:
             return False
         if self._is_failing:
-            # This call tries the store again. Until it succeeds, other requests continue without the store.
+            # The store has failed before, so only this caller may try it again now. The new pause keeps other requests
+            # from the store until the attempt succeeds, or the pause is over.
             self._paused_until = time.monotonic() + _PAUSE_SECONDS
         return True
 
-    # Calls of the store on its thread.
+    # Calling the store on a separate thread.
 
     def _begin_work(self) -> None:
         if self._work is None:
@@ -387,7 +388,8 @@ class StoreClient:
             self._logger.warning(
                 "The entry of %(url)s in the store of robots.txt files is unusable: "
                 "%(error)s. The file is fetched from its server, and replaces the entry. "
-                "Check which other programs write to the store. Further unusable entries are not logged, "
+                "Check which other programs write to the store, and the clocks of all machines that use the store. "
+                "Further unusable entries are not logged, "
                 "but counted in the stat %(stat)s",
                 url=origin.robotstxt_url,
                 error=error,
@@ -413,8 +415,8 @@ def _make_folder(crawler: Crawler, store: Any, address: str) -> None:
 def open_client(
     crawler: Crawler, chosen: str | Path | type
 ) -> tuple[StoreClient | None, int]:
-    """Return a client for the store that ``REP_STORE`` selects, and the memory limit for the robots.txt files of the
-    crawl in bytes. The client is None for ``memory://``.
+    """Return a client for the store that ``REP_STORE`` selects, and the limit, in bytes, for the memory that the crawl
+    uses for robots.txt files. The client is None for ``memory://``.
 
     :param chosen: the value of ``REP_STORE``: the address of a store, a Path, or a subclass of Store
     :raises SettingError: if *chosen* is not a valid value, or if the store needs a package that is not installed

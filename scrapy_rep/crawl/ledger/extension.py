@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _WRITE_INTERVAL = 1.0
 
 # The maximum number of decisions to remember at the level "denied", which records decisions of some kinds only once for
-# each origin and reason. When the number is reached, all remembered decisions are forgotten.
+# each origin and reason. When the number is reached, all remembered decisions are forgotten, and may be recorded again.
 _MAX_REMEMBERED = 10_000
 
 # The reasons of decisions in which an override in the settings, or a meta key, allows a request. At the level "denied",
@@ -62,8 +62,8 @@ _WITHOUT_EFFECT = frozenset({"data", "no-page"})
 
 
 class LedgerExtension:
-    """Writes the ledger to the file in ``REP_LEDGER``. If a write fails during the crawl, the extension logs a warning,
-    and the crawl continues.
+    """Writes the ledger, a SQLite file with the decisions of the crawl, to the path in ``REP_LEDGER``. If a write fails
+    during the crawl, the extension logs a warning, and the crawl continues.
     """
 
     ORDER = 500
@@ -84,8 +84,8 @@ class LedgerExtension:
         self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls
         self._path = _path(settings.ledger, str(spider.name))
-        # With %(time)s in its name, the file contains only this crawl, and is complete when the crawl ends. Without it,
-        # later crawls are added to the same file, so that its digest changes.
+        # If the path contains %(time)s, the file contains only this crawl, and is complete when the crawl ends.
+        # Otherwise, later crawls are added to the same file, so that the digest of the file changes.
         self._has_only_this_crawl = "%(time)s" in settings.ledger
         # Imported here, so that a crawl without a ledger does not load SQLite.
         from scrapy_rep.base.sqlitefile import make_folder  # noqa: PLC0415
@@ -214,7 +214,7 @@ class LedgerExtension:
         self._check_writer()
 
     def _add_traffic(self) -> None:
-        """Pass the traffic since the last call of this method to the writer."""
+        """Pass the traffic that was counted since the last call of this method to the writer of the ledger."""
         for row in self._traffic.take(time.time()):
             self._writer.write(*row)
 

@@ -51,7 +51,7 @@ _STEPS = 100_000_000
 _STEPS_AT_ONCE = 100_000
 
 MAX_ID = 2**40
-"""The maximum ID of a crawl, a snapshot or a decision."""
+"""The maximum ID of a crawl, a snapshot or a decision. A file with a greater ID is rejected."""
 
 _IDS = frozenset({"id", "crawl", "snapshot"})
 
@@ -67,21 +67,21 @@ _STORED = {
 
 
 def open_ledger(path: str) -> sqlite3.Connection:
-    """Return a read-only connection to the ledger at *path*, whose rows are ``sqlite3.Row`` objects. A crawl may write
-    to the ledger at the same time.
+    """Return a read-only connection to the ledger at *path*. Its queries return ``sqlite3.Row`` objects. A crawl may
+    write to the ledger at the same time.
 
     Raises LedgerError if the file cannot be read, is not a ledger of this version, or contains an invalid value.
     """
     with reading(path):
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError("it is not a regular file")
+            raise ValueError("the path is not a regular file")
         uri = Path(path).resolve(strict=True).as_uri() + "?mode=ro"
         connection = sqlite3.connect(uri, uri=True)
         try:
             bound(connection, status.st_size)
             if not has_tables(connection, SCHEMA):
-                raise ValueError("it is not a ledger")
+                raise ValueError("the file is not a ledger")
             _check(connection)
         except BaseException:
             connection.close()
@@ -129,8 +129,9 @@ def bound(connection: sqlite3.Connection, size: int) -> None:
 
 
 def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]:
-    """Yield each row of the table ``crawl`` in a ledger, as a dictionary with parsed JSON values. It has two more keys:
-    ``path`` is the path of the ledger, and ``every_decision`` is whether the crawl recorded all decisions.
+    """Yield each row of the table ``crawl`` in a ledger, as a dictionary with parsed JSON values. Each dictionary has
+    two more keys: ``path`` is the path of the ledger, and ``every_decision`` is whether the crawl recorded all
+    decisions.
     """
     for row in ledger.execute("SELECT * FROM crawl"):
         settings = read_json(row["settings"], dict)
@@ -195,7 +196,7 @@ def _check(connection: sqlite3.Connection) -> None:
 
 
 def columns_of(table: str) -> list[str]:
-    """Return the column names of *table*, in order."""
+    """Return the names of the columns of *table*, which is a table of a ledger, in the order of the columns."""
     return [name for name, *_ in _tables()[table]]
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _HOUR, _MINUTE = 3600, 60
 
-# The maximum number of origins whose shortest gaps are remembered. When it is reached, all gaps are forgotten. This
-# costs only additional rows in the ledger.
+# The maximum number of origins whose shortest gaps are remembered. When it is reached, all gaps are forgotten. The only
+# effect is that the ledger gets additional rows, with gaps that are longer than earlier ones.
 _MAX_REMEMBERED = 100_000
 
 
@@ -37,16 +37,17 @@ class Traffic:
 
     def __init__(self) -> None:
         self.wants_waiting = True
-        """Whether the next row still lacks the number of waiting requests. The scheduler counts its requests only if
-        this is True."""
+        """Whether the scheduler should count its waiting requests and call :meth:`note_waiting`. After this call, False
+        until the next :meth:`take`, since each row of the ledger needs the number only once."""
 
         self._is_open = False
         self._pages: dict[Origin, list[int]] = {}
         self._waiting: int | None = None
         self._gaps: list[Row] = []
         self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
-        """For each kind of gap and origin: the smallest ratio of a gap to the requested delay, and the longest
-        requested delay. A gap is written to the ledger only if its ratio is smaller or its delay is longer."""
+        """For each kind of gap and each origin: the smallest ratio of a gap to the requested delay so far, and the
+        longest requested delay so far. A new gap is written to the ledger only if its ratio is smaller than the
+        smallest, or its requested delay is longer than the longest. See :meth:`note_gap`."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> Traffic | None:
@@ -56,8 +57,8 @@ class Traffic:
         return shared_component(crawler, _new_traffic)
 
     def open(self) -> None:
-        """Start counting. Nothing is counted before this call, since the counts would accumulate in memory until the
-        ledger calls :meth:`take`.
+        """Start counting. Nothing is counted before this call. Without an open ledger that calls :meth:`take`, the
+        counts would accumulate in memory.
         """
         self._is_open = True
 
@@ -98,9 +99,9 @@ class Traffic:
     def note_gap(
         self, kind: str, origin: str, asked: float, gap: float | None, now: float
     ) -> None:
-        """Note the gap between an answer from *origin* and the next request to *origin*. A row is written if the gap,
-        relative to the requested delay, is shorter than all earlier gaps of this kind. A row is also written if the
-        requested delay is longer than all earlier delays of this kind.
+        """Note the gap between an answer from *origin* and the next request to *origin*. The ledger gets a row if the
+        gap, relative to the requested delay, is shorter than all earlier gaps of the same kind and origin. It also gets
+        a row if the requested delay is longer than all earlier ones of the same kind and origin.
 
         :param kind: ``"delay"`` if robots.txt requested the delay, ``"pause"`` if a 429 or 503 response requested it
         :param asked: the requested delay in seconds

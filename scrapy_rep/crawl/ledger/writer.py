@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.entries import CacheEntry
     from scrapy_rep.protocol.dialect import Dialect
 
-    # The rows to write, by the name of the table.
+    # The rows to write. The keys are the names of the tables.
     _Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]
 
 # The maximum time in seconds that a closing crawl waits for its last records to be written.
@@ -84,8 +84,8 @@ _TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-# The exact types of errors that affect the whole file. An error of another type, even of a subclass of these, means
-# that SQLite cannot store a value.
+# The types of errors that affect the whole file. Only these exact types count: an error of a subclass, like any other
+# error, means only that SQLite cannot store a value of a row.
 _FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
@@ -138,8 +138,8 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 
 def close_and_merge_log(connection: sqlite3.Connection) -> bool:
-    """Close a ledger after merging its write-ahead log into the file. Return whether the merge succeeded. It fails
-    while another process has the file open.
+    """Merge the write-ahead log of a ledger into its file, and close the ledger. Return whether the merge succeeded.
+    The merge fails while another process has the file open.
 
     After the merge, the file is complete without the log, and can be read in a read-only folder.
     """
@@ -207,7 +207,7 @@ class LedgerWriter:
         self._batch = _no_rows()
         """The rows of the current transaction. If the transaction fails, they stay here for the next transaction."""
         self._weight = self._batch_weight = 0
-        """The estimated memory, in bytes, of all rows and of the rows in the batch."""
+        """Two estimates of memory in bytes: of all rows that are not written yet, and of the rows in the batch."""
         self._is_done = True
         """Whether the transaction of the batch has succeeded."""
         self._unwritable = 0
@@ -255,7 +255,7 @@ class LedgerWriter:
         self.write("decision", record, sum(map(len, filter(None, texts))))
 
     def flush(self) -> None:
-        """Start a thread that writes all rows to the file. Do nothing if the last thread is still writing."""
+        """Start a thread that writes all collected rows to the file. Do nothing if the last thread is still writing."""
         if self._thread.is_alive():
             return
         self._take()
@@ -279,8 +279,8 @@ class LedgerWriter:
             self.dropped += _count(self._batch) + _count(self._rows)
 
     def digest(self) -> str | None:
-        """Return the SHA-256 digest of the file in hexadecimal, after :meth:`close`. Return None if the file is
-        incomplete, because a write failed or another process has the file open.
+        """Return the SHA-256 digest of the file in hexadecimal. Return None if the file is incomplete, because
+        :meth:`close` was not called yet, a write failed, or another process has the file open.
         """
         if not self._is_closed:
             return None
@@ -303,8 +303,8 @@ class LedgerWriter:
             self._thread = thread
 
     def _take(self) -> None:
-        """Prepare the batch for the next transaction. If the last transaction succeeded, count its records and empty
-        the batch. Then move all new rows into the batch.
+        """Prepare the batch for the next transaction. If the last transaction succeeded, add the number of its records
+        to ``recorded``, and empty the batch. Then move all new rows into the batch.
         """
         with self._lock:
             if self._is_done:
@@ -319,8 +319,8 @@ class LedgerWriter:
     # The methods below run in the writing thread, not in the event loop.
 
     def _write_end(self, before: Thread, end: tuple[Any, ...]) -> None:
-        """Wait until the thread *before* ends. Then write the remaining rows and the *end* of the crawl. Repeat the
-        writing while new rows are added, which other handlers of ``spider_closed`` may do.
+        """Wait until the thread *before* ends. Then write the remaining rows and the *end* of the crawl. Repeat this as
+        long as others, such as handlers of ``spider_closed``, add new rows.
         """
         if before.is_alive():
             before.join()
@@ -404,8 +404,9 @@ def _count(rows: _Rows) -> int:
 
 @cache
 def _insert(table: str, crawl: int) -> str:
-    """Return the SQL statement that inserts a row into *table* for the crawl with the ID *crawl*. The row of a decision
-    contains the time at which its robots.txt was fetched. The statement replaces this time by the ID of the snapshot.
+    """Return the SQL statement that inserts a row into *table* for the crawl with the ID *crawl*. The given row of a
+    decision contains the time at which its robots.txt was fetched. In place of this time, the statement inserts the ID
+    of the snapshot with this time.
     """
     # The parameters are numbered, because the origin is used twice: as a column, and to find the snapshot.
     values = {name: f"?{number}" for number, name in enumerate(_COLUMNS[table], 1)}

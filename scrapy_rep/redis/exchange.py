@@ -1,4 +1,4 @@
-"""The calls of the Redis server. In each call, a worker reports the requests that are done, and gets new requests.
+"""The calls to the Redis server. In each call, a worker reports the requests that are done, and gets new requests.
 The calls run on a separate thread, so that a slow server does not block the event loop.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The maximum seconds that the thread waits for a connection, and then for each answer.
+# The maximum number of seconds for which the thread waits for a connection, and then for each answer.
 _TIMEOUT = 3.0
 
 # Each stored request starts with its number, which has this many characters.
@@ -43,8 +43,8 @@ MAX_PUSHES = 1_000
 
 _Reports = dict[str, list[Any]]
 
-# The default fields of a call's order. A call with these fields reports nothing and requests nothing. ``shared.lua``
-# describes the fields.
+# The default fields of an order, the JSON object that each call sends to the server. A call with these fields reports
+# nothing and requests nothing. ``shared.lua`` describes the fields.
 _NOTHING: dict[str, Any] = {
     **dict.fromkeys(
         ("done", "back", "unreadable", "pages", "released", "paused", "left"), ()
@@ -96,8 +96,8 @@ class Delivery(NamedTuple):
 
 
 class LeasedHost(NamedTuple):
-    """A host that this worker owns from now on. The other fields are the back-off of the last owner: see
-    ``BackOff``.
+    """A host that this worker owns from now on. The other fields are the host's back-off, as the last owner left it:
+    see ``BackOff``.
     """
 
     host: str
@@ -147,12 +147,14 @@ class Answer(NamedTuple):
     """By host, the seconds until the end of a pause that a host of this worker requested from another worker."""
 
     pages: dict[str, int]
-    """By host, the number of pages done by all workers together. Only hosts that this worker gets, or of which it
-    reported pages, in this call.
+    """By host, the number of pages done by all workers together. Contains only the hosts that this call gives to the
+    worker, and the hosts of which the call reported pages.
     """
 
     unread: Sequence[tuple[bytes, str]]
-    """Requests that other workers could not read. Each is the lease, and the place in the list of such requests."""
+    """Requests that other workers could not read. Each entry is the lease of the request, which contains its data, and
+    its place in the server's list of such requests.
+    """
 
 
 class QueueLost(Exception):
@@ -170,16 +172,16 @@ class Exchange:
         self._keys = [f"{{{key}}}", seen_key, key]
         self._lease = lease
         self.reports: _Reports = defaultdict(list)
-        """The reports for the next call, by their names in the script."""
+        """The reports for the next call, by the names that the script ``shared.lua`` gives them."""
 
         self.unsent: list[Push] = []
         """The new requests that are not on the server yet, oldest first."""
 
         self._told: _Reports | None = None
-        """The reports of the current call. None after the server has answered."""
+        """The reports of the last call, until the server has answered the call. None while no answer is missing."""
 
         self._sending = 0
-        """The number of new requests in the current call."""
+        """The number of new requests in the last call."""
 
         self.is_uncertain = False
         """Whether the last call got no answer, but the server may have executed it."""
@@ -245,9 +247,9 @@ class Exchange:
     def failed(self, error: Exception) -> bool:
         """Record that the last call failed with *error*. Return whether the next call should follow immediately.
 
-        The next call repeats the reports, except in two cases. If the queue is lost, its reports are dropped. If the
-        server has no memory left, it executed nothing. Then the next call leaves out the new requests, and follows
-        immediately, since its reports free memory.
+        In most cases, the next call repeats the reports and new requests of the failed call. If the queue is lost, the
+        reports are dropped. If the server has no memory left, it executed nothing. Then the next call repeats only the
+        reports, which free memory, without the new requests, and follows immediately.
         """
         if isinstance(error, QueueLost):
             self._told, self.is_uncertain = None, False
@@ -261,11 +263,11 @@ class Exchange:
         return False
 
     def clear(self) -> None:
-        """Delete the queue and its fingerprints, also if other workers use the queue. Raises RedisError or OSError if
+        """Delete the queue and its fingerprints, even if other workers use the queue. Raises RedisError or OSError if
         the server fails.
         """
         prefix, *others = self._keys
-        # This key first: without it, no worker uses the other keys any more.
+        # This key is deleted first: without it, no worker uses the other keys any more.
         self._client.unlink(f"{prefix}:state")
         for key in others:
             self._client.unlink(key)
@@ -309,7 +311,9 @@ def _taken(host: str, score: str, item: bytes) -> Taken:
 
 
 def parts_of(lease: bytes) -> tuple[str, bytes]:
-    """Return the host and the data of a request that no worker could read, from *lease*, its lease on the server."""
+    """Return the host and the data of a request that no worker could read so far. *lease* is the text with which the
+    server stores the request.
+    """
     host, _, item = lease.split(b"\n", 2)
     return host.decode(errors="replace"), item[_NUMBER:]
 
@@ -354,7 +358,7 @@ def connect(settings: BaseSettings) -> Any:
 
 
 class ServerThread:
-    """A thread for calls of the server. It does not belong to a thread pool, since other components may occupy all
+    """A thread for calls to the server. It does not belong to a thread pool, since other components may occupy all
     threads of a pool for long.
     """
 

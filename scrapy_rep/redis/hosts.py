@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limits import Queue
     from scrapy_rep.redis.exchange import Taken
 
-# If robots.txt is still unknown this many seconds after a worker got a host, the host's requests do not count as
-# usable.
+# If robots.txt is still unknown this many seconds after a worker got a host, the host's requests no longer count as
+# requests that can be sent soon.
 _UNKNOWN_AFTER = 2.0
 
 
@@ -36,7 +36,7 @@ class Lease:
         """
 
     def renew(self, began: tuple[float, float]) -> None:
-        """Record that a call of the server renewed the lease. *began* is the start of the call, on the monotonic clock
+        """Record that a call to the server renewed the lease. *began* is the start of the call, on the monotonic clock
         and on the system clock.
         """
         self._renewed_at = began
@@ -69,8 +69,8 @@ class OwnedRequests(MemoryRequests):
         heappush(self._heap, (taken.score, int(taken.number, 16), request))
 
     def pop(self) -> Request | None:  # type: ignore[override]
-        """Remove and return the next request. Return None if all requests were given back to the server. The limits may
-        not know that yet.
+        """Remove and return the next request. Return None if the queue is empty. The scheduler may pop from an empty
+        queue: when a worker gives requests back to the server, the limits still list their queue as ready.
         """
         return super().pop() if self.count else None
 
@@ -88,7 +88,8 @@ class OwnedHost:
     def __init__(self, key: str, now: float) -> None:
         self.key = key
         self.since = self.needed_at = now
-        """When this worker got the host, and when the host last had requests, in seconds of the monotonic clock."""
+        """``since`` is the time when this worker got the host, and ``needed_at`` the time when the host last had
+        requests, both in seconds of the monotonic clock."""
 
         self.queues: set[Queue] = set()
         """The queues of this worker in which the host's requests wait, one for each origin."""
@@ -117,7 +118,7 @@ def _waits_for_rules(queue: Queue) -> bool:
 
 
 def name_of(slot: str) -> str:
-    """Return the name that the download slot *slot* has on the server. Line breaks, which end a name there, become
-    spaces.
+    """Return the name that the download slot *slot* has on the server. Line breaks become spaces, because a line break
+    ends a name on the server.
     """
     return " ".join(slot.split())

@@ -31,7 +31,7 @@ _LONG = 1.0
 
 
 class Permit:
-    """The permission to send one request from the wire to a host that several workers send to."""
+    """The permission to send one request, which is at the wire, to a host to which several workers send requests."""
 
     def __init__(
         self, request: Request, entry: InFlight, queue: Queue, *, may_return: bool
@@ -47,12 +47,14 @@ class Permit:
 
         self.is_released = False
         self.call: Deferred[PermitAnswer | None] | None = None
-        """Fires with the server's answer, or with None if no answer is awaited any more. None before the request."""
+        """A Deferred that fires with the server's answer, or with None if the request stops waiting for an answer. The
+        attribute is None before this worker requests the permit."""
 
     @property
     def terms(self) -> tuple[str, float, float]:
         """The host, the maximum number of requests in flight to the host, and the host's delay in seconds. Both numbers
-        are 0 if this worker knows of no delay and no back-off. Then only a pause delays the request.
+        are 0 if this worker knows of no delay and no back-off. Then the server applies those that other workers
+        reported.
         """
         host = self.queue.host
         delay = delay_of(self.queue)
@@ -70,7 +72,7 @@ class Permit:
 
 
 def delay_of(queue: Queue) -> float:
-    """Return the delay between two requests of *queue* in seconds. 0 if there is no delay."""
+    """Return the delay, in seconds, between two requests of *queue*. If there is no delay, return 0."""
     limiter = queue.host.crawl_delay if queue.keeps_delay else None
     return 0.0 if limiter is None else limiter.delay
 
@@ -87,7 +89,7 @@ class SharedPermits:
         lease: Lease,
         ask: Callable[[], None],
     ) -> None:
-        """*ask* is called to have the server called soon."""
+        """Create the permits of a worker. *ask* is a function that schedules a call to the server soon."""
         self._crawler = crawler
         self._frontier = frontier
         self._lease = lease
@@ -100,8 +102,9 @@ class SharedPermits:
         """The permits that the server granted, by token, until their requests end or the permits are released."""
 
     def is_needed(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request*, which is about to be sent, still needs a permit. An earlier permit may be lost. A permit
-        ends with this worker's lease, with a pause of the host, and when the server restarts with older data.
+        """Whether *request*, which is about to be sent, needs a permit and has none that is still valid. A permit can
+        be lost: it ends with this worker's lease, with a pause of the host, and when the server restarts with older
+        data.
         """
         frontier = self._frontier
         queue = frontier.queues.of(request)
@@ -181,7 +184,7 @@ class SharedPermits:
     def _cancel(self, token: str) -> None:
         self.wanted.pop(token, None)
 
-    # Called by the scheduler before and after each call of the server.
+    # The scheduler calls these methods before and after each call to the server.
 
     def wants(self) -> list[tuple[Any, ...]]:
         """Return the permits to request from the server, as arguments of ``acquire`` in the script. Requests that other
@@ -199,8 +202,8 @@ class SharedPermits:
     def granted(
         self, answers: Sequence[PermitAnswer]
     ) -> Iterator[tuple[str, float, bool]]:
-        """Wake the requests whose permits are in *answers*. Yield the permits for which no request waits any more, in
-        the format of :meth:`ended`.
+        """Wake the requests whose permits are in *answers*. If no request waits for a permit any more, yield the permit
+        in the format of :meth:`ended`, so that the server releases the permit.
         """
         for answer in answers:
             permit = self.wanted.pop(answer.token, None)
@@ -212,8 +215,8 @@ class SharedPermits:
             _fire(permit.call, answer)
 
     def ended(self) -> Iterator[tuple[str, float, bool]]:
-        """Yield the permits that are used or released, and forget them. Each is the token, the seconds since the end of
-        the request, and whether the request was sent.
+        """Yield the permits that are used or released, and forget them. Each permit is a tuple: the token, the seconds
+        since the end of the request, and whether the request was sent.
         """
         frontier = self._frontier
         for token, permit in list(self.held.items()):

@@ -52,26 +52,28 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.crawl.frontier.limits import Queue
 
-# The seconds between two calls of the server: while this worker has something to report, while requests are in flight
-# or in their callbacks, and after a failure.
+# The seconds between two calls to the server, in three cases: this worker has something to report, its requests are in
+# flight or in their callbacks, or the last call failed.
 _SOON, _BUSY, _FAILED = 0.02, 0.05, 1.0
 
-# In all other cases, the seconds between two calls double, up to one of these numbers. The first one holds while any
-# request of any worker is not done, since its callback may yield new ones; the second one, while the queue is empty.
+# In all other cases, each wait between two calls is twice as long as the last one, up to a maximum in seconds. While
+# requests of any worker are not done, the first maximum applies, because their callbacks may yield new requests. While
+# the queue is empty, the second maximum applies.
 _MOST_WAITING, _MOST_IDLE = 0.2, 1.0
 
-# A worker renews its lease after this part of the lease.
+# A worker renews its lease at the latest when this fraction of the lease's duration has passed.
 _PART_OF_LEASE = 1 / 4
 
 # A worker takes enough requests to stay busy until this number of further calls to the Redis server has ended. One call
 # is not enough, because the robots.txt of a new host must be fetched before the host's requests can be sent.
 _CALLS_AHEAD = 3
 
-# The assumed seconds of one round, in which each request in flight ends and the next one is sent. A worker takes
-# requests in advance for at most the second number of rounds.
+# In one round, each request in flight ends and the next one is sent. The first number is the assumed duration of a
+# round in seconds. The second is the maximum number of rounds for which a worker takes requests in advance.
 _ROUND, _MAX_ROUNDS = 0.1, 20
 
-# The number of a host's requests that one call takes for each round, and their maximum number for all rounds.
+# The number of a host's requests that one call takes for each round (see _ROUND), and the maximum number of a host's
+# requests that one call takes for all rounds together.
 _BATCH, _MAX_BATCH = 16, 200
 
 # The maximum number of a host's requests that a worker keeps while the host's robots.txt is unknown.
@@ -84,10 +86,13 @@ _AHEAD = 1.5
 # A worker that has taken this many requests takes no new hosts. Requests to hosts that do not answer may wait for long.
 _MAX_TAKEN = 20_000
 
-# A host is given back after this many seconds without requests, or if its next request must wait longer than this many.
+# A worker gives a host back when the host had no requests for the first number of seconds, or when its next request
+# must wait for longer than the second number of seconds.
 _EMPTY_FOR, _FAR = 2.0, 30.0
 
-# The maximum rank of a request. The server stores scores up to this rank exactly, also those of returned requests.
+# The maximum rank of a request. Its score on the server is the negative rank. For a request that is given back, the
+# server subtracts 2^50 from the score. With ranks up to this maximum, the results are integers below 2^53, which the
+# server's floating-point numbers represent exactly.
 _MAX_RANK = 2**40
 
 # A worker that ends gives up after this many failed calls.
@@ -121,10 +126,11 @@ class SharedScheduler(Scheduler):
         """The requests that this worker took from the server, until they are done or given back."""
 
         self._popped: dict[Request, int] = {}
-        """The taken requests that Scrapy received. The value is ``_pushed`` at that time."""
+        """The taken requests that Scrapy's engine received and that are not done. The value is the number ``_pushed``
+        at the time when the engine received the request."""
 
         self._popped_since = 0
-        """The number of requests that Scrapy received since the last call of the server."""
+        """The number of requests that Scrapy's engine received since the last call to the server."""
 
         self._pages: dict[Request, str] = {}
         """The requests that count as pages of a host and are not done. The value is the host."""
@@ -133,9 +139,9 @@ class SharedScheduler(Scheduler):
         """The number of new requests of this worker so far, whether or not they are on the server yet."""
 
         self._ended: list[tuple[str, str, int]] = []
-        """The requests that are done, but not yet reported to the server. Each is the request's number, the host whose
-        page it was (or ""), and a value of ``_pushed``. The request is reported when that many new requests are on the
-        server, since the request's callback may have made them.
+        """The requests that are done, but not yet reported to the server. Each entry is the request's number, the host
+        whose page it was (or ""), and a value of ``_pushed``. The request is reported when this worker has sent that
+        many new requests to the server, because the request's callback may have yielded them.
         """
 
         self._seen_here: set[str] = set()
@@ -143,27 +149,29 @@ class SharedScheduler(Scheduler):
 
         # The state of the queue on the server.
         self._total = 1
-        """The number of all workers' requests that are not done, by the last answer."""
+        """The number of all workers' requests that are not done, according to the server's last answer."""
 
         self._last_aside = "0"
-        """This worker tried to read the requests that other workers set aside. This is the place of the last one
-        tried.
+        """This worker tries to read the requests that other workers set aside. The value is the place, in the server's
+        list of such requests, of the last request that this worker tried to read.
         """
 
         self._readable: list[str] = []
         """The places of requests that other workers set aside and this worker can read."""
 
         self._set_aside = 0
-        """The number of requests that are set aside, by the last answer."""
+        """The number of requests that are set aside because no worker could read them, according to the server's last
+        answer."""
 
-        # The calls of the server.
+        # The calls to the server.
         self._took = 0.0
         """The duration of the last answered call, in seconds."""
 
         self._next_at, self._pause = inf, _BUSY
         self._asleep: Deferred[None] | None = None
         self._calls: Deferred[None] | None = None
-        """Fires after the last call before the end. None before the first answer."""
+        """Fires when the loop of regular calls has ended, because the scheduler was closed. None before the server's
+        first answer."""
 
         self._last_request = self._clock.monotonic()
         self._has_begun = self._is_failing = self._is_closed = False
@@ -201,7 +209,7 @@ class SharedScheduler(Scheduler):
     def _made_dupefilter(self) -> BaseDupeFilter:
         """Return the project's duplicate filter if the project sets its own. If not, return one that filters nothing,
         because the server filters. The server stores each request together with its fingerprint, so every request that
-        counts as seen is in the queue.
+        counts as seen has been in the queue.
         """
         crawler = self._crawler
         assert crawler.spider is not None
@@ -296,7 +304,9 @@ class SharedScheduler(Scheduler):
         return request
 
     def _spider_idle(self) -> None:
-        """Keep the spider open until ``SCHEDULER_IDLE_BEFORE_CLOSE`` seconds after its last request."""
+        """Keep the spider open until ``SCHEDULER_IDLE_BEFORE_CLOSE`` seconds have passed since the spider's last
+        request.
+        """
         closes_at = self._last_request + self._idle_seconds
         if self._clock.monotonic() < closes_at:
             self._alarms.at(closes_at, wake, self._crawler)
@@ -355,7 +365,9 @@ class SharedScheduler(Scheduler):
         self._filled(queue, request)
 
     def _requests_of(self, queue: Queue) -> Any:
-        """Return the container of the requests of *queue* that wait in this worker."""
+        """Return the container for the requests of *queue* that wait in this worker. Create the container if there is
+        none.
+        """
         if queue.requests is None:
             is_here = queue.key.is_unwritable
             kind = MemoryRequests if is_here else OwnedRequests
@@ -380,7 +392,9 @@ class SharedScheduler(Scheduler):
             return None
 
     def _forget(self) -> list[Taken]:
-        """Forget all hosts, requests, permits and reports of this worker, and return its requests."""
+        """Forget all hosts, requests, permits and reports of this worker. Return the requests that this worker had
+        taken from the server.
+        """
         for queue in self._frontier.limits.queues.values():
             self._take_all(queue)
         requests = list(self._taken.values())
@@ -483,7 +497,8 @@ class SharedScheduler(Scheduler):
         many requests as this worker has room for.
         """
         places = concurrent_requests(self._crawler)
-        # How often all requests in flight are replaced until this worker has what it asks for now.
+        # An estimate of how many times all requests in flight end, and others take their places, until the answer to
+        # this call arrives.
         replaced = max(self._popped_since // places, round(self._took / _ROUND))
         rounds = min(1 + _CALLS_AHEAD * replaced, _MAX_ROUNDS)
         self._popped_since = 0
@@ -514,11 +529,11 @@ class SharedScheduler(Scheduler):
     def _more_of_owned(
         self, batch: int, rounds: int
     ) -> tuple[list[tuple[str, int]], int]:
-        """Return the requests that this worker wants of its owned hosts, and the supply.
+        """Return how many more requests this worker wants of which owned hosts, and how many it has (the supply).
 
-        The wanted requests are pairs of a host and a number, which fills the host's requests up to *batch*. The
-        supply is the number of requests to owned hosts that could be sent in the next *rounds* rounds (see
-        ``_ROUND``).
+        The first result is a list of pairs: a host, and the number of requests with which this worker has *batch*
+        requests to the host that can be sent soon. The second result, the supply, is the number of requests to owned
+        hosts that could be sent in the next *rounds* rounds (see ``_ROUND``).
         """
         now, more, supply = self._clock.monotonic(), [], 0
         for host in self._lease.hosts.values():
@@ -532,11 +547,12 @@ class SharedScheduler(Scheduler):
                 supply += min(usable + host.on_server, most * rounds)
         return more, supply
 
-    # The calls of the server.
+    # The calls to the server.
 
     async def _begin(self) -> None:
         """Call the Redis server for the first time, then start the loop that makes all further calls. If the first call
-        fails, raise its exception and start no loop. A server without memory is no such failure.
+        fails, raise its exception and start no loop. The loop also starts if the call failed only because the server
+        has no memory left.
         """
         try:
             if self._crawler.settings.getbool("SCHEDULER_FLUSH_ON_START"):
@@ -558,8 +574,8 @@ class SharedScheduler(Scheduler):
                 await self._call()
 
     def _call_soon(self, seconds: float = _SOON) -> None:
-        """Schedule the next call of the server for *seconds* from now, unless an earlier time is scheduled. While a
-        call is running, the next call starts after its end.
+        """Schedule the next call to the server for *seconds* from now, unless a call is already scheduled for an
+        earlier time. If a call is running, the next one starts only after the running call has ended.
         """
         at = self._clock.monotonic() + seconds
         if at < self._next_at:
@@ -600,8 +616,9 @@ class SharedScheduler(Scheduler):
         self._answered(answer, exchange.answered(), began)
 
     def _has(self) -> list[str]:
-        """Return the request numbers, hosts and permits of this worker. The server puts everything else that it lists
-        for this worker back into the queue, because it was in a lost answer.
+        """Return the request numbers, hosts and permits that this worker has. Anything else that the server lists for
+        this worker was in an answer that did not arrive. So the server puts such requests back into the queue, and
+        takes back such hosts and permits.
         """
         ended = [number for number, *_ in self._ended]
         numbers = [taken.number for taken in self._taken.values()]
@@ -610,7 +627,7 @@ class SharedScheduler(Scheduler):
         return [*numbers, *ended, *untold, *self._lease.hosts, *self._permits.held]
 
     def _next_in(self) -> float:
-        """Return the seconds until the next call, after one that was answered."""
+        """Return the number of seconds between an answered call and the next call."""
         exchange = self._exchange
         if self._is_failing and exchange.unsent:
             return _FAILED  # The server is full.
@@ -713,8 +730,8 @@ class SharedScheduler(Scheduler):
                 self._readable.append(place)
 
     def _drop(self, request: Request) -> None:
-        """Log *request* as a duplicate, which the server found, and send the signal ``request_dropped``, as Scrapy
-        does.
+        """Log that *request* is a duplicate, and send the signal ``request_dropped``, as Scrapy does. The server has
+        found that the request is a duplicate.
         """
         self._fingerprinter.log(request, self._spider)
         self._crawler.signals.send_catch_log(
@@ -792,8 +809,9 @@ class SharedScheduler(Scheduler):
     # The end of this worker.
 
     async def _end(self, calls: Deferred[None]) -> None:
-        """Report the requests that are done, then give all hosts and requests back. After a failed call, do both in the
-        next call. *calls* fires when the regular calls have ended.
+        """Send the remaining new requests, and report the requests that are done. In the last call, give all hosts and
+        requests back. After a failed call, the next call is the last one. *calls* fires when the regular calls have
+        ended.
         """
         await maybe_deferred_to_future(calls)
         failures, has_left = 0, False

@@ -33,13 +33,14 @@ local prefix, SEEN, worker, order = KEYS[1], KEYS[2], ARGV[1], cjson.decode(ARGV
 local call, time = redis.call, redis.call('TIME')
 local now = time[1] + time[2] / 1e6
 
--- A request that is given back comes before all others, because this number is subtracted from its score.
+-- This number is subtracted from the score of a request that is given back, so that it comes before all others.
 local FRONT = 2 ^ 50
 -- The largest integer that is exact. It is greater than the number of any request.
 local LAST = 2 ^ 53 - 1
--- The data of a host without requests and without an owner expires after this many seconds.
+-- The data of a host without requests, permits and owner expires this many seconds after its last pause or delay.
 local KEPT = 3600
--- The seconds for which a refused permit stays reserved, and the minimum seconds before a worker requests it again.
+-- After a refusal, the next permit stays reserved for the refused worker until PATIENCE seconds after the time at which
+-- the worker should request it again. ASK_AGAIN is the minimum number of seconds before that time.
 local PATIENCE, ASK_AGAIN = 3, 0.1
 -- For this many seconds after a pause, a worker that does not know of the pause sends one request at a time.
 local RECOVERS = 30
@@ -67,12 +68,13 @@ local has_lost = last_call < order.last_answer
 -- executed.
 if order.call == 1 then call('SCARD', SEEN) end
 
--- A server without memory refuses a script whose first write needs memory. DEL needs none, so only calls with new
--- requests are refused.
+-- A server without memory refuses a script whose first write needs memory. DEL needs none. So with DEL as the first
+-- write, a call without new requests is executed. Calls with new requests are refused.
 if #order.new == 0 then call('DEL', prefix .. ':none') end
 if is_first then call('HSET', STATE, 'mark', mark) end
 
--- The clock makes new numbers greater than all earlier ones, even if the server lost the last ones in a restart.
+-- The numbers follow the clock, so that new numbers are greater than all earlier ones, even if a restart of the server
+-- lost the last ones.
 local number = math.max(tonumber(call('HGET', STATE, 'number') or 0), math.floor(now * 1e6))
 local function new_number()
     number = number + 1
@@ -252,7 +254,7 @@ end
 
 local delivered = {}
 
--- Deliver up to *most* requests of a host, those with the lowest scores. Return the number that the host had.
+-- Deliver up to *most* requests of a host, those with the lowest scores. Return how many requests the host had before.
 local function take(host, most)
     local items, scores, leases = call('ZPOPMIN', key('queue', host), most), {}, {}
     for index = 1, #items, 2 do
@@ -365,14 +367,14 @@ return { mark, cjson.encode(answer), delivered, unread }
 --   paused                for each host that requested a pause: host, seconds
 --   left                  for each host that the worker gives back: host, seconds until its next request, own_pause,
 --                         concurrency, seconds since the start of the back-off
---   has                   only after a lost answer: the requests, hosts and permits that the worker has. Everything
---                         else is taken from the worker
+--   has                   only after a lost answer: the requests, hosts and permits that the worker has. All others
+--                         that are listed here for the worker are taken from it
 --   retires, clears       whether the worker ends, and whether its end deletes the queue
 --   permits               for each permit that the worker requests: the arguments of acquire()
 --   more                  for each owned host of which the worker wants requests: host, their maximum number
 --   batch                 the maximum number of requests of a host that is new or has new requests
---   room, concurrency     the number of requests for which the worker wants new hosts, and the maximum number of them
---                         that one host counts for
+--   room, concurrency     the number of requests for which the worker wants new hosts, and the maximum number of
+--                         requests that count for one host
 --   readable, last_aside  the places of requests that others could not read and this worker can, and the last place
 --                         that the worker tried
 --

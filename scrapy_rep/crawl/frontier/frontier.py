@@ -83,12 +83,13 @@ if TYPE_CHECKING:
 # requests wait in the downloader.
 _CHECK_EVERY = 0.2
 
-# The minimum number of seconds for which a request in the downloader waits for its robots.txt. After that and after
-# REP_WAIT_TIMEOUT, it is refused: a component of the project may keep the fetch of robots.txt from ever ending.
+# A request in the downloader waits for the fetch of its robots.txt for at most this number of seconds, or for
+# REP_WAIT_TIMEOUT if that is longer. Then the request is refused. Without a maximum, the request could wait forever,
+# because a component of the project may keep the fetch from ending.
 _MIN_PATIENCE = 120.0
 
 # The seconds between two log lines about an idle crawl. Unused limiters and sites are removed from memory at the same
-# times.
+# interval.
 _LOG_EVERY = 60.0
 
 # The number of seconds without requests after the machine has run out of file descriptors, ports or memory.
@@ -96,18 +97,21 @@ _EXHAUSTED = 1.0
 
 
 class Permits(Protocol):
-    """Issues permits to send requests. Workers need them for a host to which several workers send requests, so that
-    all of them together keep its delay.
+    """Issues permits to send requests. If several workers may send requests to the same host, they need permits, so
+    that all workers together keep the delay of the host.
     """
 
     def is_needed(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request*, which is at the wire, needs a permit and has none."""
+        """Whether *request* needs a permit and has none. The wire, which sends requests, calls this for each request
+        before it sends the request.
+        """
 
     async def acquire(
         self, request: Request, entry: InFlight, *, may_return: bool
     ) -> bool:
         """Wait for a permit for *request*. The permit ends with the download of *request*. Return False if *request*
-        has to go back to the scheduler and wait there, which happens only with *may_return*. Raises SpiderClosing.
+        has to go back to the scheduler and wait there, which happens only if *may_return* is True. Raises
+        SpiderClosing if the spider closes and *may_return* is False.
         """
 
     def release(self, entry: InFlight) -> None:
@@ -150,7 +154,7 @@ class Frontier:
         """Whether the crawl uses the wire of this package, so that delays and pauses are kept."""
 
         self.budget = self._budget()
-        """Limits the pages of each host; None if no setting does."""
+        """Limits the number of pages of each host; None if no setting defines such a limit."""
 
         self.permits: Permits | None = None
         """Issues the permits that several workers need; None if the crawl runs in one process."""
@@ -163,14 +167,14 @@ class Frontier:
         have waited for such requests. With a ``JOBDIR``, the next run sends all of them again."""
 
         self.closes_for = ""
-        """The reason why the frontier closes the crawl. While it is set, no request is planned; it is empty while the
-        crawl runs."""
+        """The reason (``finish_reason``) for which the frontier closes the crawl; empty while the crawl runs. Once the
+        reason is set, no request is planned."""
 
         self._repeated: WeakSet[Request] = WeakSet()
         """The request objects that a component downloaded a second time while their first download was at the wire."""
 
         self._planned_robotstxt: dict[RobotsTxtRequest, InFlight] = {}
-        """The robots.txt requests that wait for room, or have room and have not reached the wire."""
+        """The robots.txt requests that wait for room in their limiters, or have room and have not reached the wire."""
 
         self._waiting: dict[Waiter, tuple[Request, float]] = {}
         """The requests that wait outside the scheduler. Each has the time at which its wait began."""
@@ -185,7 +189,8 @@ class Frontier:
         """Whether the crawl has received any page."""
 
         self._has_sent = False
-        """Whether the download of any request ended since the last log line about an idle crawl."""
+        """Whether the download of any request has ended since the last check whether the crawl is idle. The check runs
+        every minute."""
 
         self._has_warned_of_waiting = False
         self._was_exhausted = False
@@ -209,7 +214,7 @@ class Frontier:
 
     def make_rules(self) -> Rules:
         """Have the crawl obey robots.txt, and return the object that fetches the rules of sites. The gate calls this
-        method when Scrapy creates it, which happens before Scrapy creates the scheduler.
+        method when Scrapy creates the gate. At that time, the scheduler does not exist yet.
         """
         self.rules = Rules(
             self._crawler,
@@ -265,8 +270,9 @@ class Frontier:
         return None
 
     def plan(self, queue: Queue, request: Request | None) -> None:
-        """Plan *request*, which the scheduler took from *queue*, the result of :meth:`next_queue`. *request* is None
-        if the stored request could not be read.
+        """Reserve room for *request* in its limiters. The scheduler calls this after it took *request* from *queue*,
+        the result of :meth:`next_queue`. *request* is None if the stored request could not be read. Then no room stays
+        reserved.
         """
         now = self.clock.monotonic()
         entry = self.limits.plan(queue, now)
@@ -276,7 +282,9 @@ class Frontier:
             self.limits.end(entry, now)
 
     def _end_unseen(self) -> None:
-        """Remove the requests whose downloads ended without a response or error at the wire."""
+        """Remove from :attr:`in_flight` the requests whose downloads have ended, although the wire received neither a
+        response nor an error.
+        """
         active = self._downloader.active
         if active is None or len(self.in_flight) <= len(active):
             return
@@ -288,15 +296,16 @@ class Frontier:
             is_on_its_way = entry.judgement is None and not entry.is_at_wire
             if is_on_its_way and request in in_progress:
                 continue
-            # Scrapy removes a request object that is downloaded twice when the first of the two downloads ends.
+            # If a request object is downloaded twice at the same time, Scrapy removes it from ``active`` at the end of
+            # the first download. The second download may still run.
             if request not in self._repeated:
                 self.end(request, entry)
 
     # For the gate and the wire.
 
     def enter(self, request: Request) -> InFlight:
-        """Return the entry of *request*, and create it if there is none. Gate and wire call this for each request that
-        reaches them.
+        """Return the :class:`InFlight` entry of *request*, and create the entry if there is none. Gate and wire call
+        this for each request that reaches them.
         """
         entry = self.in_flight.get(request)
         if entry is None:
@@ -342,8 +351,8 @@ class Frontier:
         return self.clock.monotonic() < max(queue.host.next_at, queue.slot.next_at)
 
     async def until_known(self, request: Request, entry: InFlight, site: Site) -> bool:
-        """Wait until the robots.txt of *site*, which *request* needs, is known or known to be unreachable. Return False
-        if this takes too long. Raises SpiderClosing.
+        """Wait until the robots.txt of *site*, which *request* needs, was fetched or is known to be unreachable. Return
+        False if this takes too long. Raises SpiderClosing if the spider closes meanwhile.
         """
         assert self.rules is not None
         now = self.clock.monotonic()
@@ -416,11 +425,11 @@ class Frontier:
         return True
 
     def _leave_slot_of_redirect(self, request: Request, queue: Queue) -> None:
-        """Have Scrapy send *request*, which was redirected from another host, in the slot of *queue*.
+        """Have Scrapy send *request*, which was redirected from another host, in the download slot of *queue*.
 
-        Scrapy would send it in the slot of the other host, where the limits do not count it. It would take the room of
-        a request to the other host. That request would wait in the slot, and be sent even if its host asks for a pause
-        meanwhile.
+        By default, Scrapy sends a redirected request in the download slot of the host that redirected it. The limits
+        do not count the request there. So that slot could be full although the limits have room in it, and a request
+        that counts as sent would have to wait in the slot.
         """
         if request.meta.get("download_slot") in hosts_of_redirects(request):
             request.meta["download_slot"] = queue.key.slot
@@ -438,8 +447,8 @@ class Frontier:
         return True
 
     def may_use_rules(self, entry: InFlight) -> bool:
-        """Whether the judgement of *entry* still applies: its rules are fresh, or this request may use them although
-        they are stale.
+        """Whether the gate's decision to allow the request of *entry* still applies: the rules of robots.txt are fresh,
+        or the request may use stale rules.
         """
         judgement = entry.judgement
         is_fresh = judgement is None or self.clock.time() < judgement.fresh_until
@@ -456,7 +465,9 @@ class Frontier:
         self.politeness.measure_sent(request, entry)
 
     def answered(self, request: Request, response: Response, entry: InFlight) -> None:
-        """Update the limits from *response*, the answer to *request*: the address of its host, pauses, the network."""
+        """Update the limits from *response*, the answer to *request*: the IP address of the host, the pauses of the
+        host, and whether the network of the crawler works.
+        """
         host, now = entry.queue.host, self.clock.monotonic()
         if self._settings.concurrency_per_address:
             self._note_address(request, response, entry, now)
@@ -490,21 +501,24 @@ class Frontier:
             self.limits.set_address(host, str(response.ip_address), most, now)
 
     def admits_page(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request* may be sent although the pages of its host are limited. Files for pipelines always may."""
+        """Whether *request* may be sent under the limit of pages of its host. If *request* is for a page, count it.
+        Other requests, such as those for the files of pipelines, may always be sent.
+        """
         if self.budget is None or not entry.queue.key.is_of_http:
             return True
         return not self.is_page(request, entry) or self.budget.admits(request, entry)
 
     def is_page(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request* is for a page, not for a file of a pipeline or component. Requests from the scheduler are
-        for pages. Without a scheduler of this package, requests with a callback are.
+        """Whether *request* is for a page, and not for a file that a pipeline or another component downloads. If the
+        crawl uses a scheduler of this package, the requests from the scheduler are for pages. If not, all requests are
+        for pages, except those with the callback ``NO_CALLBACK``.
         """
         if self.has_scheduler:
             return entry.came_from_scheduler
         return request.callback is not NO_CALLBACK
 
     def why_no_page(self, request: Request, entry: InFlight) -> str:
-        """Return the reason, for a message, why the limit of pages of its host forbids *request*."""
+        """Return the reason why *request* exceeds the limit of pages of its host, as text for a message."""
         assert self.budget is not None
         return self.budget.why_refused(request, entry)
 
@@ -536,8 +550,8 @@ class Frontier:
         ):
             self._logger.warning(
                 "The network of the crawler is gone: the last requests to several hosts failed, "
-                "and none was answered. No requests are sent until a host answers; the "
-                "robots.txt of one is tried after 1, 2, 4, ... 30 s. Check the network, the "
+                "and none was answered. No pages are requested until a host answers; to find that out, "
+                "one robots.txt at a time is requested, after 1, 2, 4, ... 30 s. Check the network, the "
                 "resolver and the proxy of this machine"
             )
 
@@ -592,8 +606,8 @@ class Frontier:
     # Waiting in the downloader.
 
     def _wait(self, waiter: Waiter, request: Request) -> Deferred[None]:
-        """Return a Deferred that is called back when *waiter*, for *request*, is decided. If the spider has closed, the
-        Deferred has already failed with SpiderClosing, because nothing would decide the waiter.
+        """Return a Deferred that fires when the wait of *request* is over, and *waiter* contains the decision. If the
+        spider has closed, the Deferred has already failed with SpiderClosing, because nothing would end the wait.
         """
         if self.alarms.is_stopped:
             return fail(SpiderClosing(f"The spider closed before {request}"))
@@ -605,7 +619,9 @@ class Frontier:
         return call
 
     async def _until_granted(self, waiter: Waiter, request: Request) -> None:
-        """Wait until *waiter*, for *request*, has room. Raises SpiderClosing, or BackingOff if *request* is refused."""
+        """Wait until the limiters have room for *request*, the request of *waiter*. Raises SpiderClosing if the spider
+        closes, and BackingOff if *request* is refused.
+        """
         call = self._wait(waiter, request)
         self.limits.wait(waiter, self.clock.monotonic())
         self.flush()
@@ -627,8 +643,8 @@ class Frontier:
     # For requests for robots.txt.
 
     async def _take_room(self, request: RobotsTxtRequest) -> None:
-        """Wait until there is room for the robots.txt *request*, and plan it. Raises SpiderClosing, or BackingOff if
-        its host asks for too long a pause.
+        """Wait until the limiters have room for the robots.txt *request*, and reserve the room. Raises SpiderClosing if
+        the spider closes, and BackingOff if the host asks for too long a pause.
         """
         queue = self.queues.of(request)
         self.queues.look_at_slot(queue.slot)
@@ -651,8 +667,8 @@ class Frontier:
             self.flush()
 
     def _passes_browser_page(self, entry: InFlight) -> bool:
-        """Whether the robots.txt request of *entry* needs no room, because a page in a browser may wait for it. It
-        waits for the end of a pause nevertheless.
+        """Whether the robots.txt request of *entry* needs no room in its limiters, because a page in a browser may wait
+        for this robots.txt. During a pause, the result is False, so that the request waits for the end of the pause.
         """
         limiters = entry.queue.robotstxt_limiters
         return self.is_awaited_by_browser(limiters) and not self._is_paused(entry)
@@ -672,8 +688,9 @@ class Frontier:
     # Pauses, and the network of the crawler itself.
 
     def pause(self, key: str, delay: float | None, cap: float | None, why: str) -> None:
-        """Pause the host or download slot *key* for *delay* seconds. If *delay* is None, the pause takes a second, and
-        twice as long each further time, up to *cap* seconds. *why* is the reason for the log.
+        """Pause the host or download slot *key* for *delay* seconds. If *delay* is None, the first pause takes one
+        second, and each further pause twice as long as the last one, up to *cap* seconds. *why* is the reason for the
+        log.
         """
         host = self.limits.limiter(key)
         self.politeness.back_off(host, delay, cap, self.clock.monotonic(), why)
@@ -772,8 +789,8 @@ class Frontier:
     # Reactions to changes of the limits.
 
     def flush(self, *, is_called_by_engine: bool = False) -> None:
-        """Act on the last changes of the limits. Wake the decided waiters, begin the wanted fetches, wake the engine if
-        a queue has become ready, and set the next alarm.
+        """Act on the latest changes of the limits. Wake the waiting requests that may continue or are refused, begin
+        the fetches of robots.txt that are needed, wake the engine if a queue has become ready, and set the next alarm.
 
         With *is_called_by_engine*, the engine is not woken, because it calls ``next_request`` anyway.
         """
@@ -784,7 +801,8 @@ class Frontier:
             while limits.decided or limits.urgent or limits.wanted:
                 while limits.decided:
                     waiter = limits.decided.popleft()
-                    # Without asyncio, the callback runs the request at once, which may cancel other waiters.
+                    # Without asyncio, callback() continues the waiting request before it returns, which may cancel
+                    # other waiters.
                     if self._waiting.pop(waiter, None) is not None:
                         waiter.call.callback(None)
                 if rules is not None and not self.closes_for:
@@ -808,7 +826,7 @@ class Frontier:
 
     def _on_alarm(self, at: float) -> None:
         if at != self._alarm_at:
-            return  # An earlier alarm has replaced this alarm.
+            return  # An alarm for an earlier time has replaced this alarm.
         now, self._alarm_at = self.clock.monotonic(), inf
         if now >= self._check_at:
             self._check_at = now + _CHECK_EVERY
@@ -826,7 +844,8 @@ class Frontier:
             return
         self._end_unseen()
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
-        # While the robots.txt request itself waits for room or for the network, the wait does not count.
+        # A request's wait for robots.txt does not count while the request for robots.txt itself waits for room or for
+        # the network.
         waits_for_room = {
             request.fetch.asked_url
             for request, _ in self._waiting.values()
@@ -850,7 +869,8 @@ class Frontier:
         self.alarms.at(self.clock.monotonic(), self._close_spider)
 
     def _close_spider(self) -> None:
-        # If the spider closed before the engine has started, Scrapy would leave its connections open.
+        # Before the engine has started, closing the spider would leave Scrapy's connections open. In that case,
+        # _engine_started() closes the spider.
         if self._has_started:
             close_spider(self._crawler, self.closes_for)
 
@@ -860,8 +880,8 @@ class Frontier:
             self.stop(self.closes_for)
 
     def _close(self) -> None:
-        """Cancel the fetches, and end the requests that wait in the downloader with SpiderClosing. Scrapy closes the
-        spider only after their ends.
+        """Cancel the fetches of robots.txt. Fail the requests that wait in the downloader with SpiderClosing, because
+        Scrapy closes the spider only after these requests have ended.
         """
         self.flush()
         waiting, self._waiting = self._waiting, {}
@@ -869,7 +889,7 @@ class Frontier:
             self.interrupt(request)
         for waiter, (request, _) in waiting.items():
             self.limits.leave(waiter, self.clock.monotonic())
-            # Without asyncio, the errback runs the request at once, which may cancel other waiters.
+            # Without asyncio, errback() ends the waiting request before it returns, which may cancel other waiters.
             if not waiter.call.called:
                 why = f"The spider closed while {request} waited"
                 waiter.call.errback(SpiderClosing(why))
@@ -881,7 +901,7 @@ class Frontier:
         self.interrupted.add(request)
         if not _is_for_robotstxt(request):
             # The callback or pipeline of a page may wait for the request. Such a page has left the downloader, but
-            # is still in progress, so the next run has to fetch all pages in progress again.
+            # is still in progress. Which page it is, is unknown, so the next run fetches all of these pages again.
             pages = set(requests_in_progress(self._crawler))
             self.interrupted |= pages - set(self._downloader.active or ())
 

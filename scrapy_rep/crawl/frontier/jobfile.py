@@ -92,7 +92,7 @@ _TIMEOUT = 1.0
 # The length in bytes of the checksum that precedes the data of each request.
 _CHECKSUM_BYTES = 4
 
-# The estimated memory of a waiting change in bytes, without the data of a request.
+# The estimated memory, in bytes, that a change takes until it is committed. The data of a request counts in addition.
 _CHANGE_BYTES = 1_000
 
 
@@ -105,7 +105,7 @@ def _with_checksum(data: bytes) -> bytes:
 
 
 class JobFile:
-    """A file with queues of requests, by host. *host* is any text that identifies a queue.
+    """The SQLite file with the queues of a crawl. A text named *host* identifies each queue. It can be any text.
 
     Changes are collected in memory. They are executed in an open transaction before the next request is
     read, and committed by :meth:`commit`. If the commit fails, all changes stay in memory, and the next
@@ -121,16 +121,17 @@ class JobFile:
         """The changes that wait for :meth:`commit`: SQL statements with their values."""
 
         self.waiting = 0
-        """The estimated memory of the waiting changes, in bytes."""
+        """The estimated memory, in bytes, of the changes that wait for :meth:`commit`."""
 
         self._executed = 0
-        """The number of waiting changes that the open transaction contains; -1 if executing them has failed."""
+        """The number of waiting changes that were executed in the open transaction. It is -1 if the execution of a
+        change has failed. Then no change is executed until the next commit."""
 
         try:
             with ExitStack() as opened:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                # A lock of SQLite on a second file keeps other crawls out. If the process is killed, the lock is
-                # released, on any operating system.
+                # A lock of SQLite on a second file keeps other crawls out. Every operating system releases the lock if
+                # the process is killed.
                 lock = opened.enter_context(_connected(path.with_name("lock"), 0))
                 try:
                     lock.execute("BEGIN EXCLUSIVE")
@@ -146,7 +147,8 @@ class JobFile:
 
     def _open(self) -> None:
         db = self._db
-        # Checked first: has_tables() raises for a file of another version, to which the pragmas would write.
+        # has_tables() raises for a file of another version. It is called first, because the pragmas below write to
+        # the file.
         if not has_tables(db, _SCHEMA):
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA cache_spill = OFF")
@@ -189,8 +191,8 @@ class JobFile:
 
     def best(self, host: str) -> tuple[int, bytes | None]:
         """Return the number and the data of the next request of *host*. The data is None if its checksum is wrong.
-        Raises JobError if the file is damaged. Callers count the requests of a host, so a file without a request of
-        *host* is treated as damaged.
+        Raises JobError if the file is damaged, or contains no request of *host*. Callers count the requests of each
+        host, so a missing request means damage, too.
         """
         self.execute()
         rows = self._read(_BEST, host)
@@ -219,8 +221,8 @@ class JobFile:
 
         :param data: the serialised request
         :param rank: requests with a higher rank are popped first
-        :param is_last_first: whether it is popped before earlier requests of the same rank (LIFO)
-        :param is_page: whether it is a retry or a redirect of a page that was already counted
+        :param is_last_first: whether the request is popped before earlier requests of the same rank (LIFO)
+        :param is_page: whether the request is a retry or a redirect of a page that was already counted
         """
         self._last = number = self._last + 1
         position = -number if is_last_first else number
@@ -230,8 +232,8 @@ class JobFile:
         self.waiting += len(data)
 
     def was_counted(self, number: int) -> bool:
-        """Whether an earlier run has counted the request with *number* as a page. True only once for each number, so
-        call this when the request is popped.
+        """Whether an earlier run has counted the request with *number* as a page. Call this once, when the request is
+        popped: for the same number, the result is True only in the first call.
         """
         if number not in self._counted:
             return False
@@ -268,8 +270,8 @@ class JobFile:
         return dict(self._read("SELECT host, number FROM pages"))
 
     def note_page(self, number: int | None, host: str, change: int) -> None:
-        """Add *change* (1 or -1) to the page count of *host*, and store in the request with *number* whether it is
-        counted. *number* is None for a request that is not in the file.
+        """Add *change* (1 or -1) to the page count of *host*. Store with the request that has *number* whether the
+        request is counted. *number* is None for a request that is not in the file.
         """
         self._add_change(_PAGES, host, change)
         if number is not None:
@@ -278,8 +280,8 @@ class JobFile:
     def note_pause(self, scope: str, until: float, seconds: float) -> None:
         """Store a pause of a host or download slot (*scope*).
 
-        *until* is the wall-clock time at which the pause ends, and *seconds* is the remaining time. Both are stored, so
-        that a changed clock cannot make the pause longer.
+        *until* is the wall-clock time at which the pause ends, and *seconds* is the remaining time. Both are stored:
+        the next run uses the shorter one, so that a clock that was set back cannot make the pause longer.
         """
         self._add_change(_PAUSED, scope, until, seconds)
 
@@ -299,7 +301,7 @@ class JobFile:
         return self._executed >= 0
 
     def commit(self) -> sqlite3.Error | None:
-        """Commit all waiting changes in one transaction. Return None, or the error if the commit has failed. The
+        """Commit all waiting changes in one transaction, and return None. If the commit fails, return the error; the
         changes then wait for the next commit. Raises JobError if the file is damaged.
         """
         self._executed = max(self._executed, 0)
@@ -310,8 +312,9 @@ class JobFile:
         return error
 
     def _execute(self, *ends: str) -> sqlite3.Error | None:
-        """Execute the changes that are not yet in the open transaction, and then the statements *ends*. Return None,
-        or the error that made it fail. After an error, the transaction is rolled back.
+        """Execute the changes that are not yet in the open transaction, and then the statements *ends*. Return None on
+        success. If SQLite cannot execute a statement, roll the transaction back, and return the error. Raises JobError
+        if the file is damaged.
         """
         db, changes = self._db, self._changes
         try:
@@ -324,8 +327,9 @@ class JobFile:
                 db.execute(statement)
         except sqlite3.OperationalError as error:
             self._roll_back()
-            # 0 if only the COMMIT has failed, which is when SQLite writes to the disk. The changes can be executed
-            # again, so requests can be read. -1 if a change could not be executed. Only the next commit tries again.
+            # After the rollback, the transaction contains no change. If only the COMMIT has failed, with which SQLite
+            # writes to the disk, 0 lets execute() execute all changes again, so that requests can be read. If a change
+            # itself has failed, -1 keeps execute() from trying again before the next commit.
             self._executed = 0 if self._executed == len(changes) else -1
             return error
         except FAILURES as error:
@@ -334,7 +338,7 @@ class JobFile:
         return None
 
     def close(self) -> None:
-        """Discard uncommitted changes, shrink the file to the size it needs, and close it."""
+        """Discard uncommitted changes, free the unused pages of the file, and close the file."""
         self._roll_back()
         with suppress(sqlite3.Error):
             # executescript() runs the pragma to its end; execute() would free only one page.

@@ -43,7 +43,7 @@ _FINISH_REASON = "jobdir_unusable"
 _WRITE_EVERY = 0.05
 
 # The minimum number of seconds between a failed write of the file and the next attempt. Each attempt executes all
-# waiting changes again, so the interval grows with their number.
+# waiting changes again, so the interval grows if the changes take more memory than _MAX_WAITING.
 _RETRY_AFTER = 1.0
 
 # The number of bytes of waiting changes above which no request is popped, because its callback would add more changes.
@@ -58,8 +58,9 @@ _FINGERPRINT_BYTES = 8
 
 
 def prepare_folder(crawler: Crawler, settings: BaseSettings) -> None:
-    """Create the ``JOBDIR`` if it is missing. If it cannot be created or written, remove it from *settings*, and stop
-    the crawl with a message as soon as the spider is open. Without this check, Scrapy would fail with a traceback.
+    """Create the ``JOBDIR`` if it is missing. If the folder cannot be created or written, unset ``JOBDIR`` in
+    *settings*, and stop the crawl with a message as soon as the spider is open. Without this check, Scrapy would fail
+    with a traceback.
     """
     folder = settings["JOBDIR"]
     try:
@@ -89,8 +90,8 @@ def check_folder(crawler: Crawler, settings: BaseSettings) -> None:
         raise SettingError(
             "JOBDIR",
             str(folder),
-            f"a folder without a crawl of scrapy_rep.Scheduler, since SCHEDULER is {name}, which cannot "
-            "resume that crawl. Set SCHEDULER to scrapy_rep.Scheduler to resume it, or choose a new folder",
+            "another folder: this one contains a crawl of scrapy_rep.Scheduler, which the current SCHEDULER, "
+            f"{name}, cannot resume. Set SCHEDULER to scrapy_rep.Scheduler to resume the crawl, or choose a new folder",
         )
 
 
@@ -133,14 +134,15 @@ class JobStore:
         self._is_scheduled = False
         self._is_failing = False
         self._has_refused = False
-        """Whether :meth:`is_ready` has returned False. The engine must be woken when the file can be written."""
+        """Whether :meth:`is_ready` has returned False since the last successful write. Then the next successful write
+        must wake the engine."""
 
     def open(self, *, keeps_seen: bool) -> Iterator[tuple[QueueKey, JobRequests]]:
         """Open the file of the JOBDIR, and yield the key and the requests of each queue in the file. If the file cannot
         be used, or the JOBDIR contains a crawl of another scheduler, stop the crawl.
 
-        With *keeps_seen*, the fingerprints of seen requests are in this file too. Then a file of Scrapy's duplicate
-        filter in the JOBDIR shows that another scheduler has used the JOBDIR.
+        If *keeps_seen* is True, this file also stores the fingerprints of seen requests. In this case, a file of
+        Scrapy's duplicate filter in the JOBDIR shows that another scheduler has used the JOBDIR.
         """
         folder = Path(self._crawler.settings["JOBDIR"])
         path = folder / _FILE
@@ -157,8 +159,8 @@ class JobStore:
                 budget.store_with(self)
                 budget.resume(file.pages())
             for host, count in file.hosts():
-                # Hosts answered in an earlier run. If no host answers in this run, the likeliest cause is the network
-                # of the crawler.
+                # Requests in the file mean that hosts answered in an earlier run. So if no host answers in this run,
+                # the likeliest cause is the network of the crawler.
                 limits.network.worked_before()
                 key = _key_in_file(host, file)
                 yield key, JobRequests(self, file, host, count)
@@ -214,8 +216,9 @@ class JobStore:
             self._file.add_seen(fingerprint)
 
     def read(self, data: bytes | None) -> Request:
-        """Return the request that *data* contains, serialised. Raises any exception if *data* is damaged, or needs
-        classes that the project no longer has. *data* is None if its checksum was wrong; then ValueError is raised.
+        """Return the request that *data* contains in serialised form. Raises an exception of any type if *data* is
+        damaged, or needs classes that the project no longer has. *data* is None if the checksum was wrong. Then
+        ValueError is raised.
         """
         if data is None:
             raise ValueError("the checksum is wrong")
@@ -253,7 +256,7 @@ class JobStore:
     # The page budget: requests that were counted as pages of their host.
 
     def note_counted(self, request: Request) -> None:
-        """Have the budget admit *request* without counting it, because an earlier run has counted it as a page."""
+        """Have the page budget admit *request* without counting it, because an earlier run has counted it as a page."""
         if self._frontier.budget is not None:
             self._frontier.budget.pass_free(request)
 
@@ -266,8 +269,8 @@ class JobStore:
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
         """Add *change* (1 or -1) to the page count of *host*, because *request* counts as a page (1), or no longer does
-        (-1). A count of 1 is written to the file before this method returns, and so before the request is sent: it
-        survives a kill.
+        (-1). A change of 1 is written to the file before this method returns, and so before the request is sent. So the
+        count stays correct even if the process is killed.
         """
         file = self._file
         if file is not None:
@@ -368,8 +371,9 @@ class JobStore:
 
 
 def _is_of_scrapy(folder: Path, *, keeps_seen: bool) -> bool:
-    """Whether another scheduler has used *folder*: there are requests in the queues of Scrapy's scheduler, or
-    fingerprints of Scrapy's duplicate filter that are not those of this crawl (*keeps_seen*).
+    """Whether another scheduler has used *folder*, the ``JOBDIR``: the folder contains requests in the queues of
+    Scrapy's scheduler, or fingerprints in the file of Scrapy's duplicate filter. The fingerprints count only if
+    *keeps_seen* is True, because this crawl then stores its own fingerprints in another file.
     """
     queue, seen = (folder / name for name in _FILES_OF_SCRAPY)
     if keeps_seen and seen.exists() and seen.stat().st_size:
@@ -386,8 +390,8 @@ def _host_in_file(key: QueueKey) -> str:
 
 
 def _key_in_file(host: str, file: JobFile) -> QueueKey:
-    """Parse *host*, the key of a queue as the file stores it, and return the key. Raises JobError if the text is
-    invalid.
+    """Return the key of the queue that the file of a JOBDIR identifies by the text *host*. Raises JobError if the text
+    is invalid.
     """
     try:
         slot, origin, is_service, is_of_http = json.loads(host)
@@ -411,7 +415,7 @@ class JobRequests:
     ) -> None:
         """Make the queue of *host* in the file of *job*.
 
-        :param file: None if the file cannot be used. No request can be added then
+        :param file: the file, or None if it cannot be used. Then no request can be added to the queue
         :param count: the number of requests that the file already has in this queue
         """
         self._job = job

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 
-# The minimum number of queues that should be ready. While fewer queues are ready, robots.txt files are fetched for
-# waiting queues. If twice CONCURRENT_REQUESTS is more than _MIN_READY, twice CONCURRENT_REQUESTS is the minimum.
+# The minimum number of queues that should be ready, so that their next request may be sent now. While fewer queues are
+# ready, robots.txt files are fetched for waiting queues. If twice CONCURRENT_REQUESTS is more, that is the minimum.
 _MIN_READY = 64
 
 # The minimum time, in seconds, before a robots.txt is fetched again. It prevents a busy loop if the clock is wrong.
@@ -96,7 +96,8 @@ class Rules:
         """The fetches of robots.txt that are under way, by site."""
 
         self._max_fetches = concurrent_requests(crawler)
-        """The maximum number of fetches of robots.txt under way at the same time, if no queue is ready."""
+        """The maximum number of fetches of robots.txt under way at the same time while no queue is ready. While a queue
+        is ready, the maximum is half of this number."""
 
         self._min_ready = max(_MIN_READY, 2 * self._max_fetches)
         self._waiting = 0
@@ -169,8 +170,8 @@ class Rules:
     # Fetching robots.txt.
 
     def begin_fetches(self) -> None:
-        """Begin all urgent fetches of robots.txt. If few queues are ready, begin other wanted fetches, too. While any
-        queue is ready, the fetches use at most half of ``CONCURRENT_REQUESTS``.
+        """Begin the urgent fetches of robots.txt. If few queues have a request that may be sent now, begin other wanted
+        fetches, too. While there is any such queue, the fetches use at most half of ``CONCURRENT_REQUESTS``.
         """
         limits = self._limits
         ready = limits.ready.count
@@ -209,8 +210,8 @@ class Rules:
         return True
 
     def add_template(self, site: Site, request: Request) -> None:
-        """Add *request*, which waits for the rules of *site*, to the templates. The request for robots.txt copies their
-        proxies and headers. Do nothing if a template with the same proxy exists.
+        """Add *request*, which waits for the rules of *site*, to the templates of the site. Requests for robots.txt
+        copy the proxies and headers of the templates. Do nothing if a template with the same proxy exists.
         """
         if site.templates is None:
             site.templates = [request]
@@ -222,7 +223,8 @@ class Rules:
         is the cache entry to revalidate; None if there is none.
         """
         if site.templates is None:
-            # The template is created only now to save memory, because a crawl can have many wanted sites.
+            # To save memory, the template is not added before the fetch: the robots.txt of very many sites may be
+            # wanted at the same time.
             queue = next(iter(site.parked or ()), None)
             request = None if queue is None else queue.requests.peek()
             self.add_template(site, request or Request(str(site.origin)))
@@ -316,7 +318,8 @@ class Rules:
         task = self.fetches.get(site)
         if task is not None and not site.has_waiting and site.phase is Phase.AWAITED:
             if site.templates is not None:
-                # The fetch checks this list. An empty list means that no request waits, so that the fetch may stop.
+                # The fetch checks the list of templates. An empty list means that no request waits, so that the fetch
+                # may stop.
                 site.templates.clear()
                 site.templates = None
             task.cancel()

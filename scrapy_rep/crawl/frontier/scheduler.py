@@ -77,8 +77,8 @@ class Scheduler(BaseScheduler):
 
     def _made_dupefilter(self) -> BaseDupeFilter:
         """Create and return the duplicate filter. With a ``JOBDIR``, the scheduler stores the fingerprints in place of
-        Scrapy's own filter. It writes each fingerprint in one transaction with its request. So after a kill, no request
-        is treated as seen that is in no queue.
+        Scrapy's own filter. It writes each fingerprint in one transaction with its request. So even after a kill, each
+        request that counts as seen was also stored in its queue.
         """
         crawler, settings = self._crawler, self._crawler.settings
         kind = load_object(settings["DUPEFILTER_CLASS"])
@@ -138,7 +138,9 @@ class Scheduler(BaseScheduler):
             self._take_back(request)
             return True
         if self._job is not None and self._job.is_stopped:
-            return False  # The next run would treat the request as seen, although it is in no queue.
+            # The request cannot be stored. If the duplicate filter recorded it now, the next run would treat the
+            # request as seen, although it is in no queue.
+            return False
         fingerprint = None
         if not request.dont_filter:
             if self._seen is None:
@@ -192,7 +194,9 @@ class Scheduler(BaseScheduler):
             request: Request | None = requests.pop()
             self._count -= before - requests.count
             if request is not None and request in frontier.in_flight:
-                request = request.copy()  # The spider has yielded one object twice.
+                request = (
+                    request.copy()
+                )  # The spider has yielded the same request object twice.
             frontier.plan(queue, request)
             if request is not None:
                 self._count_dequeued(requests.medium)
@@ -220,8 +224,8 @@ class Scheduler(BaseScheduler):
         self._frontier.fill(queue, request)
 
     def _count_dequeued(self, medium: str, count: int = 1) -> None:
-        """Count a request in Scrapy's stats when it is handed out. With a *count* of -1, undo that when it comes
-        back.
+        """Count a request that is handed out in Scrapy's stats. With a *count* of -1, undo this for a request that
+        comes back.
         """
         self._stats.inc_value(f"scheduler/dequeued/{medium}", count)
         self._stats.inc_value("scheduler/dequeued", count)
@@ -247,13 +251,15 @@ class Scheduler(BaseScheduler):
         return True
 
     def _note_unwritable(self, request: Request, error: Exception) -> None:
-        """Count *request*, which cannot be written because of *error*, and log the first such request."""
+        """Count *request*, which cannot be written because of *error*. With ``SCHEDULER_DEBUG``, log the first such
+        request.
+        """
         if self._logs_unwritable:
             self._logs_unwritable = False
             self._logger.warning(
                 "Unable to serialize request: %(request)s - reason: %(error)s. It waits in memory, and "
-                "is lost if the crawl ends before it is sent. This is logged once "
-                "(SCHEDULER_DEBUG); the stat scheduler/unserializable counts such requests",
+                "is lost if the crawl ends before it is sent. Further such requests are not logged, but counted in the "
+                "stat scheduler/unserializable. Without SCHEDULER_DEBUG, none is logged",
                 request=request,
                 error=error,
             )
@@ -320,7 +326,7 @@ class RequestOrder:
         )
         self._has_start_class = of_start is not None
         self._classes = {usual, of_start} - {None}
-        # Of start requests, and of others.
+        # Whether the newest request is sent first: of start requests, and of all other requests.
         self._is_last_first = not _is_fifo(of_start or usual), not _is_fifo(usual)
         self.next_number = count().__next__
 
@@ -336,8 +342,8 @@ class RequestOrder:
         for kind in self._classes:
             if kind.__module__ != squeues.__name__:
                 logger.warning(
-                    "%(kind)s is not used: scrapy_rep.Scheduler has its own queues. If %(names)s are classes of Scrapy, it "
-                    "takes over their order, newest or oldest request first. To use your own class, set "
+                    "%(kind)s is not used: scrapy_rep.Scheduler has its own queues. If %(names)s are Scrapy's classes, "
+                    "the scheduler takes over their order, newest or oldest request first. To use your own class, set "
                     'SCHEDULER = "scrapy.core.scheduler.Scheduler": then requests wait in the downloader',
                     kind=global_object_name(kind),
                     names=" and ".join(self._names),
@@ -345,6 +351,8 @@ class RequestOrder:
 
 
 def _is_fifo(kind: Any) -> bool:
-    is_lifo = issubclass(kind, LifoSQLiteQueue)  # It is a subclass of FifoSQLiteQueue.
+    is_lifo = issubclass(
+        kind, LifoSQLiteQueue
+    )  # This class is a subclass of FifoSQLiteQueue.
     of_disk = issubclass(kind, (FifoDiskQueue, FifoSQLiteQueue)) and not is_lifo
     return of_disk or issubclass(kind, squeues.FifoMemoryQueue)

@@ -124,14 +124,15 @@ class Answer(NamedTuple):
     """The indexes of the new requests that are duplicates, which the server does not keep."""
 
     remaining: int
-    """The number of requests that are not done, without those that this worker tried to read and could not."""
+    """The number of requests that are not done. Requests that this worker tried to read, and could not, do not count.
+    """
 
     set_aside: int
     """The number of requests that no worker could read so far."""
 
     has_lost: bool
-    """Whether other workers may have taken this worker's hosts and requests, because it was silent for longer than its
-    lease, or the server was restored from older data.
+    """Whether other workers may have taken this worker's hosts and requests, because this worker was silent for longer
+    than its lease, or the server was restored from older data.
     """
 
     returned: int
@@ -390,5 +391,5 @@ class ServerThread:
                 end = partial(over.callback, function())
             except BaseException as error:  # noqa: BLE001  no exception may end the thread
                 end = partial(over.errback, error)
-            with suppress(RuntimeError):  # The loop has ended.
+            with suppress(RuntimeError):  # The event loop has already ended.
                 call_in_loop(end)

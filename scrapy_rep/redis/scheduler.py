@@ -90,9 +90,9 @@ _MAX_TAKEN = 20_000
 # must wait for longer than the second number of seconds.
 _EMPTY_FOR, _FAR = 2.0, 30.0
 
-# The maximum rank of a request. Its score on the server is the negative rank. For a request that is given back, the
-# server subtracts 2^50 from the score. With ranks up to this maximum, the results are integers below 2^53, which the
-# server's floating-point numbers represent exactly.
+# The maximum rank of a request. The request's score on the server is the negative rank: the lowest score is first. The
+# server subtracts 2^50 from the score of a request that is given back. With ranks up to this maximum, all scores are
+# integers that the server's floating-point numbers represent exactly.
 _MAX_RANK = 2**40
 
 # A worker that ends gives up after this many failed calls.
@@ -157,7 +157,8 @@ class SharedScheduler(Scheduler):
         """
 
         self._readable: list[str] = []
-        """The places of requests that other workers set aside and this worker can read."""
+        """The places, in the server's list of requests that other workers set aside, of the requests that this worker
+        can read."""
 
         self._set_aside = 0
         """The number of requests that are set aside because no worker could read them, according to the server's last
@@ -208,8 +209,8 @@ class SharedScheduler(Scheduler):
 
     def _made_dupefilter(self) -> BaseDupeFilter:
         """Return the project's duplicate filter if the project sets its own. If not, return one that filters nothing,
-        because the server filters. The server stores each request together with its fingerprint, so every request that
-        counts as seen has been in the queue.
+        because the server finds the duplicates. The server stores each request together with its fingerprint, so every
+        request that counts as seen has been in the queue.
         """
         crawler = self._crawler
         assert crawler.spider is not None
@@ -249,7 +250,7 @@ class SharedScheduler(Scheduler):
 
     def close(self, reason: str) -> Deferred[None] | None:
         """Called by Scrapy. Give all requests that are not done back to the server. The Deferred fires after the server
-        has stored them, or after this worker gave up. None if the scheduler was never open.
+        has stored them, or after this worker gave up. Return None if the scheduler was never open.
         """
         if self._calls is None:
             return None
@@ -529,11 +530,11 @@ class SharedScheduler(Scheduler):
     def _more_of_owned(
         self, batch: int, rounds: int
     ) -> tuple[list[tuple[str, int]], int]:
-        """Return how many more requests this worker wants of which owned hosts, and how many it has (the supply).
+        """Return the numbers of further requests that this worker wants for its owned hosts, and the supply.
 
-        The first result is a list of pairs: a host, and the number of requests with which this worker has *batch*
-        requests to the host that can be sent soon. The second result, the supply, is the number of requests to owned
-        hosts that could be sent in the next *rounds* rounds (see ``_ROUND``).
+        The first result is a list of pairs: a host, and the number of requests that are missing until this worker has
+        *batch* requests to the host that can be sent soon. The second result, the supply, is the number of requests to
+        owned hosts that could be sent in the next *rounds* rounds (see ``_ROUND``).
         """
         now, more, supply = self._clock.monotonic(), [], 0
         for host in self._lease.hosts.values():
@@ -630,7 +631,7 @@ class SharedScheduler(Scheduler):
         """Return the number of seconds between an answered call and the next call."""
         exchange = self._exchange
         if self._is_failing and exchange.unsent:
-            return _FAILED  # The server is full.
+            return _FAILED  # The server has no memory left.
         if (
             exchange.unsent
             or self._ended
@@ -684,7 +685,8 @@ class SharedScheduler(Scheduler):
             self._pause = _BUSY
         is_over = not (was_empty or self._total)
         has_news = answer.deliveries or is_over or was_stopped
-        if has_news and self._has_begun:  # If not, the spider is still opening.
+        # Before the engine has asked for the first request, the spider is still opening, and must not be woken.
+        if has_news and self._has_begun:
             wake(self._crawler)
 
     def _take(self, answer: Answer) -> None:
@@ -730,8 +732,8 @@ class SharedScheduler(Scheduler):
                 self._readable.append(place)
 
     def _drop(self, request: Request) -> None:
-        """Log that *request* is a duplicate, and send the signal ``request_dropped``, as Scrapy does. The server has
-        found that the request is a duplicate.
+        """Log that *request*, which the server did not store, is a duplicate. Send the signal ``request_dropped``, as
+        Scrapy does for duplicates.
         """
         self._fingerprinter.log(request, self._spider)
         self._crawler.signals.send_catch_log(

@@ -184,5 +184,5 @@ def test_each_logging_call_is_found(
             written = ast.unparse(node) if is_call_of_logger(node) else ""
             assert name in loggers or not is_logged.match(written), written
     texts = {(message.level, message.text.partition(":")[0]) for message in messages}
-    assert ("info", "%(path)s can be written again, and has all changes") in texts
+    assert ("info", "%(path)s can be written again, and contains all changes") in texts
     assert ("error", "The crawl stops") in texts

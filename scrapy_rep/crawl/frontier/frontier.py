@@ -404,9 +404,8 @@ class Frontier:
         )
         if queue is not entry.queue:
             if entry.queue.key == queue.key._replace(is_unwritable=True):
-                queue = (
-                    entry.queue
-                )  # The request waited in memory, because the JOBDIR cannot store it.
+                # The request waited in memory, because the JOBDIR cannot store it.
+                queue = entry.queue
             else:
                 # A component has changed the request, so it needs room in the limiters of another queue.
                 entry.queue, entry.may_return = queue, False
@@ -869,8 +868,8 @@ class Frontier:
         self.alarms.at(self.clock.monotonic(), self._close_spider)
 
     def _close_spider(self) -> None:
-        # Before the engine has started, closing the spider would leave Scrapy's connections open. In that case,
-        # _engine_started() closes the spider.
+        # If the engine has not started yet, closing the spider would leave Scrapy's connections open. Then
+        # _engine_started() closes the spider later.
         if self._has_started:
             close_spider(self._crawler, self.closes_for)
 
@@ -901,7 +900,7 @@ class Frontier:
         self.interrupted.add(request)
         if not _is_for_robotstxt(request):
             # The callback or pipeline of a page may wait for the request. Such a page has left the downloader, but
-            # is still in progress. Which page it is, is unknown, so the next run fetches all of these pages again.
+            # is still in progress. It is unknown which page waits, so the next run fetches all of these pages again.
             pages = set(requests_in_progress(self._crawler))
             self.interrupted |= pages - set(self._downloader.active or ())
 

@@ -62,8 +62,8 @@ _SCHEMA = Schema(
     ),
 )
 
-# The rank of requests that were in flight when the last run ended. They are popped before all other requests of their
-# host.
+# The rank, as the file stores it, of requests that were in flight when the last run ended. The file stores the negative
+# of each rank, so these requests are popped before all other requests of their host.
 _FRONT = -(2**63)
 _MAX_RANK = 2**62
 
@@ -105,7 +105,8 @@ def _with_checksum(data: bytes) -> bytes:
 
 
 class JobFile:
-    """The SQLite file with the queues of a crawl. A text named *host* identifies each queue. It can be any text.
+    """The SQLite file with the queues of a crawl. In the methods, *host* is the text that identifies a queue. It can be
+    any text.
 
     Changes are collected in memory. They are executed in an open transaction before the next request is
     read, and committed by :meth:`commit`. If the commit fails, all changes stay in memory, and the next
@@ -327,9 +328,9 @@ class JobFile:
                 db.execute(statement)
         except sqlite3.OperationalError as error:
             self._roll_back()
-            # After the rollback, the transaction contains no change. If only the COMMIT has failed, with which SQLite
-            # writes to the disk, 0 lets execute() execute all changes again, so that requests can be read. If a change
-            # itself has failed, -1 keeps execute() from trying again before the next commit.
+            # After the rollback, no change is executed. If only the COMMIT has failed, with which SQLite writes to the
+            # disk, _executed is 0: execute() may execute all changes again, so that requests can be read. If a change
+            # itself has failed, _executed is -1, so that no change is executed again before the next commit.
             self._executed = 0 if self._executed == len(changes) else -1
             return error
         except FAILURES as error:

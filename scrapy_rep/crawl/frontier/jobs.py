@@ -46,7 +46,8 @@ _WRITE_EVERY = 0.05
 # waiting changes again, so the interval grows if the changes take more memory than _MAX_WAITING.
 _RETRY_AFTER = 1.0
 
-# The number of bytes of waiting changes above which no request is popped, because its callback would add more changes.
+# While the waiting changes take more than this number of bytes, no request is popped, because its callback would add
+# more changes.
 _MAX_WAITING = 10_000_000
 
 # A settings priority above those of Scrapy and of the command line, which could otherwise set JOBDIR again.
@@ -134,7 +135,7 @@ class JobStore:
         self._is_scheduled = False
         self._is_failing = False
         self._has_refused = False
-        """Whether :meth:`is_ready` has returned False since the last successful write. Then the next successful write
+        """Whether :meth:`is_ready` has returned False since the last successful write. If so, the next successful write
         must wake the engine."""
 
     def open(self, *, keeps_seen: bool) -> Iterator[tuple[QueueKey, JobRequests]]:
@@ -185,8 +186,8 @@ class JobStore:
             self._file = None
         if self._unreadable:
             self._logger.error(
-                "%(count)d requests in the queue could not be read, and were not sent. They stay "
-                "in %(file)s, and the next run tries them again",
+                "%(count)d requests in the queue could not be read, and were not sent. The log contains the "
+                "first error. The requests stay in %(file)s, and the next run tries them again",
                 count=self._unreadable,
                 file=_FILE.name,
             )
@@ -202,7 +203,7 @@ class JobStore:
         return self._file is not None and request in self.in_flight
 
     def fingerprint(self, request: Request) -> int:
-        """Return the fingerprint of *request* in its stored form, a signed integer of 64 bits."""
+        """Return the fingerprint of *request* as the file stores it: a signed integer of 64 bits."""
         whole = self._crawler.request_fingerprinter.fingerprint(request)
         return int.from_bytes(whole[:_FINGERPRINT_BYTES], "big", signed=True)
 
@@ -221,7 +222,7 @@ class JobStore:
         ValueError is raised.
         """
         if data is None:
-            raise ValueError("the checksum is wrong")
+            raise ValueError("the stored data is damaged: its checksum is wrong")
         fields = pickle.loads(data)  # noqa: S301  only runs of this crawl write the file
         return request_from_dict(fields, spider=self._crawler.spider)
 
@@ -353,7 +354,8 @@ class JobStore:
         was_failing, self._is_failing = self._is_failing, error is not None
         if was_failing and error is None:
             self._logger.info(
-                "%(path)s can be written again, and has all changes", path=file.path
+                "%(path)s can be written again, and contains all changes",
+                path=file.path,
             )
         elif error is not None and not was_failing:
             self._logger.warning(

@@ -73,9 +73,9 @@ class Rules:
         free_room: Callable[[RobotsTxtRequest], None],
         flush: Callable[[], None],
     ) -> None:
-        """Create the rules of a crawl. Three parameters are methods of the frontier: *take_room* waits until a request
-        for robots.txt may be sent. *free_room* frees this room if the request was not sent. *flush* carries out the
-        decisions of *limits*.
+        """Create the rules of a crawl. Three parameters are methods of the frontier: *take_room* waits until the limits
+        have room for a request for robots.txt, and reserves the room. *free_room* frees the room if the request was not
+        sent. *flush* carries out the decisions of *limits*.
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -101,7 +101,7 @@ class Rules:
 
         self._min_ready = max(_MIN_READY, 2 * self._max_fetches)
         self._waiting = 0
-        """The number of requests for robots.txt that wait for room."""
+        """The number of requests for robots.txt that wait for room in their limiters."""
 
     # Rules that are known without a fetch.
 

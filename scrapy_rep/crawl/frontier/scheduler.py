@@ -194,9 +194,8 @@ class Scheduler(BaseScheduler):
             request: Request | None = requests.pop()
             self._count -= before - requests.count
             if request is not None and request in frontier.in_flight:
-                request = (
-                    request.copy()
-                )  # The spider has yielded the same request object twice.
+                # The spider has yielded the same request object twice.
+                request = request.copy()
             frontier.plan(queue, request)
             if request is not None:
                 self._count_dequeued(requests.medium)
@@ -224,7 +223,7 @@ class Scheduler(BaseScheduler):
         self._frontier.fill(queue, request)
 
     def _count_dequeued(self, medium: str, count: int = 1) -> None:
-        """Count a request that is handed out in Scrapy's stats. With a *count* of -1, undo this for a request that
+        """In Scrapy's stats, count a request that is handed out. With a *count* of -1, undo this for a request that
         comes back.
         """
         self._stats.inc_value(f"scheduler/dequeued/{medium}", count)
@@ -257,9 +256,9 @@ class Scheduler(BaseScheduler):
         if self._logs_unwritable:
             self._logs_unwritable = False
             self._logger.warning(
-                "Unable to serialize request: %(request)s - reason: %(error)s. It waits in memory, and "
-                "is lost if the crawl ends before it is sent. Further such requests are not logged, but counted in the "
-                "stat scheduler/unserializable. Without SCHEDULER_DEBUG, none is logged",
+                "Unable to serialize request: %(request)s - reason: %(error)s. The request waits in memory, and "
+                "is lost if the crawl ends before it is sent. This warning is logged because SCHEDULER_DEBUG is True. "
+                "Further such requests are only counted, in the stat scheduler/unserializable",
                 request=request,
                 error=error,
             )
@@ -273,7 +272,7 @@ class Scheduler(BaseScheduler):
 
 
 class MemoryRequests:
-    """Stores the requests of a queue in memory, as :class:`Requests` describes."""
+    """Stores the requests of a queue in memory. The protocol :class:`Requests` describes the methods."""
 
     __slots__ = ("_heap", "_order", "count")
 
@@ -351,8 +350,7 @@ class RequestOrder:
 
 
 def _is_fifo(kind: Any) -> bool:
-    is_lifo = issubclass(
-        kind, LifoSQLiteQueue
-    )  # This class is a subclass of FifoSQLiteQueue.
+    # LifoSQLiteQueue is a subclass of FifoSQLiteQueue, so it is tested first.
+    is_lifo = issubclass(kind, LifoSQLiteQueue)
     of_disk = issubclass(kind, (FifoDiskQueue, FifoSQLiteQueue)) and not is_lifo
     return of_disk or issubclass(kind, squeues.FifoMemoryQueue)

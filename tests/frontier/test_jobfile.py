@@ -61,7 +61,7 @@ class Job:
     def stop(self, error: JobError) -> None:
         raise error
 
-    def note_unreadable(self, host: str, error: Exception) -> None:
+    def note_unreadable(self, error: Exception) -> None:
         assert isinstance(error, ValueError)
 
     def note_change(self) -> None:

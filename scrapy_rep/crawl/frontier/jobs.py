@@ -239,17 +239,16 @@ class JobStore:
         ) as error:
             raise ValueError(str(error)) from error
 
-    def note_unreadable(self, host: str, error: Exception) -> None:
-        """Count a request to *host* that cannot be read because of *error*, and log the first such request. Such
-        requests stay in the file.
+    def note_unreadable(self, error: Exception) -> None:
+        """Count a request that cannot be read because of *error*, and log the first such request. Such requests stay
+        in the file.
         """
         self._unreadable += 1
         if self._unreadable == 1 and self._file is not None:
             self._logger.error(
-                "A request to %(host)s in %(path)s cannot be read: %(error)r. It is not "
+                "A request in %(path)s cannot be read: %(error)r. It is not "
                 "sent; it stays in the file, and the next run tries it again. Further such requests "
                 "are only counted, and their number is logged at the end of the crawl",
-                host=host,
                 path=self._file.path,
                 error=error,
             )
@@ -459,7 +458,7 @@ class JobRequests:
             self._job.stop(error)
             return None
         except Exception as error:  # noqa: BLE001  unpickling classes of the project can raise any error
-            self._job.note_unreadable(self._host, error)
+            self._job.note_unreadable(error)
             return None
         self._job.in_flight[request] = number
         if file.was_counted(number):

@@ -137,8 +137,8 @@ class PlaywrightMiddleware:
         self._denied: WeakKeyDictionary[scrapy.Request, RobotsDenied] = (
             WeakKeyDictionary()
         )
-        """The exceptions for pages that robots.txt forbids, each by the spider's request for the page. An exception is
-        removed when the response or error for its request arrives from the browser."""
+        """For each spider's request whose page robots.txt forbids, the error for the spider. The error is removed when
+        the browser's response or failure for the request arrives."""
 
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the crawl. None before the crawl's first request for the browser."""
@@ -286,7 +286,7 @@ class _Browser:
     @classmethod
     async def of(cls, guard: PlaywrightMiddleware, context: BrowserContext) -> _Browser:
         """Return the object that checks the requests of *context*'s browser. Before this method returns, it opens a
-        DevTools session, or adds routes if the browser has none, so that the first page is checked as well.
+        DevTools session, or adds routes if the browser supports no session, so that the first page is checked too.
         """
         key = context.browser or context
         if key not in _BROWSERS:
@@ -417,7 +417,9 @@ class _WatchedPage:
 
     @property
     def url(self) -> str:
-        """The URL that the page shows. Before the first load, the URL of the spider's request."""
+        """The URL that the page shows. While this is not an http or https URL, such as before the first load, the URL
+        of the spider's request.
+        """
         url = self._page.url
         return url if self.cause is None or url.startswith("http") else self.cause.url
 
@@ -426,8 +428,8 @@ class _WatchedPage:
         self.cause = cause
 
     async def may_send(self, request: Request) -> bool:
-        """Return whether robots.txt allows *request*. Always return True if the browser has a DevTools session, which
-        checks the request.
+        """Return whether robots.txt allows *request*. Always return True if the browser has a DevTools session, because
+        that session checks the request.
         """
         if self._browser.has_session:
             return True

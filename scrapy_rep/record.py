@@ -54,7 +54,7 @@ class Subject(_Term):
 
     REQUEST = "request"
     PAGE = "page"
-    """A response, for which a statement of the site was read."""
+    """A response. The decision is about one of the site's statements for the response."""
     LINK = "link"
     ITEM = "item"
     FILE = "file"

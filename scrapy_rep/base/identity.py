@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
 # The name of the header field, as Scrapy stores it. Few requests have this field when RobotsTxtMiddleware gets them.
-# isdisjoint() with this set finds out in a tenth of the time of headers.get().
+# isdisjoint() with this set checks for the field in a tenth of the time of headers.get().
 _FIELD = frozenset({b"User-Agent"})
 
 _tokens = lru_cache(maxsize=256)(product_tokens)
@@ -107,7 +107,8 @@ class Identity:
         if parser:
             self._logger.warning(
                 "%(setting)s = %(parser)r has no effect, because scrapy-rep parses robots.txt with "
-                "its own parser. Remove the setting, or use Scrapy's RobotsTxtMiddleware instead.",
+                "its own parser. Remove the setting; or, to use that parser in Scrapy's RobotsTxtMiddleware, "
+                "remove scrapy_rep.Addon from ADDONS.",
                 setting=PARSER,
                 parser=parser,
             )

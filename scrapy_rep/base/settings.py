@@ -626,7 +626,7 @@ class RepSettings:
     """The item field into which indexing rules and usage preferences are written.
 
     The field is written only with `REP_NOINDEX = "annotate"` or `REP_USAGE = "annotate"`, and only for
-    pages with restrictions. If the class of an item does not have the field, the item is not changed, and
+    pages with restrictions. If the class of an item does not have the field, the item is not changed, but
     counted in `rep/noindex/not_annotated`.
 
     Default: the name of the meta tag.

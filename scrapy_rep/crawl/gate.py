@@ -113,7 +113,7 @@ class Judge:
 
     ORDER = 100
     """The order of Scrapy's own RobotsTxtMiddleware. Middlewares that send requests themselves have higher orders, so
-    that they get a request after the gate."""
+    the gate judges each request before they get it."""
 
     _cache: RobotsTxtCache
 
@@ -200,14 +200,16 @@ class Judge:
         raise self._reporter.refused(check, decision)
 
     def allow(self, check: Check, decision: Decision | None) -> None:
-        """Report that the request of *check* is sent, because *decision*, a result of :meth:`judge`, allows it."""
+        """Report that the request of *check* is sent, because *decision*, a result of :meth:`judge`, allows it. If
+        *decision* is None, only count the override that allows the request, if there is one.
+        """
         if self._has_overrides and not check.is_exempt:
             self.count_override(check.origin)
         if decision is not None:
             self._reporter.allowed(check, decision)
 
     def count_override(self, origin: Origin | None) -> None:
-        """Count a decision of the override for *origin*, if there is one."""
+        """If an override applies to *origin*, count that the override has decided about a request."""
         if not self._has_overrides or origin is None:
             return
         override = self._cache.override_for(origin)
@@ -247,7 +249,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     ) -> Response | Request | Coroutine[Any, Any, Response | Request | None] | None:
         """Called by Scrapy. Judge *request*. Raises RobotsDenied.
 
-        Return None if *request* may be sent. If the rules for *request* are not known, return *request*, which goes
+        Return None if *request* may be sent. If *request* is a spider's own request for a robots.txt that the crawl
+        has cached, return the cached response. If the rules for *request* are not known, return *request*, which goes
         back to the scheduler; or, for a request that did not come from the scheduler, return a coroutine that waits
         for the rules.
         """
@@ -299,8 +302,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return check
 
     def _origin_of(self, request: Request) -> Origin | None:
-        """Return the origin of *request*. A ``Host`` header, of the request or in ``DEFAULT_REQUEST_HEADERS``, names
-        the virtual host.
+        """Return the origin of *request*. The origin includes a virtual host if *request* or
+        ``DEFAULT_REQUEST_HEADERS`` has a ``Host`` header that names another host than the URL.
         """
         origin, host = request_origin(request), self._default_host
         if not host or origin is None or "Host" in request.headers:
@@ -343,7 +346,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     def _is_for_fetch(self, check: Check, entry: InFlight) -> bool:
         """Whether the request of *check* may be part of a running fetch of robots.txt, because a component replaced the
-        robots.txt request by this request. If it waited for the rules, the fetch would wait for itself.
+        robots.txt request by this request. If this request waited for the rules, the fetch would wait for itself.
         """
         site = self._known_site(check)
         is_under_way = site is not None and site.fetch_stage is FetchStage.UNDER_WAY
@@ -357,7 +360,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     def _judge_now(self, check: Check, entry: InFlight) -> Response | None:
         """Judge the request of *check* by the rules in *check*. Return None if it may be sent. If it is a spider's own
-        request for a robots.txt that the crawl has cached, return that response. Raises RobotsDenied.
+        request for a robots.txt that the crawl has cached, return the cached response. Raises RobotsDenied.
         """
         tokens = self._identity.tokens(check.request)
         decision, pace = self.judge(check, tokens)
@@ -715,7 +718,7 @@ class DryRun(Judge):
             self._note_delay(request, delay)
 
     async def _known(self, origin: Origin, request: Request) -> SiteRules:
-        """Return the rules of *origin*, once they are known or unreachable."""
+        """Wait until the robots.txt of *origin* is known or unreachable, and return its rules."""
         # The fetch runs in a task of its own, so that the cancellation of *request* does not cancel the fetch for the
         # other requests that wait for it.
         site_rules: Deferred[SiteRules] = Deferred()

@@ -33,8 +33,11 @@ class _Denied(Exception):
 
 
 class RobotsDenied(_Denied, IgnoreRequest):
-    """A request is refused: robots.txt or an override forbids it, its host paused the crawl for too long, or the
-    crawl reached its maximum number of pages for the host. The errback of the request receives the exception.
+    """A request is refused. The errback of the request receives the exception.
+
+    There are several reasons: robots.txt or an override forbids the URL, robots.txt is unreachable, the URL is
+    invalid, the host asks for too long a pause or crawl delay, or the crawl has its maximum number of pages of the
+    host. The ``reason`` of the record says which.
     """
 
 

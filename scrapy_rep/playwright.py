@@ -74,8 +74,9 @@ async def abort_forbidden(request: Request) -> bool:
     """Return True if Playwright must abort *request*, because the robots.txt of its origin forbids the URL or is
     unreachable. The function waits until robots.txt is fetched.
 
-    Also return True if the page or the spider closes during the wait, if the check fails with an error, or if the
-    browser cannot be assigned to a crawl. Return False for Chromium, since a DevTools session checks its requests.
+    Also return True if the page or the spider closes during the wait, if the check fails with an error, or if it is
+    not known to which crawl the browser belongs. In Chromium, return False for each request of a page, because a
+    DevTools session checks these requests.
     """
     page = None
     # If the request does not belong to a page, as for service workers and the first request of a popup, Playwright
@@ -113,8 +114,9 @@ async def watch_page(page: Page, request: scrapy.Request) -> None:
 @cache
 def _warn_of_unknown_crawl() -> None:
     logger.error(
-        "scrapy-rep aborts requests of a browser, because it cannot tell which crawl sent them, and "
-        "so whether robots.txt must be obeyed. Check that scrapy_rep.Addon is in ADDONS"
+        "scrapy-rep aborts requests of a browser, because it cannot tell which crawl they belong to, and "
+        "whether this crawl obeys robots.txt. Check that scrapy_rep.Addon is in ADDONS, and run only one "
+        "crawl with a browser in each process"
     )
 
 
@@ -135,8 +137,8 @@ class PlaywrightMiddleware:
         self._denied: WeakKeyDictionary[scrapy.Request, RobotsDenied] = (
             WeakKeyDictionary()
         )
-        """The refusals of pages that the browser loads, by the spider's request for the page. A refusal is removed
-        when the response or error for the request arrives."""
+        """For each spider's request whose page robots.txt forbids, the error for the spider. The error is removed when
+        the browser's response or failure for the request arrives."""
 
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the crawl. None before the crawl's first request for the browser."""
@@ -155,7 +157,7 @@ class PlaywrightMiddleware:
 
     @cached_property
     def gate(self) -> BrowserGate | None:
-        """The gate, which judges requests by robots.txt. None if the crawl ignores robots.txt."""
+        """The gate, which judges requests by robots.txt. None if the crawl ignores robots.txt or is a dry run."""
         return gate_of(self._crawler)
 
     def process_request(self, request: scrapy.Request) -> None:
@@ -233,8 +235,8 @@ class PlaywrightMiddleware:
 
         :param cause: the spider's request for the page that needs *url*; None if it is not known
         :param page: the URL of the page that needs *url*; empty if it is not known
-        :param is_top: whether *url* is the page itself, not a part of the page such as an image. If *url* is then
-            refused, the errback of *cause* receives the refusal
+        :param is_top: whether *url* is the page itself, not a part of the page such as an image. If robots.txt forbids
+            the page itself, the errback of *cause* receives RobotsDenied
         """
         self._is_asked = True
         if self.gate is None:
@@ -283,8 +285,8 @@ class _Browser:
 
     @classmethod
     async def of(cls, guard: PlaywrightMiddleware, context: BrowserContext) -> _Browser:
-        """Set up the checks for the browser of *context* (a DevTools session or routes) and return the browser. When
-        this method returns, pages can be loaded.
+        """Return the object that checks the requests of *context*'s browser. Before this method returns, it opens a
+        DevTools session, or adds routes if the browser supports no session, so that the first page is checked too.
         """
         key = context.browser or context
         if key not in _BROWSERS:
@@ -361,7 +363,7 @@ class _Browser:
         if not await self._is_allowed(event):
             answer["errorReason"] = _ERROR_REASON
         method = "failRequest" if "errorReason" in answer else "continueRequest"
-        # Fails if the page was closed during the check.
+        # send() fails if the page was closed during the check.
         with suppress(Exception):
             await session.send(f"Fetch.{method}", answer)
 
@@ -415,7 +417,9 @@ class _WatchedPage:
 
     @property
     def url(self) -> str:
-        """The URL that the page shows. Before the first load, the URL of the spider's request."""
+        """The URL that the page shows. While this is not an http or https URL, such as before the first load, the URL
+        of the spider's request.
+        """
         url = self._page.url
         return url if self.cause is None or url.startswith("http") else self.cause.url
 
@@ -424,8 +428,8 @@ class _WatchedPage:
         self.cause = cause
 
     async def may_send(self, request: Request) -> bool:
-        """Return whether robots.txt allows *request*. Always return True if the browser has a DevTools session, which
-        checks the request.
+        """Return whether robots.txt allows *request*. Always return True if the browser has a DevTools session, because
+        that session checks the request.
         """
         if self._browser.has_session:
             return True
@@ -437,7 +441,7 @@ class _WatchedPage:
         self._browser.add_frame(event["frameId"], self)
 
     def _remove_frame(self, event: dict[str, Any]) -> None:
-        # For other reasons, the frame only moves to another process and keeps its ID.
+        # If the reason is "swap", the frame only moves to another process and keeps its ID.
         if event["reason"] == "remove":
             self._browser.remove_frame(event["frameId"])
 

@@ -54,7 +54,7 @@ class Subject(_Term):
 
     REQUEST = "request"
     PAGE = "page"
-    """A response, because of the statements in it."""
+    """A response. The decision is about one of the site's statements for the response."""
     LINK = "link"
     ITEM = "item"
     FILE = "file"
@@ -64,7 +64,7 @@ class Subject(_Term):
 class Record(NamedTuple):
     """A decision. Each field except ``fetched`` is the column of the same name in a ledger.
 
-    Texts are cut to a length, and URLs have no user names and passwords.
+    Long texts and URLs are cut. URLs contain no user names and passwords.
     :mod:`scrapy_rep.base.records` has a function for each kind of decision.
     """
 
@@ -80,16 +80,18 @@ class Record(NamedTuple):
     page: str | None = None
     """The URL of the page that has the statement, link or item; None for a request."""
     agent: str | None = None
-    """The agent that the rule or statement names; None if it is for everyone, or if there is none."""
+    """The crawler that the rule or statement is for: a product token, or ``*`` for the rules for all crawlers. None if
+    no group of robots.txt applies, or if the statement names no crawler."""
     fetched: float | None = None
     """When the robots.txt that decided was fetched; None if no robots.txt decided."""
     line: int | None = None
-    """The line of the rule or statement in robots.txt; None if robots.txt did not decide."""
+    """The line of the rule or statement in robots.txt; None if no line of robots.txt decided."""
     statement: str | None = None
     """The rule, statement or override that decided, as written."""
     form: str | None = None
-    """The form of *url* that was refused; None if *url* as written was refused."""
+    """Another form of *url*, such as with decoded octets, if robots.txt allows *url* as written but forbids this form.
+    None in all other cases."""
     source: str | None = None
     """Where a usage statement was found, such as ``tdmrep.json``."""
     via: str | None = None
-    """How a browser came to *url*, and from which page; None if a spider requested the URL."""
+    """How a browser or download handler came to *url*, and from which page; None if the spider requested *url*."""

@@ -11,10 +11,10 @@ a host), *response* (scrapy.http.Response: the page or file; None for a decision
 *spider*.
 
 Decisions that refuse, drop, annotate or slow down something are always sent. Other decisions (allowed
-requests, and statements of pages that withhold nothing) are sent only if the crawl writes a ledger: all of
-them with ``REP_LEDGER_LEVEL = "all"``; otherwise only if a setting or meta key overrides a statement of
-the site, or if the statement denies something but has no effect. A dry run also sends allowed requests that
-Scrapy's own RobotsTxtMiddleware refuses.
+requests, and statements of pages that withhold nothing) are sent only if the crawl writes a ledger. With
+``REP_LEDGER_LEVEL = "all"``, all of these decisions are sent. Otherwise, one is sent only if a setting or meta
+key overrides a statement of the site, or if a statement denies something but has no effect. A dry run also
+sends decisions about allowed requests that Scrapy's own RobotsTxtMiddleware refuses.
 """
 
 robotstxt_known = object()

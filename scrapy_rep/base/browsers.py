@@ -70,7 +70,7 @@ def uses_playwright(settings: BaseSettings) -> bool:
 
 
 def abort_setting(settings: BaseSettings) -> Any:
-    """Return the value of the setting PLAYWRIGHT_ABORT_REQUEST; None if it is not set. scrapy-playwright calls
-    this function, or the function at this import path, to decide whether to abort a browser's request.
+    """Return the value of the setting PLAYWRIGHT_ABORT_REQUEST: a function or its import path, or None if the
+    setting is not set. scrapy-playwright calls the function to decide whether to abort a browser's request.
     """
     return settings.get("PLAYWRIGHT_ABORT_REQUEST")

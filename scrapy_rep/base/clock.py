@@ -80,8 +80,8 @@ class Alarms:
 
     def _on_timer(self) -> None:
         self._timer = None
-        # An event loop may run a timer slightly early. No alarm is due in this case, and _set_timer() starts
-        # another timer.
+        # An event loop may call this method slightly too early. Then no alarm is due yet, and _set_timer() starts
+        # a new timer.
         now = self.clock.monotonic()
         # The due functions may set new alarms. New alarms always wait for the next timer, even if they are due
         # already; otherwise this method might never end.

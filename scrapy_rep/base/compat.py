@@ -67,7 +67,7 @@ def is_parse_command(crawler: Crawler) -> bool:
 
 
 def _starts_in(crawler: Crawler, module: str) -> bool:
-    """Whether the Scrapy command in *module*, an import path, replaced the spider's start method."""
+    """Whether the Scrapy command whose module has the import path *module* replaced the spider's start method."""
     start = getattr(type(crawler.spider), "start", None)
     return getattr(start, "__module__", "") == module
 
@@ -84,8 +84,8 @@ def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
 
 
 def loop_caller() -> Callable[..., object]:
-    """Return a function with which other threads schedule calls in the current event loop. Its arguments are the
-    function to call and the function's arguments. It raises RuntimeError after the end of the event loop.
+    """Return a function ``caller(function, *args)``. Another thread calls it to have ``function(*args)`` called in
+    the current event loop. If asyncio's event loop is closed, ``caller`` raises RuntimeError.
     """
     if scrapy_asyncio.is_asyncio_available():
         return asyncio.get_running_loop().call_soon_threadsafe
@@ -112,8 +112,8 @@ logger = get_logger(__name__)
 
 
 PROXY_AUTH_META_KEY = "_auth_proxy"
-"""The meta key for the URL of a request's proxy. Scrapy sets it if it also sets the ``Proxy-Authorization``
-header, and removes the header if the request's proxy changes later."""
+"""The meta key under which Scrapy stores the URL of the proxy that a request's ``Proxy-Authorization`` header is
+for. If the request's proxy changes later, Scrapy removes the header."""
 
 
 _MISSING = object()
@@ -156,7 +156,9 @@ def close_spider(crawler: Crawler, reason: str) -> None:
 
 
 def concurrent_requests(crawler: Crawler) -> int:
-    """Return the setting ``CONCURRENT_REQUESTS``. Return 1,000 for 0, which sets no limit in Scrapy 2.19."""
+    """Return the value of ``CONCURRENT_REQUESTS``. If the value is 0, which means no limit in Scrapy 2.19, return
+    1,000.
+    """
     return crawler.settings.getint("CONCURRENT_REQUESTS") or 1_000
 
 
@@ -239,7 +241,7 @@ class DownloaderState:
         """The existing download slots, by key."""
 
         self.own_slots = crawler.settings.getdict("DOWNLOAD_SLOTS").keys()
-        """The keys of the download slots with their own settings, in ``DOWNLOAD_SLOTS``."""
+        """The keys of the download slots that have settings of their own in ``DOWNLOAD_SLOTS``."""
 
         self.new_slot = slot_state(crawler, _NO_SLOT)
         """The state of a new download slot that ``DOWNLOAD_SLOTS`` does not configure."""

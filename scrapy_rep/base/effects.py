@@ -46,16 +46,17 @@ class Effects(NamedTuple):
     """The statement that forbids following links; None if links are followed."""
 
     noted: tuple[Denied, ...] = ()
-    """The denials that are only recorded in items (``"annotate"``), and drop nothing."""
+    """The denials that drop nothing, because ``REP_NOINDEX`` or ``REP_USAGE`` is ``"annotate"``. They are reported,
+    and written into items."""
 
     restrictions: dict[str, bool | int | str] | None = None
     """The restrictions to write into items, by name, such as ``{"index": False}``. None if there are no
     restrictions, or if the settings do not annotate items."""
 
     usage: dict[str, dict[str, bool]] | None = None
-    """The disallowed purposes to write into items. The key ``usage`` contains those for the page, the key
-    ``usage_of_images`` those for its images only. None if no purpose is disallowed, or if the settings do not
-    annotate items."""
+    """The disallowed purposes to write into items. The key ``usage`` contains the purposes that are disallowed for
+    the page, and the key ``usage_of_images`` the purposes that are disallowed only for images of the page. None if
+    no purpose is disallowed, or if the settings do not annotate items."""
 
     is_expiring: bool = False
     """Whether the page has an ``unavailable_after`` date in the future."""
@@ -175,8 +176,8 @@ def is_success(response: Response) -> bool:
 
 
 def has_document(response: Response) -> bool:
-    """Whether *response* is a document, such as HTML, PDF or an image, and not data, such as JSON. Indexing
-    rules affect only documents. The indexing rules of data are only exposed and recorded.
+    """Whether *response* is a document, such as HTML, PDF or an image, and not data, such as JSON. Only the
+    indexing rules of documents drop items and links. Those of data can be read by spiders and are recorded.
 
     The Content-Type decides. Without a Content-Type, the response class that Scrapy chose decides. A
     robots.txt that a SitemapSpider reads counts as data, although it is plain text.

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
-# The name of the header field, as Scrapy stores it. At the gate, few requests have this field. To check for it,
-# isdisjoint() with this set takes a tenth of the time of headers.get().
+# The name of the header field, as Scrapy stores it. Few requests have this field when RobotsTxtMiddleware gets them.
+# isdisjoint() with this set checks for the field in a tenth of the time of headers.get().
 _FIELD = frozenset({b"User-Agent"})
 
 _tokens = lru_cache(maxsize=256)(product_tokens)
@@ -92,7 +92,8 @@ class Identity:
             self._logger.warning(
                 "The product token %(token)r contains characters other than letters, '_' and '-'. "
                 "RFC 9309 (2.2.1) allows only these. scrapy-rep uses the token unchanged, but some sites "
-                "and checkers may cut the token at the first other character.",
+                "and checkers may cut the token at the first other character. To avoid this, use a token "
+                "of only letters, '_' and '-'.",
                 token=", ".join(unusual),
             )
         for name, nearest in unknown_names(self._crawler.settings):
@@ -106,7 +107,8 @@ class Identity:
         if parser:
             self._logger.warning(
                 "%(setting)s = %(parser)r has no effect, because scrapy-rep parses robots.txt with "
-                "its own parser. Remove the setting, or use Scrapy's RobotsTxtMiddleware instead.",
+                "its own parser. Remove the setting; or, to use that parser in Scrapy's RobotsTxtMiddleware, "
+                "remove scrapy_rep.Addon from ADDONS.",
                 setting=PARSER,
                 parser=parser,
             )
@@ -136,8 +138,8 @@ def default_header(
 
 
 def default_field(settings: BaseSettings, name: str) -> str | None:
-    """Return the value of the header field *name*, in lower case, in ``DEFAULT_REQUEST_HEADERS``. Return None if
-    the field is missing.
+    """Return the value of a header field in ``DEFAULT_REQUEST_HEADERS``, or None if the field is missing. *name* is
+    the name of the field, written in lower case.
     """
     for field, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
         if field.lower() == name and isinstance(value, (str, bytes)):

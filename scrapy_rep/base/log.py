@@ -15,8 +15,8 @@ else:  # In Python 3.10, LoggerAdapter takes no type parameter.
     _Adapter = logging.LoggerAdapter
 
 _ITEM = "item"
-"""The name of the value of a log message that is an item. Items are logged unchanged, on several lines, as
-Scrapy logs them."""
+"""The name under which an item is passed to a log message, as in ``%(item)s``. Items are logged unchanged, on
+several lines, as Scrapy logs them."""
 
 
 class _Visible(logging.Filter):

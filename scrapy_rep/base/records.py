@@ -117,8 +117,9 @@ def page_record(
     indexing rule, a usage preference or the ``rel`` attribute of a link. *entry* is the cache entry of the
     page's robots.txt.
 
-    If *verdict* is *allowed* although *because* forbids something, the crawler's user exempted the page, so
-    the layer of the record is ``override``. A record about usage always has the layer ``usage``.
+    The ``layer`` of the record, which is the source of the decision, is ``usage`` for each record about usage. For
+    other records, the layer is ``override`` if *verdict* is *allowed* although *because* forbids something, because
+    the crawler's user has exempted the page.
     """
     layer = Layer.META
     evidence: dict[str, Any] = {}

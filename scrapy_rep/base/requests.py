@@ -31,16 +31,15 @@ def host_of(request: Request) -> str:
 
 
 def was_redirected(request: Request, host: str) -> bool:
-    """Whether *request*, a request to *host*, was redirected from another host at any step of its redirects.
-    Scrapy keeps a redirected request in the download slot of the original host, although neither the user nor
-    the spider chose this slot.
+    """Whether *request*, which now goes to *host*, went to another host before one of its redirects. Then its meta
+    may still contain the download slot of the other host: Scrapy wrote it there, not the spider.
     """
     return any(other != host for other in hosts_of_redirects(request))
 
 
 def hosts_of_redirects(request: Request) -> list[str]:
-    """Return the host of each URL in *request*'s redirect chain, without the last URL. A URL without a valid host
-    is represented by an empty string.
+    """Return the hosts of the URLs from which *request* was redirected, in order. Each URL without a valid host is
+    represented by an empty string. The present URL of *request* is not included.
     """
     origins = map(origin_of, request.meta.get("redirect_urls", ()))
     return ["" if origin is None else bare_host(origin) for origin in origins]
@@ -134,8 +133,8 @@ class RequestDicts:
         """
         methods = request.callback, request.errback
         functions = [getattr(method, "__func__", None) for method in methods]
-        # For a callback that is a method, Scrapy's to_dict() searches the spider for its name. It copies a callback that
-        # is a string, so the names are set here to save the search.
+        # If a callback is a method, Scrapy's to_dict() searches the spider for the name of the method. If a callback is
+        # a string, to_dict() only copies the string. So methods with a cached name are replaced by the name.
         request.callback, request.errback = map(self._names.get, functions, methods)  # type: ignore[assignment]
         try:
             fields = request.to_dict(spider=self._crawler.spider)

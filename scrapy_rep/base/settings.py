@@ -103,8 +103,8 @@ class Kind(NamedTuple):
             cause = error
         raw = settings.get(name, default)
         shown = displayed(name, raw)
-        # If the value contains a password, the error gets no cause, because the cause's message may contain the
-        # password as well.
+        # If the value contains a password, the error is raised without its cause, because the message of the cause
+        # may contain the password too.
         raise SettingError(name, shown, self.allowed) from (
             cause if shown == raw else None
         )
@@ -310,8 +310,8 @@ _REL = Kind(
 
 
 def _get_store(settings: BaseSettings, name: str, default: str) -> str | Path | type:
-    """Return the address or the class of the store. If the setting *name* is not set, return the path of a file
-    in the JOBDIR, or *default* if there is no JOBDIR.
+    """Return the address or the class of the store of robots.txt files. If the setting *name* is not set, return
+    the path of a file in the JOBDIR, or *default* if there is no JOBDIR.
     """
     value: Any = settings.get(name)
     if value is None:
@@ -365,16 +365,16 @@ class RepSettings:
     Each attribute of the class is a :class:`Setting`, a row of the table. The same attribute of an instance is
     the setting's value. ``docs/_ext/settingspage.py`` copies the text below each attribute into
     ``docs/reference/settings.md``. This text describes the setting in one paragraph, then gives details, the
-    reason for the default, and an example.
+    default with its reason, and an example.
     """
 
     obey: bool = _FLAG(OBEY, False)
     """Whether robots.txt is obeyed. The add-on sets this setting to `True`.
 
-    The add-on sets it at `addon` priority, so that a project can set it to `False`. Then scrapy-rep
+    The add-on does so at `addon` priority, so a project can override it: with `False`, scrapy-rep
     ignores robots.txt, including its delays. Indexing rules and usage preferences have settings of their own.
 
-    Default: Scrapy's default.
+    Default: off, as in Scrapy.
 
     Example: `ROBOTSTXT_OBEY = False`
     """
@@ -384,7 +384,7 @@ class RepSettings:
 
     See [a dry run](../howto/migrate.md#try-it-first-a-dry-run).
 
-    Default: whoever enables the add-on wants it to have an effect.
+    Default: off, since whoever enables the add-on wants an effect.
 
     Example: `REP_DRY_RUN = True`
     """
@@ -398,7 +398,7 @@ class RepSettings:
     the token in the setting `USER_AGENT` is used. A token consists of letters, digits, `_`, `-` and `.`;
     RFC 9309 allows only letters, `_` and `-`, so other characters cause a warning.
 
-    Default: the header names the crawler.
+    Default: not set; the header names the crawler.
 
     Example: `ROBOTSTXT_USER_AGENT = ["mybot-images", "mybot"]`
     """
@@ -408,7 +408,7 @@ class RepSettings:
 
     [Dialects](../dialects.md) lists these points, and describes how to create your own dialect.
 
-    Default: RFC 9309 is the standard; sites cannot know that a crawler follows Google's rules.
+    Default: RFC 9309, the standard; sites cannot know that a crawler follows Google's rules.
 
     Example: `REP_DIALECT = "google"`
     """
@@ -416,25 +416,24 @@ class RepSettings:
     overrides: tuple[Override, ...] = _OVERRIDES("REP_OVERRIDES", {})
     r"""Your own decisions for hosts, in place of their robots.txt.
 
-    A pattern is a host, `*.` and a host for all hosts below it, or `*`; `:port` restricts it to one
-    port. The most specific pattern decides. `"ignore"` allows everything, and robots.txt is not
-    fetched. `"obey"` makes an exception from a wider pattern. Any other text replaces the robots.txt
-    of the host. If a request has its own `Host` header, the host in this header counts. The
-    log names each pattern when it is first used.
+    Each key is a pattern: a host, `*.example.com` for all subdomains, or `*` for all hosts; `:port` restricts
+    it to one port. The most specific pattern decides. The value `"ignore"` allows everything, and robots.txt
+    is not fetched. `"obey"` makes an exception from a wider pattern. Any other text replaces the robots.txt
+    of the host. A request's own `Host` header takes precedence over its URL. The log names each pattern
+    when it is first used.
 
-    A dict can state the reason and the last day:
+    A dict as the value can state the reason and the last day:
     `{"example.com": {"obey": False, "reason": "written permission of 2026-10-01", "until": "2027-01-01"}}`.
-    It contains `"obey"` (`False` is `"ignore"`) or `"robotstxt"` (a text), `"pages"` (see `REP_PAGES_PER_HOST`), or
-    both. `"until"` is an ISO 8601 date, the
-    last day on which the override applies, in UTC; or a time with its offset. After that, the override
-    has no effect, and a warning names it.
+    It contains `"obey"` (`False` means `"ignore"`) or `"robotstxt"` (a text), `"pages"` (see
+    `REP_PAGES_PER_HOST`), or both. `"until"` is an ISO 8601 date, the last day on which the override
+    applies, in UTC; or a time with its offset. After that, the override has no effect, and a warning
+    names it.
 
     The text of a robots.txt is [checked](../lint.md) at the start, in the dialect of the crawl. An error, such
     as a rule without a user-agent line above it or a misspelt field, stops the crawl; a warning is logged.
-    At the end of the crawl, the log names the overrides that no request needed, such as one for a
-    misspelt host.
+    At the end, the log names the overrides that no request needed, such as one for a misspelt host.
 
-    Default: only you can make these decisions.
+    Default: none; only you can make these decisions.
 
     Example: `REP_OVERRIDES = {"staging.example.com": "ignore", "*.example.org": "User-agent: *\nDisallow: /private/\n"}`
     """
@@ -444,10 +443,10 @@ class RepSettings:
     )
     """Keys of `Request.meta` that are copied to the request for robots.txt, in addition to `proxy`.
 
-    Name the keys that your download handler and your downloader middlewares need. The values are copied
+    Name the keys that your download handler and downloader middlewares need. The values are copied
     from the request that needs the robots.txt. See [your own proxies](../howto/proxies.md).
 
-    Default: without `download_slot`, a request for robots.txt would not keep the limits of the slot.
+    Default: `download_slot`, so that a request for robots.txt keeps the limits of the slot.
 
     Example: `REP_REQUEST_META_KEYS = ["download_slot", "playwright"]`
     """
@@ -459,7 +458,7 @@ class RepSettings:
     less: without a lower limit, `max-age=0`, which many servers send by default, would cause a fetch
     before each page.
 
-    Default: RFC 9309, 2.4, recommends 24 hours.
+    Default: 24 hours, as RFC 9309, 2.4, recommends.
 
     Example: `REP_MAX_AGE = 3600`
     """
@@ -468,11 +467,11 @@ class RepSettings:
     """Where robots.txt files are kept. In a crawl with a `JOBDIR`, the default is a file in that folder.
 
     `memory://` keeps them during the crawl; `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an
-    absolute path) keeps them in a file, and creates the folder of the file if only that is missing;
+    absolute path) keeps them in a file, whose folder is created if the parent folder exists;
     `redis://localhost:6379/0` keeps them on a Redis server, with the extra `redis`. An import path names a
     store of your own. See [where robots.txt files are kept](../stores.md).
 
-    Default: a crawl leaves no file behind.
+    Default: memory, so a crawl leaves no file behind.
 
     Example: `REP_STORE = "sqlite:///robotstxt.sqlite"`
     """
@@ -486,7 +485,7 @@ class RepSettings:
     with the reason `network_gone`. With `0`, requests are refused at once, and the network never counts as
     gone. Waiting for a `Crawl-delay` does not count. See [how a request waits](../waiting.md).
 
-    Default: many outages end within minutes; a crawl that would wait for hours is better started later.
+    Default: ten minutes; many outages end sooner, and a crawl that would wait for hours is better started later.
 
     Example: `REP_WAIT_TIMEOUT = 60`
     """
@@ -495,9 +494,10 @@ class RepSettings:
     """The maximum pause in seconds after a 429 or 503 without `Retry-After`.
 
     Without `Retry-After`, and after a failed connection, the first pause takes 1 second, the next 2, 4, ...
-    up to this maximum. `0` turns pauses off. See [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
+    up to this maximum. `0` turns all pauses off. See
+    [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
 
-    Default: a host that fails for long gets at most a request a minute.
+    Default: one request a minute for a host that fails for long.
 
     Example: `REP_BACKOFF_MAX = 300`
     """
@@ -507,7 +507,7 @@ class RepSettings:
 
     With `False`, Scrapy's own delays and pauses after 429 still apply. See [delays](../waiting.md#delays).
 
-    Default: a site that states a delay means it, and to obey costs only time.
+    Default: obeyed; a site that states a delay means it, and obeying costs only time.
 
     Example: `REP_CRAWL_DELAY_OBEY = False`
     """
@@ -515,10 +515,10 @@ class RepSettings:
     skip_delay_over: float = _SECONDS("REP_SKIP_DELAY_OVER", 180)
     """The maximum crawl delay in seconds. A host that states a longer delay is skipped.
 
-    The requests to the host are refused with the reason `crawl-delay`, a warning names the host, and the
+    Its requests are refused with the reason `crawl-delay`, a warning names the host, and the
     stat `rep/crawl_delay/skipped` counts it.
 
-    Default: a host with a longer delay allows fewer than 480 pages a day, and hardly wants to be crawled.
+    Default: three minutes; with a longer delay, a host allows fewer than 480 pages a day, and hardly wants crawls.
 
     Example: `REP_SKIP_DELAY_OVER = 60`
     """
@@ -526,14 +526,14 @@ class RepSettings:
     pages_per_host: int = _COUNT("REP_PAGES_PER_HOST", 0)
     """The maximum number of pages to fetch from each host. `0` sets no limit.
 
-    Further requests are refused with the reason `budget`, and `rep/budget/hosts` counts their hosts. The name of
-    the host counts, whatever its scheme, port or download slot. Retries, redirects within the host, robots.txt,
+    Further requests are refused with the reason `budget`, and `rep/budget/hosts` counts their hosts. Pages are
+    counted by host name, whatever the scheme, port or download slot. Retries, redirects within the host, robots.txt,
     the files of pipelines, and pages from Scrapy's HTTP cache do not count. A crawl with a `JOBDIR` goes on
     counting when it is resumed. With many workers, each owner of a host goes on counting where the previous
     owner stopped. A dry run does not count pages. `REP_OVERRIDES = {"example.com": {"pages": 500}}` sets another limit
     for a host, and `"pages": 0` no limit.
 
-    Default: most crawls need all pages of a site.
+    Default: no limit; most crawls need all pages of a site.
 
     Example: `REP_PAGES_PER_HOST = 1000`
     """
@@ -547,7 +547,7 @@ class RepSettings:
     minutes, the host has no address until its next answer. A host behind a proxy has no address. Delays and
     pauses still apply to each host. With many workers, each worker counts its own requests.
 
-    Default: Scrapy limits requests by host, and a limit by address would slow down large sites.
+    Default: no limit; Scrapy limits requests by host, and a limit by address would slow down large sites.
 
     Example: `REP_CONCURRENCY_PER_ADDRESS = 8`
     """
@@ -558,7 +558,7 @@ class RepSettings:
     After that, the worker counts as dead, and other workers may take its hosts, with the requests that it
     has not done. See [many workers](../many-workers.md#when-something-fails).
 
-    Default: a running worker is seldom blocked for this long.
+    Default: a minute; a running worker is seldom blocked for longer.
 
     Example: `REP_QUEUE_LEASE = 30`
     """
@@ -566,22 +566,22 @@ class RepSettings:
     ledger: str | None = _TEXT(LEDGER, None)
     """The SQLite file in which decisions and robots.txt files are recorded.
 
-    `%(name)s` stands for the name of the spider, `%(time)s` for the time of its start, `%(pid)s` for
-    the process ID. With `%(time)s`, the log contains the file's SHA-256 at the end of the crawl. If only the
-    folder of the file is missing, the crawl creates the folder. See [the ledger](../ledger.md).
+    `%(name)s` stands for the spider's name, `%(time)s` for its start time, `%(pid)s` for
+    the process ID. With `%(time)s`, the log contains the file's SHA-256 at the end of the crawl. The crawl
+    creates the file's folder if the parent folder exists. See [the ledger](../ledger.md).
 
-    Default: a crawl should not write a growing file unless it is asked to.
+    Default: no ledger; a crawl should write a growing file only if asked to.
 
     Example: `REP_LEDGER = "ledgers/%(name)s-%(time)s.sqlite"`
     """
 
     ledger_level: str = _one_of("denied", "all")(LEDGER_LEVEL, "denied")
-    """What is recorded: refusals (`"denied"`), or every decision (`"all"`).
+    """What the ledger records: refusals (`"denied"`), or every decision (`"all"`).
 
     `"all"` also records each allowed request and each statement of each page. `scrapy rep diff` and the
     report need this level to check the URLs that were fetched.
 
-    Default: most questions are about refusals.
+    Default: refusals; most questions are about them.
 
     Example: `REP_LEDGER_LEVEL = "all"`
     """
@@ -595,7 +595,7 @@ class RepSettings:
     `meta={"dont_obey_noindex": True}` on a request exempts its response. See
     [how to keep such items](../howto/archive.md#keep-noindex-items).
 
-    Default: [why `noindex` drops items](../explanation/indexing.md#why-noindex-drops-items).
+    Default: dropped ([why](../explanation/indexing.md#why-noindex-drops-items)).
 
     Example: `REP_NOINDEX = "annotate"`
     """
@@ -606,7 +606,7 @@ class RepSettings:
     `"drop"` does not send a GET for a URL to which such a document links. `"ignore"` sends it. Forms, and
     requests for other URLs, are always sent. `meta={"dont_obey_nofollow": True}` exempts one request.
 
-    Default: the page asks for this, and a dropped request can be sent later.
+    Default: dropped; the page asks for this, and a dropped request can be sent later.
 
     Example: `REP_NOFOLLOW = "ignore"`
     """
@@ -617,7 +617,7 @@ class RepSettings:
     A request from a callback is not sent if its page links to the URL only with one of these values
     in `rel`. A list that you set, even an empty one, replaces the Google dialect's list.
 
-    Default: a `rel` states whether the site endorses a link, not that crawlers must not follow it.
+    Default: none; a `rel` states whether the site endorses a link, not that crawlers must not follow it.
 
     Example: `REP_REL = ["nofollow", "ugc", "sponsored"]`
     """
@@ -626,7 +626,7 @@ class RepSettings:
     """The item field into which indexing rules and usage preferences are written.
 
     The field is written only with `REP_NOINDEX = "annotate"` or `REP_USAGE = "annotate"`, and only for
-    pages with restrictions. If the class of an item does not have the field, the item is not changed, and
+    pages with restrictions. If the class of an item does not have the field, the item is not changed, but
     counted in `rep/noindex/not_annotated`.
 
     Default: the name of the meta tag.
@@ -641,7 +641,7 @@ class RepSettings:
     (`REP_USAGE`). `meta={"rep_purposes": ["search"]}` sets other purposes for a single request. Whether
     the tdmrep.json of a site is fetched depends on this setting alone. See [usage](../usage.md).
 
-    Default: only you know the purpose of the crawl.
+    Default: none; only you know the purpose of the crawl.
 
     Example: `REP_PURPOSES = ["train-ai"]`
     """
@@ -651,7 +651,7 @@ class RepSettings:
 
     The values mean the same as in `REP_NOINDEX`. Without `REP_PURPOSES`, this setting has no effect.
 
-    Default: the same as for `REP_NOINDEX`, for the same reason.
+    Default: as for `REP_NOINDEX`, for the same reason.
 
     Example: `REP_USAGE = "annotate"`
     """
@@ -661,7 +661,7 @@ class RepSettings:
 
     Most pages state nothing, so `"deny"` drops the items of most pages.
 
-    Default: the drafts leave this case open.
+    Default: allowed; the AIPREF drafts leave this case open.
 
     Example: `REP_USAGE_UNKNOWN = "deny"`
     """
@@ -684,14 +684,14 @@ class RepSettings:
         return self.pages_per_host > 0 or any(override.pages for override in overrides)
 
     def accepts(self, pace: Pace) -> bool:
-        """Whether the crawl sends requests to a host with *pace*. Requests to the host are refused if its delay is
-        longer than ``REP_SKIP_DELAY_OVER`` and delays are obeyed.
+        """Whether the crawl sends requests to a host whose robots.txt asks for *pace*. The crawl refuses these
+        requests if it obeys delays and the delay in *pace* is longer than ``REP_SKIP_DELAY_OVER``.
         """
         return not self.crawl_delay_obey or pace.delay <= self.skip_delay_over
 
     def delay(self, pace: Pace) -> float:
-        """Return the delay in seconds between two requests to a host with *pace*. Return 0 if delays are not
-        obeyed, or if the crawl refuses requests to the host because of its long delay.
+        """Return the delay in seconds between two requests to a host whose robots.txt asks for *pace*. Return 0 if
+        delays are not obeyed, or if the delay is so long that the crawl refuses requests to the host.
         """
         return pace.delay if self.crawl_delay_obey and self.accepts(pace) else 0.0
 
@@ -729,8 +729,8 @@ def is_dry_run(settings: BaseSettings) -> bool:
 
 
 def ignores_robotstxt(settings: BaseSettings) -> bool:
-    """Whether the project sets ``ROBOTSTXT_OBEY`` to False. Scrapy's default, also False, does not count, because
-    the add-on replaces it with True, except in a dry run.
+    """Whether the project sets ``ROBOTSTXT_OBEY`` to False, so that a real run ignores robots.txt. Scrapy's
+    default, which is also False, does not count, because the add-on replaces it with True in a real run.
     """
     return bool(settings.getpriority(OBEY)) and not settings.getbool(OBEY)
 

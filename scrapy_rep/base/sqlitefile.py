@@ -44,8 +44,8 @@ def has_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
     """Whether the database file of *connection* contains the tables of *schema*. Return False for an empty file.
     Raises ForeignFile for a file with other tables, so that the caller writes nothing into a foreign file.
     """
-    # Another process may be creating the tables. It sets application_id and user_version in the same
-    # transaction as the tables. So if this query sees tables, the two queries below see their numbers.
+    # Another process may be creating the tables. It sets application_id and user_version in the same transaction.
+    # So if this query sees tables, the two PRAGMA queries below see the values that the process has set.
     [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables:
         return False
@@ -84,11 +84,12 @@ def prepare_file(
 
 
 def make_folder(path: Path, setting: str, value: str) -> bool:
-    """Create the folder of the file at *path* if it is missing. Return whether this call created the folder.
+    """Create the folder of the file at *path*, if the folder does not exist but its parent folder does. Return
+    whether this call created the folder.
 
-    Only the innermost folder is created. Raises SettingError if further folders of *path* are missing;
-    *setting* and *value* are the name and value of the setting for the message. Return False for other
-    errors, such as a missing permission. The caller notices them when it opens the file.
+    Raises SettingError if the parent folder does not exist. *setting* and *value* are the name and value of the
+    setting, for the error message. Return False if the folder cannot be created for another reason, such as a
+    missing permission; the caller gets an error when it opens the file.
     """
     folder = path.absolute().parent
     try:
@@ -114,8 +115,8 @@ def use_write_ahead_log(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError:
-            # PRAGMA journal_mode does not wait for a lock, but fails while another process writes or switches.
-            # BEGIN IMMEDIATE waits for the other process, so an empty transaction delays the next attempt.
+            # PRAGMA journal_mode does not wait for a lock, but fails while another process writes or changes the
+            # mode. BEGIN IMMEDIATE waits for the other process, so an empty transaction delays the next attempt.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("ROLLBACK")
         else:

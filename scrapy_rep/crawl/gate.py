@@ -76,8 +76,8 @@ _SLOWEST_NAMED = 5
 # The maximum number of remembered origins of requests that are exempt from robots.txt.
 _MAX_EXEMPT_ORIGINS = 10_000
 
-# The header's name as Scrapy stores it. A look-up by name normalizes the name first, and takes ten times as long as
-# isdisjoint().
+# The name of the Host header, as Scrapy stores it. isdisjoint() with this set tells whether a request has the header
+# in a tenth of the time of a look-up by name, which normalizes the name first.
 _HOST = frozenset({b"Host"})
 
 _SCRAPYS_REFUSAL = "Forbidden by robots.txt"
@@ -89,12 +89,12 @@ class BrowserGate(Protocol):
     async def refusal_of(
         self, url: str, cause: Request | None, page: str = ""
     ) -> Exception | None:
-        """Return None if a browser may fetch *url* for the page at the URL *page*, else the error that forbids it.
-        Waits until robots.txt is known.
+        """Wait until robots.txt is known. Return None if a browser may fetch *url* for the page at the URL *page*;
+        otherwise, return the exception that says why not.
 
-        *cause* is the spider's request for the page. If *cause* is exempt from robots.txt, its whole origin is. The
-        error is RobotsDenied if robots.txt or an override forbids the URL, and SpiderClosing if the crawl ends. Any
-        other error is an unexpected one, which was logged.
+        *cause* is the spider's request for the page. If *cause* is exempt from robots.txt, each URL of the same origin
+        is exempt too. The exception is RobotsDenied if robots.txt or an override forbids *url*, and SpiderClosing if
+        the crawl ends. Any other exception is an unexpected error in the check, which has been logged.
         """
         ...
 
@@ -113,7 +113,7 @@ class Judge:
 
     ORDER = 100
     """The order of Scrapy's own RobotsTxtMiddleware. Middlewares that send requests themselves have higher orders, so
-    that they get a request after the gate."""
+    the gate judges each request before they get it."""
 
     _cache: RobotsTxtCache
 
@@ -130,8 +130,9 @@ class Judge:
         self._reports_all = reporter.reports_all
 
     def look_up(self, check: Check) -> bool:
-        """Add to *check* the override or the rules that decide about its request. Return False if its robots.txt must
-        be fetched first. Raises ValueError if the purposes in the meta of the request are invalid.
+        """Find what decides about the request of *check*, an override or fresh rules of robots.txt, and add it to
+        *check*. Return False if the request has to wait for its robots.txt. Raises ValueError if the purposes in the
+        meta of the request are invalid.
         """
         origin = check.origin
         if check.is_exempt or origin is None:
@@ -199,14 +200,16 @@ class Judge:
         raise self._reporter.refused(check, decision)
 
     def allow(self, check: Check, decision: Decision | None) -> None:
-        """Report that the request of *check* is sent, because *decision*, a result of :meth:`judge`, allows it."""
+        """Report that the request of *check* is sent, because *decision*, a result of :meth:`judge`, allows it. If
+        *decision* is None, only count the override that allows the request, if there is one.
+        """
         if self._has_overrides and not check.is_exempt:
             self.count_override(check.origin)
         if decision is not None:
             self._reporter.allowed(check, decision)
 
     def count_override(self, origin: Origin | None) -> None:
-        """Count a decision of the override for *origin*, if there is one."""
+        """If an override applies to *origin*, count that the override has decided about a request."""
         if not self._has_overrides or origin is None:
             return
         override = self._cache.override_for(origin)
@@ -228,9 +231,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self._cache = self._frontier.make_rules().cache
         self._default_host = default_field(crawler.settings, "host") or ""
         self._exempt_origins: LocalCache[Origin, bool] = LocalCache(_MAX_EXEMPT_ORIGINS)
-        """The origins of the last requests that were exempt from robots.txt. A response from such an origin is exempt
-        too, because a component may have put the URL of a service into the request, and the page's own URL into the
-        response."""
+        """The origins of the latest requests that were exempt from robots.txt. Some components replace the URL of an
+        exempt request by the URL of a service that fetches the page, and set the response's URL to the page's. The
+        page is then recognized as exempt by its origin."""
 
         crawler.signals.connect(self._spider_idle, signals.spider_idle)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
@@ -246,8 +249,10 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     ) -> Response | Request | Coroutine[Any, Any, Response | Request | None] | None:
         """Called by Scrapy. Judge *request*. Raises RobotsDenied.
 
-        Return None if *request* may be sent. If its rules are not known, return *request*, which goes back to the
-        scheduler; or, for a request that did not come from there, a coroutine that waits for the rules.
+        Return None if *request* may be sent. If *request* is a spider's own request for a robots.txt that the crawl
+        has cached, return the cached response. If the rules for *request* are not known, return *request*, which goes
+        back to the scheduler; or, for a request that did not come from the scheduler, return a coroutine that waits
+        for the rules.
         """
         if isinstance(request, RobotsTxtRequest):
             request.passed()
@@ -266,9 +271,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _judge(
         self, check: Check, entry: InFlight
     ) -> Response | Request | Coroutine[Any, Any, Response | None] | None:
-        """Judge the request of *check* at once if its rules are known, and return the response or None. If they are
-        not known, return the request, which goes back to the scheduler; or, for a request that did not come from
-        there, a coroutine that waits for the rules. Raises RobotsDenied.
+        """Judge the request of *check* at once if the rules for it are known, and return what :meth:`_judge_now`
+        returns. If they are not known, return the request, which goes back to the scheduler; or, for a request that
+        did not come from the scheduler, return a coroutine that waits for the rules. Raises RobotsDenied.
         """
         if self.look_up(check) or self._find_other_rules(check, entry):
             return self._judge_now(check, entry)
@@ -289,14 +294,16 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             and not self._default_host
             and _HOST.isdisjoint(request.headers)
         ):
-            return Check(request, origin)  # The usual case.
+            return Check(
+                request, origin
+            )  # Not exempt: the queue of an exempt request has no origin.
         check = Check(request, self._origin_of(request))
         check.is_exempt = is_exempt(request)
         return check
 
     def _origin_of(self, request: Request) -> Origin | None:
-        """Return the origin of *request*. A ``Host`` header, of the request or in ``DEFAULT_REQUEST_HEADERS``, names
-        the virtual host.
+        """Return the origin of *request*. The origin includes a virtual host if *request* or
+        ``DEFAULT_REQUEST_HEADERS`` has a ``Host`` header that names another host than the URL.
         """
         origin, host = request_origin(request), self._default_host
         if not host or origin is None or "Host" in request.headers:
@@ -306,8 +313,13 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _find_other_rules(
         self, check: Check, entry: InFlight, *, may_use_stale: bool = False
     ) -> bool:
-        """Add to *check* the rules that decide about its request although its robots.txt is not fresh. Return False if
-        the request has to wait for its robots.txt.
+        """Return True if the request of *check* can be judged now although there is no fresh robots.txt; False if it
+        has to wait for robots.txt. It can be judged in three cases:
+
+        1. robots.txt has been unreachable for too long. Then the request is refused.
+        2. The last known rules apply to the request even if they are stale by now, because it has waited for them
+           (*may_use_stale*), or is the first request after they were fetched. Then these rules are added to *check*.
+        3. The request may be part of a running fetch of robots.txt. Then it needs no rules.
         """
         return (
             self._is_refused_by_outage(check)
@@ -317,7 +329,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     def _is_refused_by_outage(self, check: Check) -> bool:
         """Whether requests to the origin of *check* are refused because its robots.txt has been unreachable for too
-        long. If so, add the failed robots.txt to *check*, and have it fetched again if a retry is due.
+        long. If so, add the result of the failed fetch to *check*, and have robots.txt fetched again if a retry is due.
         """
         site = self._known_site(check)
         if site is None or site.phase is not Phase.REFUSED or site.outage is None:
@@ -334,7 +346,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     def _is_for_fetch(self, check: Check, entry: InFlight) -> bool:
         """Whether the request of *check* may be part of a running fetch of robots.txt, because a component replaced the
-        robots.txt request by this request. If it waited for the rules, the fetch would wait for itself.
+        robots.txt request by this request. If this request waited for the rules, the fetch would wait for itself.
         """
         site = self._known_site(check)
         is_under_way = site is not None and site.fetch_stage is FetchStage.UNDER_WAY
@@ -348,11 +360,12 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     def _judge_now(self, check: Check, entry: InFlight) -> Response | None:
         """Judge the request of *check* by the rules in *check*. Return None if it may be sent. If it is a spider's own
-        request for a robots.txt that the crawl has cached, return that response. Raises RobotsDenied.
+        request for a robots.txt that the crawl has cached, return the cached response. Raises RobotsDenied.
         """
         tokens = self._identity.tokens(check.request)
         decision, pace = self.judge(check, tokens)
-        is_sent = check.via is not None  # By a browser.
+        # A browser or a download handler sends this request, not the wire, so pauses and page limits do not refuse it.
+        is_sent = check.via is not None
         if not is_sent:
             check.why = self._frontier.refusal(entry)
             if check.why:
@@ -386,8 +399,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     async def _judge_when_known(self, check: Check, entry: InFlight) -> Response | None:
         """Wait until the rules for *check* are known, then judge its request as :meth:`_judge_now` does. If robots.txt
-        is unreachable, a request for a file is refused at once. In a crawl without the scheduler of this package,
-        a request for a page waits on, as it would wait in that scheduler.
+        is unreachable, a request for a file is refused at once. In a crawl without the scheduler of this package, a
+        request for a page keeps waiting here; with the scheduler, it would wait there.
         """
         assert check.origin is not None
         frontier, request = self._frontier, check.request
@@ -409,8 +422,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return self._judge_now(check, entry)
 
     def _site_of(self, origin: Origin, entry: InFlight) -> Site:
-        """Return the site of *origin*, the origin of the request of *entry*. It is not the site of the queue if a
-        ``Host`` header names another host.
+        """Return the site of *origin*, which is the origin of the request of *entry*. This is the site of the request's
+        queue, except if a ``Host`` header names another host than the URL.
         """
         frontier, queue = self._frontier, entry.queue
         if queue.site is not None and queue.site.origin == origin:
@@ -444,7 +457,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         :meth:`process_request` returns. Raises RobotsDenied.
         """
         entry.queue = self._frontier.queues.of(request)
-        # At the wire, the request already has its default headers, so its own ``Host`` header names the origin.
+        # Scrapy has already added the default headers to the request, so a default ``Host`` header need not be looked
+        # up in the settings.
         check = Check(request, request_origin(request))
         check.is_exempt = is_exempt(request)
         judged = self._judge(check, entry)
@@ -462,8 +476,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     def _cached_response(self, check: Check) -> Response | None:
         """Return the cached response to a spider's own request for a robots.txt. Return None if the request has to be
-        downloaded: the robots.txt is not cached, is unreachable, or was redirected. Only a download notes redirects
-        in the meta of the request.
+        downloaded, because the robots.txt is not cached, is unreachable, or was redirected. A redirected robots.txt
+        has to be downloaded because only a download stores the redirects in the meta of the request.
         """
         if check.rules is None:
             return None
@@ -484,8 +498,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         )
 
     def _spider_idle(self) -> None:
-        """Close the crawl with the reason ``robots_denied`` if robots.txt forbade its start requests and it got no
-        page.
+        """Close the crawl with the reason ``robots_denied`` if robots.txt forbade a start request and the crawl has
+        not got a single page.
         """
         if self._reporter.is_start_refused and not self._frontier.has_page:
             raise CloseSpider("robots_denied")
@@ -553,10 +567,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return None
 
     async def _check(self, request: Request, via: Via, cause: Request | None) -> None:
-        """Judge *request*, which a browser or download handler sends without Scrapy. *via* is its origin for the
-        report: a redirect, or the page that needs *request*. If the spider's request *cause* is exempt from
-        robots.txt,
-        *request* may be exempt too. Raises RobotsDenied or SpiderClosing.
+        """Judge *request*, which a browser or download handler sends without Scrapy. *via* states for the report why it
+        is sent: because of a redirect, or because a page needs it. If the spider's request *cause*, which led to
+        *request*, is exempt from robots.txt, *request* may be exempt too. Raises RobotsDenied or SpiderClosing.
         """
         entry = InFlight(self._frontier.queues.of(request))
         check = Check(request, request_origin(request))
@@ -568,8 +581,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self.report(entry)
 
     def _exempts(self, cause: Request, origin: Origin | None) -> bool:
-        """Whether ``dont_obey_robotstxt`` of *cause* exempts *origin*. It exempts the origin of *cause*, and the
-        origins of other exempt requests, because a component may have put the URL of a service into *cause*.
+        """Whether the meta key ``dont_obey_robotstxt`` of *cause* exempts *origin*. The key exempts the origin of
+        *cause*. It also exempts the origins of earlier exempt requests, because a component may have replaced the URL
+        of *cause* by the URL of a service that fetches the page.
         """
         if not cause.meta.get(meta.DONT_OBEY_ROBOTSTXT):
             return False
@@ -634,16 +648,17 @@ class DryRun(Judge):
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         self._clock = self._frontier.clock
-        # Requests for robots.txt do not wait for room. Pages do not wait either, so there might never be any room.
+        # This fetcher sends requests for robots.txt without waiting for a free place under the limit of concurrent
+        # requests. Requests for pages do not wait for one in a dry run, so there might never be a free place.
         fetcher = RobotsTxtFetcher(crawler, self._settings)
         self._cache = RobotsTxtCache(
             crawler, fetcher, self._settings, self._reporter, self._clock
         )
         self._sent: Counter[str] = Counter()
-        """The number of requests to each host that asks for a delay."""
+        """For each host that asks for a delay, the number of requests to the host."""
 
         self._delays: dict[str, float] = {}
-        """The longest delay in seconds of each host that asks for one."""
+        """For each host that asks for a delay, the longest delay in seconds."""
 
         self._judged: WeakSet[Request] = WeakSet()
         self._began = self._clock.monotonic()
@@ -703,8 +718,9 @@ class DryRun(Judge):
             self._note_delay(request, delay)
 
     async def _known(self, origin: Origin, request: Request) -> SiteRules:
-        """Return the rules of *origin*, once they are known or unreachable."""
-        # In a task of its own, so that the cancellation of *request* does not stop the others that wait.
+        """Wait until the robots.txt of *origin* is known or unreachable, and return its rules."""
+        # The fetch runs in a task of its own, so that the cancellation of *request* does not cancel the fetch for the
+        # other requests that wait for it.
         site_rules: Deferred[SiteRules] = Deferred()
         learn = self._cache.learn(origin, [request])
         task = deferred_from_coro(learn)
@@ -712,7 +728,9 @@ class DryRun(Judge):
         return await maybe_deferred_to_future(site_rules)
 
     def _note_delay(self, request: Request, delay: float) -> None:
-        """Count *request*, whose host asks for *delay* seconds, towards the duration of a real run."""
+        """Add *request* to the estimate of how long a real run would take. Its host asks for *delay* seconds between
+        two requests.
+        """
         slot = slot_state(self._crawler, download_slot(self._crawler, request))
         host, delays = host_of(request), self._delays
         self._sent[host] += 1
@@ -727,8 +745,8 @@ class DryRun(Judge):
         if self._settings.obey:
             self._logger.info(
                 "ROBOTSTXT_OBEY is True in this project, so Scrapy's RobotsTxtMiddleware stays active in this dry "
-                "run: it still refuses requests, and fetches each robots.txt a second time. The numbers below "
-                "include its refusals"
+                "run: it still refuses requests, and fetches each robots.txt a second time. The numbers at the end "
+                "of this log include the requests that it refuses"
             )
         elif ignores_robotstxt(self._crawler.settings):
             self._logger.info(

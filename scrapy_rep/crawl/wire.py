@@ -44,7 +44,8 @@ class WireMiddleware:
     """
 
     ORDER = 950
-    """After HttpCacheMiddleware (900), the last of Scrapy's own."""
+    """The order in ``DOWNLOADER_MIDDLEWARES``: nearer to the network than HttpCacheMiddleware (900), the last of
+    Scrapy's own middlewares."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -71,8 +72,10 @@ class WireMiddleware:
         self, request: Request
     ) -> Request | Coroutine[Any, Any, Request | Response | None] | None:
         """Called by Scrapy. Return None if *request* may be sent now, else a coroutine that waits until it may be sent.
-        If the same object is at the wire already, return a copy, which counts as a download of its own. Raises
-        RobotsDenied if the crawl has no gate, and the host of *request* has reached its limit of pages.
+        If a component downloads a request object a second time during its first download, return a copy of the
+        request, so that each download is counted.
+
+        In a crawl without the gate, raises RobotsDenied if the host of *request* has reached its limit of pages.
         """
         frontier, gate = self._frontier, self._gate
         entry = frontier.in_flight.get(request) or frontier.enter(request)
@@ -141,7 +144,7 @@ class WireMiddleware:
                     gate.report(entry)
                 return None
             # The rules have become stale, the host has asked for a pause, or the permit was lost. Until the request may
-            # be sent, other requests get its room and its permit.
+            # be sent, other requests can use its place in the limiters and its permit.
             frontier.unsend(entry)
             if permits is not None:
                 permits.release(entry)

@@ -20,10 +20,11 @@ from scrapy.utils.defer import (
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import back_off
+from scrapy_rep.crawl.dryrun import DryRun
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.sites import FetchStage
-from scrapy_rep.crawl.gate import DryRun, RobotsTxtMiddleware
+from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 from scrapy_rep.crawl.wire import WireMiddleware
 from scrapy_rep.exceptions import RobotsDenied
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler, records

@@ -1,38 +1,30 @@
 """The gate: the downloader middleware that judges each request by robots.txt, before any other middleware can send
-the request. In a dry run, :class:`DryRun` takes its place. It judges each request and refuses none.
+the request.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Awaitable
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
-from weakref import WeakSet
 
 from scrapy import Request, signals
-from scrapy.exceptions import CloseSpider, IgnoreRequest, NotConfigured
+from scrapy.exceptions import CloseSpider, NotConfigured
 from scrapy.http import Response, TextResponse
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.datatypes import LocalCache
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import CancelledError, Deferred
+from scrapy.utils.misc import load_object
 
 from scrapy_rep.base import meta, stats
 from scrapy_rep.base.browsers import ABORT_FORBIDDEN, abort_setting, browser_handler
-from scrapy_rep.base.compat import download_slot, slot_state
 from scrapy_rep.base.identity import Identity, default_field, default_header
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.base.requests import host_of, is_exempt, is_of_http, request_origin
-from scrapy_rep.base.settings import RepSettings, ignores_robotstxt
-from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
-from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.base.requests import is_exempt, is_of_http, request_origin
+from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.limits import InFlight, Judgement
-from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.crawl.frontier.queues import QueueKey
 from scrapy_rep.crawl.frontier.sites import FetchStage, Phase
 from scrapy_rep.crawl.pages.usage import SiteUsage
@@ -41,7 +33,6 @@ from scrapy_rep.crawl.reporting import (
     BAD_URL,
     BUDGET,
     BY_USER,
-    IF_OBEYED,
     ROBOTS_TXT,
     UNREACHABLE,
     Check,
@@ -64,14 +55,11 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
     from scrapy_rep.crawl.frontier.sites import Site
-    from scrapy_rep.protocol.access.site_rules import SiteRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.protocol.robotstxt.rules import Decision
-
-# The maximum number of hosts with a delay that the log names at the end of a dry run.
-_SLOWEST_NAMED = 5
 
 # The maximum number of remembered origins of requests that are exempt from robots.txt.
 _MAX_EXEMPT_ORIGINS = 10_000
@@ -80,7 +68,7 @@ _MAX_EXEMPT_ORIGINS = 10_000
 # in a tenth of the time of a look-up by name, which normalizes the name first.
 _HOST = frozenset({b"Host"})
 
-_SCRAPYS_REFUSAL = "Forbidden by robots.txt"
+_DRY_RUN = "scrapy_rep.crawl.dryrun.DryRun"
 
 
 class BrowserGate(Protocol):
@@ -239,8 +227,12 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
     @classmethod
-    def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware | DryRun:
-        return DryRun(crawler) if RepSettings.of(crawler).dry_run else cls(crawler)
+    def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware | Judge:
+        """Called by Scrapy. In a dry run, return a :class:`scrapy_rep.crawl.dryrun.DryRun`."""
+        if not RepSettings.of(crawler).dry_run:
+            return cls(crawler)
+        dry_run: type[Judge] = load_object(_DRY_RUN)  # Other crawls need not import it.
+        return dry_run(crawler)
 
     # Requests.
 
@@ -633,155 +625,3 @@ def _has_moved(request: Request, response: Response) -> bool:
         return False
     is_same_origin = origin_of(request.url) == origin_of(response.url)
     return not (is_same_origin and have_same_target(request.url, response.url))
-
-
-# Dry runs.
-
-
-class DryRun(Judge):
-    """Takes the place of :class:`RobotsTxtMiddleware` in a dry run. It judges each request by the same rules, reports
-    the requests that a real run would refuse, and refuses none.
-
-    As in stock Scrapy, a request waits until its robots.txt is known or unreachable, and for nothing else.
-    """
-
-    def __init__(self, crawler: Crawler) -> None:
-        super().__init__(crawler)
-        self._clock = self._frontier.clock
-        # This fetcher sends requests for robots.txt without waiting for a free place under the limit of concurrent
-        # requests. Requests for pages do not wait for one in a dry run, so there might never be a free place.
-        fetcher = RobotsTxtFetcher(crawler, self._settings)
-        self._cache = RobotsTxtCache(
-            crawler, fetcher, self._settings, self._reporter, self._clock
-        )
-        self._sent: Counter[str] = Counter()
-        """For each host that asks for a delay, the number of requests to the host."""
-
-        self._delays: dict[str, float] = {}
-        """For each host that asks for a delay, the longest delay in seconds."""
-
-        self._judged: WeakSet[Request] = WeakSet()
-        self._began = self._clock.monotonic()
-        crawler.signals.connect(self._spider_opened, signals.spider_opened)
-        crawler.signals.connect(self._spider_closed, signals.spider_closed)
-
-    # Requests.
-
-    async def process_request(self, request: Request) -> None:
-        if isinstance(request, RobotsTxtRequest):
-            request.passed()
-        elif is_of_http(request) and not _is_scrapys_own(request):
-            await self._judge_request(request)
-
-    async def process_exception(self, request: Request, exception: Exception) -> None:
-        is_refusal = isinstance(exception, IgnoreRequest)
-        if is_refusal and str(exception) == _SCRAPYS_REFUSAL:
-            # Scrapy's own middleware has the same order, and has refused the request before this gate got it.
-            await self._judge_request(request, is_refused_by_scrapy=True)
-
-    # Verdicts.
-
-    async def _judge_request(
-        self, request: Request, *, is_refused_by_scrapy: bool = False
-    ) -> None:
-        """Judge *request* when its robots.txt is known, and report the result. No error keeps the request from
-        being sent. *is_refused_by_scrapy* says that Scrapy's own middleware has refused it.
-        """
-        if request in self._judged:
-            return
-        self._judged.add(request)
-        self._crawler.stats.inc_value(stats.DRY_RUN_REQUESTS)
-        try:
-            check = Check(request, request_origin(request))
-            check.is_exempt = is_exempt(request)
-            check.is_refused_by_scrapy = is_refused_by_scrapy
-            if not self.look_up(check):
-                assert check.origin is not None
-                check.rules = await self._known(check.origin, request)
-            decision, pace = self.judge(check, self._identity.tokens(request))
-            self.allow(check, decision)
-        except CancelledError:
-            raise
-        except (RobotsDenied, SpiderClosing):
-            return
-        except Exception:
-            self._logger.exception(
-                "Error while judging %(request)s: the dry run does not count it",
-                request=request,
-            )
-            return
-        delay = 0.0 if pace is None else self._settings.delay(pace)
-        if delay:
-            assert pace is not None
-            assert check.origin is not None
-            self._frontier.politeness.report_delay(check.origin, pace)
-            self._note_delay(request, delay)
-
-    async def _known(self, origin: Origin, request: Request) -> SiteRules:
-        """Wait until the robots.txt of *origin* is known or unreachable, and return its rules."""
-        # The fetch runs in a task of its own, so that the cancellation of *request* does not cancel the fetch for the
-        # other requests that wait for it.
-        site_rules: Deferred[SiteRules] = Deferred()
-        learn = self._cache.learn(origin, [request])
-        task = deferred_from_coro(learn)
-        task.addCallbacks(site_rules.callback, site_rules.errback)
-        return await maybe_deferred_to_future(site_rules)
-
-    def _note_delay(self, request: Request, delay: float) -> None:
-        """Add *request* to the estimate of how long a real run would take. Its host asks for *delay* seconds between
-        two requests.
-        """
-        slot = slot_state(self._crawler, download_slot(self._crawler, request))
-        host, delays = host_of(request), self._delays
-        self._sent[host] += 1
-        delays[host] = max(delays.get(host, 0.0), delay, slot.delay)
-        seconds = round(self._sent[host] * delays[host], 3)
-        self._crawler.stats.max_value(stats.DRY_RUN_SECONDS, seconds)
-
-    # The start and the end of the crawl.
-
-    def _spider_opened(self) -> None:
-        self._began = self._clock.monotonic()
-        if self._settings.obey:
-            self._logger.info(
-                "ROBOTSTXT_OBEY is True in this project, so Scrapy's RobotsTxtMiddleware stays active in this dry "
-                "run: it still refuses requests, and fetches each robots.txt a second time. The numbers at the end "
-                "of this log include the requests that it refuses"
-            )
-        elif ignores_robotstxt(self._crawler.settings):
-            self._logger.info(
-                "ROBOTSTXT_OBEY is False in this project: a real run would ignore robots.txt. This "
-                "dry run shows what a real run with ROBOTSTXT_OBEY = True would refuse"
-            )
-
-    def _spider_closed(self) -> None:
-        self._logger.at_end(
-            logging.INFO,
-            "This dry run has judged %(requests)s requests in %(elapsed)s. Some of them would never be made in a "
-            "real run, which would not fetch the pages that link to them. So the numbers of requests are upper limits",
-            requests=f"{self._crawler.stats.get_value(stats.DRY_RUN_REQUESTS, 0):,}",
-            elapsed=duration(self._clock.monotonic() - self._began),
-        )
-        times = {host: self._sent[host] * delay for host, delay in self._delays.items()}
-        slowest = sorted(times.items(), key=lambda host: -host[1])
-        ignores = ignores_robotstxt(self._crawler.settings)
-        for host, seconds in slowest[:_SLOWEST_NAMED]:
-            self._logger.at_end(
-                logging.INFO,
-                "A real run%(condition)s would take up to %(time)s for %(host)s: %(requests)s requests with a "
-                "delay of %(delay)g s",
-                condition=IF_OBEYED if ignores else "",
-                host=host,
-                time=duration(seconds),
-                requests=f"{self._sent[host]:,}",
-                delay=self._delays[host],
-            )
-
-
-def _is_scrapys_own(request: Request) -> bool:
-    """Whether *request* is for a robots.txt, and from Scrapy's own RobotsTxtMiddleware."""
-    return (
-        request.callback is NO_CALLBACK
-        and is_robotstxt(request.url)
-        and bool(request.meta.get(meta.DONT_OBEY_ROBOTSTXT))
-    )

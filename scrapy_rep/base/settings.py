@@ -362,10 +362,10 @@ def _clients(settings: BaseSettings) -> frozenset[str]:
 class RepSettings:
     """The values of this package's settings in a crawl.
 
-    Each attribute of the class is a :class:`Setting`, a row of the table. The same attribute of an instance is
-    the setting's value. ``docs/_ext/settingspage.py`` copies the text below each attribute into
-    ``docs/reference/settings.md``. This text describes the setting in one paragraph, then gives details, the
-    default with its reason, and an example.
+    Each attribute of the class is a :class:`Setting`, which defines the name, type and default of one setting. The
+    same attribute of an instance is the value of that setting. ``docs/_ext/settingspage.py`` copies the docstring below
+    each attribute into ``docs/reference/settings.md``. The docstring describes the setting in one paragraph, then gives
+    details, the default with its reason, and an example.
     """
 
     obey: bool = _FLAG(OBEY, False)

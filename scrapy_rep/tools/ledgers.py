@@ -233,7 +233,8 @@ def why(row: sqlite3.Row) -> str:
     if layer == "robots.txt" and line and row["statement"]:
         words = ""
     elif layer != "delay":
-        # The line number is omitted if it refers to an override's text, or if the statement includes its place.
+        # Only rules and delays in a robots.txt have a line number to show. The line of an override is a line of its
+        # own text, and the statement of a page already names its place, such as "meta tag on line 3".
         line = None
     return evidence(words, row["statement"], line, row["form"])
 

@@ -118,8 +118,8 @@ def _response_of_file(path: str, header_fields: Sequence[str]) -> Response:
         name = name.strip().lower()
         if not colon or name not in {_TAG, *FIELDS}:
             raise UsageError(
-                f'--header is {field!r}, but it must begin with "X-Robots-Tag:", or with one of the field '
-                f"names {', '.join(sorted(FIELDS))} and a colon"
+                f'--header is {field!r}, but it must have the form "NAME: VALUE", where NAME is one of '
+                f"{', '.join(['X-Robots-Tag', *sorted(FIELDS)])}"
             )
         fields.append((name, value.strip().encode("utf-8", "replace")))
     return HtmlResponse("file:///", headers=Headers(fields), body=read_file(path))

@@ -38,7 +38,7 @@ URL = "https://shop.example/tea"
         ("page nowhere.html", "nowhere.html: No such file"),
         ("page http://[", "is not an http, https or ftp URL"),
         ("page robots.txt --header noindex", "--header is 'noindex'"),
-        ("page robots.txt --header 'Date: noindex'", 'must begin with "X-Robots-Tag:", or'),
+        ("page robots.txt --header 'Date: noindex'", 'must have the form "NAME: VALUE"'),
         (f"page {URL} --header 'X-Robots-Tag: all'", "the command reads the response headers"),
         ("diff robots.txt nowhere", "nowhere: No such file"),
         ("diff - -", "'-' means standard input, which can be read only once"),

@@ -283,8 +283,8 @@ class RobotsTxtFetcher:
             case _:
                 count(stats.EXCEPTION_COUNT.format(type=type(exception)))
                 error = in_words(exception)
-                # An exception that download handlers raise counts as a failed download, even if a component raised it,
-                # such as a middleware with its own HTTP client.
+                # An exception of a type that download handlers raise counts as a failed download, even if another
+                # component raised it, such as a middleware with its own HTTP client.
                 is_of_download = any(map(_description, _causes(exception)))
                 if exception is not request.fetch.error and not is_of_download:
                     error += ", raised by a component (see REP_REQUEST_META_KEYS)"

@@ -386,8 +386,8 @@ class Frontier:
             self.flush()
 
     def refusal(self, entry: InFlight) -> str:
-        """Return the reason why the request of *entry* is refused: its host or download slot asks for too long a pause.
-        Return an empty string if it is not refused.
+        """Return the reason for refusing the request of *entry*, or an empty string if the request is not refused. It is
+        refused if the pauses of its host or download slot exceed ``REP_WAIT_TIMEOUT``.
         """
         queue = entry.queue
         if queue.host.refuses_until == queue.slot.refuses_until == -inf:

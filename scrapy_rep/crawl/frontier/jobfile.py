@@ -328,9 +328,10 @@ class JobFile:
                 db.execute(statement)
         except sqlite3.OperationalError as error:
             self._roll_back()
-            # After the rollback, no change is executed. If only the COMMIT has failed, with which SQLite writes to the
-            # disk, _executed is 0: execute() may execute all changes again, so that requests can be read. If a change
-            # itself has failed, _executed is -1, so that no change is executed again before the next commit.
+            # After the rollback, none of the changes is in effect. If only the COMMIT failed, for example because the
+            # disk is full, _executed is 0: before the next read, execute() executes all changes again, so that the
+            # read sees them. If a change itself failed, _executed is -1: no change is executed again before the next
+            # commit.
             self._executed = 0 if self._executed == len(changes) else -1
             return error
         except FAILURES as error:

@@ -59,9 +59,9 @@ if TYPE_CHECKING:
 # without a result, for example because it was cancelled, robots.txt is fetched again after the same time.
 _FIRST_PAUSE = 1.0
 
-# The time, in seconds, for which waiters let parked queues and planned requests go first. A longer time could block
-# the crawl, because a planned request may depend on a waiter. That happens if the downloader is full of waiters, or
-# if a component delays planned requests until a waiter has ended.
+# The time, in seconds, for which waiters (requests from outside the scheduler) let parked queues and planned requests
+# (both from the scheduler) go first. A longer time could block the crawl, because a planned request may depend on a
+# waiter: the downloader may be full of waiters, or a component may delay planned requests until a waiter has ended.
 _WAITERS_YIELD = 0.2
 
 # A site whose robots.txt is unreachable is kept in memory until its robots.txt may be fetched again. While more than
@@ -240,20 +240,22 @@ class InFlight:
     A request outside the scheduler gets its state when a middleware first sees the request, or when it starts to
     wait for room.
 
-    These methods of :class:`Limits` change the stage:
+    A request needs room in each of its limiters. A PLANNED or SENT request takes this room; an UNCOUNTED request takes
+    none. These methods of :class:`Limits` change the stage:
 
-    =======================  ==============================================  ================
+    =======================  ==============================================  =========================
     method                   called when                                     stage afterwards
-    =======================  ==============================================  ================
+    =======================  ==============================================  =========================
     ``plan``                 the scheduler takes the request from its queue  PLANNED
-    ``wait``                 a waiter's request needs room. The stage        PLANNED or SENT
-                             changes when there is room: to PLANNED for a
-                             robots.txt, to SENT for other requests
+    ``wait``                 a waiter's request needs room                   UNCOUNTED until there is
+                                                                             room; then PLANNED for a
+                                                                             robots.txt, and SENT for
+                                                                             any other request
     ``unplan``               the request gives up its room                   UNCOUNTED
     ``try_send``, ``send``   the wire sends the request                      SENT
     ``end``                  the request ended, or was removed from its      UNCOUNTED
                              download slot
-    =======================  ==============================================  ================
+    =======================  ==============================================  =========================
     """
 
     __slots__ = (
@@ -1173,8 +1175,8 @@ class Limits:
         self.want(site, now, is_urgent=True)
 
     def _release_site(self, site: Site, now: float) -> None:
-        """Decide all waiters that wait for the rules of *site*. Make the queues that are parked at *site* ready, or
-        park them at the first limiter that has no room.
+        """Let all waiters that wait for the rules of *site* continue to the gate, which judges them. Make the queues that
+        are parked at *site* ready, or park each of them at the first limiter that has no room.
         """
         waiters, site.waiters = site.waiters or (), None
         for waiter in waiters:

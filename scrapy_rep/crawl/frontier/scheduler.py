@@ -76,9 +76,9 @@ class Scheduler(BaseScheduler):
         self._dupefilter = self._made_dupefilter()
 
     def _made_dupefilter(self) -> BaseDupeFilter:
-        """Create and return the duplicate filter. With a ``JOBDIR``, the scheduler stores the fingerprints in place of
-        Scrapy's own filter. It writes each fingerprint in one transaction with its request. So even after a kill, each
-        request that counts as seen was also stored in its queue.
+        """Create and return the duplicate filter of the project. With a ``JOBDIR`` and Scrapy's own filter, the filter only
+        logs duplicates, and the scheduler stores the fingerprints itself: each in one transaction with its request. So
+        even after a kill, each request that counts as seen was also stored in its queue.
         """
         crawler, settings = self._crawler, self._crawler.settings
         kind = load_object(settings["DUPEFILTER_CLASS"])

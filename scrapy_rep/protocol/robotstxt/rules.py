@@ -393,11 +393,13 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
 
 
 def _prefix(pattern: paths.Pattern) -> str:
-    """Return a text that every normalized target that matches *pattern* begins with.
+    """Return a prefix that all normalized targets matching *pattern* have in common.
 
-    This is the text of the pattern up to its first ``*``. It ends earlier at a character that
-    normalization changes, because the pattern may match as written. It also ends at a ``/`` or ``?`` in
-    the query, because the target may contain the encoded form.
+    The prefix is the text of the pattern before its first ``*``. It ends earlier in two cases:
+
+    - before a character that normalization changes. The pattern may also match a target as the target is written, so
+      the normalized target may contain another text there
+    - before a ``/`` or ``?`` in the query, because the target may contain ``%2F`` or ``%3F`` instead
     """
     prefix = pattern.segments[0]
     is_changed = pattern.written and pattern.written != pattern.segments

@@ -234,7 +234,7 @@ def why(row: sqlite3.Row) -> str:
         words = ""
     elif layer != "delay":
         # Only rules and delays in a robots.txt have a line number to show. The line of an override is a line of its
-        # own text, and the statement of a page already names its place, such as "meta tag on line 3".
+        # own text, and the statement of a page names its source, a header or a meta tag.
         line = None
     return evidence(words, row["statement"], line, row["form"])
 

@@ -251,3 +251,38 @@ def test_an_unreachable_host_is_asked_again_for_what_comes_past_the_scheduler(
     assert back.robots_hits[1].time < answered
     assert result.stats["rep/denied/unreachable"] == 2
     assert result.stats["rep/denied/rule"] == 1
+
+
+@pytest.mark.newest
+def test_a_file_of_an_unreachable_host_waits_for_no_further_attempt(
+    site: Site, tmp_path: Path
+) -> None:
+    """A file of a host whose robots.txt is known to be unreachable is refused at once, while a page of that host waits
+    for the next attempt, half a minute later. The file does not take the only place of the crawl, which another page
+    needs meanwhile.
+    """
+    host, down = site.add(f"{RULES}Crawl-delay: 0.2\n"), site.add(DOWN)
+    start, following = host.url("/start"), host.url("/next")
+
+    def is_known_to_be_down() -> bool:
+        hits = [hit.answered for hit in down.robots_hits if hit.answered is not None]
+        return bool(hits) and hits[0] < time.monotonic() - 0.2
+
+    host.answers["/start"] = Answer(after=is_known_to_be_down)
+    result = run_crawl(
+        [{"url": down.url("/page"), "priority": 1}, start],
+        spider=f"{SPIDERS}.EveryWaySpider",
+        settings={
+            "CLOSESPIDER_ITEMCOUNT": 2,
+            "CONCURRENT_REQUESTS": 1,
+            "FILES_STORE": str(tmp_path),
+            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+            "REP_WAIT_TIMEOUT": 600,
+        },
+        files={start: [down.url("/file")], following: []},
+        follow={start: [{"url": following}]},
+    )
+    assert result.stats["finish_reason"] == "closespider_itemcount"
+    assert [hit.path for hit in down.hits] == ["/robots.txt"]
+    assert host.pages == ["/next", "/start"]
+    assert result.stats["rep/denied/unreachable"] == 1

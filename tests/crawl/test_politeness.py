@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.crawl.answers import Answer, busy, redirect
+from tests.crawl.answers import Answer, busy, redirect, robots
 from tests.crawl.crawl import run_crawl, start_crawl
 from tests.crawl.pauses import check_fetched, pages
 from tests.crawl.test_ledger import rows
@@ -260,3 +260,20 @@ def test_responses_from_a_cache_wait_for_nothing_and_are_no_traffic(
     size = len(b"gone") + 8 * len(host.answer("/page/0").body)
     assert (counts["crawl"], counts["pages"], counts["bytes"]) == (1, 9, size)
     assert rows(ledger, "SELECT sum(pages) AS n FROM progress") == [{"n": 9}]
+
+
+@pytest.mark.newest
+def test_a_longer_delay_of_a_new_robotstxt_holds_from_the_next_request_on(
+    site: Site,
+) -> None:
+    """If a robots.txt that is fetched again asks for a longer delay, that passes before the next request already."""
+    host = site.add([robots(DELAY.format(0.05)), robots(DELAY.format(0.5))])
+    # The first robots.txt is no longer fresh after this page.
+    host.answers["/page/0"] = Answer(delay=0.2)
+    first, second = pages(host, 2)
+    settings = {**IMPATIENT, "REP_MAX_AGE": 0.1}
+    result = run_crawl([first], then=[second], settings=settings)
+    check_all_fetched(result, 2)
+    paths = [hit.path for hit in host.hits]
+    assert paths == ["/robots.txt", "/page/0", "/robots.txt", "/page/1"]
+    assert host.gaps[-1] >= 0.5

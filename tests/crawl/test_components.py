@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -25,6 +26,7 @@ COMPONENTS = "tests.crawl.component_spiders"
 EVERY_WAY = "tests.crawl.waiting_spiders.EveryWaySpider"
 RULES = "User-agent: *\nDisallow: /private\n"
 DELAY = "User-agent: *\nDisallow: /private\nCrawl-delay: {}\n"
+FORBIDS_HELD = "User-agent: *\nDisallow: /held\n"
 WELL_KNOWN = "/.well-known/tdmrep.json"
 TDMREP = b'[{"location": "/", "tdm-reservation": 1}]'
 STOPPED = "a component stopped its download by raising StopDownload in a handler of"
@@ -298,6 +300,31 @@ def test_a_hidden_error_begins_the_delay(site: Site, mode: str) -> None:
     result = run_crawl(urls, mode=mode, settings=beside("HideErrors"))
     assert [response["status"] for response in result.responses] == [418] * 3
     assert min(host.gaps) > 0.29, host.gaps
+
+
+@pytest.mark.newest
+def test_a_request_held_until_its_rules_are_stale_keeps_to_the_new_ones(
+    site: Site,
+) -> None:
+    """A request that a component holds back until the robots.txt that allowed it is no longer fresh is judged by the
+    next one, and not sent if that forbids it.
+    """
+    host, other = site.add([robots(""), robots(FORBIDS_HELD)]), site.add()
+
+    def is_stale() -> bool:
+        hits = host.hits_on("/first")
+        return bool(hits) and hits[0].time < time.monotonic() - 0.25
+
+    other.answers["/go"] = Answer(after=is_stale)
+    # The first request after a robots.txt may use it whenever it is sent.
+    first = {"url": host.url("/first"), "priority": 1}
+    result = run_crawl(
+        [first, host.url("/held"), other.url("/go")],
+        settings=beside("HoldBack", REP_MAX_AGE=0.2),
+    )
+    assert host.pages == ["/first"]
+    assert len(host.robots_hits) == 2
+    assert result.error(host.url("/held"))["reason"] == "rule"
 
 
 def test_a_component_may_download_from_the_host_whose_request_it_holds(

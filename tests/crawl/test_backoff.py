@@ -25,6 +25,7 @@ DAY = "86400"
 RULES = "User-agent: *\nDisallow: /private/\n"
 SPIDER = "tests.crawl.waiting_spiders.EveryWaySpider"
 COMPONENTS = "tests.crawl.component_spiders"
+DRIVER = "tests.crawl.driver_middlewares.Driver"
 SETTINGS = {
     "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
     "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
@@ -248,3 +249,35 @@ def test_rep_backoff_max_bounds_own_pauses_and_0_switches_them_off(site: Site) -
     result = run_crawl(pages(off, 12), settings={**SETTINGS, "REP_BACKOFF_MAX": 0})
     check_fetched(off, *pages(off, 12))
     assert [key for key in result.stats if "backoff" in key] == []
+
+
+@pytest.mark.newest
+def test_a_slow_429_from_before_a_success_begins_a_pause(site: Site) -> None:
+    """A 429 without Retry-After pauses its host even if it comes so late that an earlier pause is over, and the host has
+    answered another request well, which a component of the project has sent by itself.
+    """
+    host, other = site.add(RULES, name="127.0.0.2"), site.add(RULES, name="127.0.0.3")
+    busy_url, slow, held, after = map(host.url, ("/busy", "/slow", "/held", "/after"))
+    host.answers |= {
+        "/busy": busy(429, after=lambda: host.hits_on("/slow")),
+        "/slow": busy(429, after=lambda: host.hits_on("/held")),
+    }
+    # It comes when the pause after the first 429 is over, and lets the component send its request.
+    other.answers["/go"] = Answer(after=lambda: was_busy(host, FIRST_PAUSE + 0.2))
+    result = run_crawl(
+        [busy_url, slow, {"url": held, "meta": {"driver": True}}, other.url("/go")],
+        spider=SPIDER,
+        settings={
+            **SETTINGS,
+            "DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.HoldBack": 500, DRIVER: 543},
+            "REP_WAIT_TIMEOUT": 60,
+            "RETRY_ENABLED": False,
+        },
+        constants={"scrapy_rep.crawl.frontier.limits._FIRST_PAUSE": FIRST_PAUSE},
+        follow={slow: [{"url": after}]},
+    )
+    assert result.errors == []
+    asked, following = host.hits_on("/slow")[0].answered, host.hits[-1]
+    assert following.path == "/after"
+    assert asked is not None
+    assert following.time > asked + FIRST_PAUSE - EARLY

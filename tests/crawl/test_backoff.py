@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -14,7 +15,7 @@ from tests.crawl.answers import Answer, Busy, busy
 from tests.crawl.crawl import run_crawl
 from tests.crawl.pauses import EARLY, check_fetched, limit, pages, was_busy
 from tests.crawl.test_ledger import rows
-from tests.crawl.test_politeness import traffic
+from tests.crawl.test_politeness import in_slots, traffic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -281,3 +282,40 @@ def test_a_slow_429_from_before_a_success_begins_a_pause(site: Site) -> None:
     assert following.path == "/after"
     assert asked is not None
     assert following.time > asked + FIRST_PAUSE - EARLY
+
+
+@pytest.mark.newest
+def test_a_back_off_ends_in_download_slots_of_other_names(site: Site) -> None:
+    """A back-off ends when a download slot sends as many requests at once as before it, also if the slot does not have
+    the name of the host: with room for one in each of four slots, all four send theirs after one success.
+    """
+    host = site.add(RULES)
+    first, probe, *more = pages(host, 6)
+
+    def are_all_there() -> bool:
+        hits = [hit for hit in host.hits if host.url(hit.path) in more]
+        are_late = hits[0].time < time.monotonic() - 10
+        return len(hits) == len(more) or are_late
+
+    host.answers |= {
+        "/page/0": busy(429),
+        **dict.fromkeys(
+            (f"/page/{n}" for n in range(2, 6)), Answer(after=are_all_there)
+        ),
+    }
+    slots = [f"slot {number}" for number in range(len(more))]
+    result = run_crawl(
+        in_slots([first], *slots),
+        spider=SPIDER,
+        settings={
+            **SETTINGS,
+            "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+            "REP_REQUEST_META_KEYS": ["download_slot"],
+            "RETRY_ENABLED": False,
+        },
+        constants={"scrapy_rep.crawl.frontier.limits._FIRST_PAUSE": FIRST_PAUSE},
+        follow={first: in_slots([probe], *slots), probe: in_slots(more, *slots)},
+    )
+    assert result.errors == []
+    check_fetched(host, probe, *more)
+    assert host.at_once == len(more)

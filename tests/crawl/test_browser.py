@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import effort
 from tests.browser import CHROMIUM, FLAGS, PATIENCE
-from tests.crawl.answers import HANGS, Answer, html, redirect
+from tests.crawl.answers import HANGS, Answer, busy, html, redirect
 from tests.crawl.crawl import run_crawl
+from tests.crawl.pauses import EARLY
 from tests.crawl.spiders import PlanSpider
+from tests.crawl.waiting_spiders import EveryWaySpider
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +56,10 @@ class BrowserSpider(PlanSpider):
         return super().request(arguments)
 
 
+class FollowingBrowserSpider(BrowserSpider, EveryWaySpider):
+    """A BrowserSpider that requests those in ``follow``."""
+
+
 def crawl(
     requests: list[Any], path: Path, flags: tuple[str, ...] = (), **arguments: Any
 ) -> CrawlResult:
@@ -69,8 +76,8 @@ def crawl(
         "REP_LEDGER_LEVEL": "all",
         **arguments.pop("settings"),
     }
-    spider = f"{__name__}.BrowserSpider"
-    result = run_crawl(requests, spider=spider, settings=settings, **arguments)
+    arguments.setdefault("spider", f"{__name__}.BrowserSpider")
+    result = run_crawl(requests, settings=settings, **arguments)
     print(result.log)
     return result
 
@@ -365,3 +372,33 @@ def test_a_browser_in_a_dry_run_fetches_everything(site: Site, tmp_path: Path) -
     assert {"/", "/private/page", "/private/image"} <= {*host.pages}
     assert result.stats["rep/dry_run/denied/rule"] == 1
     assert not result.lines("ERROR")
+
+
+def test_a_robotstxt_for_which_a_page_waits_is_sent_after_a_pause_of_its_host(
+    site: Site, tmp_path: Path
+) -> None:
+    """The robots.txt for an image of a page in the browser is not sent within a pause for which the host asks while
+    it loads the page; and when the pause is over, it does not wait for the end of the page, which waits for the image.
+    """
+    host, images, other = site.add(RULES), site.add(RULES), site.add(name="127.0.0.2")
+    page, told = host.url("/page"), other.url("/told")
+    image = html(f'<img src="{images.url("/image")}">')
+    host.answers |= {
+        "/busy": busy(429, after=lambda: host.hits_on("/page")),
+        # The crawl knows of the pause by then.
+        "/page": replace(image, after=lambda: other.hits_on("/told")),
+    }
+    plain: dict[str, Any] = {"meta": {"playwright": False}}
+    result = crawl(
+        [{"url": page, "state": "load"}, {"url": host.url("/busy"), **plain}],
+        tmp_path,
+        spider=f"{__name__}.FollowingBrowserSpider",
+        follow={host.url("/busy"): [{"url": told, **plain}]},
+        settings={**ABORT, "REP_BACKOFF_MAX": 60, "REP_WAIT_TIMEOUT": 60},
+        constants={"scrapy_rep.crawl.frontier.limits._FIRST_PAUSE": 0.6},
+    )
+    (paused,), (fetch,) = host.hits_on("/busy"), images.robots_hits
+    assert paused.answered is not None
+    assert fetch.time > paused.answered + 0.6 - EARLY
+    assert images.pages == ["/image"]
+    assert result.fetched() == sorted([page, host.url("/busy"), told])

@@ -206,6 +206,35 @@ async def test_a_robotstxt_for_which_a_browser_waits_keeps_a_pause(
 
 
 @coroutine_test
+async def test_a_robotstxt_for_which_a_browser_waits_needs_no_room_after_a_pause() -> (
+    None
+):
+    """The page in the browser, which may wait for it, has the only room that there is after a pause."""
+    run = Run(PLAYWRIGHT_ABORT_REQUEST="scrapy_rep.playwright.abort_forbidden")
+    frontier, clock = run.frontier, FakeClock()
+    frontier.clock = frontier.alarms.clock = frontier.politeness._clock = clock
+    request = Request(SITE, meta={"playwright": True})
+    run.engine.downloader.active.add(request)
+    page = frontier.enter(request)
+    assert frontier.limits.try_send(page, clock.monotonic())
+    frontier.pause("a.example", 30, None, "asks for it")
+    robotstxt = [RobotsTxtRequest(f"{SITE}/robots.txt") for _ in range(2)]
+    waiting = [deferred_from_coro(frontier._take_room(each)) for each in robotstxt]
+    await tick()
+    clock.advance(29)
+    await tick()
+    assert not any(call.called for call in waiting)
+    clock.advance(2)
+    await tick()
+    assert all(call.called for call in waiting)
+    assert page.queue.host.planned == 2
+    for each in robotstxt:
+        frontier._free_room(each)
+    assert page.queue.host.planned == 0
+    run.close()
+
+
+@coroutine_test
 async def test_the_time_in_which_a_redirected_robotstxt_waits_for_room_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -672,6 +672,18 @@ class Frontier:
         limiters = entry.queue.robotstxt_limiters
         return self.is_awaited_by_browser(limiters) and not self._is_paused(entry)
 
+    def _admit_for_browser(self, now: float) -> None:
+        """Let the robots.txt requests that wait for room continue, if a page in a browser may wait for them now. They
+        began to wait in a pause that has ended, or before the page was sent.
+        """
+        network = self.limits.network.robotstxt
+        for waiter, (request, _) in list(self._waiting.items()):
+            # Admitting one may have decided the next.
+            if waiter.may_continue or not isinstance(request, RobotsTxtRequest):
+                continue
+            if network.can_send(now) and self._passes_browser_page(waiter.entry):
+                self.limits.admit(waiter, now)
+
     def is_awaited_by_browser(self, limiters: tuple[Limiter, ...]) -> bool:
         """Whether any of *limiters* counts a page that a browser is loading. A robots.txt request must not wait for the
         end of that page. The page may itself wait for the robots.txt before it loads a script or an image, so
@@ -842,6 +854,8 @@ class Frontier:
             self._close()
             return
         self._end_unseen()
+        if self._has_browser:
+            self._admit_for_browser(now)
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
         # A request's wait for robots.txt does not count while the request for robots.txt itself waits for room or for
         # the network.

@@ -747,6 +747,14 @@ class Limits:
                 self._note_waiting(limiter, now)
                 self._set_alarm(limiter, now)
                 return
+        self._admit(waiter, limiters, now)
+
+    def admit(self, waiter: Waiter, now: float) -> None:
+        """Let *waiter*, which waits for room, continue now, although its limiters may have no room."""
+        self.leave(waiter, now)
+        self._admit(waiter, waiter.entry.needs, now)
+
+    def _admit(self, waiter: Waiter, limiters: tuple[Limiter, ...], now: float) -> None:
         waiter.may_continue = True
         if waiter.counts_as_planned:
             self._count_planned(waiter.entry, limiters)

@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from scrapy_rep import back_off
 from tests.crawl.answers import Answer, Busy, busy
 from tests.crawl.crawl import run_crawl
 from tests.crawl.pauses import EARLY, check_fetched, limit, pages, was_busy
+from tests.crawl.spiders import PlanSpider
 from tests.crawl.test_ledger import rows
 from tests.crawl.test_politeness import in_slots, traffic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from scrapy import Request
+    from scrapy.http import Response
 
     from tests.crawl.server import Host, Site
 
@@ -318,4 +324,53 @@ def test_a_back_off_ends_in_download_slots_of_other_names(site: Site) -> None:
     )
     assert result.errors == []
     check_fetched(host, probe, *more)
+    assert host.at_once == len(more)
+
+
+class SlotPausingSpider(PlanSpider):
+    """Asks for a pause of its download slot after the first page. Each page is followed by those in ``follow``."""
+
+    name = "slot-pausing"
+    follow: dict[str, list[dict[str, object]]]
+
+    def note_response(self, response: Response) -> Iterator[Request]:
+        super().note_response(response)
+        if response.meta.get("pauses"):
+            back_off(self.crawler, response.meta["download_slot"], FIRST_PAUSE)
+        yield from map(self.request, self.follow.get(response.url, ()))
+
+
+@pytest.mark.newest
+def test_a_pause_of_a_download_slot_ends_too(site: Site) -> None:
+    """A spider pauses a download slot that has another name than the host. Each success in the slot lets it have one
+    request more at a time.
+    """
+    host = site.add(RULES)
+    first, *probes = pages(host, 3)
+    more = [host.url(f"/more/{number}") for number in range(3)]
+
+    def are_all_there() -> bool:
+        hits = [hit for hit in host.hits if host.url(hit.path) in more]
+        return len(hits) == len(more) or hits[0].time < time.monotonic() - 10
+
+    host.answers |= {
+        f"/more/{number}": Answer(after=are_all_there) for number in range(3)
+    }
+    meta = {"download_slot": "slot"}
+    chain = [*probes, *more]
+    follow = {
+        first: [{"url": probes[0], "meta": meta}],
+        probes[0]: [{"url": probes[1], "meta": meta}],
+        probes[1]: [{"url": url, "meta": meta} for url in more],
+    }
+    result = run_crawl(
+        [{"url": first, "meta": {**meta, "pauses": True}}],
+        spider=f"{__name__}.SlotPausingSpider",
+        settings=SETTINGS,
+        follow=follow,
+    )
+    assert result.errors == []
+    check_fetched(host, first, *chain)
+    paused, following = host.hits[1], host.hits[2]
+    assert following.time > paused.time + FIRST_PAUSE - EARLY
     assert host.at_once == len(more)

@@ -10,13 +10,18 @@ from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy import Request
 from scrapy.exceptions import NotConfigured
+from scrapy.http import Response
 
 from scrapy_rep import back_off
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 from scrapy_rep.crawl.wire import WireMiddleware
-from tests.fakes import fake_crawler
+from scrapy_rep.protocol.origins import Origin
+from tests.clock import FakeClock
+from tests.fakes import coroutine_test, fake_crawler
+from tests.frontier.engine import Run
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -107,3 +112,37 @@ def test_back_off_is_on_unless_switched_off(
     assert [bool(limiter and limiter.back_off) for limiter in limiters] == [
         is_paused
     ] * count
+
+
+@coroutine_test
+async def test_the_back_off_of_a_slot_ends_with_its_successes() -> None:
+    """A spider may pause a download slot that has another name than the host. Each success in the slot raises the
+    concurrency of the slot, too, until the back-off is over. So a later pause is a first one again, and its requests
+    wait.
+    """
+    run = Run(REP_BACKOFF_MAX=60, REP_WAIT_TIMEOUT=600)
+    frontier, clock = run.frontier, FakeClock()
+    frontier.clock = frontier.alarms.clock = frontier.politeness._clock = clock
+    frontier.make_rules()
+    frontier.has_wire = True
+    site = frontier.limits.site(Origin("http", "shop.example", 80))
+    frontier.limits.learned(site, clock.monotonic(), clock.monotonic() + 10_000)
+    slot = frontier.limits.limiter("slot")
+    for _ in range(2):
+        back_off(run.crawler, "slot", 5)
+        clock.advance(6)
+        for number in range(1, 8):
+            assert slot.concurrency_now == number
+            url, meta = f"http://shop.example/{number}", {"download_slot": "slot"}
+            run.push(Request(url, meta=meta, dont_filter=True))
+            request = run.next()
+            assert request is not None
+            entry = frontier.in_flight[request]
+            assert entry.queue.host is not slot
+            assert frontier.may_send(request, entry)
+            frontier.answered(request, Response(url), entry)
+            frontier.end(request, entry)
+            run.done(request)
+        assert slot.back_off is None
+        clock.advance(700)
+    run.close()

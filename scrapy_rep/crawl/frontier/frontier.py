@@ -479,7 +479,10 @@ class Frontier:
         if self.politeness.measures and not isinstance(request, RobotsTxtRequest):
             self.politeness.measure_page(request, response)
         status = response.status
-        if host.back_off is not None or host.had_503 or status in ASKS_FOR_PAUSE:
+        is_backing_off = (
+            host.back_off is not None or entry.queue.slot.back_off is not None
+        )
+        if is_backing_off or host.had_503 or status in ASKS_FOR_PAUSE:
             self.politeness.answered(status, response.headers, request, entry)
             self._withdraw_paused(host)
 

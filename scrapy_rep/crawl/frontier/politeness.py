@@ -182,8 +182,8 @@ class Politeness:
         self, status: int, headers: Headers, request: Request, entry: InFlight
     ) -> None:
         """Pause the host of *request* if it answered with the *status* 429 or 503. The *headers* may contain the
-        duration of the pause (``Retry-After``). Any other status counts as a success. During a back-off, a success
-        raises the host's concurrency by one.
+        duration of the pause (``Retry-After``). Any other status counts as a success. During a back-off of the host or
+        of the download slot, a success raises its concurrency by one.
 
         A single 503 without ``Retry-After`` may be the error of one page. So a 503 without this header pauses the host
         only if the answer before was a 503, too.
@@ -211,18 +211,16 @@ class Politeness:
                     None,
                     now,
                 )
-        elif back_off is not None and sent_at >= back_off.until:
-            now = self._clock.monotonic()
+            return
+        now, slot = self._clock.monotonic(), entry.queue.slot
+        for limiter in dict.fromkeys((host, slot)):
             if self._limits.succeeded(
-                host,
-                now,
-                sent_at=sent_at,
-                normal_concurrency=entry.queue.slot.concurrency,
+                limiter, now, sent_at=sent_at, normal_concurrency=slot.concurrency
             ):
                 self._logger.info(
                     "%(host)s answers again: requests to this host continue, and each success raises the number of "
                     "requests at a time by one",
-                    host=host.key,
+                    host=limiter.key,
                 )
 
     def back_off(

@@ -23,7 +23,6 @@ from scrapy_rep import back_off
 from scrapy_rep.crawl.dryrun import DryRun
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
-from scrapy_rep.crawl.frontier.sites import FetchStage
 from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 from scrapy_rep.crawl.wire import WireMiddleware
 from scrapy_rep.exceptions import RobotsDenied
@@ -236,20 +235,26 @@ async def test_an_exempt_request_keeps_to_pauses() -> None:
 
 @coroutine_test
 async def test_an_unreachable_host_is_asked_again_for_files_and_downloads() -> None:
-    """The request that comes when it is time is refused still; the next one is judged by the answer."""
+    """They are refused until robots.txt may be fetched again. The next one waits for that fetch, and is judged by it."""
     mw, crawler = middleware({})
     with pytest.raises(RobotsDenied):
         await ask(mw, Request(PUBLIC))
     times = asked(crawler).count(ROBOTS_URL)
     (site,) = Frontier.of(crawler).limits.sites.values()
-    assert site.outage is not None
     with pytest.raises(RobotsDenied):
         await ask(mw, Request(PUBLIC))
     assert asked(crawler).count(ROBOTS_URL) == times
-    site.outage.retry_at = 0.0
-    with pytest.raises(RobotsDenied):
-        await ask(mw, Request(PUBLIC))
-    assert site.fetch_stage is FetchStage.UNDER_WAY
+    for answers in {}, {ROBOTS_URL: answer(ROBOTS_URL)}:
+        assert site.outage is not None
+        site.outage.retry_at = 0.0
+        crawler.engine.answers = answers
+        call = ask(mw, Request(PUBLIC))
+        if answers:
+            assert await call is None
+        else:
+            with pytest.raises(RobotsDenied):
+                await call
+    assert asked(crawler).count(ROBOTS_URL) > times + 1
 
 
 @coroutine_test

@@ -26,7 +26,7 @@ from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.limits import InFlight, Judgement
 from scrapy_rep.crawl.frontier.queues import QueueKey
-from scrapy_rep.crawl.frontier.sites import FetchStage, Phase
+from scrapy_rep.crawl.frontier.sites import FetchStage
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import (
     BACK_OFF,
@@ -321,13 +321,13 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     def _is_refused_by_outage(self, check: Check) -> bool:
         """Whether requests to the origin of *check* are refused because its robots.txt has been unreachable for too
-        long. If so, add the result of the failed fetch to *check*, and have robots.txt fetched again if a retry is due.
+        long. If so, add the result of the failed fetch to *check*.
         """
         site = self._known_site(check)
-        if site is None or site.phase is not Phase.REFUSED or site.outage is None:
+        if site is None or not site.refuses(self._frontier.clock.monotonic()):
             return False
+        assert site.outage is not None
         check.rules = site.outage.last_result
-        self._frontier.ask_again(site)
         return True
 
     def _find_stale(self, check: Check) -> bool:
@@ -400,10 +400,10 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         waits = not frontier.has_scheduler and frontier.is_page(request, entry)
         is_known = False
         while not is_known:
-            is_told = (waits or not frontier.is_down(site)) and (
+            is_told = (waits or not frontier.is_unreachable(site)) and (
                 await frontier.until_known(request, entry, site)
             )
-            if not is_told or (frontier.is_down(site) and not waits):
+            if not is_told or (frontier.is_unreachable(site) and not waits):
                 outage = site.outage
                 check.rules = None if outage is None else outage.last_result
                 break

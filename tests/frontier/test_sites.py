@@ -189,8 +189,8 @@ def test_requests_of_an_unreachable_site_go_on_when_it_is_back() -> None:
 
 
 def test_requests_of_a_site_that_is_unreachable_for_too_long_are_refused() -> None:
-    """The site is asked once more at the end of the time; then requests are handed out to be
-    refused, without room, and each new one has robots.txt fetched again when that may be.
+    """The site is asked once more at the end of the time; then requests are handed out to be refused, without room,
+    until robots.txt may be fetched again. Later requests wait for that fetch.
     """
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a", obeys=True)
@@ -214,12 +214,16 @@ def test_requests_of_a_site_that_is_unreachable_for_too_long_are_refused() -> No
     assert a.host.planned == 0
     crawl.push(a, "a3")
     assert (crawl.plan(), crawl.fetches()) == ("A3", [])
-    crawl.at(160)
-    crawl.push(a, "a4")
-    assert crawl.fetches() == ["a"]
-    crawl.limits.end_fetch(site)
+    for at, names in (160, ("a4", "a5")), (260, ("a6", "a7")):
+        crawl.at(at)
+        crawl.push(a, *names)
+        assert (crawl.plan(), crawl.fetches()) == (None, ["a"])
+        crawl.limits.end_fetch(site)
+        if at == 160:
+            crawl.limits.unreachable(site, 160, 260, wait=60, is_asked=False)
+            assert crawl.plan_all() == ["A4", "A5"]
     crawl.know("a")
-    assert crawl.plan() == "a4"
+    assert crawl.plan() == "a6"
 
 
 def test_a_host_that_asks_for_too_long_is_refused_at_once() -> None:

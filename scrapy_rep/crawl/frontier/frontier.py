@@ -367,23 +367,9 @@ class Frontier:
         await maybe_deferred_to_future(call)
         return waiter.may_continue
 
-    def is_down(self, site: Site) -> bool:
+    def is_unreachable(self, site: Site) -> bool:
         """Whether the robots.txt of *site* is unreachable, and may not be fetched again yet."""
-        outage = site.outage
-        return (
-            site.phase is Phase.DOWN
-            and outage is not None
-            and self.clock.monotonic() < outage.retry_at
-        )
-
-    def ask_again(self, site: Site) -> None:
-        """Have the unreachable robots.txt of *site* fetched again if a retry is due. The gate calls this when it
-        refuses a request to *site*.
-        """
-        now = self.clock.monotonic()
-        if site.outage is not None and now >= site.outage.retry_at:
-            self.limits.want(site, now, is_urgent=True)
-            self.flush()
+        return site.is_unreachable(self.clock.monotonic())
 
     def refusal(self, entry: InFlight) -> str:
         """Return the reason for refusing the request of *entry*, or an empty string if the request is not refused. It is
@@ -684,7 +670,9 @@ class Frontier:
             # Admitting one may have decided the next.
             if waiter.may_continue or not isinstance(request, RobotsTxtRequest):
                 continue
-            if network.can_send(now) and self._passes_browser_page(waiter.entry):
+            if now >= network.opens_for_planned() and self._passes_browser_page(
+                waiter.entry
+            ):
                 self.limits.admit(waiter, now)
 
     def is_awaited_by_browser(self, limiters: tuple[Limiter, ...]) -> bool:

@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from scrapy_rep.crawl.frontier.limiter import BackOff, DelayLimiter, Limiter
 from scrapy_rep.crawl.frontier.network import Network
-from scrapy_rep.crawl.frontier.sites import Event, FetchStage, Outage, Phase, Site
+from scrapy_rep.crawl.frontier.sites import Event, FetchStage, Outage, Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -635,13 +635,8 @@ class Limits:
         """Make *queue*, which contains requests, ready if its next request may be sent now or will be refused.
         Otherwise, park the queue at its site or at the first limiter without room.
         """
-        site = queue.site
         obstacle = self._obstacle(queue, queue.limiters, now)
-        if obstacle is not None and self._is_to_be_refused(queue, now):
-            if site is not None and now >= site.expires:
-                self.want(site, now)
-            obstacle = None
-        if obstacle is None:
+        if obstacle is None or self._is_to_be_refused(queue, now):
             queue.place = READY
             self.ready.add(queue)
             self.has_news = True
@@ -675,7 +670,7 @@ class Limits:
 
     def _is_to_be_refused(self, queue: Queue, now: float) -> bool:
         """Whether the gate will refuse the requests of *queue*. Such requests need no room in limiters."""
-        is_unreachable = queue.site is not None and queue.site.phase is Phase.REFUSED
+        is_unreachable = queue.site is not None and queue.site.refuses(now)
         return is_unreachable or queue.refusing_limiter(now) is not None
 
     def _claim_rules(self, entry: InFlight, site: Site) -> None:
@@ -1110,7 +1105,7 @@ class Limits:
                 if site.fetch_stage is FetchStage.UNDER_WAY:
                     continue  # The site was in both lists, and its fetch has begun.
                 is_wanted = site.fetch_stage is not FetchStage.NONE
-                if is_wanted and (site.has_waiting or site.phase is Phase.REFUSED):
+                if is_wanted and site.has_waiting:
                     self.begin_fetch(site)
                     return site
                 site.fetch_stage = FetchStage.NONE

@@ -6,8 +6,9 @@ robots.txt. The table :data:`PHASES` contains all changes of a site's phase.
 
 If robots.txt is unreachable (a 429, a 5xx or no answer, and no usable older copy), the site is DOWN. Then its requests
 wait, and robots.txt is fetched again at the time in ``Retry-After``, or after pauses that double each time. If no fetch
-succeeds within ``REP_WAIT_TIMEOUT`` seconds, the site is REFUSED. Then the gate refuses its requests, and further
-requests cause further fetches. The first successful fetch makes the site OPEN.
+succeeds within ``REP_WAIT_TIMEOUT`` seconds, the site is REFUSED. Then the gate refuses its requests until robots.txt may
+be fetched again. The next request waits for that fetch. If the fetch fails, too, the request is refused. The first
+successful fetch makes the site OPEN.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Phase(Enum):
     OPEN = "the rules are known, and fresh until `expires`; requests are sent when their limiters have room"
     DOWN = "robots.txt is unreachable; requests wait, and robots.txt is fetched again at `retry_at`"
     REFUSED = (
-        "robots.txt was unreachable for too long; requests are refused, and the first request after `retry_at` "
-        "causes another fetch of robots.txt"
+        "robots.txt was unreachable for too long; requests are refused until `retry_at`, and later requests wait for "
+        "another fetch of robots.txt"
     )
 
 
@@ -43,8 +44,7 @@ class FetchStage(IntEnum):
     """robots.txt is fetched as soon as the crawl needs more ready queues."""
 
     URGENT = 2
-    """robots.txt is fetched as soon as possible, because a request in the downloader waits for the rules, or because
-    robots.txt was unreachable and a request was refused for this reason."""
+    """robots.txt is fetched as soon as possible, because a request in the downloader waits for the rules."""
 
     UNDER_WAY = 3
 
@@ -145,6 +145,14 @@ class Site:
         fetch = f", fetch {self.fetch_stage.name}" if self.fetch_stage else ""
         waiting = f"{len(self.parked or ())} queues and {len(self.waiters or ())} requests wait"
         return f"<Site {self.origin}: {self.phase.name}{again}{fetch}, {waiting}>"
+
+    def is_unreachable(self, now: float) -> bool:
+        """Whether robots.txt is unreachable, and may not be fetched again yet."""
+        return self.outage is not None and now < self.outage.retry_at
+
+    def refuses(self, now: float) -> bool:
+        """Whether requests are refused, because robots.txt has been unreachable for too long."""
+        return self.phase is Phase.REFUSED and self.is_unreachable(now)
 
     def expire(self) -> None:
         """Mark the rules as stale, and set :attr:`holds_for_next` to False, so that the rules do not apply to the next

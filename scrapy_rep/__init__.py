@@ -52,8 +52,8 @@ __all__ = [
 ]
 
 # The module of each public name. A name is imported on first access (see __getattr__). So a program that uses only
-# the protocol does not load Scrapy. The `scrapy` command imports this package at each start, and does not load the
-# rest of it either.
+# the protocol does not load Scrapy. Likewise, the `scrapy` command, which imports this package at each start, does not
+# load the rest of the package.
 _MODULES = {
     "CLASSIC": "protocol.dialect",
     "GOOGLE": "protocol.dialect",

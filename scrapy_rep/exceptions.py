@@ -36,8 +36,8 @@ class RobotsDenied(_Denied, IgnoreRequest):
     """A request is refused. The errback of the request receives the exception.
 
     There are several reasons: robots.txt or an override forbids the URL, robots.txt is unreachable, the URL is
-    invalid, the host asks for too long a pause or crawl delay, or the crawl has its maximum number of pages of the
-    host. The ``reason`` of the record says which.
+    invalid, the host asks for too long a pause or crawl delay, or the crawl has already fetched its maximum
+    number of pages from the host. The field ``reason`` of the exception's ``record`` names the reason.
     """
 
 
@@ -126,8 +126,8 @@ class JobError(Exception):
 
 
 class StoreError(Exception):
-    """A store cannot be read or written. The crawl may try it again later. The message contains the address of the
-    store, and the reason.
+    """The store of robots.txt files (``REP_STORE``) cannot be read or written. The crawl may try again later. The
+    message contains the address of the store, and the reason.
     """
 
     def __init__(self, where: str, why: object) -> None:
@@ -135,11 +135,15 @@ class StoreError(Exception):
 
 
 class StoreNotInstalled(StoreError):
-    """A store needs a package that is not installed. The message contains the command that installs the package."""
+    """The store of robots.txt files (``REP_STORE``) needs a Python package that is not installed. The message contains
+    the command that installs the package.
+    """
 
 
 class LedgerError(Exception):
-    """A ledger cannot be read or written. The message contains the path of the ledger, and the reason."""
+    """A ledger (see ``REP_LEDGER``) cannot be read or written. The message contains the path of the ledger, and the
+    reason.
+    """
 
     def __init__(self, where: str, why: object) -> None:
         super().__init__(visible(f"{where}: {why}"))

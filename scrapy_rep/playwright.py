@@ -137,8 +137,8 @@ class PlaywrightMiddleware:
         self._denied: WeakKeyDictionary[scrapy.Request, RobotsDenied] = (
             WeakKeyDictionary()
         )
-        """For each spider's request whose page robots.txt forbids, the error for the spider. The error is removed when
-        the browser's response or failure for the request arrives."""
+        """Maps each request of the spider whose page robots.txt forbids to the exception for the spider. An entry is
+        removed when the browser's response or failure for the request arrives."""
 
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the crawl. None before the crawl's first request for the browser."""
@@ -461,7 +461,7 @@ _BY_REQUEST: WeakKeyDictionary[scrapy.Request, PlaywrightMiddleware] = (
 
 _PAGE_INIT: WeakKeyDictionary[scrapy.Request, Any] = WeakKeyDictionary()
 """The ``playwright_page_init_callback`` that the spider set for each request in flight. The request's meta contains
-:func:`watch_page` in its place. None if the spider set no callback."""
+:func:`watch_page` in its place. The value is None if the spider set no callback."""
 
 _PAGES: dict[Page, _WatchedPage] = {}
 

@@ -39,7 +39,8 @@ class Verdict(_Term):
     ANNOTATED = "annotated"
     """The item is kept, with the restrictions of its page in a field."""
     NOTED = "noted"
-    """A statement of a site was read. If it has an effect, the effect has a record of its own."""
+    """A statement of a site, such as ``noindex`` or ``Crawl-delay: 10``, was read. Each refusal, drop
+    or annotation that the statement causes has a record of its own."""
 
 
 IN_DRY_RUN = {
@@ -54,7 +55,7 @@ class Subject(_Term):
 
     REQUEST = "request"
     PAGE = "page"
-    """A response. The decision is about one of the site's statements for the response."""
+    """A response. The decision is about something that the site states for the response, such as ``noindex``."""
     LINK = "link"
     ITEM = "item"
     FILE = "file"
@@ -62,7 +63,7 @@ class Subject(_Term):
 
 
 class Record(NamedTuple):
-    """A decision. Each field except ``fetched`` is the column of the same name in a ledger.
+    """A decision. Each field except ``fetched`` is stored in a ledger (``REP_LEDGER``), in the column of the same name.
 
     Long texts and URLs are cut. URLs contain no user names and passwords.
     :mod:`scrapy_rep.base.records` has a function for each kind of decision.

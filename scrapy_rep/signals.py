@@ -10,11 +10,12 @@ Arguments: *record* (:class:`scrapy_rep.Record`: the decision and its evidence),
 a host), *response* (scrapy.http.Response: the page or file; None for a decision about a request), and
 *spider*.
 
-Decisions that refuse, drop, annotate or slow down something are always sent. Decisions without such a consequence (a
-request is allowed, or a statement of a page changes nothing) are sent only if the crawl writes a ledger. With
-``REP_LEDGER_LEVEL = "all"``, all of them are sent. With any other level, only those are sent in which a setting or meta
-key overrides a statement of the site, or in which a statement denies something but has no effect. A dry run also sends
-the decisions about allowed requests that Scrapy's own RobotsTxtMiddleware refuses.
+Decisions that refuse, drop, annotate or slow down something are always sent. Other decisions (a request is allowed, or
+a statement of a page is noted) depend on the ledger. Without a ledger, they are not sent. With
+``REP_LEDGER_LEVEL = "all"``, all of them are sent. With ``"denied"``, they are sent in two cases: if a setting or meta
+key overrides a statement of the site; and if a statement denies something but has no effect, for example because it is
+on an error page. A dry run, with or without a ledger, also sends the decisions about allowed requests that Scrapy's own
+RobotsTxtMiddleware refuses.
 """
 
 robotstxt_known = object()

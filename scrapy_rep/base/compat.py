@@ -49,8 +49,8 @@ def is_heard(crawler: Crawler, signal: Any) -> bool:
 
 def is_interactive(crawler: Crawler) -> bool:
     """Whether the running command is ``scrapy shell``, ``fetch`` or ``view``. In these, a person waits for a page."""
-    # "shell" sets DUPEFILTER_CLASS. "fetch" and "view" use Scrapy's DefaultSpider, or replace the start method
-    # of the project's spider.
+    # "shell" sets DUPEFILTER_CLASS with the priority of commands. "fetch" and "view" use Scrapy's DefaultSpider, or
+    # replace the start method of the project's spider.
     priority = crawler.settings.getpriority("DUPEFILTER_CLASS")
     return (
         priority == SETTINGS_PRIORITIES["command"]
@@ -67,7 +67,9 @@ def is_parse_command(crawler: Crawler) -> bool:
 
 
 def _starts_in(crawler: Crawler, module: str) -> bool:
-    """Whether the Scrapy command whose module has the import path *module* replaced the spider's start method."""
+    """Whether the spider's ``start`` method comes from *module*, the import path of a Scrapy command's module. Some
+    commands, such as ``scrapy parse``, replace the method.
+    """
     start = getattr(type(crawler.spider), "start", None)
     return getattr(start, "__module__", "") == module
 
@@ -235,7 +237,8 @@ class DownloaderState:
         self._crawler = crawler
         active, slots = _find(downloader, "active"), _find(downloader, "slots")
         self.active: AbstractSet[object] | None = active
-        """The requests in Scrapy's downloader; None if this version of Scrapy does not have the attribute."""
+        """The requests in Scrapy's downloader; None if the downloader of this Scrapy version has no attribute
+        ``active``."""
 
         self.slots: dict[str, Any] = {} if slots is None else slots
         """The existing download slots, by key."""

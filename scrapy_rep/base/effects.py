@@ -177,7 +177,8 @@ def is_success(response: Response) -> bool:
 
 def has_document(response: Response) -> bool:
     """Whether *response* is a document, such as HTML, PDF or an image, and not data, such as JSON. Only the
-    indexing rules of documents drop items and links. Those of data can be read by spiders and are recorded.
+    indexing rules of documents drop items and links. The indexing rules of data are only recorded, and spiders can
+    read them.
 
     The Content-Type decides. Without a Content-Type, the response class that Scrapy chose decides. A
     robots.txt that a SitemapSpider reads counts as data, although it is plain text.
@@ -190,7 +191,9 @@ def has_document(response: Response) -> bool:
 
 
 def _media_type(headers: Headers) -> str:
-    """Return the media type in the Content-Type header, in lower case. Return an empty string if there is none."""
+    """Return the media type in the Content-Type header, in lower case. Return an empty string if the header is missing
+    or invalid.
+    """
     content_type = headers.get(b"Content-Type") or b""
     name = content_type.partition(b";")[0].partition(b",")[0]
     return name.decode("latin-1").strip().lower() if b"/" in name else ""

@@ -166,8 +166,8 @@ def _text(header: str | bytes | None) -> str:
 
 
 def _unused_parser(settings: BaseSettings) -> str | None:
-    """Return the import path of the parser in ``ROBOTSTXT_PARSER``. Return None if the project did not set it, or
-    if it is a parser of this package.
+    """Return the import path of the parser in ``ROBOTSTXT_PARSER``. Return None if the project did not change this
+    setting, or if the parser is from this package.
     """
     value = settings.get(PARSER)
     priority = settings.getpriority(PARSER) or 0

@@ -117,9 +117,10 @@ def page_record(
     indexing rule, a usage preference or the ``rel`` attribute of a link. *entry* is the cache entry of the
     page's robots.txt.
 
-    The ``layer`` of the record, which is the source of the decision, is ``usage`` for each record about usage. For
-    other records, the layer is ``override`` if *verdict* is *allowed* although *because* forbids something, because
-    the crawler's user has exempted the page.
+    The ``layer`` of the record is the source of the decision. Each record about usage has the layer ``usage``. Of the
+    other records, those with the *verdict* *allowed* have the layer ``override``, since the crawler's user exempted
+    the page from what *because* forbids. The remaining records have the layer in which *because* was found:
+    ``header``, ``meta`` or ``rel``.
     """
     layer = Layer.META
     evidence: dict[str, Any] = {}

@@ -31,8 +31,9 @@ def host_of(request: Request) -> str:
 
 
 def was_redirected(request: Request, host: str) -> bool:
-    """Whether *request*, which now goes to *host*, went to another host before one of its redirects. Then its meta
-    may still contain the download slot of the other host: Scrapy wrote it there, not the spider.
+    """Whether *request*, which now goes to *host*, went to another host before one of its redirects. If so,
+    ``download_slot`` in the request's meta may still name the slot of the other host. Scrapy wrote this key, not the
+    spider.
     """
     return any(other != host for other in hosts_of_redirects(request))
 

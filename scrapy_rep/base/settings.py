@@ -55,7 +55,7 @@ GATE = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
 """The import path of the downloader middleware that refuses forbidden requests. The add-on enables this
 middleware, and a project can disable it."""
 
-# --- The kinds of values ---------------------------------------------------------------
+# --- The kinds of setting values -------------------------------------------------------
 
 _UNREADABLE = (
     ImportError, KeyError, NameError, OverflowError, RecursionError, TypeError, ValueError
@@ -63,7 +63,7 @@ _UNREADABLE = (
 
 
 class Setting(NamedTuple):
-    """A row of the table of settings: the setting's name, default and kind."""
+    """A setting of this package: its name, default and kind."""
 
     name: str
     default: object
@@ -121,7 +121,7 @@ _FLAG = Kind("True or False", _get_flag)
 
 
 def _get_pace(settings: BaseSettings, name: str, default: bool) -> bool:
-    """Return the boolean setting *name*, or False if the crawl's dialect ignores delays."""
+    """Return the boolean setting *name*, or False if the dialect in ``REP_DIALECT`` ignores delays."""
     return _get_flag(settings, name, default) and _dialect_of(settings).crawl_delay
 
 
@@ -356,7 +356,7 @@ def _clients(settings: BaseSettings) -> frozenset[str]:
     return frozenset(clients)
 
 
-# --- The table ------------------------------------------------------------------------
+# --- The settings of this package ------------------------------------------------------
 
 
 class RepSettings:
@@ -380,7 +380,7 @@ class RepSettings:
     """
 
     dry_run: bool = _FLAG(DRY_RUN, False)
-    """Whether scrapy-rep refuses, drops and delays nothing, and only reports what it would refuse or drop.
+    """Whether scrapy-rep only reports what it would refuse or drop, and refuses, drops and delays nothing.
 
     See [a dry run](../howto/migrate.md#try-it-first-a-dry-run).
 
@@ -392,7 +392,7 @@ class RepSettings:
     agents: tuple[str, ...] = _TOKENS(USER_AGENT, None)
     """The product token whose groups the crawl follows, or several in order of preference.
 
-    The crawl follows the groups of the first token that has any, or the groups of `*`. Without this
+    The crawl follows the groups of the first token that robots.txt names, or else of `*`. Without this
     setting, the token is taken from the `User-Agent` header of each request: `mybot` from
     `Mozilla/5.0 (compatible; mybot/1.0; +https://example.com/bot)`. If the header names only a browser,
     the token in the setting `USER_AGENT` is used. A token consists of letters, digits, `_`, `-` and `.`;
@@ -418,19 +418,19 @@ class RepSettings:
 
     Each key is a pattern: a host, `*.example.com` for all subdomains, or `*` for all hosts; `:port` restricts
     it to one port. The most specific pattern decides. The value `"ignore"` allows everything, and robots.txt
-    is not fetched. `"obey"` makes an exception from a wider pattern. Any other text replaces the robots.txt
-    of the host. A request's own `Host` header takes precedence over its URL. The log names each pattern
+    is not fetched. `"obey"` follows robots.txt despite a wider pattern. Any other text replaces the robots.txt
+    of the host. A request's own `Host` header is matched in place of its URL. The log names each pattern
     when it is first used.
 
     A dict as the value can state the reason and the last day:
     `{"example.com": {"obey": False, "reason": "written permission of 2026-10-01", "until": "2027-01-01"}}`.
-    It contains `"obey"` (`False` means `"ignore"`) or `"robotstxt"` (a text), `"pages"` (see
-    `REP_PAGES_PER_HOST`), or both. `"until"` is an ISO 8601 date, the last day on which the override
-    applies, in UTC; or a time with its offset. After that, the override has no effect, and a warning
+    The dict decides by `"obey"` (`False` means `"ignore"`) or `"robotstxt"` (a text), limits pages by `"pages"`
+    (see `REP_PAGES_PER_HOST`), or does both. `"until"` is an ISO 8601 date, the last day on which the override
+    applies, in UTC; or a time with its UTC offset. After that, the override has no effect, and a warning
     names it.
 
     The text of a robots.txt is [checked](../lint.md) at the start, in the dialect of the crawl. An error, such
-    as a rule without a user-agent line above it or a misspelt field, stops the crawl; a warning is logged.
+    as a rule without a user-agent line above it or a misspelt field, stops the crawl; warnings are only logged.
     At the end, the log names the overrides that no request needed, such as one for a misspelt host.
 
     Default: none; only you can make these decisions.
@@ -526,7 +526,7 @@ class RepSettings:
     pages_per_host: int = _COUNT("REP_PAGES_PER_HOST", 0)
     """The maximum number of pages to fetch from each host. `0` sets no limit.
 
-    Further requests are refused with the reason `budget`, and `rep/budget/hosts` counts their hosts. Pages are
+    Further requests are refused with the reason `budget`, and the stat `rep/budget/hosts` counts their hosts. Pages are
     counted by host name, whatever the scheme, port or download slot. Retries, redirects within the host, robots.txt,
     the files of pipelines, and pages from Scrapy's HTTP cache do not count. A crawl with a `JOBDIR` goes on
     counting when it is resumed. With many workers, each owner of a host goes on counting where the previous
@@ -542,10 +542,9 @@ class RepSettings:
     """The maximum number of requests in flight to all hosts on one IP address. `0` sets no limit.
 
     Hundreds of small sites may be on one machine, which gets too many requests although the crawl is polite
-    to each site. The address of a host is known from the response for its robots.txt, so the first request for
-    robots.txt is not counted. If the robots.txt comes from a store, or is still fresh after the host was idle for
-    minutes, the host has no address until its next answer. A host behind a proxy has no address. Delays and
-    pauses still apply to each host. With many workers, each worker counts its own requests.
+    to each site. A host's first response shows its address, so the request before, usually for robots.txt, is not
+    counted. After a host was idle for minutes, its address is unknown until its next response. A host behind a proxy
+    has no address. Delays and pauses still apply to each host. With many workers, each worker counts its own requests.
 
     Default: no limit; Scrapy limits requests by host, and a limit by address would slow down large sites.
 
@@ -553,7 +552,7 @@ class RepSettings:
     """
 
     queue_lease: float = _SECONDS("REP_QUEUE_LEASE", 60)
-    """The seconds for which a worker owns its hosts after its last call to Redis.
+    """The seconds for which one of many workers owns its hosts after its last call to Redis.
 
     After that, the worker counts as dead, and other workers may take its hosts, with the requests that it
     has not done. See [many workers](../many-workers.md#when-something-fails).
@@ -578,8 +577,8 @@ class RepSettings:
     ledger_level: str = _one_of("denied", "all")(LEDGER_LEVEL, "denied")
     """What the ledger records: refusals (`"denied"`), or every decision (`"all"`).
 
-    `"all"` also records each allowed request and each statement of each page. `scrapy rep diff` and the
-    report need this level to check the URLs that were fetched.
+    `"all"` also records allowed requests, and the indexing rules and usage preferences of pages. `scrapy rep diff`
+    and `scrapy rep report` need this level to check the URLs that were fetched.
 
     Default: refusals; most questions are about them.
 
@@ -590,7 +589,7 @@ class RepSettings:
     """What happens to items of pages with `noindex`, or past their `unavailable_after`.
 
     `"drop"` drops them, `"annotate"` writes the restrictions of the page, such as `{"index": False}`, into
-    their `REP_ITEM_FIELD`, and `"ignore"` does not change them. Only responses with a 2xx status count and,
+    the item field `REP_ITEM_FIELD`, and `"ignore"` does not change them. Only responses with a 2xx status count and,
     for `"drop"`, only [documents](../explanation/indexing.md#documents-and-data).
     `meta={"dont_obey_noindex": True}` on a request exempts its response. See
     [how to keep such items](../howto/archive.md#keep-noindex-items).
@@ -614,7 +613,7 @@ class RepSettings:
     rel: frozenset[str] = _REL("REP_REL", [])
     """Values of `rel` with which links are not followed. The Google dialect uses `nofollow`, `ugc` and `sponsored`.
 
-    A request from a callback is not sent if its page links to the URL only with one of these values
+    A request from a callback is not sent if each link to its URL on the page has one of these values
     in `rel`. A list that you set, even an empty one, replaces the Google dialect's list.
 
     Default: none; a `rel` states whether the site endorses a link, not that crawlers must not follow it.
@@ -729,8 +728,9 @@ def is_dry_run(settings: BaseSettings) -> bool:
 
 
 def ignores_robotstxt(settings: BaseSettings) -> bool:
-    """Whether the project sets ``ROBOTSTXT_OBEY`` to False, so that a real run ignores robots.txt. Scrapy's
-    default, which is also False, does not count, because the add-on replaces it with True in a real run.
+    """Whether the project sets ``ROBOTSTXT_OBEY`` to False, so that a crawl ignores robots.txt unless it is a dry run.
+    Scrapy's default, which is also False, does not count, because the add-on replaces the default with True, except
+    in a dry run.
     """
     return bool(settings.getpriority(OBEY)) and not settings.getbool(OBEY)
 

@@ -178,8 +178,8 @@ class Check:
         )
 
     def message(self, decision: Decision) -> str:
-        """Return the message for a *decision* that refuses this request. The message names the URL of the robots.txt
-        or the override, the line of the rule, and the reason.
+        """Return the message for a *decision* that refuses this request. The message names the robots.txt or override
+        that decided, the line of the rule, and the reason.
         """
         if decision.reason in {Reason.BACK_OFF, Reason.BUDGET}:
             return f"Refused by {decision.reason}: {self.why}"
@@ -232,10 +232,10 @@ class DecisionReporter:
     ``decision_made``. The ledger receives decisions by this signal. At the end of the crawl, this class logs a summary
     of all refusals and drops.
 
-    Refusals and drops are always reported. Allowed requests are reported only if the crawl writes a ledger. The
-    ledger level ``"all"`` reports all allowed requests. The level ``"denied"`` reports requests that are allowed only
-    by an override or ``dont_obey_robotstxt``. A dry run also reports allowed requests that Scrapy's own
-    RobotsTxtMiddleware refused.
+    Refusals and drops are always reported. Without a ledger, allowed requests are not reported. With a ledger and
+    ``REP_LEDGER_LEVEL = "all"``, all allowed requests are reported. With ``"denied"``, only those are reported that an
+    override or ``dont_obey_robotstxt`` allows. A dry run, with or without a ledger, also reports allowed requests that
+    Scrapy's own RobotsTxtMiddleware refused.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -261,8 +261,8 @@ class DecisionReporter:
         return self._summary.is_start_refused
 
     def allowed(self, check: Check, decision: Decision) -> None:
-        """Report that the request of *check* is allowed, unless the settings exclude this report (see
-        :class:`DecisionReporter`).
+        """Report that the request of *check* is allowed. Do nothing if neither the ledger nor a dry run needs this
+        report (see :class:`DecisionReporter`).
         """
         if check.is_refused_by_scrapy:
             record = check.record(decision)._replace(verdict=Verdict.WOULD_ALLOW)
@@ -291,7 +291,7 @@ class DecisionReporter:
         """Report the decision in *record*: count it in the stats and the summary, and send ``decision_made``.
 
         *request* is the request that was judged. If a page was judged, *response* is the page, and *request* the
-        request for it. Each is None if it is not known.
+        request for the page. An argument is None if there is no such object, or if the object is not known.
         """
         if self._is_dry_run and record.verdict in IN_DRY_RUN:
             record = record._replace(verdict=IN_DRY_RUN[record.verdict])
@@ -319,11 +319,11 @@ class DecisionReporter:
         url: str = "",
         entry: CacheEntry | None = None,
     ) -> Record:
-        """Report a decision about a page, or about a link, an item or a file from the page. Return the record of the
+        """Report a decision about a page, or about a link, an item or a file of a page. Return the record of the
         decision.
 
         :param reason: the indexing rule, such as ``"noindex"``, or the purpose of the crawl that the site denies
-        :param because: the statement on which the decision is based
+        :param because: the site's statement on which the decision is based, such as a meta tag
         :param response: the page
         :param url: the URL of the judged link or image; by default, the URL of the page
         :param entry: if the statement is in a robots.txt, the cache entry of the robots.txt
@@ -345,9 +345,9 @@ class DecisionReporter:
     def slowed(
         self, reason: str, statement: str, origin: Origin | None, url: str
     ) -> None:
-        """Report that *origin* slows down the crawl by a delay or a pause. *url* is the URL of the robots.txt or
-        response in which *origin* asks for the delay or pause, and *statement* is its wording, such as
-        ``Crawl-delay: 10``.
+        """Report that *origin* slows down the crawl by a delay or a pause. *statement* is the text with which *origin*
+        asks for the delay or pause, such as ``Crawl-delay: 10``. *url* is the URL of the robots.txt or response that
+        contains the statement.
         """
         record = make_record(
             Subject.REQUEST,
@@ -395,8 +395,8 @@ def _stat(record: Record) -> str:
 
 class Summary:
     """Counts the decisions that refuse requests, drop links, items and files, or slow down the crawl. At the end of the
-    crawl, logs a line for each kind and reason of decisions: their number, an example, and the setting that changes
-    them.
+    crawl, logs one line for all decisions of the same kind and with the same reason. The line contains the number of
+    these decisions, an example, and the setting that changes such decisions.
 
     The first refused start request and the first dropped item are logged immediately, since the crawl may end
     without any pages or items.
@@ -411,9 +411,9 @@ class Summary:
         self._origins: dict[_Key, Counter[str]] = {}
         """In a dry run: for each kind and reason, the number of decisions by origin."""
         self._announced: set[tuple[Subject, bool]] = set()
-        """The kinds of decisions of which one was already logged, so that later ones are only counted. A kind is a
-        pair: the subject of the decision, and whether a robots.txt group for Scrapy refused the request, which happens
-        only if the project did not set USER_AGENT."""
+        """The kinds of decisions of which one was already logged. Later decisions of these kinds are only counted. A
+        kind is a pair: the subject of the decision; and whether the decision is a refusal by a robots.txt group for
+        Scrapy, which applies only if the project did not set USER_AGENT."""
         self.is_start_refused = False
         """Whether robots.txt refused a start request of the spider."""
 
@@ -457,7 +457,7 @@ class Summary:
 
     def note(self, record: Record, request: Request | None) -> None:
         """Count the decision in *record*. Log the first refused start request, the first dropped item, and the first
-        request that is refused because the project did not set USER_AGENT.
+        request that a robots.txt group for Scrapy refuses because the project did not set USER_AGENT.
 
         *request* is the refused request, or the request for the page of the item; None if it is not known.
         """

@@ -58,9 +58,9 @@ _LOCKED_STATUSES = frozenset({401, 403})
 
 class RobotsTxtCache:
     """Returns the rules of an origin: from memory, from the store (``REP_STORE``), or by a fetch from the origin's
-    server. The rules are in the origin's robots.txt and, if a tdmrep.json can disallow a purpose of the crawl
-    (``REP_PURPOSES``), also in its tdmrep.json. This class also returns the override that replaces the robots.txt of
-    an origin (``REP_OVERRIDES``).
+    server. The rules come from the origin's robots.txt. If the crawl has a purpose (``REP_PURPOSES``) that a
+    tdmrep.json can disallow, the rules also come from the origin's tdmrep.json. This class also returns the override
+    that replaces the robots.txt of an origin (``REP_OVERRIDES``).
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class RobotsTxtCache:
     # Overrides.
 
     def override_for(self, origin: Origin) -> Override | None:
-        """Return the override that applies to *origin*, even if its kind is ``"obey"`` (robots.txt decides). Return
-        None if no override applies.
+        """Return the override that applies to *origin*. Return None if no override applies. Unlike :meth:`override`,
+        also return an override of the kind ``"obey"``, which lets robots.txt decide.
         """
         now = self._clock.time()
         if now >= self._next_end:
@@ -150,7 +150,7 @@ class RobotsTxtCache:
 
     def cached(self, origin: Origin) -> SiteRules | None:
         """Return the rules of *origin* from memory. Return None if they are missing, stale, or lack a needed
-        tdmrep.json. In this case, :meth:`learn` gets the rules.
+        tdmrep.json. The caller then needs :meth:`learn` to get the rules.
         """
         rules = self._memory.get(origin)
         if rules is None or not rules.entry.is_fresh(self._clock.time()):
@@ -268,8 +268,8 @@ class RobotsTxtCache:
         has_failed = entry.unreachable_since is not None
         if has_failed and entry.state(settings.dialect) is not State.UNREACHABLE:
             # The fetch failed, but requests are not refused: an older copy decides or, after a long outage, everything
-            # is allowed. Keep the entry fresh for at least MIN_AGE seconds, so that requests do not wait for the next
-            # fetch so soon.
+            # is allowed. Once the entry is stale, requests wait for the next fetch. So the entry is kept fresh for at
+            # least MIN_AGE seconds.
             until = max(entry.expires, now + MIN_AGE)
             entry = entry._replace(expires=until)
         return self._read(origin, entry, learned)

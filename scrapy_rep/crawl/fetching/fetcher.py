@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 2
 """The number of times that a request is sent if no answer arrives. If the waiting page requests use more proxies than
-this, the request is sent once through each proxy. Further attempts follow immediately, since most connections fail only
-for a moment. After longer outages, the frontier starts a new fetch later."""
+this, the request is sent once through each proxy. Further attempts follow immediately, since most failures last only a
+moment. After longer outages, the frontier starts a new fetch later."""
 
 _PROXY_REFUSES = 407
 
@@ -94,10 +94,10 @@ class RobotsTxtFetcher:
         """Make a fetcher. Without the callbacks *take_room* and *free_room*, as in commands, requests are sent without
         delays and limits.
 
-        :param take_room: waits until the limits for a request (concurrency, delays, pauses) let it be sent, and
-            reserves a place for it. Raises BackingOff if the host requested too long a pause, and SpiderClosing if
-            the spider closes
-        :param free_room: releases the reserved place of a request that was not sent
+        :param take_room: waits until the limits of the host (concurrency, delays, pauses) allow the request, and then
+            counts the request as one of the host's concurrent requests. Raises BackingOff if the host requested too
+            long a pause, and SpiderClosing if the spider closes
+        :param free_room: stops counting a request that *take_room* has counted, but that was not sent
         :param is_own_fault: returns whether the crawler itself caused a failure, for example because its network is
             down. If so, the fetcher sends the request again as soon as the limits allow that
         """
@@ -249,9 +249,9 @@ class RobotsTxtFetcher:
                 self._downloads -= 1
                 if not self._downloads:
                     signal_manager.disconnect(self._received, signals.bytes_received)
-            # WireMiddleware releases the place that take_room() reserved, if the request reaches WireMiddleware. A
-            # request that is cancelled or dropped earlier would keep its place until the crawl ends, so this call
-            # releases it.
+            # take_room() counted the request as one of the host's concurrent requests. If the request reaches
+            # WireMiddleware, that middleware ends the count. A request that is cancelled or dropped earlier would be
+            # counted until the crawl ends, so this call ends the count.
             self._free_room(request)
 
     def _failed(
@@ -424,7 +424,7 @@ NO_SERVER = frozenset({_NO_HOST, _REFUSED})
 """The descriptions of errors that show that the host has no server."""
 
 _NETWORK_ERRORS = NO_SERVER | {_NO_PROXY, _HOST_UNREACHABLE, _NO_NETWORK, _TIMED_OUT}
-"""The descriptions of errors without an answer. Such an error may be caused by the crawler's own network."""
+"""The descriptions of errors because of which no answer arrived. The cause may be the crawler's own network."""
 
 # The maximum number of exceptions to visit in the tree of an exception's causes, which can be circular. Download
 # handlers nest far fewer.
@@ -435,7 +435,7 @@ def kind_of(error: BaseException) -> Failure:
     """Return the kind of failure of a download that raised *error*: Failure.OWN for an error of this machine,
     Failure.NETWORK for an error of the network, otherwise Failure.OTHER.
     """
-    # If *error* was raised while an error of this machine was handled, the machine error is only in its __context__.
+    # If *error* was raised while an error of this machine was handled, the machine error is only in error.__context__.
     causes = _causes(error, with_context=True)
     descriptions = [*filter(None, map(_description, causes))]
     if _MACHINE_ERROR in descriptions:

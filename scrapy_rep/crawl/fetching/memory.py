@@ -40,7 +40,7 @@ _LAST_TIME = 2.0**37
 
 _ROBOTSTXT_SIZE = "robotstxt"
 """The JSON field of a packed entry with the length of the robots.txt in bytes. In the packed entry, the tdmrep.json
-follows directly after the robots.txt, so this length says where it begins."""
+follows directly after the robots.txt, so this length says where the tdmrep.json begins."""
 
 _MAX_ITEMS = 16
 """The maximum number of headers, and of redirects, to read from a packed entry. Entries that this package writes
@@ -51,7 +51,7 @@ _PARSED_SHARE = 4
 entries."""
 
 # The memory that an entry uses in addition to its data, in bytes (measured). For a packed entry, this is the memory of
-# its key. For a parsed entry, it also includes the objects for the entry, its result and its headers.
+# its key. For a parsed entry, the objects for the entry, its result and its headers are added.
 _PACKED_OVERHEAD = 580
 _PARSED_OVERHEAD = 1_600
 
@@ -114,8 +114,8 @@ class Memory:
     """
 
     # Rules are kept in two forms to save memory. Measured with 2,143 real files, 128 MB hold the rules of 65,000 hosts
-    # if most are packed. If all were parsed, 128 MB would hold the rules of only 27,000 hosts, after one decision for
-    # each host, or 3,000 in the worst case. Unpacking and parsing a file takes 0.1 ms, a seventh of the time that a
+    # if most are packed. If all were parsed, and used for one decision each, 128 MB would hold the rules of only 27,000
+    # hosts, or of 3,000 in the worst case. Unpacking and parsing a file takes 0.1 ms, a seventh of the time that a
     # crawl needs for a page.
 
     def __init__(

@@ -351,8 +351,8 @@ def decoded(response: Response, limit: int) -> Response:
 
 def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
     """Decode *body* up to *limit* bytes. Return the decoded bytes, and whether decoding reached the limit or the
-    regular end of *body*. If a gzip body has several members, or a Zstandard body several frames, all are decoded, but
-    at most :data:`_MAX_MEMBERS`.
+    regular end of *body*. All members of a gzip body, and all frames of a Zstandard body, are decoded. If there are
+    more than :data:`_MAX_MEMBERS`, return empty bytes and False.
 
     Raises KeyError if *coding* is unknown or contains several encodings, ImportError if the library for *coding* is
     missing, and the library's own error if the body is damaged.

@@ -65,8 +65,8 @@ _STORES = {
     ),
 }
 
-# The time in seconds between a failure of the store and the next call. Without this pause, each request would wait
-# until another call has failed.
+# The time in seconds between a failed call to the store and the next call. Without this pause, each request would wait
+# until one more call has failed.
 _PAUSE_SECONDS = 3.0
 
 # The maximum time in seconds to wait for the end of a call to the store. The stores of this package have shorter
@@ -123,8 +123,8 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
 
     The store is None for ``memory://``. Other stores open their file or connection on first use, not in this function.
 
-    :param address: an address in a form of :data:`ALLOWED`, or the Path of a SQLite file (for names with special
-        characters). A relative path starts at the working directory. Paths are not percent-decoded
+    :param address: an address in one of the forms in :data:`ALLOWED`; or the Path of a SQLite file, which may contain
+        any characters. A relative path starts at the working directory. Paths are not percent-decoded
     :raises ValueError: if *address* has another form
     :raises StoreNotInstalled: if the store needs a package that is not installed
     """

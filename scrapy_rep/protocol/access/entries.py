@@ -36,8 +36,8 @@ class State(str, Enum):
     """The last fetch of robots.txt succeeded, and the crawler follows the rules in its response."""
     UNAVAILABLE = "unavailable"
     """The server answers, but not with a robots.txt: the status is 404 or 403, for example (RFC 9309, 2.3.1.3).
-    So there are no rules. The crawler may fetch everything, unless the status is in ``denying_statuses`` of its
-    dialect."""
+    If the status is in the ``denying_statuses`` of the crawler's dialect, the crawler may fetch nothing.
+    Otherwise, it may fetch everything."""
     STALE = "stale"
     """The crawler follows the last good copy, because robots.txt is unreachable now."""
     UNREACHABLE = "unreachable"
@@ -78,8 +78,8 @@ class CacheEntry(NamedTuple):
     """When the crawler fetched the copy; None if there is no copy."""
 
     tdmrep: AccessResult | None = None
-    """The last result of fetching tdmrep.json that was not *unreachable*; failed fetches do not replace it. None
-    if there is no such result, or if the crawl does not need this file."""
+    """The last result of fetching tdmrep.json, not counting *unreachable* results. None if there is no such
+    result, or if the crawl does not need this file."""
 
     tdmrep_fetched: float | None = None
     """When the crawler last requested tdmrep.json; None if it never did. If this time is before ``fetched``,
@@ -87,8 +87,8 @@ class CacheEntry(NamedTuple):
 
     @property
     def has_tdmrep(self) -> bool:
-        """Whether tdmrep.json is up to date, which means that the crawler requested it after the last fetch
-        of robots.txt.
+        """Whether the crawler has requested tdmrep.json since the last fetch of robots.txt. If False, a crawl
+        that needs tdmrep.json must request it.
         """
         return self.tdmrep_fetched is not None and self.tdmrep_fetched >= self.fetched
 
@@ -117,9 +117,11 @@ class CacheEntry(NamedTuple):
         return State.UNREACHABLE
 
     def answer(self, dialect: Dialect) -> AccessResult | None:
-        """Return the fetch result whose rules a crawler follows: the last result or, in ``State.STALE``, the
-        last good copy. Return None if the crawler follows neither, because the unreachable robots.txt forbids
-        everything or, after a long time, allows everything.
+        """Return the fetch result whose rules a crawler follows: in ``State.STALE``, the last good copy;
+        otherwise, the result of the last fetch.
+
+        Return None in ``State.UNREACHABLE``, in which everything is forbidden, and in
+        ``State.ASSUMED_UNAVAILABLE``, in which everything is allowed.
         """
         state = self.state(dialect)
         if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:

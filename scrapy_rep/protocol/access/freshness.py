@@ -56,8 +56,9 @@ def lifetime(
 ) -> float:
     """Return the lifetime, in seconds, of a response with *headers* that was received at the time *fetched*.
 
-    The lifetime is at least *min_age*, or *max_age* if that is shorter. In a dialect with an upper limit
-    (RFC 9309, 2.4), it is at most *max_age*.
+    If the headers state no lifetime, the ``ttl`` of the *dialect* is used. A lifetime shorter than *min_age* is
+    raised to *min_age*, or to *max_age* if *max_age* is less than *min_age*. A lifetime longer than *max_age* is
+    reduced to *max_age* if the ``freshness`` of the *dialect* is ``"cache-control"`` (RFC 9309, 2.4).
     """
     fields = dict(headers)
     directives = cache_control(fields)

@@ -141,7 +141,8 @@ def override_for(
     overrides: Iterable[Override], origin: Origin, now: float
 ) -> Override | None:
     """Return the override that applies to *origin* at the time *now*, or None. Overrides that have ended do not
-    apply. If *origin* has a virtual host, host patterns are compared with the name of the virtual host.
+    apply. If *origin* has a virtual host, which is the ``Host`` header of its requests, host patterns are
+    compared with the virtual host and not with the host in the URL.
 
     *overrides* are the result of :func:`parse_overrides`, which sorts them.
     """
@@ -168,8 +169,9 @@ def _parse_pattern(pattern: str) -> tuple[str, int | None]:
 
 
 def _long_form(value: object) -> dict[Any, object]:
-    """Return the *value* of an override as a dict. A text becomes a dict with one key, ``obey`` or
-    ``robotstxt``. A dict with ``pages``, but without ``obey`` and ``robotstxt``, gets ``"obey": True``.
+    """Return the *value* of an override as a dict. The text ``"obey"`` becomes ``{"obey": True}``, and
+    ``"ignore"`` becomes ``{"obey": False}``. Any other value that is not a dict becomes ``{"robotstxt": value}``.
+    A dict with ``pages``, but without ``obey`` and ``robotstxt``, gets ``"obey": True``.
     """
     if not isinstance(value, dict):
         is_word = value in ("obey", "ignore")
@@ -229,7 +231,7 @@ def _warnings(robots: RobotsTxt, keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return the linter's warnings about the robots.txt of an override. Raises OverrideError at the linter's
     first error. *keys* are the keys in ``REP_OVERRIDES`` that lead to the text of this robots.txt.
     """
-    # Imported here, because few crawls have the text of a robots.txt in their settings.
+    # The linter is imported here, because few crawls have an override with a robots.txt.
     from scrapy_rep.protocol.linter import lint  # noqa: PLC0415
 
     warnings = []

@@ -55,8 +55,8 @@ class Failure(str, Enum):
 
     DROPPED = "dropped"
     """The crawler itself ended the fetch: a component of the project dropped the request, or robots.txt
-    forbids the URL. The failure has nothing to do with the site, and the next fetch would fail in
-    the same way."""
+    forbids the URL. So the failure does not mean that the site is down. The next fetch would fail in the same
+    way."""
 
     OTHER = "other"
     """A server answered, but TLS failed, or the response was invalid or incomplete."""
@@ -91,7 +91,7 @@ class AccessResult(NamedTuple):
     @property
     def is_of_server(self) -> bool:
         """Whether a response came from the server. A response with the status 407 comes from a proxy that
-        requires authentication. Stores keep only results with a response from the server.
+        requires authentication. A result without a response from the server is not stored.
         """
         return self.status is not None and self.status != _PROXY_STATUS
 

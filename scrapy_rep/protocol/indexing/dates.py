@@ -162,8 +162,8 @@ def _parsed(text: str) -> datetime:
     try:
         return _parsed_by_dateutil(text)
     except ValueError:
-        # dateutil accepts the name of a zone only after a time. So a date with a zone but without a time is parsed
-        # here: without its zone, which is then added.
+        # dateutil accepts the name of a zone only after a time. So if a date has a zone but no time, the date is
+        # parsed here without the zone, and the zone is added to the result.
         last = _LAST_WORD.search(text)
         if last is None or last[0] not in ZONES:
             raise

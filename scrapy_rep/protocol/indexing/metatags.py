@@ -125,7 +125,7 @@ def real_tags(
     position = 0
     opened = _OpenElements()
     while position >= 0:
-        # Offsets before the current position are within a comment, a text element or another tag.
+        # Skip the offsets before the current position. They are within a comment, a text element or another tag.
         while 0 <= next_start < position:
             next_start = next(ahead, -1)
         if next_start < 0:
@@ -162,8 +162,9 @@ class _OpenElements:
 
     def __init__(self) -> None:
         self.foreign: list[bytes] = []
-        """The names of the open root elements of SVG and MathML, ``svg`` and ``math``, and of the open elements
-        inside them whose content is HTML again, such as ``foreignobject``. The innermost element is the last."""
+        """The names of the open elements that switch between HTML and SVG or MathML: ``svg`` and ``math``, and
+        the elements inside them whose content is HTML again, such as ``foreignobject``. The innermost element is
+        the last."""
 
         self.templates: list[int] = []
         """For each open template, the number of items in ``foreign`` when the template began."""
@@ -219,8 +220,9 @@ class _OpenElements:
 
 
 def _comment_end(html: bytes, position: int, is_comment: bool) -> int:
-    """Return the offset after the comment whose ``<!--`` ends at *position*. If *is_comment* is False, the page
-    contains a doctype or a similar construct there; return the offset after its ``>``.
+    """Return the offset after a comment, or after another construct that ends at the next ``>``, such as a doctype.
+    *is_comment* is whether this is a comment. *position* is the offset after the ``<!--`` of a comment, or after the
+    ``<!``, ``<?`` or ``</`` at the start of another construct.
     """
     if not is_comment:
         return html.find(b">", position) + 1 or -1
@@ -284,8 +286,9 @@ _PLAIN = re.compile(
     rb'<meta(?:[\t\n\f\r ]+(?:charset|content|http-equiv|itemprop|property)="[^"]{0,1000}")'
     rb'{0,5}[\t\n\f\r ]*(?:[\t\n\f\r ]name="([^"&]{0,100})"|/?>)'
 )
-"""Matches a ``<meta`` tag with common attributes, in lower case, up to the end of its attribute ``name``. If the tag
-has no such attribute, the match extends to the end of the tag."""
+"""Matches a ``<meta`` tag up to the end of its attribute ``name``, in a page in lower case. Does not match if the tag
+has an uncommon attribute before ``name``. If the tag has no attribute ``name``, the match extends to the end of the
+tag."""
 
 _AFTER_NAME = frozenset({b"\t", b"\n", b"\f", b"\r", b" ", b"/"})
 """The bytes that may follow ``<meta`` or ``<link`` in a tag with attributes."""
@@ -293,8 +296,8 @@ _MAX_NAMES_CHECKED = 500
 """The maximum number of ``<meta`` tags in a page whose attribute ``name`` is checked by a fast search. The name of each
 further tag is read by the tokenizer, which is slower."""
 _MAX_BYTES_CHECKED = 2_000
-"""The maximum number of bytes of a ``<meta`` tag that the fast search reads to find the attribute ``name``, unless the
-tag matches :data:`_PLAIN`. If the tag is longer, the tokenizer reads it."""
+"""The maximum number of bytes in which the fast search looks for the attribute ``name`` of a ``<meta`` tag that does
+not match :data:`_PLAIN`. The name of a longer tag is read by the tokenizer, which is slower."""
 
 _MAX_ROBOTS_TAGS = MAX_STATEMENTS
 """The maximum number of robots meta tags of a page that are read, including tags without a statement."""
@@ -377,9 +380,9 @@ def read_page(
 def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]:
     """Return the offsets where a robots meta tag or a usage tag may begin, in ascending order.
 
-    These are the offsets of each ``<meta`` tag whose attribute ``name`` is one of *names*, or is not checked
-    because of a limit. If the head of the page contains the word "license", the offset of each ``<link`` tag
-    in the head is included.
+    These are the offsets of the ``<meta`` tags whose attribute ``name`` is one of *names*. A ``<meta`` tag whose
+    name is not checked, because the tag is too long or the page has too many ``<meta`` tags, is included too.
+    If the head of the page contains the word "license", the offset of each ``<link`` tag in the head is included.
     """
     metas = _offsets(lowered, b"<meta", len(lowered))
     starts = [

@@ -163,9 +163,11 @@ class IndexingRules:
         return tuple(statement for statement in self.statements if not statement.known)
 
     def because(self, name: str) -> Statement | None:
-        """Return the first statement that has the effect of the rule *name*. For example, the statements
-        ``noindex`` and ``none`` both have the effect of ``noindex``. For ``unavailable_after``, return the
-        statement with the earliest date. Return None if no statement has the effect.
+        """Return the first statement that has the effect of the rule *name*; None if there is no such statement.
+        For example, the statements ``noindex`` and ``none`` both have the effect of ``noindex``.
+
+        For ``unavailable_after``, return the statement with the earliest date. For other rules with a value,
+        such as ``max-snippet``, return None.
         """
         rights = set(DENIALS.get(name, ()))
         for statement in self.statements:

@@ -70,8 +70,8 @@ DENIALS: dict[str, tuple[str, ...]] = {
     "noimageai": ("image_ai",),
 }
 """The rights that each rule without a value denies. A right is the name of an attribute of
-:class:`~scrapy_rep.protocol.indexing.rules.IndexingRules`. If several rules deny the same rights, its method
-``to_header()`` writes the last of these rules."""
+:class:`~scrapy_rep.protocol.indexing.rules.IndexingRules`. If several rules deny the same rights,
+``IndexingRules.to_header()`` writes the last of these rules."""
 
 
 def _limit(text: str) -> int | None:
@@ -97,8 +97,9 @@ VALUED: dict[str, Callable[[str], Value]] = {
     "max-image-preview": _image_preview,
     "unavailable_after": _date,
 }
-"""Maps the name of each rule with a value to the function that parses the value, or returns None if it is invalid. In
-every dialect, ``max-snippet: 50`` is a rule, and not a statement to an agent with the name ``max-snippet``."""
+"""Maps the name of each rule that takes a value to a function, which parses the value and returns None if the value is
+invalid. In every dialect, these names are never agents: ``max-snippet: 50`` in a header is a rule with a value, and not
+a statement to an agent with the name ``max-snippet``."""
 
 VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 """The names of all known rules, in lower case."""
@@ -131,8 +132,8 @@ class Statement(NamedTuple):
     name: str
     """The name of the rule, in lower case."""
     value: Value = None
-    """The parsed value of the rule. None if the rule takes no value, or if the value is invalid, so that the
-    statement has no effect."""
+    """The parsed value of the rule. None if the rule takes no value, or if the value is invalid. With an invalid
+    value, the statement has no effect."""
     known: bool = True
     """Whether the dialect's vocabulary contains the name. If not, the statement has no effect."""
 

@@ -57,9 +57,10 @@ if TYPE_CHECKING:
     Statements = tuple[UsageStatement, ...]
 
 MAX_COMPARED = 4_000_000
-"""The limit for comparing one target with the patterns of a file: the length of the target in octets, times the number
-of patterns with a ``*``. Above this limit, all statements that disallow a use apply to the target. A target of 1 KB can
-be compared with 4,000 patterns, which takes some hundredths of a second."""
+"""The limit for comparing one target, the path and query of a URL, with the patterns of a file. The length of the
+target in octets, times the number of patterns with text after a ``*``, must not exceed this limit. Otherwise, the
+target is not compared: all statements that disallow a use apply to it. A target of 1 KB can be compared with 4,000
+patterns, which takes some hundredths of a second."""
 
 
 class StatementsByPath:
@@ -93,15 +94,15 @@ class StatementsByPath:
         self._wildcard_patterns = sum(
             any(pattern.segments[1:]) for _, pattern, _ in self._ranked
         )
-        """The number of patterns with a ``*`` that other text follows. Such a pattern takes longer to compare,
-        because the whole target is searched for this text."""
+        """The number of patterns with text after a ``*``, such as ``/*.pdf``. Such a pattern takes longer to
+        compare, because the whole path and query of a URL is searched for the text."""
 
     def for_target(self, target: str, written: str = "") -> Statements:
         """Return the statements that apply to a target, which is the path and query of a URL.
 
-        *target* and *written* are the two forms in a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`. If
-        they are too long to compare with all patterns (:data:`MAX_COMPARED`), return all statements that
-        disallow a use, whatever their paths.
+        *target* is the normalized target, and *written* is the target as written, or empty (see
+        :class:`~scrapy_rep.protocol.robotstxt.paths.Target`). If the target is too long to be compared with all
+        patterns (:data:`MAX_COMPARED`), return all statements that disallow a use, whatever their paths.
         """
         if (len(target) + len(written)) * self._wildcard_patterns > MAX_COMPARED:
             everything = chain.from_iterable(map(itemgetter(2), self._ranked))
@@ -141,8 +142,8 @@ _MAX_READ = 50_000
 
 
 def may_state_usage(body: bytes, dialect: Dialect) -> bool:
-    """Whether a robots.txt may contain usage records, or groups for a purpose. The check is fast, and False for most
-    files. True does not mean that the file contains any.
+    """Whether a robots.txt may contain usage records, or groups whose user-agent lines name a purpose instead of a
+    crawler. The check is fast. The result is False for most files. True does not mean that the file contains any.
     """
     if NUL in body:  # A null byte shows that the file may be in UTF-16.
         body = decoded_text(body, dialect)
@@ -151,9 +152,9 @@ def may_state_usage(body: bytes, dialect: Dialect) -> bool:
 
 
 class UsageRecords:
-    """The usage records of a robots.txt that apply to one crawler, such as ``Content-Signal: ai-train=no``, and the
-    purposes that the file's user-agent lines name, such as ``User-agent: __usage_ai-training``. *agents* are the
-    crawler's product tokens.
+    """What a robots.txt says to one crawler about the use of pages: the usage records that apply to the crawler,
+    such as ``Content-Signal: ai-train=no``, and the purposes that user-agent lines name, such as
+    ``User-agent: __usage_ai-training``. *agents* are the crawler's product tokens.
     """
 
     __slots__ = ("_by_path", "_licenses", "purpose_tokens")
@@ -203,9 +204,11 @@ class UsageRecords:
                 )
 
     def of_target(self, target: str, written: str = "") -> UsagePreferences:
-        """Return the usage preferences that the usage records state for a target. What the groups for a purpose
-        state is not included; see :func:`purpose_statements`. The caller must check that the crawler may fetch
-        the target. *target* and *written* are as in :meth:`StatementsByPath.for_target`.
+        """Return the usage preferences that the usage records state for a target, which is the path and query of
+        a URL. Groups whose user-agent lines name a purpose are ignored; :func:`purpose_statements` reads them.
+
+        The caller must check that the crawler may fetch the target. *target* and *written* are as in
+        :meth:`StatementsByPath.for_target`.
         """
         statements = [
             statement
@@ -248,8 +251,9 @@ def records_for_all(lines: Iterable[Line]) -> list[OtherRecord]:
 def _records_of(
     groups: Iterable[Group], tokens: AbstractSet[str], dialect: Dialect
 ) -> list[OtherRecord]:
-    """Return the usage records in *groups* that apply to user-agent lines with one of *tokens*. In a dialect that
-    does not merge groups, only the first group with such a line counts.
+    """Return the usage records in *groups* that apply to a crawler. *tokens* are the product tokens of the
+    user-agent lines that match the crawler. In a dialect that does not merge groups, only the first group with
+    such a line counts.
     """
     by_group = [
         [

@@ -91,8 +91,8 @@ class Label(NamedTuple):
     allows: str | None
     """The value that allows the use; None if no value allows it."""
     disallows: str | None
-    """The value that disallows the use; None if no value disallows it. A label without values, such as ``noai``,
-    counts as its own value."""
+    """The value that disallows the use; None if no value disallows it. For a label without values, such as
+    ``noai``, this is the label itself."""
     categories: tuple[str, ...]
     """The categories of use; empty for a label that neither allows nor disallows a use, such as a licence."""
     images: bool = False
@@ -170,7 +170,8 @@ class UsageStatement(NamedTuple):
     """The kind of usage statement, such as ``Content-Usage`` or ``tdm-reservation``."""
 
     agent: str | None
-    """The agent to which the statement is addressed: a product token or ``*``; None for everyone."""
+    """The agent to which the statement is addressed: a product token, or ``*`` for all crawlers. None if the
+    statement names no agent, and is therefore addressed to all crawlers."""
 
     position: int
     """The position in the source, from 1. In robots.txt, this is the line number; in tdmrep.json, the

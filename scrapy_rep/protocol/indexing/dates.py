@@ -67,8 +67,8 @@ _COMMENT = re.compile(r"\(([A-Z ]+|(?:GMT|UTC)[+-]\d\d:?\d\d)\)\Z")
 ``(Coordinated Universal Time)``, the form that JavaScript writes."""
 _LONG_NAMES = {"COORDINATED UNIVERSAL TIME": 0, "GREENWICH MEAN TIME": 0}
 _NAMED_OFFSET = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
-"""Matches ``GMT`` or ``UTC`` before an offset. :func:`read_date` deletes it, because authors write ``GMT+2`` for two
-hours east of Greenwich, but POSIX and dateutil read it as two hours west."""
+"""Matches ``GMT`` or ``UTC`` before an offset. :func:`read_date` deletes this name, because authors write ``GMT+2`` for
+two hours east of Greenwich, but POSIX and dateutil read ``GMT+2`` as two hours west."""
 _SIGN = re.compile(r"(?:\A|\s)[+-]")
 _DOTTED = re.compile(r"\d{1,2}\.\d{1,2}\.\d")
 """Matches the start of a numeric date with dots, such as ``25.6.2010``. Such a date begins with the day, while a date
@@ -185,8 +185,8 @@ def _names_zone(comment: str) -> bool:
 
 
 def _zone_in_comment(comment: str) -> timezone | None:
-    """Return the time zone that *comment*, the text in parentheses after a date, names. Return None if the name is
-    unknown, or if the offset from UTC is a day or more."""
+    """Return the time zone that is named in *comment*, the text in parentheses after a date. Return None if the name
+    is unknown, or if the offset from UTC is a day or more."""
     seconds = _LONG_NAMES.get(comment, ZONES.get(comment))
     if comment[-1].isdigit():
         hours, minutes = int(comment[4:6]), int(comment[-2:])

@@ -269,7 +269,7 @@ def _read_value(
     """Parse the value of the statement in *text* that begins with the first of *spans*. *read* is the function
     that parses values of this rule.
 
-    Return the parsed value, or None if it is invalid, and the number of spans over which the statement
+    Return the parsed value (None if it is invalid) and the number of spans over which the statement
     extends. This number is greater than 1 only for a date.
     """
     start, end = spans[0]
@@ -318,8 +318,8 @@ _AGENT = re.compile(
 
 
 def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
-    """Yield the agents that *text*, the value of an ``X-Robots-Tag`` field, names. Each agent is yielded with the
-    spans of the statements that are addressed to it. The agent is None for statements to everyone.
+    """Yield the agents that are named in *text*, the value of an ``X-Robots-Tag`` field. Each agent is yielded with
+    the spans of the statements that are addressed to it. The agent is None for statements to everyone.
     """
     agent = None
     spans: list[Span] = []

@@ -301,8 +301,8 @@ MAX_SIZE = 512_000
 """The maximum size, in bytes, of a tdmrep.json. A larger file is ignored as a whole, because the first part of a
 file is not valid JSON."""
 
-# In TDMRep, patterns match as in the draft of RFC 9309. But the first rule that matches applies, not the one
-# with the longest pattern.
+# TDMRep adopts the path patterns of a draft of RFC 9309. But in TDMRep, the first rule that matches applies, and not
+# the rule with the longest pattern.
 _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 
 

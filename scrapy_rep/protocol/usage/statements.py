@@ -125,7 +125,7 @@ _BY_NAME = {(label.signal, label.name): label for label in LABELS}
 
 
 def label_of(signal: Signal, name: str) -> Label | None:
-    """Return the label with this *name* that statements of the kind *signal* can have; None if there is none.
+    """Return the label *name* of statements of the kind *signal*; None if this kind has no such label.
     Names are case-sensitive.
     """
     return _BY_NAME.get((signal, name))

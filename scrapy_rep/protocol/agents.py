@@ -86,14 +86,15 @@ def _names(products: list[str]) -> list[str]:
 def choose_agent(
     agents: Iterable[str], tokens: Collection[str], dialect: Dialect
 ) -> tuple[str | None, AbstractSet[str]]:
-    """Choose which groups of a robots.txt a crawler follows (RFC 9309, 2.2.1). Return the agent that the
-    groups are for, and all *tokens* that match this agent. The crawler follows the groups whose
-    user-agent lines contain these tokens.
+    """Choose which groups of a robots.txt a crawler follows (RFC 9309, 2.2.1).
 
-    *agents* are the crawler's product tokens, in order of preference. *tokens* are the product tokens
-    in the user-agent lines of the robots.txt, in lower case. The returned agent is the first of *agents*
-    that a token matches. If no token matches any of *agents*, the returned agent is ``*``, or None if
-    *tokens* do not contain ``*``.
+    *agents* are the crawler's product tokens, in order of preference. *tokens* are all product tokens in
+    the user-agent lines of the robots.txt, in lower case.
+
+    Return the first of *agents* that matches any of *tokens*, and all *tokens* that it matches. The crawler
+    follows the groups whose user-agent lines contain one of the returned tokens. If none of *agents*
+    matches, return ``*`` as the agent and as the only token. If *tokens* do not contain ``*`` either, return
+    None and an empty set, because the crawler follows no group.
     """
     for agent in (*agents, EVERYONE):
         name = agent.lower()
@@ -108,8 +109,8 @@ def choose_agent(
 
 def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:
     """Return the product tokens in the *value* of a user-agent line, in lower case; ``*`` means all
-    crawlers. If the value contains no token, return a tuple with an empty string, which names no
-    crawler: even without a token, the line is a user-agent line, and can begin a group.
+    crawlers. If the value contains no token, return a tuple with an empty string. This string matches no
+    crawler, but it shows that the line is a user-agent line, which can begin a group.
     """
     names = value.split(b",") if dialect.comma_separated_agents else [value]
     tokens = [token for name in names for token in _agents_of_name(name, dialect)]

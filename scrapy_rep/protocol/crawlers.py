@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scrapy_rep.protocol.dialect import GOOGLE, RFC9309, Dialect
 
 CHECKED = "2026-11-22"
-"""The date on which the entries were last compared with their sources."""
+"""The date on which the entries of :data:`CRAWLERS` were last compared with the pages at their source URLs."""
 
 _TRAINING = "AI training"
 _AI_SEARCH = "AI search"
@@ -43,7 +43,7 @@ _DOCUMENTED = (
          "Meta-ExternalFetcher": _ON_REQUEST, "facebookexternalhit": "link previews"}),
     ("Amazon", "https://developer.amazon.com/amazonbot",
         {"Amazonbot": _TRAINING, "Amzn-SearchBot": _AI_SEARCH, "Amzn-User": _ON_REQUEST}),
-    # ByteDance has no page about its crawler.
+    # ByteDance has no page about its crawler, so the URL is that of a public list of crawlers.
     ("ByteDance",
         "https://github.com/ai-robots-txt/ai.robots.txt/blob/main/table-of-bot-metrics.md",
         {"Bytespider": _TRAINING}),
@@ -62,8 +62,8 @@ such a crawler, the crawler follows the groups that name its fallback token, acc
 
 
 class Crawler(NamedTuple):
-    """A well-known crawler. Some entries are not crawlers, but uses of content that have their own product token,
-    such as ``Google-Extended`` for AI training.
+    """A well-known crawler. Some instances are not crawlers, but uses of content that have their own product
+    token, such as ``Google-Extended`` for AI training.
     """
 
     token: str

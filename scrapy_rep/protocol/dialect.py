@@ -9,8 +9,8 @@ The descriptions of the fields cite these sources:
 - *RFC*: RFC 9309, Robots Exclusion Protocol (2022).
 - *Google*: "How Google interprets the robots.txt specification", Google Search Central,
   and the parser that Google published (github.com/google/robotstxt).
-- *1994*: "A Standard for Robot Exclusion", robotstxt.org/orig.html.
-- *1996*: "A Method for Web Robots Control", robotstxt.org/norobots-rfc.txt.
+- *1994 standard*: "A Standard for Robot Exclusion", robotstxt.org/orig.html.
+- *1996 draft*: "A Method for Web Robots Control", robotstxt.org/norobots-rfc.txt.
 - *HTML 4.01*, B.4.1: "Notes on helping search engines index your Web site".
 """
 
@@ -32,18 +32,18 @@ class Dialect:
 
     ``"most-octets"``: the rule with the most octets in its normalized pattern; if an allow rule and a
     disallow rule have the same number of octets, the allow rule (RFC 2.2.2; Google, "Order of
-    precedence for rules"). ``"first"``: the first rule in file order (1996, 3.2.2)."""
+    precedence for rules"). ``"first"``: the first rule in file order (1996 draft, 3.2.2)."""
 
     wildcards: bool = True
     """Whether ``*`` and a final ``$`` in a pattern are wildcards (RFC 2.2.3; Google, "URL matching
-    based on path values"). If False, they are ordinary characters (1994)."""
+    based on path values"). If False, they are ordinary characters (1994 standard)."""
 
     path_encoding: Literal["rfc3986", "high-octets", "decoded"] = "rfc3986"
     """How the percent-encoding of patterns and URLs is normalized before they are compared. With
     ``"rfc3986"`` and ``"decoded"``, a pattern matches a URL if the two match either as written or
     after normalization. With ``"high-octets"``, they must match after normalization.
 
-    ``"rfc3986"`` encodes characters that may not appear raw in a path or query. It decodes
+    ``"rfc3986"`` encodes characters that must not appear raw in a path or query. It decodes
     unreserved octets, and those reserved octets that delimit nothing in a path or query
     (``: @ ! ' ( ) , ;`` and brackets). It writes hex digits in upper case. A ``%`` without two
     hex digits becomes ``%25``.
@@ -52,17 +52,17 @@ class Dialect:
     first raw ``?`` of a pattern, ``/`` and ``?`` match their encoded forms and vice versa, because
     these two characters delimit nothing in a query (RFC 3986, 3.4). So the rule
     ``/foo/bar?baz=https://foo.bar`` matches ``/foo/bar?baz=https%3A%2F%2Ffoo.bar``, as in the
-    table of RFC 2.2.2. That table encodes all reserved octets before the comparison. If all were
-    encoded everywhere, ``/a?b`` and ``/a%3Fb`` would be the same path, but RFC 3986, 2.2, says that
-    they are different.
+    table of RFC 2.2.2. In that table, all reserved octets are encoded before the comparison. This
+    package does not encode them, because ``/a?b`` and ``/a%3Fb`` would then be the same path, but
+    RFC 3986, 2.2, says that they are different.
 
     ``"high-octets"`` encodes octets above 0x7F in patterns, and writes hex digits in upper case. It
     compares everything else as written, including a ``%`` without two hex digits (Google's
-    parser). There is one exception: brackets, ``'`` and characters that may not appear raw in a
-    path or query match their encoded forms. URL libraries differ in which of these characters
+    parser). There is one exception: brackets, ``'`` and characters that must not appear raw in
+    a path or query match their encoded forms. URL libraries differ in which of these characters
     they encode. Without the exception, the URL library would determine which rules match.
 
-    ``"decoded"`` decodes all octets except ``%2F`` in patterns and URLs (1996, 3.2.2)."""
+    ``"decoded"`` decodes all octets except ``%2F`` in patterns and URLs (1996 draft, 3.2.2)."""
 
     leading_slash_assumed: bool = True
     """Whether a pattern that starts with neither ``/`` nor ``*`` is read as if it started with
@@ -77,7 +77,7 @@ class Dialect:
 
     empty_disallow: Literal["no-rule", "allow-all"] = "no-rule"
     """The effect of an empty ``Disallow``. ``"no-rule"``: the line has no effect (RFC 2.2.2).
-    ``"allow-all"``: the line is a rule that allows every URL (1994)."""
+    ``"allow-all"``: the line is a rule that allows every URL (1994 standard)."""
 
     # How groups are read, and whose groups a crawler follows.
 
@@ -91,7 +91,7 @@ class Dialect:
     token (Google's parser), or the line's whole token, which may contain digits and dots, equals the
     crawler's token. Without the second condition, no line could name a crawler called ``MJ12bot``.
 
-    ``"prefix"``: the crawler's token starts with the line's token (1996, 3.2.1)."""
+    ``"prefix"``: the crawler's token starts with the line's token (1996 draft, 3.2.1)."""
 
     comma_separated_agents: bool = True
     """Whether a user-agent line may name several crawlers, separated by commas (RFC, erratum 8895,
@@ -99,10 +99,10 @@ class Dialect:
 
     merge_groups: bool = True
     """Whether a crawler follows all groups that name it (RFC 2.2.1). If False, it follows only the
-    first of these groups (1996, 3.2.1)."""
+    first of these groups (1996 draft, 3.2.1)."""
 
     blank_line_ends_group: bool = False
-    """Whether a blank line ends a group (a "record" in 1994). If False, the first user-agent line
+    """Whether a blank line ends a group (a "record" in the 1994 standard). If False, the first user-agent line
     after a rule ends the group and begins the next group (RFC 2.1)."""
 
     misspelt_fields: bool = False
@@ -163,22 +163,24 @@ class Dialect:
     codes")."""
 
     denying_statuses: frozenset[int] = frozenset()
-    """The 4xx statuses of robots.txt that forbid everything (1996, 3.1). All other 4xx statuses allow
+    """The 4xx statuses of robots.txt that forbid everything (1996 draft, 3.1). All other 4xx statuses allow
     everything, except 429: a robots.txt with this status counts as unreachable."""
 
     unreachable_denies: timedelta | None = timedelta(0)
-    """If a good copy of an unreachable robots.txt is cached: how long everything is forbidden before the
-    crawler follows this copy. None if the crawler never follows the copy (RFC 2.3.1.4; Google: 12
-    hours)."""
+    """How long everything is forbidden after robots.txt becomes unreachable, if a good copy of it is
+    cached. After this time, the crawler follows the copy; with 0, it follows the copy at once. None if
+    the crawler never follows the copy (RFC 2.3.1.4; Google: 12 hours)."""
 
     unreachable_limit: timedelta | None = timedelta(days=30)
-    """If a good copy of an unreachable robots.txt is cached: how long robots.txt must be unreachable until
-    everything is allowed. Before that, everything is forbidden, or the crawler follows the copy (see
-    :attr:`unreachable_denies`). None for no limit (RFC 2.3.1.4; Google: 30 days)."""
+    """How long robots.txt must be unreachable until everything is allowed, if a good copy of it is cached.
+    During this time, everything is forbidden, or the crawler follows the copy (see
+    :attr:`unreachable_denies`). None if an outage never allows everything (RFC 2.3.1.4; Google: 30
+    days)."""
 
     unreachable_without_copy: timedelta | None = timedelta(days=30)
-    """If no good copy of an unreachable robots.txt is cached: how long robots.txt must be unreachable until
-    everything is allowed. Before that, everything is forbidden. None for no limit (Google: 12 hours)."""
+    """How long robots.txt must be unreachable until everything is allowed, if no good copy of it is cached.
+    During this time, everything is forbidden. None if an outage never allows everything (Google: 12
+    hours)."""
 
     freshness: Literal["cache-control", "max-age", "expires"] = "cache-control"
     """Which header fields determine how long a robots.txt is fresh.
@@ -186,11 +188,11 @@ class Dialect:
     ``"cache-control"``: all fields of RFC 9111, such as ``Cache-Control`` and ``Expires``, which can
     keep robots.txt fresh for at most 24 hours (RFC 2.4).
     ``"max-age"``: only the ``max-age`` of ``Cache-Control``, which may be less or more than 24
-    hours (Google, "Caching"). ``"expires"``: only ``Expires`` (1996, 3.4)."""
+    hours (Google, "Caching"). ``"expires"``: only ``Expires`` (1996 draft, 3.4)."""
 
     ttl: timedelta = timedelta(hours=24)
     """How long the result of a fetch is fresh if no header field states a lifetime (RFC 2.4; Google,
-    "Caching"; 1996, 3.4: seven days)."""
+    "Caching"; 1996 draft, 3.4: seven days)."""
 
 
 _HTML4_VOCABULARY = frozenset({"all", "none", "index", "noindex", "follow", "nofollow"})

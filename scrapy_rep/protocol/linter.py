@@ -207,9 +207,9 @@ def lint(
 
 
 def explain(code: str) -> Finding:
-    """Return a sample finding with *code*, which is the finding that :func:`lint` returns for the kind's example
-    file in :data:`KINDS`. If the kind has no example file, the message of the sample contains "…" in
-    place of the facts about a file.
+    """Return a sample finding of the kind *code* (a key of :data:`KINDS`). It is the finding that :func:`lint`
+    returns for the example file of this kind. If the kind has no example file, the sample's message contains
+    "…" in place of facts about a file.
     """
     kind = KINDS[code]
     for dialect in DIALECTS.values():
@@ -479,12 +479,12 @@ def _outside_groups(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the line that disallows all URLs for ``*``, if the file disallows all URLs for each crawler that it
-    names, too.
+    """Yield the line that disallows all URLs for ``*``, if the file also disallows all URLs for every crawler that
+    it names.
 
-    A record such as a ``Crawl-delay`` may stand between the user-agent lines of a group. If the user-agent
-    lines below this record do not name ``*``, do not yield the line that disallows all URLs. The author of
-    the file probably meant it only for the crawlers that those user-agent lines name.
+    There is one exception. Rules apply to all user-agent lines of their group, even if a record such as a
+    ``Crawl-delay`` stands between these lines. If ``*`` is named only above such a record, the author of the
+    file probably meant the rules only for the crawlers that are named below it. Then nothing is yielded.
     """
     is_first = file.dialect.rule_choice == "first"
     closed: dict[str, int] = {}
@@ -513,9 +513,9 @@ _MAX_NAMED = 4
 
 
 def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
-    """Yield each group whose author probably meant it as several groups. Between its user-agent lines, there are
-    records such as a ``Crawl-delay``, but no rules. So all its agents share the rules below the last
-    user-agent line.
+    """Yield each group whose author probably meant it as several groups. Such a group has records, such as a
+    ``Crawl-delay``, but no rules between its user-agent lines. So all its agents share the rules below the
+    last user-agent line.
     """
     for group in file.groups:
         last_run = group.runs[-1]
@@ -546,8 +546,8 @@ def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
 
 def _cut_off(file: LintedFile) -> Iterator[Mistake]:
     """Yield each group whose author probably believes that the rules for ``*`` also apply to the group's agents.
-    Such a group either has no rules, or adds restrictions without repeating a rule for ``*``. In fact, its
-    agents do not follow the rules for ``*``.
+    Such a group either has no rules, or adds restrictions without repeating any rule for ``*``. In fact,
+    its agents do not follow the rules for ``*``.
     """
     for_all = {
         pattern
@@ -588,9 +588,9 @@ def _is_intended(group: Group, for_all: set[str], whole: set[str]) -> bool:
     return is_whole or not forbidden or not forbidden.isdisjoint(for_all)
 
 
-# The limits of the search for rules without an effect: the maximum number of comparisons of a rule with another rule
-# that has a "*", the maximum length of a pattern in octets, and the maximum cost of the comparisons with one target
-# in octets. Real files need far less.
+# The limits of the search for rules without an effect. Real files need far less. _MAX_COMPARED is the maximum number
+# of comparisons of a rule with a rule that has a "*", in the whole file. _MAX_TARGET is the maximum length, in octets,
+# of a pattern that is tested. _MAX_OCTETS is the maximum cost, in octets, of comparing one target with all patterns.
 _MAX_COMPARED = 2_000_000
 _MAX_TARGET = 1_000
 _MAX_OCTETS = 100_000
@@ -640,11 +640,12 @@ def _never_wins(file: LintedFile) -> Iterator[Mistake]:
 
 def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> int:
     """Return the index of a rule that takes precedence over the rule with the pattern *value*, and has the opposite
-    effect. *allows* is whether the rule with the pattern *value* allows URLs.
+    effect. Return ``_NO_RULE`` if no such rule is found. *allows* is whether the rule with the pattern *value*
+    allows URLs.
 
-    The function tries a few URLs that match *value*. It returns ``_NO_RULE`` if a rule with the same effect
-    decides on any of these URLs. It returns :data:`TOO_LONG` if the comparisons of a URL with the patterns
-    of *rules* would cost more than ``_MAX_OCTETS``.
+    The function tests a few URLs that match *value*. It finds a rule only if rules with the opposite effect
+    decide on all these URLs; it then returns the index of the rule that decides on the first URL. It returns
+    :data:`TOO_LONG` if comparing a URL with the patterns of *rules* would cost more than ``_MAX_OCTETS``.
     """
     pattern = paths.pattern(value, dialect) if value else None
     if pattern is None or pattern.octets > _MAX_TARGET:

@@ -19,8 +19,8 @@ _FORBIDDEN = re.compile(r"[\x00-\x20\x7f#%/:<>?@\[\\\]^|]").search
 C0_CONTROL_OR_SPACE = "".join(map(chr, range(0x21)))
 """The characters that URL parsers remove from both ends of a URL (WHATWG URL, 4.4)."""
 
-# Stands between a URL and its virtual host when the two are joined. The virtual host is then in the fragment of the
-# joined URL, and no client sends a fragment to a server.
+# Separates a URL from a virtual host in a string that contains both. Because of the "#", the virtual host is in the
+# fragment of the URL, and no client sends a fragment to a server.
 _VIRTUAL_HOST = "#Host:"
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
@@ -55,7 +55,7 @@ class Origin(NamedTuple):
 
     def url(self, path: str) -> str:
         """Return the URL of *path* on the origin. If the origin has a virtual host, the fragment of the
-        URL contains the virtual host; :func:`split_virtual_host` separates the two again.
+        URL contains the virtual host; :func:`split_virtual_host` removes it from the URL and returns both.
         """
         virtual_host = self.virtual_host and _VIRTUAL_HOST + self.virtual_host
         return f"{self.server}{path}{virtual_host}"

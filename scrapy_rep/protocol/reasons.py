@@ -97,15 +97,19 @@ REASONS = {
 }
 """The text for each reason of a decision.
 
-Three keys are not reasons. They are for reasons that need another text in some decisions: ``rel`` is the key for
-``nofollow`` if the ``rel`` attribute of a link decided, ``pause`` for ``back-off`` if the crawl waits for the end of
-the pause, and ``disallowed`` for ``rule`` if the request is refused. :func:`words_of` chooses the key."""
+Three keys are not reasons. In some decisions, :func:`words_of` uses one of them in place of the reason, because these
+decisions need another text:
+
+- ``rel`` in place of ``nofollow`` if the ``rel`` attribute of a link decided
+- ``pause`` in place of ``back-off`` if the crawl waits for the end of the pause
+- ``disallowed`` in place of ``rule`` if the request is refused
+"""
 
 
 def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
-    """Return the text for the *reason* of a decision. For some reasons, the text also depends on the decision's
-    *layer*, such as ``rel``, or on its *verdict*, such as ``refused``. For an unknown reason, return the
-    reason itself as the text.
+    """Return the text for the *reason* of a decision. The text for some reasons also depends on the decision's
+    *layer*, such as ``rel``, or on its *verdict*, such as ``refused``. The text for an unknown reason is the
+    reason itself.
     """
     if layer == "rel":
         reason = layer
@@ -132,10 +136,11 @@ def evidence(
 
 
 def outcome(access: str) -> str:
-    """Return a text for users that names *access*, the kind of result of fetching a robots.txt.
+    """Return the words that users see for *access*, which is the result of fetching a robots.txt, such as
+    *unreachable*.
 
-    The text is ``no robots.txt`` for *unavailable*, and *access* itself for all other kinds. Users who do
-    not know RFC 9309 could confuse *unavailable* (everything is allowed) with *unreachable* (everything is
-    forbidden).
+    For *unavailable*, the words are ``no robots.txt``, because users who do not know RFC 9309 could confuse
+    *unavailable* (everything is allowed) with *unreachable* (everything is forbidden). For all other
+    results, return *access* itself.
     """
     return "no robots.txt" if access == "unavailable" else access

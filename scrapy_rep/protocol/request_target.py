@@ -41,7 +41,8 @@ _ORDINARY = re.compile(
     rf"[a-z]+://[{_CHARACTERS}]*(?:/[{_BUT_DOT}][{_CHARACTERS}]*)*/?(?<!\?)"
 ).fullmatch
 
-# The expressions below are strings, which Python compiles at their first use, since few URLs need them.
+# The expressions below are strings, not compiled patterns. Few URLs need them, so Python compiles each expression at
+# its first use.
 
 # Finds the parts that give a URL several forms: a character that is not valid in URLs (RFC 3986), a dot
 # segment, a path that begins with "//", empty path parameters (";"), an empty query, an encoded
@@ -84,9 +85,9 @@ def decide(
     all forms in which a server may see the URL (see :func:`forms`).
 
     If *robots* allows the URL as written but forbids another form, return the decision on that form,
-    with the form in the field ``form``. *agents* are the crawler's product tokens, in order of
-    preference. *clients* are the HTTP clients that may send the URL: :data:`AIOHTTP`, :data:`HTTP2`
-    or :data:`HTTPX`; empty for Twisted.
+    with the form in the field ``form``. Otherwise, return the decision on the URL as written. *agents* are
+    the crawler's product tokens, in order of preference. *clients* are the HTTP clients that may send the
+    URL: :data:`AIOHTTP`, :data:`HTTP2` or :data:`HTTPX`; empty for Twisted.
     """
     decision = robots.decide(url, agents)
     if decision.allowed and not _ORDINARY(url):
@@ -117,14 +118,14 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
 
     1. The URL as written, because some clients send URLs unchanged, and some servers do not
        normalize them.
-    2. The URL as sent, without white space around it, and without tabs and line breaks. Any other white
-       space ends the URL, as in a request line. Twisted leaves out empty path parameters and an
-       empty query, and puts two more slashes before a path that begins with two slashes. Dot
-       segments are resolved (RFC 3986, 5.2.4), because browsers resolve them before they send a URL,
-       and servers when they receive it. In a dot segment, ``%2e`` counts as a dot, and a backslash as
-       a slash. If the path begins with two slashes, there is a fourth form, which is this URL with
-       unresolved dot segments. If *clients* includes :data:`AIOHTTP`, :data:`HTTP2` or
-       :data:`HTTPX`, the URL is changed as this client changes it.
+    2. The URL as the client sends it. White space around the URL, tabs and line breaks are removed. Any
+       other white space ends the URL, as in a request line. Dot segments are resolved (RFC 3986, 5.2.4),
+       because browsers resolve them before they send a URL, and servers when they receive it. In a dot
+       segment, ``%2e`` counts as a dot, and a backslash as a slash. As in Twisted, empty path parameters
+       and an empty query are left out, and two more slashes precede a path that begins with two slashes.
+       For such a path, there is a fourth form: the same URL with unresolved dot segments. If *clients*
+       includes :data:`AIOHTTP`, :data:`HTTP2` or :data:`HTTPX`, the URL is instead changed as that client
+       changes it.
     3. The URL as a server reads it. Dot segments are resolved, unreserved octets are decoded, and
        characters that must not appear raw in a URL are encoded (RFC 3986, 6.2.2). The decoding
        makes a difference only in a dialect that does not decode these octets itself.

@@ -42,11 +42,12 @@ if TYPE_CHECKING:
 
 
 _MAX_CRAWLERS = 32
-"""The maximum number of crawlers (sequences of product tokens) whose rules one file caches. A crawl uses few
-crawlers."""
+"""The maximum number of crawlers whose rules a :class:`RobotsTxt` caches. A crawler is a sequence of product tokens;
+most crawls use only a few."""
 
 # The minimum size, in bytes, of a file that is compressed after its rules are sorted. Most files are smaller,
-# but the few larger files take most of the memory: without compression, a host takes 1.4 times as much.
+# but the few larger files take most of the memory. Without compression, the data of a host would take 1.4 times
+# as much memory.
 _COMPRESSED_FROM = 2049
 
 
@@ -86,12 +87,13 @@ class CrawlerRules:
         )
 
     def first_answer(self, target: str, written: str) -> bool | None:
-        """Return whether a target is allowed, without sorting all rules. Return None if this is not possible;
-        the caller must then sort the rules with :meth:`read_rules`.
+        """Return whether a target is allowed, without sorting all rules. Return None if the caller must sort
+        the rules with :meth:`read_rules` to decide:
 
-        It is not possible if an earlier call has already searched the rules, if the target is long or
-        contains ``%2F`` or ``%3F``, if too many rules may match, or if a regular expression cannot find
-        all rule lines in this dialect.
+        - if an earlier call has already searched the rules
+        - if the target is longer than :data:`paths.SHORT` octets, or contains ``%2F`` or ``%3F``
+        - if too many rules may match the target
+        - if the dialect has rule lines that a regular expression cannot find
 
         *target* and *written* are the two parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
         This method exists for broad crawls, which fetch only one page from many hosts. If all rules
@@ -229,8 +231,8 @@ class RobotsTxt:
 
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
         """Return the same as ``decide(url, agents).allowed``, in half the time."""
-        # This repeats the code of paths.target(), because a call and a Target object would take a fifth of
-        # the time.
+        # This repeats the code of paths.target(). To call paths.target() and create a Target object would take a
+        # fifth of the time that this method needs.
         normal = NORMAL_URL(url)
         if normal:
             target, written = normal[1], ""
@@ -267,8 +269,8 @@ class RobotsTxt:
         return number, value_of_line(self.body, number, self.dialect)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
-        """Return the delay that the file sets between two requests of a crawler, with the longest
-        ``Crawl-delay`` and the slowest ``Request-rate`` for this crawler.
+        """Return the longest ``Crawl-delay`` and the slowest ``Request-rate`` that the file sets for a crawler,
+        and the delay between two requests that results from them.
         """
         return self._rules_for(agents).pace
 
@@ -282,8 +284,8 @@ class RobotsTxt:
 
     @property
     def may_state_usage(self) -> bool:
-        """Whether the file may contain usage records. A fast search returns False for most files; True
-        does not mean that there are any.
+        """Whether the file may contain usage records, according to a fast search. False means that it contains
+        none, which is true for most files. True means that it may contain some, which only parsing can show.
         """
         if self._may_state_usage is None:
             from scrapy_rep.protocol.usage import sites  # noqa: PLC0415
@@ -325,7 +327,7 @@ class RobotsTxt:
         return rules
 
     def _read_rules(self, followed: CrawlerRules) -> RuleList:
-        # After the rules are sorted, the text of the file is rarely needed again.
+        # The text of the file is rarely needed after its rules are sorted, so the text of a large file is compressed.
         if not self._is_compressed and len(self._body) >= _COMPRESSED_FROM:
             self._body = zlib.compress(self._body, 1)
             self._is_compressed = True

@@ -74,8 +74,8 @@ def without_credentials(text: str) -> str:
 
 
 def address_without_credentials(address: str) -> str:
-    """Return the *address* of a store, with its credentials replaced by ``***``, so that the address can
-    be logged.
+    """Return *address* with its credentials replaced by ``***``, so that it can be logged. *address* is where a
+    crawl stores data, such as the URL of a Redis server.
 
     The text between ``//`` and the last ``@`` is replaced. If there is no ``//``, all text before the last
     ``@`` is replaced. User names and passwords in the query are replaced, too. The address may be

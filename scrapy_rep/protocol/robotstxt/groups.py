@@ -32,8 +32,8 @@ class OtherRecord(NamedTuple):
     line: int
 
     run: int = 0
-    """The run of user-agent lines (lines without another record between them) directly above this record,
-    identified by the number of the run's first line. If the record's field is one of
+    """The number of the first line of a run: the last run of user-agent lines above this record. A run is a
+    sequence of user-agent lines without another record between them. If the record's field is one of
     :data:`~scrapy_rep.protocol.text.RUN_FIELDS`, such as ``Crawl-delay``, the record applies only to the
     agents of this run."""
 
@@ -113,8 +113,9 @@ def groups_of(
 def follow(
     body: bytes, agents: Sequence[str], dialect: Dialect
 ) -> tuple[str | None, list[GroupText], list[OtherRecord]]:
-    """Find the groups that a crawler follows. Return the agent that the groups are for, the texts of the
-    groups, and the ``Crawl-delay`` and ``Request-rate`` lines that apply to this agent.
+    """Find the groups that a crawler follows. *agents* are the crawler's product tokens, in order of preference.
+    Return the agent to which the groups apply, the texts of the groups, and the ``Crawl-delay`` and
+    ``Request-rate`` lines that apply to this agent.
 
     The agent is the first of *agents* that has groups. If none of them has groups, the agent is ``*``
     (RFC 9309, 2.2.1), or None if ``*`` has no groups either. The texts are in file order. A text may
@@ -179,8 +180,8 @@ def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> list[PlainLine]:
 def _texts_of(
     is_ours: list[bool], starts: list[int], text: bytes, dialect: Dialect
 ) -> list[GroupText]:
-    """Return the texts of the groups that the crawler follows. Adjacent groups form one text if the
-    dialect merges groups, and lets no blank line end a group. Otherwise, each text contains one group.
+    """Return the texts of the groups that the crawler follows. In a dialect that merges groups, and in which
+    blank lines do not end groups, adjacent groups form one text. Otherwise, each text contains one group.
 
     *starts* are the offsets of all user-agent lines in *text*, the text of the file. *is_ours* contains,
     for each of these lines, whether it names the crawler.

@@ -47,7 +47,7 @@ class Line(NamedTuple):
     """The value as written, without the white space around it."""
 
 
-# The prefixes that Google's published parser accepts for each field, in the same order as there.
+# The prefixes that Google's published parser accepts for each field, in the order of that parser.
 _FIELD_PREFIXES = (
     (("user-agent", "useragent", "user agent"), "user-agent"),
     (("allow",), "allow"),
@@ -234,7 +234,7 @@ def _plain_line(number: int, raw: str, dialect: Dialect) -> PlainLine | None:
         if len(words) == 2:
             return number, _field(words[0].strip(WHITE_SPACE), dialect), words[1]
     elif dialect.blank_line_ends_group and not name and not comment:
-        # A line with only a comment is not a blank line (1994, "The Format").
+        # A line with only a comment is not a blank line (1994 standard, "The Format").
         return number, "", ""
     return None
 

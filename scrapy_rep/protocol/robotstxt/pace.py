@@ -16,7 +16,8 @@ from typing import NamedTuple
 from scrapy_rep.protocol.robotstxt.groups import OtherRecord
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
 
-# _DELAY and _RATE are strings, which Python compiles at their first use, since few files have delays.
+# _DELAY and _RATE are strings, not compiled patterns. Few files have delays, so Python compiles each expression at
+# its first use.
 _DELAY = r"(?ai)(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?"
 
 # The maximum Crawl-delay, in seconds. A longer delay is reduced to this value.

@@ -23,7 +23,7 @@ _DELIMITERS = "/?&=+"
 _OTHER_RESERVED = ":@!(),;"
 
 # More reserved characters that delimit nothing in a path or query. Only some URL libraries encode them: w3lib
-# encodes brackets, which are not valid there, and WHATWG parsers encode the single quote in a query.
+# encodes brackets, which are not valid in a path or query, and WHATWG parsers encode the single quote in a query.
 _ENCODED_BY_SOME = "[]'"
 
 NORMAL = _UNRESERVED + _OTHER_RESERVED + _DELIMITERS
@@ -38,7 +38,7 @@ PLAIN_PATTERN = re.compile(rf"[/*][{NORMAL_CLASS}*]*\$?").fullmatch
 """Matches a rule's value that consists of normal characters and wildcards, and so needs no normalization.
 Use it only for a dialect with wildcards."""
 
-# None of these expressions can backtrack: _NORMAL repeats a single class of characters, and each of the others
+# None of the expressions below can backtrack: _NORMAL repeats a single class of characters, and each of the others
 # matches a single octet, raw or encoded.
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
 _ABNORMAL = "".join(set(map(chr, range(128))).difference(NORMAL, "%*$"))
@@ -136,8 +136,9 @@ def with_decoded_query(target: str, dialect: Dialect) -> str:
     """Return the normalized *target* with each ``%2F`` and ``%3F`` in its query decoded. In a dialect in which
     ``%2F`` and ``/`` differ even in a query, return *target* unchanged.
 
-    Patterns that contain a ``?`` must be compared with the result. A pattern with neither ``?`` nor ``*``
-    can be compared with *target* or with the result, because it matches both or neither.
+    A pattern that contains a ``?`` must be compared with the result. A pattern with a ``*`` but no ``?`` must
+    be compared with *target*. A pattern with neither can be compared with *target* or with the result,
+    because it matches both or neither.
     """
     if "%" not in target or dialect.path_encoding != "rfc3986":
         return target

@@ -89,9 +89,9 @@ TOO_LONG = -1
 comparisons that a decision needs."""
 
 # The parameters of _cost(), the cost in octets of comparing a target with a pattern. Each segment of the pattern
-# costs _SEGMENT octets. The length of the target is added once, and once more for every _OCTETS_AT_ONCE octets of
-# the pattern, because Python may compare the pattern at each octet of the target. Only the first _MAX_COSTLY
-# octets of a pattern are counted.
+# costs _SEGMENT octets. Python may compare the pattern at each octet of the target, so a longer pattern costs more: the
+# length of the target is added once, and once more for every _OCTETS_AT_ONCE octets of the pattern. Only the first
+# _MAX_COSTLY octets of a pattern are counted.
 _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
 _MAX_COSTLY = 2_048
@@ -114,9 +114,9 @@ _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
 """Matches the value of a rule that consists of normal characters only, without wildcards, and so needs no
 normalization."""
 
-# Skips each "*" at the start of a text, and captures the normal characters that follow. The text is the rest of a
-# pattern after its first run of normal characters. Each target that matches the pattern contains the captured
-# characters.
+# Matches in the rest of a pattern, which follows the normal characters at the start of the pattern. Skips each "*" at
+# the start of the rest, and captures the normal characters after it. Each target that matches the pattern contains the
+# captured characters.
 _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
     rf"\**([{paths.NORMAL_CLASS}]*)"
 ).match  # type: ignore[assignment]  # It matches any text.
@@ -132,7 +132,7 @@ _NORMAL_RUN = re.compile(rf"%[0-9A-Fa-f]{{0,2}}|([{paths.NORMAL_CLASS}]+)").find
 # Divides the normal characters into eight classes: maps each character to all characters of its class.
 # _candidates_for() compiles one expression for each class. With a single expression for all characters, reading the
 # delay and making the first decision takes 1.1 times as long. With one expression for each character, compiling an
-# expression would take as long as the expression saves on a dozen hosts.
+# expression would take as much time as the expression saves on a dozen hosts.
 _CLASS_OF = {
     character: paths.NORMAL[number % 8 :: 8]
     for number, character in enumerate(paths.NORMAL)
@@ -140,8 +140,9 @@ _CLASS_OF = {
 
 
 class Rule(NamedTuple):
-    """The line of a robots.txt that decides on a URL. This is an allow or disallow line (RFC 9309, 2.2.2). If the
-    URL is refused because the delay is too long, it is a ``Crawl-delay`` or ``Request-rate`` line.
+    """A line of a robots.txt that can decide on a URL: an allow or disallow line (RFC 9309, 2.2.2). In a
+    :class:`Decision` that refuses a URL because the delay is too long, the rule is instead a ``Crawl-delay``
+    or ``Request-rate`` line.
     """
 
     kind: str
@@ -176,9 +177,9 @@ class RuleList:
         no_rule = len(rules)
 
         self.allows = bytes([*(allows for _, _, allows, _, _ in rules), True, False])
-        """The item at an index that :meth:`winner` returns says whether the target is allowed. The item after
-        those for the rules is True, because the index is the number of rules if no rule matches. The last
-        item is False, because :data:`TOO_LONG` is the index -1."""
+        """Whether a target is allowed, by the index that :meth:`winner` returns for the target. There is one item
+        for each rule. Then follows True, at the index that means that no rule matches. The last item is
+        False, for :data:`TOO_LONG`, which is the index -1."""
 
         self._lines = _compact([line for _, line, _, _, _ in rules])
         self._values = [value for _, _, _, value, _ in rules]
@@ -220,9 +221,10 @@ class RuleList:
             best[at] = min(best[at], best[parent])
         self._parents = _compact(parents)
         self._best = _compact(best)
-        """For each prefix in ``_prefixes``, the lowest index among the rules of the prefix and of its parents (the
-        shorter prefixes that it begins with). Among the rules without wildcards, the rule with this index
-        decides on each target for which the prefix is the longest one that matches."""
+        """For each prefix in ``_prefixes``, the index of the rule that decides on a target if this prefix is the
+        longest in ``_prefixes`` that the target begins with. It is the lowest index among the rules whose
+        pattern is this prefix or a shorter prefix that this prefix begins with. Rules with wildcards are not
+        considered. If there is no such rule, the index is the number of rules."""
 
     def winner(
         self, target: str, written: str = "", max_compared: int = MAX_COMPARED
@@ -325,12 +327,12 @@ def first_answer(
 
 @cache
 def _candidates_for(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
-    """Return a function that finds the rule lines in a text that may match a target whose second character is
-    one of *characters*. The function leaves out each rule whose value begins with a slash and a normal
-    character that is not in *characters*, because such a rule cannot match.
+    """Return a function that searches the text of groups for rule lines. The function finds the lines whose rules
+    may match a target with one of *characters* as its second character. It leaves out each rule whose value
+    begins with a slash and a normal character that is not in *characters*, because such a rule cannot match.
 
-    The function returns three texts for each line. The first is "d" or "D" for a disallow line, and empty
-    for an allow line. The second is the run of normal characters at the start of the value; every matching
+    For each line, the function returns three strings. The first is "d" or "D" for a disallow line, and empty
+    for an allow line. The second consists of the normal characters at the start of the value; every matching
     target begins with these characters. The third is the rest of the value.
     """
     others = re.escape("".join(sorted({*paths.NORMAL} - {*characters})))
@@ -412,9 +414,9 @@ def _prefix(pattern: paths.Pattern) -> str:
 
 
 def _required(pattern: paths.Pattern) -> str:
-    """Return a text that every target that matches *pattern* contains, either as written or in its normalized
-    form. The text consists of the last four characters of the pattern's longest segment after the first
-    ``*``; it is shorter if the segment is.
+    """Return the required text of *pattern*: a text that occurs in every matching target, either in the target as
+    written or in the normalized target. The text consists of the last four characters of the pattern's
+    longest segment after the first ``*``; it is shorter if the segment is.
     """
     parts: Iterable[str] = pattern.segments[1:]
     is_normal = not pattern.written or pattern.written == pattern.segments

@@ -317,3 +317,19 @@ def test_a_run_with_a_higher_limit_goes_on(tmp_path: Path) -> None:
     run.push(*(page(number) for number in range(2, 9)))
     assert len(fetch(run, 10)) == 3
     run.close()
+
+
+def test_a_page_that_was_not_sent_leaves_a_sent_page_with_the_same_url_counted() -> (
+    None
+):
+    """Two requests have the same URL. One was not sent after all; a retry of the other one is no new page."""
+    run = Run(REP_PAGES_PER_HOST=2)
+    first, twin = page("same"), page("same")
+    assert admits(run, first)
+    assert admits(run, twin, is_sent=False)
+    retry = page("same", retry_times=1)
+    assert admits(run, retry)
+    assert run.frontier.budget is not None
+    assert run.frontier.budget.pages == {"a.example": 1}
+    assert admitted(run, page("other"), page("third")) == [True, False]
+    run.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -54,6 +55,68 @@ async def test_the_crawl_ends_without_network_although_no_alarm_is_due(
     assert frontier.closes_for == "network_gone"
     assert "3 requests to 1 hosts were not sent" in caplog.text
     assert run.crawler.stats.get_value("rep/network/not_sent") == 3
+    run.close()
+
+
+@coroutine_test
+async def test_the_crawl_ends_without_network_although_a_component_holds_a_robotstxt(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An attempt to reach the network that never ends does not keep the crawl open. The end is announced once."""
+    run = Run(REP_WAIT_TIMEOUT=10)
+    frontier, clock = run.frontier, FakeClock()
+    frontier.clock = frontier.alarms.clock = clock
+    frontier.rules = mock.MagicMock(fetches={})
+    network = frontier.limits.network
+    for host in "bcdef":
+        origin = Origin("http", host, 80)
+        network.failed(host, origin, clock.monotonic(), has_server=True)
+    network.robotstxt.planned = 1
+    frontier.flush()
+    clock.advance(9)
+    assert frontier.closes_for == ""
+    clock.advance(5)
+    assert frontier.closes_for == "network_gone"
+    assert caplog.text.count("The network of the crawler is gone for longer") == 1
+    run.close()
+
+
+def test_a_burst_of_failures_for_lack_of_files_counts_as_one() -> None:
+    """Fewer robots.txt files are fetched at once after each second in which the machine has no files, not after each
+    failure.
+    """
+    run = Run()
+    frontier, clock = run.frontier, FakeClock()
+    frontier.clock = frontier.alarms.clock = clock
+    frontier.rules = rules = mock.MagicMock(fetches={})
+    request = Request(SITE)
+    entry = frontier.enter(request)
+    for expected in 1, 2:
+        for _ in range(5):
+            frontier.failed(request, OSError(errno.EMFILE, "too many files"), entry)
+        assert rules.fetch_fewer.call_count == expected
+        clock.advance(1)
+    run.close()
+
+
+@coroutine_test
+async def test_a_request_that_ended_unseen_is_forgotten_beside_others_that_nobody_has_seen() -> (
+    None
+):
+    """A component has hidden the end of a request, while the downloader has another one that the gate has not seen."""
+    run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    frontier, clock = run.frontier, FakeClock()
+    frontier.clock = frontier.alarms.clock = clock
+    frontier._spider_opened()
+    run.push(Request(f"{SITE}/1"), Request(f"{SITE}/2"))
+    request = run.next()
+    assert request is not None
+    run.done(request)
+    run.engine.downloader.active.add(Request("http://b.example"))
+    assert run.next() is None
+    clock.advance(61)
+    assert request not in frontier.in_flight
+    assert run.next() is not None
     run.close()
 
 

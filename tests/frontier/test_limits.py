@@ -891,3 +891,72 @@ def test_a_delay_holds_up_the_crawl_while_nothing_is_in_flight() -> None:
     crawl.at(20)
     assert crawl.go() == "a3"
     assert list(crawl.limits.slowdowns.values()) == [(10.0, "a", 3, 5.0)]
+
+
+def test_a_newcomer_waits_behind_those_that_wait() -> None:
+    """A request past the scheduler that comes when the limiter opens does not overtake: neither one that waits, nor the
+    queue that has its turn.
+    """
+    crawl = Crawl(concurrency=1)
+    a = crawl.queue("a")
+    crawl.wait("f1", a)
+    crawl.wait("f2", a)
+    crawl.push(a, "a1", "a2")
+    assert crawl.decided() == ["f1"]
+    crawl.end("f1")
+    assert crawl.decided() == ["f2"]
+    crawl.wait("f3", a)
+    crawl.end("f2")  # It is the turn of the queue.
+    crawl.wait("f4", a)
+    assert (crawl.decided(), crawl.go()) == ([], "a1")
+    crawl.end("a1")
+    assert crawl.decided() == ["f3"]
+
+    crawl = Crawl()
+    b = crawl.queue("b")
+    crawl.delay("b", 10)
+    crawl.at(10)
+    crawl.wait("f1", b)
+    assert crawl.decided() == ["f1"]
+    crawl.end("f1")
+    crawl.wait("f2", b)
+    crawl.now = 20  # The alarm is due, and is still to come.
+    crawl.wait("f3", b)
+    assert crawl.decided() == []
+    crawl.at(20)
+    assert crawl.decided() == ["f2"]
+
+
+def test_the_time_for_which_a_waiter_yields_ends_with_it() -> None:
+    crawl = Crawl(concurrency=1)
+    a = crawl.queue("a")
+    crawl.push(a, "a1")
+    assert crawl.plan() == "a1"
+    crawl.wait("f1", a)
+    crawl.leave("f1")
+    crawl.at(50)
+    crawl.wait("f2", a)
+    assert crawl.decided() == []
+    assert crawl.send("a1")
+
+
+def test_the_time_that_all_delays_took_counts_however_many_hosts_have_one() -> None:
+    crawl, count = Crawl(), 1_100
+    for number in range(count):
+        crawl.delay(f"h{number}", 10)
+        crawl.push(crawl.queue(f"h{number}"), f"page of {number}")
+    crawl.at(10)
+    assert len(crawl.go_all()) == count
+    assert crawl.limits.slowed_seconds == 10.0 * count
+
+
+def test_a_site_without_a_request_is_forgotten() -> None:
+    """Also a site whose robots.txt was only fetched to try the network."""
+    crawl = Crawl()
+    site = crawl.site("a")
+    crawl.limits.begin_fetch(site)
+    crawl.limits.sweep(crawl.now)
+    assert crawl.limits.sites
+    crawl.limits.end_fetch(site)
+    crawl.limits.sweep(crawl.now)
+    assert not crawl.limits.sites

@@ -269,3 +269,29 @@ def test_robotstxt_tries_the_network_while_pages_wait() -> None:
     crawl.at(1)
     assert (crawl.plan(), crawl.decided()) == (None, ["r1"])
     assert network.robotstxt.planned == 1
+
+
+def test_an_outage_counts_only_as_long_as_it_lasted_for_a_host() -> None:
+    """What began within an outage is put off by the rest of it, and not beyond its end."""
+    crawl = Crawl(wait_timeout=60)
+    network = crawl.limits.network
+    crawl.pause("a", 400)
+    crawl.at(100)
+    for host in "vwxyz":
+        network.failed(host, site(host), 100, has_server=True)
+    crawl.at(300)
+    crawl.pause("b", 30)
+    crawl.limits.unreachable(crawl.site("c"), 300, 320, wait=60, is_asked=False)
+    network.is_certain = True
+    since = network.answered(site("v"), 310, 305)
+    assert since == 100
+    crawl.limits.network_is_back(310, since)
+    since_of = {
+        host: limiter.back_off.since
+        for host, limiter in crawl.limits.limiters.items()
+        if limiter.back_off is not None
+    }
+    assert since_of == {"a": 210, "b": 310}
+    outage = crawl.site("c").outage
+    assert outage is not None
+    assert (outage.since, outage.until) == (310, 370)

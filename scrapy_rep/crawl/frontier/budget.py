@@ -61,8 +61,8 @@ class Budget:
         """The requests that are always admitted, because their page was counted earlier: retries, redirects, and
         requests that an earlier run counted."""
 
-        self._counted_urls: LocalCache[int, bool] = LocalCache(_MAX_URLS)
-        """The hashes of the URLs of counted pages."""
+        self._counted_urls: LocalCache[int, int] = LocalCache(_MAX_URLS)
+        """The hashes of the URLs of counted pages, with the number of counted requests that have the URL."""
 
         self._full: set[str] = set()
         """The hosts that reached their limit."""
@@ -87,19 +87,28 @@ class Budget:
         origin = url_origin(request)
         if origin is None:
             return True  # The URL is invalid. The gate will refuse the request.
-        if not (entry.page_of or request in self._free):
+        is_known = bool(entry.page_of) or request in self._free
+        if not is_known:
             page = self._repeated(request)
             host = _host_of(origin, entry)
             if page is not None:
                 # Remember the URL of *request*, which is added below, in place of the URL of the counted page.
-                del self._counted_urls[page]
+                self._forget_url(page)
                 self._free.add(request)
             elif self._count(request, host, origin):
                 entry.page_of = host
             else:
                 return False
-        self._counted_urls[hash(request.url)] = True
+        url = hash(request.url)
+        if not (is_known and url in self._counted_urls):
+            self._counted_urls[url] = self._counted_urls.get(url, 0) + 1
         return True
+
+    def _forget_url(self, url: int) -> None:
+        """Forget the URL with the hash *url* for one of the counted requests that have it."""
+        others = self._counted_urls.pop(url, 1) - 1
+        if others:
+            self._counted_urls[url] = others
 
     def _count(self, request: Request, host: str, origin: Origin) -> bool:
         """Count *request* as a page of *host*, and return True. Return False if *host* has reached its limit."""
@@ -115,7 +124,7 @@ class Budget:
     def give_back(self, request: Request, entry: InFlight) -> None:
         """Undo the count of *request*, because it was counted but not sent."""
         self.pages[entry.page_of] -= 1
-        self._counted_urls.pop(hash(request.url), None)
+        self._forget_url(hash(request.url))
         if self._keeper is not None:
             self._keeper.keep_page(request, entry.page_of, -1)
         entry.page_of = ""

@@ -194,6 +194,7 @@ class Frontier:
 
         self._has_warned_of_waiting = False
         self._was_exhausted = False
+        self._exhausted_until = -inf
         self._has_started = False
         connect = crawler.signals.connect
         connect(self._engine_started, signals.engine_started)
@@ -281,12 +282,16 @@ class Frontier:
         else:
             self.limits.end(entry, now)
 
-    def _end_unseen(self) -> None:
-        """Remove from :attr:`in_flight` the requests whose downloads have ended, although the wire received neither a
+    def _end_unseen(self, *, is_thorough: bool = False) -> None:
+        """End the requests in flight that the downloader no longer contains, because the wire saw neither their
         response nor an error.
+
+        Usually, there are none, and a comparison of numbers shows that. It may miss a request while the downloader
+        contains requests that gate and wire have not seen yet. With *is_thorough*, the requests are compared.
         """
         active = self._downloader.active
-        if active is None or len(self.in_flight) <= len(active):
+        is_usual = active is None or len(self.in_flight) <= len(active)
+        if active is None or (is_usual and not is_thorough):
             return
         in_progress = requests_in_progress(self._crawler)
         for request in self.in_flight.keys() - active:
@@ -517,8 +522,7 @@ class Frontier:
         now, host = self.clock.monotonic(), entry.queue.host
         kind, network = kind_of(error), self.limits.network
         if kind is Failure.OWN:
-            self.limits.pause_network(now + _EXHAUSTED, now)
-            self._note_exhausted(error)
+            self._note_exhausted(error, now)
         if kind is not Failure.NETWORK:
             return
         if self.politeness.backs_off:
@@ -722,9 +726,14 @@ class Frontier:
             if entry is not None and entry.stage is Stage.SENT:
                 withdraw(self._crawler, request, Withdrawn())
 
-    def _note_exhausted(self, error: Exception) -> None:
-        if self.rules is not None:
+    def _note_exhausted(self, error: Exception, now: float) -> None:
+        """Pause the network, because the machine has run out of file descriptors, ports or memory (*error*). From then
+        on, fewer robots.txt files are fetched at once; the failures of one pause count as one.
+        """
+        if now >= self._exhausted_until and self.rules is not None:
             self.rules.fetch_fewer()
+        self._exhausted_until = now + _EXHAUSTED
+        self.limits.pause_network(self._exhausted_until, now)
         if not self._was_exhausted:
             self._was_exhausted = True
             self._logger.warning(
@@ -748,12 +757,13 @@ class Frontier:
         """
         network, rules = self.limits.network, self.rules
         limiter = network.robotstxt
-        if not network.is_gone or limiter.planned or limiter.sent:
+        if not network.is_gone or self.closes_for:
             return
         if network.is_over(now):
             self._close_without_network()
             return
-        if rules is None or now < limiter.next_at:
+        is_trying = limiter.planned or limiter.sent or now < limiter.next_at
+        if rules is None or is_trying:
             return
         for site in network.sites_to_ask():
             host = self.limits.limiters.get(bare_host(site))
@@ -945,6 +955,7 @@ class Frontier:
     def _on_minute(self) -> None:
         """If the crawl is idle, log what it waits for. Remove unused limiters and sites from memory."""
         now = self.clock.monotonic()
+        self._end_unseen(is_thorough=True)
         self._log_waiting(now)
         if self.limits.sweep(now):
             self.queues.forget_usual()

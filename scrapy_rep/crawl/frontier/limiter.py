@@ -198,9 +198,13 @@ class Limiter:
         """Return the time from which a planned request may be sent."""
         return self.next_at if self.sent < self.concurrency_now else inf
 
+    def opens_for_newcomer(self) -> float:
+        """Return the time from which a request that has not waited yet may be sent. It waits behind others."""
+        return inf if self.waiters else self.opens_for_waiter()
+
     def opens_for_waiter(self) -> float:
-        """Return the time from which a request outside the scheduler may be sent. If planned requests take the rest of
-        the room, the request gets their room at :attr:`waiters_go_at`.
+        """Return the time from which the first of the requests that wait outside the scheduler may be sent. If planned
+        requests take the rest of the room, the request gets their room at :attr:`waiters_go_at`.
         """
         if self.planned + self.sent < self.concurrency_now:
             return self.next_at

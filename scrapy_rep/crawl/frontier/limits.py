@@ -489,7 +489,11 @@ class Limits:
         wakes Scrapy's engine, so that it asks the scheduler for requests."""
 
         self.slowdowns: dict[str, Slowdown] = {}
-        """The slowdown of each host that has a crawl delay, by the key of the host's limiter."""
+        """The slowdown of each host that has a crawl delay, by host. If there are very many such hosts, those that held
+        up the crawl for the shortest time are missing."""
+
+        self.slowed_seconds = 0.0
+        """The time, in seconds, for which the crawl delays of all hosts held up the crawl."""
 
         self._idle: dict[Queue, None] = {}
         """The queues without requests, in the order in which they became empty."""
@@ -551,8 +555,10 @@ class Limits:
                 limiter.users -= 1
             if queue.site is not None:
                 queue.site.users -= 1
-                if not queue.site.users:
-                    del self.sites[queue.site.origin]
+        for site in list(self.sites.values()):
+            is_under_way = site.fetch_stage is FetchStage.UNDER_WAY
+            if not (site.users or site.has_waiting or is_under_way):
+                del self.sites[site.origin]
         for limiter in list(self.limiters.values()):
             if not limiter.users and limiter.is_quiet(now):
                 del self.limiters[limiter.key]
@@ -692,7 +698,7 @@ class Limits:
             if is_planned:
                 opens_at = limiter.opens_for_planned()
             else:
-                opens_at = limiter.opens_for_waiter()
+                opens_at = limiter.opens_for_newcomer()
             if now < opens_at:
                 return False
         self._send(entry, limiters, now)
@@ -722,16 +728,23 @@ class Limits:
         if is_moved:
             self._reconcile_all(before, now)
 
-    def wait(self, waiter: Waiter, now: float) -> None:
-        """Add *waiter* to the first limiter without room. If all limiters have room, decide the waiter now, and
-        plan or send its request. If the host refuses requests, decide the waiter now as refused.
+    def wait(self, waiter: Waiter, now: float, *, has_waited: bool = False) -> None:
+        """Add *waiter* to the first limiter that has no room or for which other waiters wait. If there is none, decide
+        the waiter now, and plan or send its request. If the host refuses requests, decide the waiter now as refused.
+
+        *has_waited* is True if the waiter was the first in the line of a limiter. Then it does not go behind the
+        waiters that came after it.
         """
-        limiters = waiter.entry.needs
+        limiters, is_new = waiter.entry.needs, not (has_waited or waiter.is_first)
         if waiter.entry.queue.refusing_limiter(now) is not None:
             self.decided.append(waiter)
             return
         for limiter in limiters:
-            if now < limiter.opens_for_waiter():
+            if is_new:
+                opens_at = limiter.opens_for_newcomer()
+            else:
+                opens_at = limiter.opens_for_waiter()
+            if now < opens_at:
                 if limiter.waiters is None:
                     limiter.waiters = deque()
                 (
@@ -835,14 +848,16 @@ class Limits:
                     break  # The next parked queue has its turn after a request of this queue was planned.
             elif limiter.waiters and now >= limiter.opens_for_waiter():
                 limiter.is_queue_next = True
-                self.wait(limiter.waiters.popleft(), now)
+                self.wait(limiter.waiters.popleft(), now, has_waited=True)
             else:
                 break
+        if not limiter.waiters:
+            limiter.waiters, limiter.waiters_go_at = None, inf
         if limiter.waiters or limiter.parked:
             self._note_waiting(limiter, now)
             self._set_alarm(limiter, now)
         else:
-            limiter.waiters = limiter.parked = None
+            limiter.parked = None
 
     def _reconcile_all(self, limiters: tuple[Limiter, ...], now: float) -> None:
         for limiter in limiters:
@@ -856,7 +871,7 @@ class Limits:
         waiters, limiter.waiters = limiter.waiters or (), None
         parked, limiter.parked = limiter.parked or (), None
         for waiter in waiters:
-            self.wait(waiter, now)
+            self.wait(waiter, now, has_waited=True)
         for queue in parked:
             self._place(queue, now)
 
@@ -1205,23 +1220,27 @@ class Limits:
         the pauses that failed connections caused, fetch again each robots.txt that became unreachable during this
         time, and do not count this time towards the ``REP_WAIT_TIMEOUT`` of any host.
         """
-        network, seconds = self.network, now - since
+        network = self.network
         if network.is_certain:
-            self._forget_outage(since, seconds, now)
+            self._forget_outage(since, now)
         for limiter in network.limiters:
             self._release(limiter, now)
 
-    def _forget_outage(self, since: float, seconds: float, now: float) -> None:
+    def _forget_outage(self, since: float, now: float) -> None:
+        """Add the time of the outage, from *since* until *now*, to the times that ``REP_WAIT_TIMEOUT`` is measured from.
+        For whatever began within the outage, add the rest of the outage.
+        """
         for site in self.sites.values():
             if site.outage is not None:
                 if site.outage.since >= since:
                     site.outage.retry_at = now
                     self.alarms.set(site, now)
+                seconds = now - max(since, site.outage.since)
                 site.outage.since += seconds
                 site.outage.until += seconds
         for limiter in list(self.limiters.values()):
             if limiter.back_off is not None:
-                limiter.back_off.since += seconds
+                limiter.back_off.since += now - max(since, limiter.back_off.since)
                 if limiter.back_off.failed_until >= since:
                     self.forget_failures(limiter, now)
 
@@ -1249,6 +1268,7 @@ class Limits:
         begins = inf if since is None else max(since, host.slot_due_at, host.next_at)
         seconds = max(min(now, limiter.next_at) - begins, 0.0)
         before = self.slowdowns.get(host.key, Slowdown(0.0, host.key, 0, 0.0))
+        self.slowed_seconds += seconds
         self.slowdowns[host.key] = Slowdown(
             before.seconds + seconds, host.key, before.requests + 1, limiter.delay
         )

@@ -368,8 +368,8 @@ class Politeness:
         """
         slowdowns = sorted(self._limits.slowdowns.values(), reverse=True)
         if slowdowns:
-            waited = sum(slowdown.seconds for slowdown in slowdowns)
-            self._crawler.stats.set_value(stats.WAITED, round(waited, 3))
+            waited = round(self._limits.slowed_seconds, 3)
+            self._crawler.stats.set_value(stats.WAITED, waited)
         for slowdown in slowdowns[:_SLOWEST_NAMED]:
             if slowdown.seconds >= _LEAST_NAMED:
                 self._logger.at_end(

@@ -92,9 +92,8 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         if settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # Import this Scrapy module early, to save time at the start of the crawl. For each deprecated class in the
-            # module and each stack frame, its import searches all modules that are loaded by then. Later, more modules
-            # are loaded, so the import would take longer.
+            # Scrapy itself imports this module later. The import is faster now, while fewer modules are loaded. For
+            # each deprecated class in the module and each stack frame, the import searches all loaded modules.
             import_module("scrapy.core.downloader.contextfactory")
         _check_classes(settings)
         if not is_dry_run(settings):
@@ -214,8 +213,8 @@ def _has_own_code(kind: type, base: type) -> bool:
 
 
 def _redis_url(settings: BaseSettings) -> str | None:
-    """Return the URL of the Redis server in the settings of scrapy-redis. Return None if these settings contain
-    ``REDIS_PARAMS``, whose options a URL cannot express.
+    """Return the URL of the Redis server in the settings of scrapy-redis. Return None if ``REDIS_URL``
+    is not set, but ``REDIS_PARAMS`` is, because a URL cannot express the options in ``REDIS_PARAMS``.
     """
     if settings.get("REDIS_URL"):
         return str(settings["REDIS_URL"])

@@ -42,8 +42,8 @@ _SCRAPYS_REFUSAL = "Forbidden by robots.txt"
 
 
 class DryRun(Judge):
-    """Takes the place of :class:`RobotsTxtMiddleware` in a dry run. It judges each request by the same rules, reports
-    the requests that a real run would refuse, and refuses none.
+    """Takes the place of this package's :class:`RobotsTxtMiddleware` in a dry run. Judges each request by the same
+    rules, reports the requests that a real run would refuse, and refuses none.
 
     As in stock Scrapy, a request waits until its robots.txt is known or unreachable, and for nothing else.
     """
@@ -51,8 +51,8 @@ class DryRun(Judge):
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         self._clock = self._frontier.clock
-        # This fetcher sends requests for robots.txt without waiting for a free place under the limit of concurrent
-        # requests. Requests for pages do not wait for one in a dry run, so there might never be a free place.
+        # This fetcher sends requests for robots.txt regardless of the limit of concurrent requests. In a dry run,
+        # requests for pages ignore this limit too, so waiting for a free place might never end.
         fetcher = RobotsTxtFetcher(crawler, self._settings)
         self._cache = RobotsTxtCache(
             crawler, fetcher, self._settings, self._reporter, self._clock
@@ -79,7 +79,8 @@ class DryRun(Judge):
     async def process_exception(self, request: Request, exception: Exception) -> None:
         is_refusal = isinstance(exception, IgnoreRequest)
         if is_refusal and str(exception) == _SCRAPYS_REFUSAL:
-            # Scrapy's own middleware has the same order, and has refused the request before this gate got it.
+            # Scrapy's own RobotsTxtMiddleware has the same order, and has refused the request before this middleware
+            # got it.
             await self._judge_request(request, is_refused_by_scrapy=True)
 
     # Verdicts.
@@ -87,8 +88,9 @@ class DryRun(Judge):
     async def _judge_request(
         self, request: Request, *, is_refused_by_scrapy: bool = False
     ) -> None:
-        """Judge *request* when its robots.txt is known, and report the result. No error keeps the request from
-        being sent. *is_refused_by_scrapy* says that Scrapy's own middleware has refused it.
+        """Wait until the robots.txt of *request* is known. Then judge *request*, and report the result. An unexpected
+        error is logged, and does not keep *request* from being sent. *is_refused_by_scrapy* is whether Scrapy's own
+        RobotsTxtMiddleware has refused *request*.
         """
         if request in self._judged:
             return
@@ -109,7 +111,8 @@ class DryRun(Judge):
             return
         except Exception:
             self._logger.exception(
-                "Error while judging %(request)s: the dry run does not count it",
+                "Error while judging %(request)s. The dry run does not report whether a real run would refuse "
+                "this request",
                 request=request,
             )
             return
@@ -122,8 +125,8 @@ class DryRun(Judge):
 
     async def _known(self, origin: Origin, request: Request) -> SiteRules:
         """Wait until the robots.txt of *origin* is known or unreachable, and return its rules."""
-        # The fetch runs in a task of its own, so that the cancellation of *request* does not cancel the fetch for the
-        # other requests that wait for it.
+        # The fetch runs in a task of its own. So if *request* is cancelled, the fetch continues, for the other requests
+        # that wait for the same robots.txt.
         site_rules: Deferred[SiteRules] = Deferred()
         learn = self._cache.learn(origin, [request])
         task = deferred_from_coro(learn)
@@ -148,8 +151,8 @@ class DryRun(Judge):
         if self._settings.obey:
             self._logger.info(
                 "ROBOTSTXT_OBEY is True in this project, so Scrapy's RobotsTxtMiddleware stays active in this dry "
-                "run: it still refuses requests, and fetches each robots.txt a second time. The numbers at the end "
-                "of this log include the requests that it refuses"
+                "run: this middleware still refuses requests, and fetches each robots.txt a second time. The numbers "
+                "at the end of this log include the requests that it refuses"
             )
         elif ignores_robotstxt(self._crawler.settings):
             self._logger.info(

@@ -152,8 +152,9 @@ def _max_samples(files: Iterable[RobotsTxt]) -> int:
 
 
 def _cost(group: Group) -> int:
-    """Return the estimated cost of a decision by *group*, as a number of octets to compare. The estimate is for a path
-    that is compared with all patterns that contain a ``*``, and is as long as these patterns are on average.
+    """Return the estimated cost of a decision by *group*, as a number of octets to compare. The estimate assumes that
+    the path is compared with all patterns of *group* that contain a ``*``. The assumed length of the path is the
+    average length of these patterns.
     """
     patterns = [rule.pattern for rule in group.rules if "*" in rule.pattern]
     octets, segments = sum(map(len, patterns)), sum(map(_segments, patterns))
@@ -178,8 +179,8 @@ def _patterns(group: Group) -> Iterator[str]:
 def _followed_by_agent(
     groups: Sequence[Group], *, merges: bool
 ) -> dict[str, _Followed]:
-    """Return the groups that each agent follows, in file order. *merges* is whether the dialect merges groups. If it
-    does not, an agent follows only the first group that names the agent.
+    """Return the groups that each agent follows, in file order. If *merges* is True, because the dialect merges groups,
+    an agent follows all groups that name the agent. If it is False, the agent follows only the first of these groups.
     """
     runs_of: dict[str, dict[tuple[int, int], None]] = {}
     first_of: dict[str, int] = {}
@@ -198,8 +199,9 @@ def _size(groups: Sequence[Group], followed: _Followed) -> int:
 
 def _records(groups: Sequence[Group], followed: _Followed) -> _Records:
     """Return the rules and records that apply to an agent which follows the groups *followed*, without duplicates, in
-    file order. Some records, such as crawl delays, apply only to the agents in the consecutive user-agent lines (the
-    run) before the record. These records are left out for the other agents of the group.
+    file order. Some records, such as crawl delays, apply only to the agents that are named in the consecutive
+    user-agent lines (the run) before the record. If the agent is named in another run of the group, these records are
+    left out.
     """
     line_of: _Records = {}
     for index, run in followed:
@@ -398,8 +400,8 @@ class Differences:
             return await sources_of(names, self._profile, web, self._opened)
 
         old, new = [await open_(side_names) for side_names in names]
-        # A dialect has no rules of its own. If only one side is a dialect, it reads the rules of the other side. If
-        # both sides are dialects, both read the robots.txt files that the sites have now.
+        # A dialect has no rules of its own. If only one side is a dialect, the rules of the other side are read in this
+        # dialect. If both sides are dialects, the robots.txt files that the sites have now are read in both dialects.
         common = old or new or await open_([LIVE])
         assert common is not None
         first, second = (
@@ -558,8 +560,8 @@ class Differences:
         profile: Profile,
         crawl: dict[str, Any] | None,
     ) -> SideDecision:
-        """Return the decision of *side* on a URL. If the side's ledger contains a decision on the URL, return this
-        decision. If not, judge the URL by the rules of *source*.
+        """Return the decision of *side* on a URL. If the URL comes from the ledger of *side*, return the decision in
+        the ledger. Otherwise, judge the URL by the rules of *source*. Without a *source*, the decision is unknown.
         """
         dialect = self._dialect(side, crawl)
         if side is self._recorded and url_to_judge.row is not None and self._past:

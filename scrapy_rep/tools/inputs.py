@@ -65,15 +65,15 @@ _MAX_READ = 16 * 1024 * 1024
 
 
 class UrlToJudge(NamedTuple):
-    """A URL on which a command decides, with the URL's origin. If the URL comes from a ledger, it includes the latest
-    recorded decision.
+    """A URL on which a command decides, with the URL's origin. If the URL comes from a ledger, the tuple also contains
+    the row of the latest decision on the URL.
     """
 
     url: str
-    """The URL, encoded as in a request of a crawl; or a path, if the list contains paths."""
+    """The URL, encoded as in a request of a crawl. Instead of a URL, this can be a path, such as ``/shop``."""
 
     origin: Origin | None
-    """The URL's origin. None for a path, and for a URL in a ledger if its origin is invalid."""
+    """The URL's origin. None for a path of an unknown host, and for a URL whose origin in the ledger is invalid."""
 
     row: sqlite3.Row | None = None
     """The row of the latest decision on the URL if the URL comes from ledgers; None for other URLs."""
@@ -90,7 +90,7 @@ def parse_url(text: str) -> UrlToJudge | None:
 
 
 def is_url(argument: str) -> bool:
-    """Whether *argument* is a URL. Other arguments are paths."""
+    """Whether *argument* is a URL, and not the path of a file."""
     return "://" in argument
 
 
@@ -217,7 +217,7 @@ class RulesSource:
     """The rules that a crawl follows for a site: the robots.txt, or an override in its place."""
 
     result: AccessResult
-    """The result of the fetch. A file or an override has the result of a successful fetch."""
+    """The result of the fetch. A file or an override, which is not fetched, has the result of a successful fetch."""
 
     body: bytes | None
     """The text of the rules. If the fetch failed, this may be an older copy. None if there is no text."""
@@ -324,8 +324,8 @@ class RulesSource:
     ) -> list[dict[str, Any]]:
         """Return an excerpt of the robots.txt as JSON objects, one per line. The excerpt consists of the *line* that
         decided, the two lines before and after it, and up to ten user-agent lines of the decisive line's group. If the
-        group has more user-agent lines, those that name *agent* come first, and then the last ones in the group. Return
-        an empty list if there is no text, or if no line decided.
+        group has more than ten, the lines that name *agent* are chosen first, and then the last ones in the group.
+        Return an empty list if there is no robots.txt, or if no line decided.
         """
         if not line or not self.body:
             return []
@@ -467,7 +467,8 @@ def _robotstxt_url(argument: str) -> str:
 # Reading robots.txt files from ledgers.
 
 _REQUESTS = {
-    # Decisions about items, links and files have a page. Decisions about requests do not.
+    # In decisions about items, links and files, the column "page" contains a URL. In decisions about requests, the
+    # column is NULL.
     "decision": """
         layer IN ('robots.txt', 'override', 'delay') AND page IS NULL AND time <= :until
         AND verdict IN ('allowed', 'refused', 'would-refuse', 'would-allow')

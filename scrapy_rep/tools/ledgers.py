@@ -113,11 +113,11 @@ class Ledgers:
         """Copy rows from the ledgers *names* into the temporary database.
 
         *conditions* contains the tables to copy, and for each table the SQL condition for its rows. A condition may
-        use the parameters *values* and ``until``, the time in the name of the ledger. It may also query
-        ``main.TABLE``, which contains the copied rows of a TABLE that precedes it in *conditions*.
+        use the named parameters *values*, and the parameter ``until``, which is the time in the name of the ledger. A
+        condition may also query the copied rows of a table that comes earlier in *conditions*, as ``main.TABLE``.
 
-        Raises LedgerError for a file that is damaged or is not a ledger, and UsageError if a ledger does not
-        contain the crawl in its name.
+        Raises LedgerError for a file that is damaged or is not a ledger. Raises UsageError if a name contains the
+        number of a crawl that is not in the ledger.
         """
         self._paths = ", ".join(dict.fromkeys(name.path for name in names))
         progress.say(f"reading {self._paths}")
@@ -185,7 +185,7 @@ class Ledgers:
 
 def _crawls(name: LedgerName) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Return the crawls in a ledger, each with a sort key. If two files contain the same crawl, the crawl's later
-    state has the greater key. Raises UsageError if the ledger does not contain the crawl in *name*.
+    state has the greater key. Raises UsageError if *name* contains the number of a crawl that is not in the ledger.
     """
     with closing(open_ledger(name.path)) as connection, reading(name.path):
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
@@ -233,8 +233,9 @@ def why(row: sqlite3.Row) -> str:
     if layer == "robots.txt" and line and row["statement"]:
         words = ""
     elif layer != "delay":
-        # Only rules and delays in a robots.txt have a line number to show. The line of an override is a line of its
-        # own text, and the statement of a page names its source, a header or a meta tag.
+        # A line number is shown only for rules and delays in the robots.txt of a site. For an override, the number
+        # would count the lines of the override's own text. The statement of a page already names its source, a header
+        # or a meta tag.
         line = None
     return evidence(words, row["statement"], line, row["form"])
 

@@ -103,8 +103,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
 def _findings(file: RulesSource, dialect: Dialect) -> Sequence[Finding]:
     """Return the findings in a robots.txt.
 
-    If the server responded with an error instead of a robots.txt, the result contains a single finding if the status
-    of the response forbids everything in *dialect*, as 403 does in the classic dialect. Otherwise, the result is
+    If the fetch failed, there is no robots.txt to check. Then the only possible finding is that the status of the
+    response forbids everything in *dialect*, as 403 does in the classic dialect. For other failures, the result is
     empty.
     """
     result = file.result

@@ -281,9 +281,9 @@ def _statement(statement: Statement) -> dict[str, Any]:
 def _effects(
     response_effects: Effects, rep: RepSettings, *, is_data: bool
 ) -> dict[str, str]:
-    """Return what a crawl does with the items and links of a page with the effects *response_effects*, as a JSON
-    object. *is_data* is whether the page states indexing rules that have no effect, because the page is data, such as
-    JSON.
+    """Return what a crawl does with the items and links of a page, as a JSON object. *response_effects* are the effects
+    of the page's indexing rules and usage preferences. *is_data* is whether the page states indexing rules that have no
+    effect, because the page is data, such as JSON.
     """
     items = (
         "annotated"

@@ -190,7 +190,8 @@ def _purposes(profile: Profile) -> tuple[str, ...]:
 
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
     """Return usage preferences as a JSON object. If the settings contain no purposes, the object contains all purposes.
-    Those about which nothing is stated get an empty ``why``, so that the text output leaves them out.
+    Then the ``why`` of a purpose about which nothing is stated is empty, so that the text output leaves the purpose
+    out.
     """
     rep = profile.rep
     has_purposes = bool(rep.purposes)

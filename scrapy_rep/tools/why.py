@@ -158,9 +158,10 @@ class Question(NamedTuple):
     """The host in question, or the host of the URL in question; empty if the URL has no valid host."""
 
     matches: Callable[[str | None, str | None], bool]
-    """A function that returns whether a URL in a ledger matches the question. Its arguments are the URL and the origin
-    that the ledger contains for the URL. A ledger contains no origin for the page of a decision, so the second argument
-    is None for the URL of a page. Such a URL matches only questions about a URL, not those about a host."""
+    """A function that returns whether a URL in a ledger matches the question. Its arguments are the URL, and the origin
+    that the ledger contains for the URL. The origin is None for the page on which a judged link, item or file was
+    found, because a ledger contains only the URL of the page. This URL matches only questions about a URL, not
+    questions about a host."""
 
     @property
     def values(self) -> dict[str, Any]:

@@ -84,8 +84,8 @@ class LedgerExtension:
         self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls
         self._path = _path(settings.ledger, str(spider.name))
-        # If the path contains %(time)s, the file contains only this crawl, and is complete when the crawl ends.
-        # Otherwise, later crawls are added to the same file, so that the digest of the file changes.
+        # If the setting contains the placeholder %(time)s, the file contains only this crawl, and its digest is logged
+        # at the end of the crawl. Otherwise, later crawls may write to the same file, which changes the digest.
         self._has_only_this_crawl = "%(time)s" in settings.ledger
         # Imported here, so that a crawl without a ledger does not load SQLite.
         from scrapy_rep.base.sqlitefile import make_folder  # noqa: PLC0415
@@ -160,9 +160,10 @@ class LedgerExtension:
     def _is_due(self, record: Record) -> bool:
         """Return whether to write *record* at the ledger level ``"denied"``.
 
-        Refusals and drops are always written. Requests that only an override allows are written once for each origin,
-        since the user of the crawler has to justify the override. Indexing rules without an effect (those of data
-        files, and of responses without a 2xx status) are written once for each origin, reason and statement.
+        Refusals and drops are always written. Of the requests that only an override allows, one request for each origin
+        is written, because the user of the crawler has to justify the override. Indexing rules without an effect (those
+        of data files, and of responses without a 2xx status) are written once for each combination of origin, reason
+        and statement.
         """
         is_override = record.verdict is Verdict.ALLOWED
         if not is_override and record.reason not in _WITHOUT_EFFECT:

@@ -112,8 +112,8 @@ def reading(path: str) -> Iterator[None]:
 
 def bound(connection: sqlite3.Connection, size: int) -> None:
     """Protect the *connection* from forged ledgers. Limit the total work of its queries in proportion to *size*, the
-    size of all read ledgers in bytes. Limit the size of a value. Prevent the schema of a file from executing unsafe SQL
-    functions.
+    total size of the ledgers in bytes. Limit the size of each value. Prevent the schema of a file from executing unsafe
+    SQL functions.
     """
     rounds = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
 

@@ -37,17 +37,18 @@ class Traffic:
 
     def __init__(self) -> None:
         self.wants_waiting = True
-        """Whether the scheduler should count its waiting requests and call :meth:`note_waiting`. After this call, False
-        until the next :meth:`take`, since each row of the ledger needs the number only once."""
+        """Whether the scheduler should count its waiting requests and call :meth:`note_waiting`. The call sets this
+        attribute to False, because each row of the ledger needs the number only once. :meth:`take`, which returns the
+        row, sets the attribute to True again."""
 
         self._is_open = False
         self._pages: dict[Origin, list[int]] = {}
         self._waiting: int | None = None
         self._gaps: list[Row] = []
         self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
-        """For each kind of gap and each origin: the smallest ratio of a gap to the requested delay so far, and the
-        longest requested delay so far. A new gap is written to the ledger only if its ratio is smaller than the
-        smallest, or its requested delay is longer than the longest. See :meth:`note_gap`."""
+        """Two values for each kind of gap (``"delay"`` or ``"pause"``) and each origin: the smallest ratio of a gap to
+        its requested delay so far, and the longest requested delay so far. A new gap is written to the ledger only if
+        it changes one of these values."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> Traffic | None:
@@ -57,14 +58,15 @@ class Traffic:
         return shared_component(crawler, _new_traffic)
 
     def open(self) -> None:
-        """Start counting. Nothing is counted before this call. Without an open ledger that calls :meth:`take`, the
-        counts would accumulate in memory.
+        """Start counting. The ledger calls this method when it opens. Before that, nothing is counted: the counts would
+        accumulate in memory, since only an open ledger calls :meth:`take`, which resets them.
         """
         self._is_open = True
 
     def take(self, now: float) -> list[Row]:
-        """Return the traffic since the last call of this method, as rows for the ledger. The rows belong to the hour
-        and the minute of the time *now*.
+        """Return the traffic since the last call of this method, as rows for the ledger. The ledger contains
+        the number of pages for each hour and each minute. The pages since the last call count for the hour and the
+        minute of the time *now*.
         """
         hour, minute = (int(now // unit * unit) for unit in (_HOUR, _MINUTE))
         rows: list[Row] = [

@@ -84,8 +84,8 @@ _TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-# The types of errors that affect the whole file. Only these exact types count: an error of a subclass, like any other
-# error, means only that SQLite cannot store a value of a row.
+# An error of exactly one of these types affects the whole file. Any other error, including one of a subclass, means
+# only that SQLite cannot store a value of a row.
 _FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
@@ -118,8 +118,8 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     sqlite3.Error or OSError if the file cannot be opened.
     """
     path.parent.mkdir(exist_ok=True)
-    # Opening the file without SQLite first gives the error message of the system. SQLite does not report why it cannot
-    # open a file.
+    # The file is first opened without SQLite. If this fails, the error contains the system's reason, which an error of
+    # SQLite would not contain.
     with path.open("ab"):
         pass
     connection = sqlite3.connect(
@@ -158,8 +158,9 @@ def close_and_merge_log(connection: sqlite3.Connection) -> bool:
 def snapshot(
     origin: str, entry: CacheEntry, dialect: Dialect
 ) -> tuple[tuple[Any, ...], bytes | None]:
-    """Return the row of the table ``snapshot`` for the robots.txt in *entry*, and the body of the obeyed robots.txt.
-    The body is None if no robots.txt is obeyed, for example because the file is missing.
+    """Return the row of the table ``snapshot`` for the robots.txt in *entry*, and the body of the robots.txt that the
+    crawl obeys. If the last fetch failed, this can be the body of an older copy. The body is None if the crawl obeys no
+    robots.txt, for example because the file is missing.
     """
     result, answer, body = entry.result, entry.answer(dialect), None
     if answer is not None and answer.access is Access.SUCCESSFUL:
@@ -241,8 +242,8 @@ class LedgerWriter:
                 self._rows[table].append(row)
 
     def write_snapshot(self, origin: str, entry: CacheEntry, dialect: Dialect) -> None:
-        """Add the robots.txt of *origin* with its body to the rows of the next flush. *entry* was fetched, or loaded
-        from a store.
+        """Add the robots.txt of *origin*, including its body, to the rows of the next flush. *entry* contains the
+        robots.txt, which was fetched or loaded from a store.
         """
         row, body = snapshot(origin, entry, dialect)
         if body is not None:
@@ -319,8 +320,8 @@ class LedgerWriter:
     # The methods below run in the writing thread, not in the event loop.
 
     def _write_end(self, before: Thread, end: tuple[Any, ...]) -> None:
-        """Wait until the thread *before* ends. Then write the remaining rows and the *end* of the crawl. Repeat this as
-        long as others, such as handlers of ``spider_closed``, add new rows.
+        """Wait until the thread *before* ends. Then write the remaining rows and the *end* of the crawl. If other
+        components, such as handlers of ``spider_closed``, add rows during a successful write, write again.
         """
         if before.is_alive():
             before.join()
@@ -404,9 +405,9 @@ def _count(rows: _Rows) -> int:
 
 @cache
 def _insert(table: str, crawl: int) -> str:
-    """Return the SQL statement that inserts a row into *table* for the crawl with the ID *crawl*. The given row of a
-    decision contains the time at which its robots.txt was fetched. In place of this time, the statement inserts the ID
-    of the snapshot with this time.
+    """Return the SQL statement that inserts a row into *table* for the crawl with the ID *crawl*. The values of the row
+    are the parameters of the statement. For a decision, one of these values is the time at which the robots.txt was
+    fetched. In place of the time, the statement inserts the ID of the snapshot that was fetched at this time.
     """
     # The parameters are numbered, because the origin is used twice: as a column, and to find the snapshot.
     values = {name: f"?{number}" for number, name in enumerate(_COLUMNS[table], 1)}

@@ -127,9 +127,10 @@ class IndexingMiddleware:
     ) -> None:
         """Report the statements of *response* to the ledger, and each setting or meta key that overrides a statement.
 
-        At the ledger level ``"all"``, all statements are reported. At the other levels, indexing rules are reported
-        only if they deny something but have no effect, because the response is a data file or has no 2xx status.
-        Denials with an effect are reported later, for each item, link or file that they concern.
+        At the ledger level ``"all"``, all statements are reported. At the level ``"denied"``, this method reports
+        indexing rules only if they forbid something, but have no effect, because the response is a data file or has no
+        2xx status. If indexing rules have an effect, other methods later report each item, link or file that is
+        dropped.
         """
         report = partial(
             self._reporter.stated,
@@ -193,8 +194,8 @@ class IndexingMiddleware:
         """Raise FileDenied if *response* is a file that must not be indexed, or must not be used for a purpose of
         the crawl. A dry run raises nothing, and only reports the decision.
 
-        *request* has the callback NO_CALLBACK, as the requests of media pipelines for files have. HTML responses are
-        not judged, since other components request pages with NO_CALLBACK.
+        *request* has the callback NO_CALLBACK, like all requests that media pipelines send for files. HTML responses
+        are not judged, since other components use NO_CALLBACK to request pages.
         """
         if isinstance(response, HtmlResponse):
             return
@@ -216,7 +217,7 @@ class IndexingMiddleware:
 
 
 def _drops(effects: Effects, rels: frozenset[str]) -> Iterator[str]:
-    """Yield a phrase for each kind of output of a page (items, images, links) that a crawl would drop, with the
+    """Yield phrases that name what a crawl would drop of a page's items, images and links. Each phrase includes the
     reason. *rels* are values of the ``rel`` attribute. A crawl drops links that have one of these values.
     """
     if effects.items is not None:

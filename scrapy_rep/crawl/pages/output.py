@@ -63,7 +63,7 @@ class OutputMiddleware:
             raise NotConfigured
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
-        # Scrapy's ImagesPipeline, which takes image URLs from items, is off without this setting.
+        # Scrapy's ImagesPipeline, which takes image URLs from items, is off if IMAGES_STORE is not set.
         has_images = bool(crawler.settings.get("IMAGES_STORE"))
         field = crawler.settings.get("IMAGES_URLS_FIELD", "image_urls")
         self._image_fields = [field] if has_images else []
@@ -157,8 +157,8 @@ class OutputMiddleware:
 
     def _annotate(self, item: Any, response: Response, effects: Effects) -> None:
         """Write the restrictions in *effects* into the field ``REP_ITEM_FIELD`` of *item*, and report each
-        restriction. If *item* does not accept the field, warn, count the item in the stats, and leave it
-        unchanged.
+        restriction. If *item* does not accept the field, log a warning, count the item in the stats, and leave
+        the item unchanged.
         """
         for denied in effects.noted:
             self._report(Verdict.ANNOTATED, *denied, response)
@@ -277,9 +277,9 @@ class _Page:
 
     @cached_property
     def marked(self) -> Mapping[str, str]:
-        """The URLs that must not be followed because of ``REP_REL``, in canonical form. A URL is one of these if each
-        link to it on the page has a ``rel`` value listed in ``REP_REL``, such as ``nofollow``. Each URL is mapped to
-        the ``rel`` of its first link, as written.
+        """The URLs that must not be followed because of ``REP_REL``, in canonical form. A URL must not be followed if
+        each link to the URL on the page has a ``rel`` value listed in ``REP_REL``, such as ``nofollow``. Each URL is
+        mapped to the ``rel`` of its first link, as written.
         """
         if not self._rels or not isinstance(self.response, HtmlResponse):
             return {}
@@ -293,12 +293,12 @@ class _Page:
         return self._links.only_marked(self._rels)
 
     def why_not_follow(self, request: Request) -> Statement | str | None:
-        """Return the nofollow statement of the page, or the ``rel`` of the link, that forbids following *request*.
-        Return None if *request* may be followed.
+        """Return what forbids following *request*: the page's nofollow statement, or the ``rel`` of the link. Return
+        None if *request* may be followed.
 
-        Only requests that follow a link of the page are judged. Form submissions and URLs that are not linked on
-        the page may be followed. If the page contains too many links to parse, its nofollow statement applies to
-        all requests without a body that use GET.
+        Only requests for a link of the page can be forbidden. Form submissions, and requests for URLs that the page
+        does not link to, may be followed. If the page contains too many links to read them all, its nofollow statement
+        forbids all GET requests without a body, since the page may link to their URLs.
         """
         stated = self.effects.links
         if stated is None and not self.marked:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 # A separate dictionary is used instead of a key in Request.meta, because projects serialise meta, and copy it to
 # other requests.
 _STATED: WeakKeyDictionary[Response | Request, Stated] = WeakKeyDictionary()
-"""The statements of each response, under two keys: the response and its request. The request is a key because a
-copy of the response (``response.replace()``) refers to the same request. An entry is deleted when its key is
-garbage-collected."""
+"""The indexing rules and usage preferences of each response, under two keys: the response and its request. The request
+is a key because a copy of the response (``response.replace()``) refers to the same request. An entry is deleted when
+its key is garbage-collected."""
 
 
 def note(request: Request, response: Response, stated: Stated) -> None:
@@ -57,7 +57,7 @@ def indexing_rules(response: Response) -> IndexingRules:
     written to ``meta``.
 
     :param response: a response of a crawl with the add-on, with any status
-    :raises ValueError: if ``IndexingMiddleware`` did not read the response: a test created the response, the
+    :raises ValueError: if ``IndexingMiddleware`` did not read the response, because a test created the response, the
         response comes from a pickle or ``deepcopy()``, a component replaced its request, or the crawl runs
         without the add-on. Parse these responses with :meth:`IndexingRules.parse`. This function cannot parse
         them, since a response does not contain the product tokens and the dialect.

@@ -117,7 +117,7 @@ class SiteUsage:
         self, request: Request, response: Response, rules: IndexingRules
     ) -> UsagePreferences:
         """Return the usage preferences for *response* from its site, its headers and its meta tags. *rules* are the
-        indexing rules of *response*, which also contain the parsed meta tags.
+        indexing rules of *response*. The object *rules* also contains the parsed meta tags.
         """
         headers, site = response.headers, self._site_preferences(request)
         fields = [
@@ -135,8 +135,9 @@ class SiteUsage:
         )
 
     def effects_of(self, request: Request, response: Response) -> Effects:
-        """Return the effects of the indexing rules and usage preferences of *response*, the answer to
-        *request*. There are no effects if IndexingMiddleware did not read *response*.
+        """Return the effects on items, images and links that the indexing rules and usage preferences of *response*
+        have. *request* is the request for *response*. If IndexingMiddleware did not read *response*, the result is the
+        same as for a response without indexing rules and usage preferences.
         """
         purposes, request_meta = self._settings.purposes, request.meta
         if meta.PURPOSES in request_meta:
@@ -153,9 +154,9 @@ class SiteUsage:
         )
 
     def entry(self, request: Request | None) -> CacheEntry | None:
-        """Return the cache entry of the robots.txt that applied to *request*, for the ledger, which refers to it as
-        evidence for usage preferences. Return None if an override replaced the robots.txt, or if the site stated no
-        preferences.
+        """Return the cache entry of the robots.txt that applied to *request*. The ledger refers to this robots.txt as
+        the evidence for usage preferences. Return None if an override replaced the robots.txt, or if the site stated no
+        usage preferences.
         """
         return None if request is None else self._site_preferences(request).entry
 

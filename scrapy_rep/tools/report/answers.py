@@ -380,8 +380,8 @@ def figures(ledgers: ReportLedgers) -> dict[str, int]:
 
 
 def _changed_settings(ledgers: ReportLedgers) -> list[dict[str, Any]]:
-    """Return the settings that differ from their defaults. Each entry contains a setting's name and value, and the
-    spider of the crawl.
+    """Return the settings of all crawls that differ from the defaults of Scrapy and this package. Each entry contains
+    the name and value of a setting, and the spider of the crawl that used it.
     """
     changed = []
     for crawl in ledgers.crawls:
@@ -471,9 +471,9 @@ def span(first: float, last: float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Return *value* as text with two decimals. *value* is the time between two requests, divided by the delay or pause
-    that the host asked for. It is rounded down, so that 0.999 does not become 1.00, which would mean that the delay was
-    kept. None, an unknown ratio, becomes a dash.
+    """Return *value* as text with two decimals. *value* is the time from an answer to the next request, divided by the
+    delay or pause that the host asked for. It is rounded down, so that 0.999 does not become 1.00, which would mean
+    that the delay was kept. None, an unknown ratio, becomes a dash.
     """
     return "–" if value is None else f"{int(value * 100) / 100:,.2f}"
 
@@ -497,7 +497,7 @@ def count(number: int, singular: str, many: str | None = None) -> str:
 
 def status(number: int | None, error: str | None) -> str:
     """Return the outcome of a request for robots.txt as text. This is the HTTP status, such as ``404 Not Found``; the
-    *error*, such as ``TLS failed``; or both.
+    *error*, such as ``TLS failed``; or both. If both are missing, the text is ``no answer``.
     """
     if number is None:
         return error or "no answer"

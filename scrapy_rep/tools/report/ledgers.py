@@ -80,10 +80,11 @@ class ReportLimits(NamedTuple):
     """The maximum number of hosts whose robots.txt is shown."""
 
     others: int = 500
-    """The maximum number of rows in each table other than the table of hosts."""
+    """The maximum number of rows in most tables other than the table of hosts."""
 
     urls: int = 20
-    """The maximum number of URLs for each host, and of hosts for each reason."""
+    """The maximum number of URLs for each host, of hosts for each reason why a robots.txt is missing, and of rows in a
+    few short tables."""
 
 
 NO_LIMITS = ReportLimits(*[2**62] * 4)
@@ -93,8 +94,8 @@ _LIMITED = {
     "slow": "urls",
     **dict.fromkeys(("fetched", "delay", "pause", "purpose", "outage", "overridden"), "others"),
 }  # fmt: skip
-"""The limit of each limited view, as a field of :class:`ReportLimits`. The column ``of_all`` of these views contains
-the number of rows without the limit."""
+"""For each view whose number of rows is limited, the field of :class:`ReportLimits` that contains the limit. In the
+rows of these views, the column ``of_all`` contains the number of rows without the limit."""
 
 
 class ReportLedgers(Ledgers):
@@ -124,8 +125,8 @@ class ReportLedgers(Ledgers):
             opened.pop_all()
 
     def view(self, name: str, **columns: object) -> sqlite3.Cursor:
-        """Return the rows of the view *name* in which the columns have the values *columns*, up to the view's limit.
-        Without *columns*, return all rows up to the limit.
+        """Return the rows of the view *name*, up to the limit of the view. If *columns* are given, return only rows
+        with these values in the columns of the same names.
         """
         where = "".join(f" AND {column} = :{column}" for column in columns)
         query = f"SELECT * FROM {name} WHERE true{where}"  # noqa: S608
@@ -281,9 +282,9 @@ def excerpt(
     of the view ``mark`` for each line that decided requests.
 
     Each entry of the result contains a line number, the line's text, and the line's row of *marks*, or None if the line
-    decided nothing. Of a long file, only the beginning, and the lines that decided most requests with the lines around
-    them, are returned. An entry whose text is None stands for lines that are left out, and contains the count of these
-    lines in place of a line number.
+    decided nothing. Of a long file, only some lines are returned: the beginning of the file, the lines that decided the
+    most requests, and a few lines before and after each of these lines. An entry whose text is None stands for lines
+    that are left out. In place of a line number, such an entry contains the count of these lines.
     """
     numbers: Sequence[int] = range(1, len(lines) + 1)
     if sum(map(len, lines)) > WHOLE or len(lines) > WHOLE // 16:

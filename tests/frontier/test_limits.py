@@ -960,3 +960,16 @@ def test_a_site_without_a_request_is_forgotten() -> None:
     crawl.limits.end_fetch(site)
     crawl.limits.sweep(crawl.now)
     assert not crawl.limits.sites
+
+
+def test_a_waiter_yields_once_although_it_needs_room_in_several_limiters() -> None:
+    """A planned request does not come to the wire. It has the room of the host and that of the host's delay."""
+    crawl = Crawl(concurrency=1)
+    a = crawl.queue("a")
+    crawl.delay("a", 5)
+    crawl.push(a, "a1")
+    crawl.at(5)
+    assert crawl.plan() == "a1"
+    crawl.wait("f1", a)
+    crawl.at(6)
+    assert crawl.decided() == ["f1"]

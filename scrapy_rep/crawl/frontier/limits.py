@@ -777,6 +777,8 @@ class Limits:
         for limiter in waiter.entry.needs:
             if limiter.waiters is not None and waiter in limiter.waiters:
                 limiter.waiters.remove(waiter)
+                if not limiter.waiters:
+                    limiter.waiters_go_at = inf
                 self.reconcile(limiter, now)
         site = waiter.site
         if site is not None and site.waiters and waiter in site.waiters:
@@ -851,13 +853,11 @@ class Limits:
                 self.wait(limiter.waiters.popleft(), now, has_waited=True)
             else:
                 break
-        if not limiter.waiters:
-            limiter.waiters, limiter.waiters_go_at = None, inf
         if limiter.waiters or limiter.parked:
             self._note_waiting(limiter, now)
             self._set_alarm(limiter, now)
         else:
-            limiter.parked = None
+            limiter.waiters = limiter.parked = None
 
     def _reconcile_all(self, limiters: tuple[Limiter, ...], now: float) -> None:
         for limiter in limiters:

@@ -193,7 +193,8 @@ def _get_strings(settings: BaseSettings, name: str, default: Any) -> tuple[str, 
     string that separates the strings by commas.
     """
     strings = settings.getdictorlist(name, default) if settings.get(name) != "" else []
-    # getdictorlist() would split an invalid JSON list at its commas.
+    # getdictorlist() splits an invalid JSON list at its commas, and does not reject it. The "[" at the start of the
+    # first string shows that this has happened.
     if not isinstance(strings, list) or "".join(strings).lstrip().startswith("["):
         raise ValueError
     return tuple(dict.fromkeys(map(str.strip, strings)))

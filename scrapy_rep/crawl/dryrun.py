@@ -51,8 +51,9 @@ class DryRun(Judge):
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         self._clock = self._frontier.clock
-        # This fetcher sends requests for robots.txt regardless of the limit of concurrent requests. In a dry run,
-        # requests for pages ignore this limit too, so waiting for a free place might never end.
+        # This fetcher sends requests for robots.txt regardless of the frontier's limits. In a dry run, no page waits for
+        # these limits, so pages may exceed them for the whole crawl. A robots.txt that waited for room might never be
+        # sent.
         fetcher = RobotsTxtFetcher(crawler, self._settings)
         self._cache = RobotsTxtCache(
             crawler, fetcher, self._settings, self._reporter, self._clock

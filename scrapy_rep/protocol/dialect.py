@@ -179,8 +179,8 @@ class Dialect:
 
     unreachable_without_copy: timedelta | None = timedelta(days=30)
     """How long robots.txt must be unreachable until everything is allowed, if no good copy of it is cached.
-    During this time, everything is forbidden. None if an outage never allows everything (Google: 12
-    hours)."""
+    Until then, everything is forbidden. For Google, this time is 12 hours. None if everything stays forbidden as
+    long as robots.txt is unreachable."""
 
     freshness: Literal["cache-control", "max-age", "expires"] = "cache-control"
     """Which header fields determine how long a robots.txt is fresh.

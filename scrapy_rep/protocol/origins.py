@@ -46,8 +46,8 @@ class Origin(NamedTuple):
 
     @property
     def server(self) -> str:
-        """The scheme, host and port as a URL without a path. A default port and the virtual host are
-        left out.
+        """The scheme, the host and the port of the URLs, as a URL without a path. A default port is left out, and so is
+        :attr:`virtual_host`.
         """
         if self.port == _DEFAULT_PORTS[self.scheme]:
             return f"{self.scheme}://{self.host}"

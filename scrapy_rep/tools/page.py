@@ -282,8 +282,8 @@ def _effects(
     response_effects: Effects, rep: RepSettings, *, is_data: bool
 ) -> dict[str, str]:
     """Return what a crawl does with the items and links of a page, as a JSON object. *response_effects* are the effects
-    of the page's indexing rules and usage preferences. *is_data* is whether the page states indexing rules that have no
-    effect, because the page is data, such as JSON.
+    of the page's indexing rules and usage preferences. *is_data* is True if the page is data, such as JSON, and
+    states indexing rules, which have no effect on data.
     """
     items = (
         "annotated"

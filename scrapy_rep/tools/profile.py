@@ -168,7 +168,7 @@ USAGE_ROWS = (
     ("usage[purposes]", ("  for {name:bold}: {why}",)),
     "  licences and policies: {usage[licenses]}",
 )
-"""The rows that turn the value of ``usage`` in a command's JSON object into text."""
+"""The templates of the lines that a command prints for ``usage``, a value in its JSON object."""
 
 _OUTCOMES = {True: "allowed", False: "disallowed", None: "unknown"}
 

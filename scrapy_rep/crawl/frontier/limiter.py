@@ -167,7 +167,8 @@ class Limiter:
         """The number of queues that need this limiter."""
 
         self.alarm_at = inf
-        """The time when :meth:`Limits.tick` reconciles this limiter; ``inf`` if no alarm is set."""
+        """The time when :meth:`Limits.tick` next lets the waiters and queues of this limiter continue as far as there is
+        room; ``inf`` if no alarm is set."""
 
     def __repr__(self) -> str:
         words = [f"{self.planned} planned, {self.sent} sent"]

@@ -58,10 +58,10 @@ class Network:
         the network works."""
 
         self.is_certain = False
-        """Whether the failures were certainly caused by the network, and not by the hosts. False at first, when the
-        network begins to count as gone. An attempt to fetch a robots.txt makes it True if the attempt fails and the
-        site answered recently, or if it fails and no site has answered in this run. An answer of one of the sites that
-        failed makes it True as well."""
+        """Whether it is certain that the network, and not the hosts, caused the failures for which the network counts
+        as gone. False when the network begins to count as gone. It becomes True in three cases: a fetch of robots.txt
+        fails although its site answered recently; a fetch of robots.txt fails and no site has answered in this run; one
+        of the sites that failed answers, which shows that this site was not down."""
 
         self._wait_timeout = wait_timeout
         self._pause = _FIRST_PAUSE

@@ -300,8 +300,8 @@ class Rules:
             after = f" after {duration(now - outage.since)}"
             self._logger.warning(
                 "%(url)s is%(still)s unreachable (%(result)s)%(after)s: requests to this host "
-                "%(what)s (%(count)d so far; REP_WAIT_TIMEOUT). If requests still wait or new "
-                "requests follow, robots.txt is fetched again, in %(retry)s at the earliest",
+                "%(what)s (%(count)d requests so far). The setting REP_WAIT_TIMEOUT limits how long they wait. If requests "
+                "still wait or new requests follow, robots.txt is fetched again, in %(retry)s at the earliest",
                 url=site.origin.robotstxt_url,
                 still=" still" if before is Phase.DOWN else "",
                 result=result,

@@ -114,9 +114,9 @@ _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
 """Matches the value of a rule that consists of normal characters only, without wildcards, and so needs no
 normalization."""
 
-# Matches in the rest of a pattern, which follows the normal characters at the start of the pattern. Skips each "*" at
-# the start of the rest, and captures the normal characters after it. Each target that matches the pattern contains the
-# captured characters.
+# This expression is applied to the part of a pattern that follows the normal characters at the pattern's start. The
+# expression skips each "*" at the start of this part, and captures the normal characters after it. Each target that
+# matches the pattern contains the captured characters.
 _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
     rf"\**([{paths.NORMAL_CLASS}]*)"
 ).match  # type: ignore[assignment]  # It matches any text.

@@ -973,3 +973,34 @@ def test_a_waiter_yields_once_although_it_needs_room_in_several_limiters() -> No
     crawl.wait("f1", a)
     crawl.at(6)
     assert crawl.decided() == ["f1"]
+
+
+def test_requests_that_wait_for_a_delay_are_refused_in_too_long_a_pause() -> None:
+    """Not only those that wait for the host itself: the next one would else be sent after the pause."""
+    crawl = Crawl(wait_timeout=60)
+    a = crawl.queue("a")
+    crawl.delay("a", 5)
+    crawl.push(a, "a1", "a2", "a3")
+    crawl.at(5)
+    assert crawl.go() == "a1"
+    crawl.wait("f1", a)
+    crawl.at(6)
+    crawl.pause("a", 100)
+    crawl.end("a1")
+    assert crawl.decided() == ["F1"]
+    assert crawl.plan_all() == ["A2", "A3"]
+
+
+def test_requests_that_wait_for_an_address_are_refused_in_too_long_a_pause() -> None:
+    crawl = Crawl(wait_timeout=60)
+    a, b = crawl.queue("a"), crawl.queue("b")
+    for host in a.host, b.host:
+        crawl.limits.set_address(host, "192.0.2.1", 1, crawl.now)
+    crawl.push(a, "a1")
+    assert crawl.go() == "a1"
+    crawl.push(a, "a2")
+    crawl.push(b, "b1")
+    crawl.pause("a", 100)
+    assert crawl.plan_all() == ["A2"]
+    crawl.end("a1")
+    assert crawl.plan_all() == ["b1"]

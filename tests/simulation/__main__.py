@@ -41,6 +41,7 @@ FAILED_ONCE: tuple[int, ...] = (
     202611262492,
     202611260373,
     730114,
+    202612010196,
 )
 """Seeds that have found a bug: they run each time."""
 
@@ -69,6 +70,7 @@ FAILED_ONCE_AND_LONG: tuple[int, ...] = (
     202611261253,
     774000027,
     202611301211,
+    202612020655,
 )
 """Those of them that take more than half a second each, and nine tenths of the time of all: they run with ``--long``."""
 

@@ -1079,7 +1079,8 @@ class Limits:
         limiter now has room.
 
         During a pause, the limiter refuses requests in two cases: the pause ends later than ``wait_timeout`` seconds
-        from now, or pauses without a success in between have already lasted for ``wait_timeout`` seconds.
+        from now, or pauses without a success in between have already lasted for ``wait_timeout`` seconds. Then the
+        requests that wait for the delay or the address of the host are released, too, so that they are refused.
         """
         back_off = limiter.back_off
         limiter.set_concurrency(limiter.concurrency)
@@ -1091,6 +1092,9 @@ class Limits:
             has_lasted = now - back_off.since >= self.wait_timeout
             if is_long or (has_lasted and back_off.concurrency == 1):
                 limiter.refuses_until = back_off.until
+                for other in (limiter.crawl_delay, limiter.address):
+                    if other is not None:
+                        self._release(other, now)
         self.reconcile(limiter, now)
 
     # Sites, and the fetches of their robots.txt.

@@ -162,7 +162,8 @@ def _network_gone(story: Story) -> Iterator[Violation]:
 
 def _failures_since_last_answer(story: Story, process: int, until: float) -> list[Sent]:
     """Return the requests of a process that have failed since its last answer, in the order in which they ended.
-    An answer to a request that was in flight when one failed does not count for that one.
+    An answer to a request that was in flight when one failed does not count for that one, unless a driver has fetched
+    it: only the driver knows when it was sent.
     """
     log = [
         sent for sent in story.world.log
@@ -173,7 +174,8 @@ def _failures_since_last_answer(story: Story, process: int, until: float) -> lis
         if sent.answer.error:
             failed.append(sent)
         elif sent.answer.status:
-            failed = [failure for failure in failed if (failure.ended or 0.0) > sent.at]
+            sent_at = (sent.ended or 0.0) if sent.is_driven else sent.at
+            failed = [failure for failure in failed if (failure.ended or 0.0) > sent_at]
     return failed
 
 

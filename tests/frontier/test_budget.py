@@ -148,6 +148,20 @@ def test_copied_meta_of_a_redirect_gives_no_free_page() -> None:
     run.close()
 
 
+def test_copied_meta_of_a_redirect_gives_no_free_page_from_a_jobdir(
+    tmp_path: Path,
+) -> None:
+    """Also if all of these requests were pushed while each could still be the redirect of that page, as its callback
+    pushes them.
+    """
+    run = Run(REP_PAGES_PER_HOST=2, JOBDIR=str(tmp_path))
+    assert admits(run, page())
+    copied = {"redirect_urls": [f"{SITE}/0"], "redirect_times": 1}
+    run.push(*(page(number, **copied) for number in range(1, 5)))
+    assert len(fetch(run, 5)) == 2  # The first one is taken for the redirect.
+    run.close()
+
+
 def test_a_returned_page_with_copied_meta_is_no_retry_of_itself() -> None:
     """A page with the copied meta of a retry, which returns to the scheduler, was not sent, so that
     it is no retry of itself.

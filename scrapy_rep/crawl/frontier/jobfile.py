@@ -69,7 +69,7 @@ _MAX_RANK = 2**62
 
 # The query for the next request of a host, and the statements for each kind of change.
 _BEST = (
-    "SELECT number, data FROM requests WHERE host = ? AND in_flight = 0 "
+    "SELECT number, data, is_page FROM requests WHERE host = ? AND in_flight = 0 "
     "ORDER BY rank, position LIMIT 1"
 )
 _ADDED = (
@@ -159,10 +159,8 @@ class JobFile:
             "UPDATE requests SET rank = ?, in_flight = 0 WHERE in_flight = 1", (_FRONT,)
         )
         [last] = db.execute("SELECT max(number) FROM requests").fetchone()
-        self._last = last or 0
-        rows = db.execute("SELECT number FROM requests WHERE is_page = 1")
-        self._counted = {number for (number,) in rows}
-        """The numbers of the requests that an earlier run has counted as pages."""
+        self._last = self._last_of_earlier_runs = last or 0
+        """The numbers of the last request in the file, and of the last one that an earlier run has added."""
 
     @staticmethod
     def _check(db: sqlite3.Connection) -> None:
@@ -190,24 +188,26 @@ class JobFile:
         """
         return self._read("SELECT host, count(*) FROM requests GROUP BY host")
 
-    def best(self, host: str) -> tuple[int, bytes | None]:
-        """Return the number and the data of the next request of *host*. The data is None if its checksum is wrong.
-        Raises JobError if the file is damaged, or contains no request of *host*. Callers count the requests of each
-        host, so a missing request means damage, too.
+    def best(self, host: str) -> tuple[int, bytes | None, bool]:
+        """Return the number and the data of the next request of *host*, and whether an earlier run has counted the
+        request as a page. The data is None if its checksum is wrong. Raises JobError if the file is damaged, or
+        contains no request of *host*. Callers count the requests of each host, so a missing request means damage, too.
         """
         self.execute()
         rows = self._read(_BEST, host)
         if not rows:
             raise JobError.unusable(self.path, f"a request to {host} is missing in it")
-        [(number, stored)] = rows
+        [(number, stored, is_page)] = rows
         data = stored[_CHECKSUM_BYTES:] if isinstance(stored, bytes) else b""
-        return number, data if stored == _with_checksum(data) else None
+        is_whole = stored == _with_checksum(data)
+        was_counted = is_page == 1 and number <= self._last_of_earlier_runs
+        return number, data if is_whole else None, was_counted
 
-    def pop(self, host: str) -> tuple[int, bytes | None]:
-        """Mark the next request of *host* as in flight, and return its number and its data, as :meth:`best` does."""
-        number, data = self.best(host)
-        self._add_change(_POPPED, number)
-        return number, data
+    def pop(self, host: str) -> tuple[int, bytes | None, bool]:
+        """Mark the next request of *host* as in flight, and return it as :meth:`best` does."""
+        best = self.best(host)
+        self._add_change(_POPPED, best[0])
+        return best
 
     def add(
         self,
@@ -231,15 +231,6 @@ class JobFile:
         values = number, host, rank, position, int(is_page), _with_checksum(data)
         self._add_change(_ADDED, *values)
         self.waiting += len(data)
-
-    def was_counted(self, number: int) -> bool:
-        """Whether an earlier run has counted the request with *number* as a page. Call this once, when the request is
-        popped: for the same number, the result is True only in the first call.
-        """
-        if number not in self._counted:
-            return False
-        self._counted.discard(number)
-        return True
 
     def done(self, number: int) -> None:
         """Remove the request with *number*, which was in flight."""

@@ -452,7 +452,7 @@ class JobRequests:
             self._job.in_flight[request] = number
             return request
         try:
-            number, data = file.pop(self._host)
+            number, data, was_counted = file.pop(self._host)
             request = self._job.read(data)
         except JobError as error:
             self._job.stop(error)
@@ -461,7 +461,7 @@ class JobRequests:
             self._job.note_unreadable(error)
             return None
         self._job.in_flight[request] = number
-        if file.was_counted(number):
+        if was_counted:
             self._job.note_counted(request)
         return request
 

@@ -40,7 +40,8 @@ class Pushed(NamedTuple):
 class Job:
     """What the requests of a file need of a JobStore, for requests that are a name and a rank."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: JobFile) -> None:
+        self.file, self.is_open = file, True
         self.in_flight: dict[bytes, int] = {}
 
     def written(self, request: Pushed) -> bytes:
@@ -71,8 +72,8 @@ class Job:
 def requests_of(
     file: JobFile, host: str, saved: int = 0, job: Job | None = None
 ) -> JobRequests:
-    store: Any = job or Job()
-    return JobRequests(store, file, host, saved)
+    store: Any = job or Job(file)
+    return JobRequests(store, host, saved)
 
 
 class JobFileMachine(RuleBasedStateMachine):
@@ -90,7 +91,8 @@ class JobFileMachine(RuleBasedStateMachine):
         self.note_commit()
 
     def open(self) -> None:
-        self.file, self.job = JobFile(self.path), Job()
+        self.file = JobFile(self.path)
+        self.job = Job(self.file)
         counts = dict(self.file.hosts())
         self.queues = {
             host: requests_of(self.file, host, counts.get(host, 0), self.job)
@@ -206,7 +208,8 @@ def make(folder: Path, count: int = 100) -> Path:
 
 def read(path: Path) -> list[bytes | None]:
     """Return each request of a file, which is done then."""
-    file, job, popped = JobFile(path), Job(), []
+    file = JobFile(path)
+    job, popped = Job(file), []
     try:
         for host, count in file.hosts():
             queue = requests_of(file, host, count, job)

@@ -12,6 +12,7 @@ from scrapy.core.scheduler import Scheduler as ScrapysScheduler
 from scrapy.spiders import Spider
 from scrapy.utils.test import get_crawler
 
+from scrapy_rep.exceptions import JobError
 from tests.fakes import coroutine_test
 from tests.frontier.engine import Engine, Run
 
@@ -179,6 +180,39 @@ async def test_a_returned_request_is_there_for_the_next_run(tmp_path: Path) -> N
     again = Run(JOBDIR=str(tmp_path))
     assert urls(again.all()) == ["a.example/1"]
     again.close()
+
+
+@coroutine_test
+async def test_what_comes_when_the_file_is_closed_is_neither_queued_nor_seen(
+    tmp_path: Path,
+) -> None:
+    """When the crawl has ended, or the file cannot be used any more, a new request is not accepted, and the next run
+    does not take it for seen. A request that returns then is there for the next run.
+    """
+    for is_damaged in False, True:
+        folder = tmp_path / str(is_damaged)
+        run = Run(JOBDIR=str(folder))
+        run.push(page(1), page(2))
+        first, second = run.next(), run.next()
+        assert first is not None
+        assert second is not None
+        write(run)
+        if is_damaged:
+            assert run.scheduler._job is not None
+            run.scheduler._job.stop(JobError.unusable(folder, "damaged"))
+            assert run.frontier.closes_for == "jobdir_unusable"
+        else:
+            run.close()
+        assert run.push(page(3), page(3, "b.example")) == [False, False]
+        second.meta["download_slot"] = "other"
+        run.give_back(first)
+        run.give_back(second)
+        assert run.next() is None
+        run.close()
+        again = Run(JOBDIR=str(folder))
+        assert urls(again.all()) == ["a.example/1", "a.example/2"]
+        assert again.push(page(3), page(3, "b.example")) == [True, True]
+        again.close()
 
 
 @coroutine_test

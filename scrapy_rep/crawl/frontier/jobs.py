@@ -123,13 +123,10 @@ class JobStore:
         self.order = order
         self._dicts = RequestDicts(crawler)
         self._file: JobFile | None = None
-        """The open file; None before :meth:`open`, and after an error."""
+        """The open file; None before :meth:`open`, after an error, and after :meth:`close`."""
 
         self.in_flight: dict[Request, int] = {}
         """The popped requests whose callbacks have not ended, with their numbers in the file."""
-
-        self.is_stopped = False
-        """Whether the crawl stops because the file cannot be used. The scheduler then accepts no requests."""
 
         self._unreadable = 0
         self._is_scheduled = False
@@ -164,14 +161,26 @@ class JobStore:
                 # the likeliest cause is the network of the crawler.
                 limits.network.worked_before()
                 key = _key_in_file(host, file)
-                yield key, JobRequests(self, file, host, count)
+                yield key, JobRequests(self, host, count)
         except JobError as error:
             self.stop(error)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open. If it is not, because it cannot be used or the crawl has ended, the scheduler accepts
+        no requests, and hands out none.
+        """
+        return self._file is not None
+
+    @property
+    def file(self) -> JobFile:
+        """The open file."""
+        assert self._file is not None
+        return self._file
 
     def stop(self, error: JobError) -> None:
         """Log *error*, and close the file and the spider, because the crawl cannot continue without the file."""
         _log_stop(self._logger, error)
-        self.is_stopped = True
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -196,7 +205,7 @@ class JobStore:
 
     def requests(self, key: QueueKey) -> JobRequests:
         """Return the empty store for the requests of a new queue with *key*."""
-        return JobRequests(self, self._file, _host_in_file(key))
+        return JobRequests(self, _host_in_file(key))
 
     def has(self, request: Request) -> bool:
         """Whether *request* was popped from the file, and its callback has not ended."""
@@ -407,20 +416,15 @@ def _key_in_file(host: str, file: JobFile) -> QueueKey:
 class JobRequests:
     """The requests of one queue, in the file of a ``JOBDIR``."""
 
-    __slots__ = ("_back", "_file", "_host", "_job", "count")
+    __slots__ = ("_back", "_host", "_job", "count")
 
     medium = "disk"
 
-    def __init__(
-        self, job: JobStore, file: JobFile | None, host: str, count: int = 0
-    ) -> None:
-        """Make the queue of *host* in the file of *job*.
-
-        :param file: the file, or None if it cannot be used. Then no request can be added to the queue
-        :param count: the number of requests that the file already has in this queue
+    def __init__(self, job: JobStore, host: str, count: int = 0) -> None:
+        """Make the queue of *host* in the file of *job*. *count* is the number of requests that the file already has in
+        this queue.
         """
         self._job = job
-        self._file = file
         self._host = host
         self._back: list[tuple[int, Request]] | None = None
         """The popped requests that were returned to the queue, with their numbers in the file, where they are still
@@ -430,14 +434,10 @@ class JobRequests:
         """The number of requests in the queue."""
 
     def push(self, request: Request) -> None:
-        """Add *request* to the queue. Raises ValueError if it cannot be pickled, or the file cannot be used."""
-        if self._file is None:
-            raise ValueError(
-                "the file of the JOBDIR cannot be used (the log contains the cause), so the crawl stops"
-            )
+        """Add *request* to the queue. Raises ValueError if it cannot be pickled."""
         data, order = self._job.written(request), self._job.order(request)
         is_page = self._job.is_counted(request)
-        self._file.add(self._host, data, *order, is_page=is_page)
+        self._job.file.add(self._host, data, *order, is_page=is_page)
         self.count += 1
         self._job.note_change()
 
@@ -445,12 +445,12 @@ class JobRequests:
         """Remove the next request from the queue and return it. The file marks it as in flight, and keeps it until
         it is done. Return None if the request cannot be read; it stays in the file for the next run.
         """
-        file, self.count = self._file, self.count - 1
-        assert file is not None
+        self.count -= 1
         if self._back:
             number, request = self._back.pop(0)
             self._job.in_flight[request] = number
             return request
+        file = self._job.file
         try:
             number, data, was_counted = file.pop(self._host)
             request = self._job.read(data)
@@ -469,7 +469,6 @@ class JobRequests:
         """Return *request*, which was popped but not sent, to the front of the queue, behind requests that were
         returned earlier.
         """
-        assert self._file is not None
         if self._back is None:
             self._back = []
         self._back.append((self._job.in_flight.pop(request), request))
@@ -479,9 +478,12 @@ class JobRequests:
         """Return the next request without removing it; None if there is none, or it cannot be read now."""
         if self._back:
             return self._back[0][1]
+        if not self.count or not self._job.is_open:
+            return None
+        file = self._job.file
         try:
-            if self._file is None or not self.count or not self._file.execute():
+            if not file.execute():
                 return None
-            return self._job.read(self._file.best(self._host)[1])
+            return self._job.read(file.best(self._host)[1])
         except Exception:  # noqa: BLE001  as in pop(), which will report the error
             return None

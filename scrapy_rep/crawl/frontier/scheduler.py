@@ -137,7 +137,7 @@ class Scheduler(BaseScheduler):
         if self._frontier.take_returned(request):
             self._take_back(request)
             return True
-        if self._job is not None and self._job.is_stopped:
+        if self._job is not None and not self._job.is_open:
             # The request cannot be stored. If the duplicate filter recorded it now, the next run would treat the
             # request as seen, although it is in no queue.
             return False

@@ -342,7 +342,7 @@ class SharedScheduler(Scheduler):
         self._note_unwritable(request, error)
         self._seen_here |= {fingerprint} - {""}
         queue = self._unwritable(queue)
-        self._push_to_memory(queue, request)
+        self._requests_of(queue).push(request)
         self._filled(queue, request)
 
     def _filled(self, queue: Queue, request: Request) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -15,12 +16,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from scrapy_rep.crawl.frontier.jobfile import JobFile
 from scrapy_rep.crawl.frontier.jobs import JobRequests
+from scrapy_rep.crawl.frontier.queues import RequestOrder
 from scrapy_rep.exceptions import JobError
 from tests.crawl.disks import full_disk
 
 pytestmark = pytest.mark.newest
 
 HOSTS = "ab"
+
+# How the names of requests begin that cannot be written.
+UNWRITABLE = b"lambda"
 
 
 class Added(NamedTuple):
@@ -31,10 +36,39 @@ class Added(NamedTuple):
     turn: int
     name: bytes
 
+    @property
+    def is_unwritable(self) -> bool:
+        return self.name.startswith(UNWRITABLE)
+
+
+class Place(NamedTuple):
+    """Where a request waits in this run, and since when if it was returned. The greatest one is popped first."""
+
+    is_returned: bool
+    minus_returns: int
+    is_in_memory: bool
+    request: Added
+
+
+def place_of(request: Added) -> Place:
+    """Return the place of a *request* that was not returned."""
+    return Place(False, 0, request.is_unwritable, request)
+
 
 class Pushed(NamedTuple):
     name: bytes
     rank: int = 0
+
+
+class Order(RequestOrder):
+    """The order of requests that are a name and a rank."""
+
+    def __init__(self) -> None:
+        self._next_number = count().__next__
+
+    def of(self, request: Any) -> tuple[int, bool]:
+        # Of one rank, all are popped in the same order.
+        return request.rank, request.rank in {0, 1}
 
 
 class Job:
@@ -43,18 +77,17 @@ class Job:
     def __init__(self, file: JobFile) -> None:
         self.file, self.is_open = file, True
         self.in_flight: dict[bytes, int] = {}
+        self.order = self.memory_order = Order()
 
     def written(self, request: Pushed) -> bytes:
+        if request.name.startswith(UNWRITABLE):
+            raise ValueError
         return request.name
 
     def read(self, data: bytes | None) -> bytes:
         if data is None:
             raise ValueError
         return data
-
-    def order(self, request: Pushed) -> tuple[int, bool]:
-        # Of one rank, all are popped in the same order.
-        return request.rank, request.rank in {0, 1}
 
     def is_counted(self, request: Pushed) -> bool:
         return False
@@ -83,10 +116,10 @@ class JobFileMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory()
         self.path = Path(self.folder.name, "requests.sqlite")
-        self.waiting: dict[str, list[Added]] = {host: [] for host in HOSTS}
-        self.in_flight: list[tuple[str, int, Added]] = []
+        self.waiting: dict[str, list[Place]] = {host: [] for host in HOSTS}
+        self.in_flight: list[tuple[str, Added]] = []
         self.seen: set[int] = set()
-        self.count = 0
+        self.count = self.returns = 0
         self.open()
         self.note_commit()
 
@@ -100,31 +133,36 @@ class JobFileMachine(RuleBasedStateMachine):
         }
 
     def note_commit(self) -> None:
-        in_flight = [
-            (host, request._replace(was_in_flight=True, rank=0))
-            for host, _, request in self.in_flight
-        ]
-        self.committed = {
-            host: self.waiting[host]
-            + [request for of, request in in_flight if of == host]
-            for host in HOSTS
-        }
+        self.committed: dict[str, list[Added]] = {}
+        for host in HOSTS:
+            popped = [request for of, request in self.in_flight if of == host]
+            popped += [
+                place.request for place in self.waiting[host] if place.is_returned
+            ]
+            requests = [
+                place.request for place in self.waiting[host] if not place.is_returned
+            ] + [request._replace(was_in_flight=True, rank=0) for request in popped]
+            self.committed[host] = [
+                request for request in requests if not request.is_unwritable
+            ]
         self.committed_seen = set(self.seen)
 
     @rule(
         host=st.sampled_from(HOSTS),
         rank=st.one_of(st.integers(-2, 2), st.just(2**62), st.just(-(2**62))),
         is_new=st.booleans(),
+        is_unwritable=st.integers(0, 3).map(lambda number: number == 3),
     )
-    def add(self, host: str, rank: int, is_new: bool) -> None:
+    def add(self, host: str, rank: int, is_new: bool, is_unwritable: bool) -> None:
         self.count += 1
-        name = b"request %d" % self.count
+        name = (UNWRITABLE if is_unwritable else b"request") + b" %d" % self.count
         turn = self.count if rank in {0, 1} else -self.count
-        self.waiting[host].append(Added(False, rank, turn, name))
-        if is_new:
+        self.waiting[host].append(place_of(Added(False, rank, turn, name)))
+        error = self.queues[host].push(Pushed(name, rank))
+        assert (error is not None) == is_unwritable
+        if is_new and not is_unwritable:
             self.file.add_seen(self.count)
             self.seen.add(self.count)
-        self.queues[host].push(Pushed(name, rank))
 
     @precondition(lambda self: any(self.waiting.values()))
     @rule(data=st.data(), replaces=st.booleans())
@@ -133,10 +171,12 @@ class JobFileMachine(RuleBasedStateMachine):
             st.sampled_from([name for name in HOSTS if self.waiting[name]])
         )
         best = max(self.waiting[host])
-        popped = self.queues[host].pop()
-        assert popped == best.name
+        popped: Any = self.queues[host].pop()
+        assert getattr(popped, "name", popped) == best.request.name
+        medium = "memory" if best.request.is_unwritable else "disk"
+        assert self.queues[host].medium_of(popped) == medium
         self.waiting[host].remove(best)
-        self.in_flight.append((host, self.job.in_flight.pop(popped), best))
+        self.in_flight.append((host, best.request))
         if replaces and not self.waiting[host]:
             # The queue forgets a host without requests.
             self.queues[host] = requests_of(self.file, host, job=self.job)
@@ -144,10 +184,24 @@ class JobFileMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data())
     def done(self, data: st.DataObject) -> None:
-        _, number, _ = self.in_flight.pop(
+        _, request = self.in_flight.pop(
             data.draw(st.integers(0, len(self.in_flight) - 1))
         )
-        self.file.done(number)
+        if not request.is_unwritable:
+            self.file.done(self.job.in_flight.pop(request.name))
+
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        host, request = self.in_flight.pop(
+            data.draw(st.integers(0, len(self.in_flight) - 1))
+        )
+        self.returns += 1
+        self.waiting[host].append(
+            Place(True, -self.returns, request.is_unwritable, request)
+        )
+        returned: Any = request.name
+        self.queues[host].back(returned)
 
     @rule()
     def commit(self) -> None:
@@ -164,7 +218,10 @@ class JobFileMachine(RuleBasedStateMachine):
     @rule()
     def kill(self) -> None:
         self.file._opened.close()
-        self.waiting = {host: list(self.committed[host]) for host in HOSTS}
+        self.waiting = {
+            host: [place_of(request) for request in self.committed[host]]
+            for host in HOSTS
+        }
         self.seen = set(self.committed_seen)
         self.in_flight = []
         self.open()
@@ -182,7 +239,7 @@ class JobFileMachine(RuleBasedStateMachine):
         for host, queue in self.queues.items():
             names = [queue.pop() for _ in range(queue.count)]
             assert names == [
-                request.name for request in sorted(self.waiting[host])[::-1]
+                place.request.name for place in sorted(self.waiting[host])[::-1]
             ]
         self.file.close()
         self.folder.cleanup()

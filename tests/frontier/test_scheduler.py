@@ -207,6 +207,47 @@ async def test_what_cannot_be_written_waits_in_memory(
 
 
 @coroutine_test
+async def test_what_cannot_be_written_goes_first_as_in_scrapys_scheduler(
+    tmp_path: Path,
+) -> None:
+    """Requests that cannot be written go before those of their host in the file, by priority among themselves; those
+    that were returned go before both. All of them are in one queue.
+    """
+    settings = {"SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue"}
+    crawler = get_crawler(Spider, {**settings, "JOBDIR": str(tmp_path / "scrapys")})
+    crawler.spider = Spider.from_crawler(crawler, "fake")
+    crawler.engine = Engine()
+    scrapys = ScrapysScheduler.from_crawler(crawler)
+    scrapys.open(crawler.spider)
+    run = Run(**settings, JOBDIR=str(tmp_path / "ours"))
+    requests = [
+        page(1, priority=9),
+        page(2, meta={"lambda": lambda: 0}),
+        page(3, meta={"lambda": lambda: 0}, priority=-1),
+        page(4),
+        page(5, meta={"lambda": lambda: 0}),
+    ]
+    for request in requests:
+        assert scrapys.enqueue_request(request.copy())
+        assert run.push(request) == [True]
+    theirs = [scrapys.next_request() for _ in requests]
+    scrapys.close("finished")
+    in_flight = list(iter(run.next, None))
+    order = [5, 2, 3, 1, 4]
+    assert urls(in_flight) == urls([request for request in theirs if request]) == order
+    assert [request.priority for request in in_flight] == [0, 0, -1, 9, 0]
+    for request in in_flight[::-1]:
+        run.give_back(request)
+    assert run.push(page(6, meta={"lambda": lambda: 0}), page(7)) == [True] * 2
+    assert len(run.scheduler) == 7
+    assert len(run.frontier.limits.queues) == 1
+    assert urls(run.all()) == [*order[::-1], 6, 7]
+    assert (run.stat("dequeued/memory"), run.stat("dequeued/disk")) == (4, 3)
+    assert (run.stat("enqueued/memory"), run.stat("enqueued/disk")) == (4, 3)
+    run.close()
+
+
+@coroutine_test
 async def test_queue_classes_of_others_are_not_used(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

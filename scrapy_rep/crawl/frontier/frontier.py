@@ -395,7 +395,7 @@ class Frontier:
         )
         if queue is not entry.queue:
             if entry.queue.key == queue.key._replace(is_unwritable=True):
-                # The request waited in memory, because the JOBDIR cannot store it.
+                # The request waited in memory, because the server that several workers share cannot store it.
                 queue = entry.queue
             else:
                 # A component has changed the request, so it needs room in the limiters of another queue.

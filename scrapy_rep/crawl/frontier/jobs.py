@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from heapq import heappop, heappush
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
@@ -19,12 +20,12 @@ from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import RequestDicts
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.jobfile import JobFile
-from scrapy_rep.crawl.frontier.queues import QueueKey
+from scrapy_rep.crawl.frontier.queues import QueueKey, RequestOrder
 from scrapy_rep.exceptions import JobError, SettingError
 from scrapy_rep.protocol.origins import parse_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -109,18 +110,21 @@ class JobStore:
         self,
         crawler: Crawler,
         frontier: Frontier,
-        order: Callable[[Request], tuple[int, bool]],
+        order: RequestOrder,
+        *,
+        memory_order: RequestOrder,
     ) -> None:
         """Create a store for the ``JOBDIR`` of the settings. Before :meth:`open`, it neither reads nor writes.
 
-        :param order: a function that returns the rank of a request in its queue, and whether requests of the same rank
-            are popped last in, first out
+        :param order: the order of the requests of a queue that are in the file
+        :param memory_order: the order of the requests of a queue that are in memory, because they cannot be written
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._frontier = frontier
         frontier.politeness.collect_pauses()
         self.order = order
+        self.memory_order = memory_order
         self._dicts = RequestDicts(crawler)
         self._file: JobFile | None = None
         """The open file; None before :meth:`open`, after an error, and after :meth:`close`."""
@@ -206,10 +210,6 @@ class JobStore:
     def requests(self, key: QueueKey) -> JobRequests:
         """Return the empty store for the requests of a new queue with *key*."""
         return JobRequests(self, _host_in_file(key))
-
-    def has(self, request: Request) -> bool:
-        """Whether *request* was popped from the file, and its callback has not ended."""
-        return self._file is not None and request in self.in_flight
 
     def fingerprint(self, request: Request) -> int:
         """Return the fingerprint of *request* as the file stores it: a signed integer of 64 bits."""
@@ -414,9 +414,14 @@ def _key_in_file(host: str, file: JobFile) -> QueueKey:
 
 
 class JobRequests:
-    """The requests of one queue, in the file of a ``JOBDIR``."""
+    """The requests of one queue of a crawl with a ``JOBDIR``. The protocol
+    :class:`~scrapy_rep.crawl.frontier.limits.Requests` describes the methods.
 
-    __slots__ = ("_back", "_host", "_job", "count")
+    The requests are in the file of the ``JOBDIR``, with two exceptions. Requests that cannot be pickled, and requests
+    that were popped and put back, wait in memory. They are popped before the requests in the file.
+    """
+
+    __slots__ = ("_heap", "_host", "_job", "count")
 
     medium = "disk"
 
@@ -426,29 +431,39 @@ class JobRequests:
         """
         self._job = job
         self._host = host
-        self._back: list[tuple[int, Request]] | None = None
-        """The popped requests that were returned to the queue, with their numbers in the file, where they are still
-        marked as in flight. They are popped first."""
+        self._heap: list[tuple[float, int, int | None, Request]] = []
+        """The requests in memory, in their order. Each has its number in the file, which still marks the request as in
+        flight. The number is None if the request cannot be pickled, and so is not in the file."""
 
         self.count = count
         """The number of requests in the queue."""
 
-    def push(self, request: Request) -> None:
-        """Add *request* to the queue. Raises ValueError if it cannot be pickled."""
-        data, order = self._job.written(request), self._job.order(request)
-        is_page = self._job.is_counted(request)
-        self._job.file.add(self._host, data, *order, is_page=is_page)
+    def push(self, request: Request) -> ValueError | None:
+        """Add *request* to the queue, in the file. If *request* cannot be pickled, add it in memory, and return the
+        error.
+        """
+        job = self._job
+        try:
+            data = job.written(request)
+        except ValueError as error:
+            heappush(self._heap, (*job.memory_order.key(request), None, request))
+            self.count += 1
+            return error
+        order, is_page = job.order.of(request), job.is_counted(request)
+        job.file.add(self._host, data, *order, is_page=is_page)
         self.count += 1
-        self._job.note_change()
+        job.note_change()
+        return None
 
     def pop(self) -> Request | None:
         """Remove the next request from the queue and return it. The file marks it as in flight, and keeps it until
         it is done. Return None if the request cannot be read; it stays in the file for the next run.
         """
         self.count -= 1
-        if self._back:
-            number, request = self._back.pop(0)
-            self._job.in_flight[request] = number
+        if self._heap:
+            *_, number_in_file, request = heappop(self._heap)
+            if number_in_file is not None:
+                self._job.in_flight[request] = number_in_file
             return request
         file = self._job.file
         try:
@@ -469,15 +484,19 @@ class JobRequests:
         """Return *request*, which was popped but not sent, to the front of the queue, behind requests that were
         returned earlier.
         """
-        if self._back is None:
-            self._back = []
-        self._back.append((self._job.in_flight.pop(request), request))
         self.count += 1
+        number = self._job.in_flight.pop(request, None)
+        key = self._job.memory_order.key_at_front()
+        heappush(self._heap, (*key, number, request))
+
+    def medium_of(self, request: Request) -> str:
+        """Return ``"disk"`` if *request*, which was popped, is in the file, and ``"memory"`` if it is not."""
+        return "disk" if request in self._job.in_flight else "memory"
 
     def peek(self) -> Request | None:
         """Return the next request without removing it; None if there is none, or it cannot be read now."""
-        if self._back:
-            return self._back[0][1]
+        if self._heap:
+            return self._heap[0][-1]
         if not self.count or not self._job.is_open:
             return None
         file = self._job.file

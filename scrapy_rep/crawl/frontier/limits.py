@@ -77,14 +77,16 @@ class Requests(Protocol):
     """Stores the requests of one queue, in memory, in a file or on a server."""
 
     medium: str
-    """The kind of storage, as named in Scrapy's stats: ``"memory"`` or ``"disk"``."""
+    """The kind of storage of most requests, as named in Scrapy's stats, such as ``"memory"`` or ``"disk"``."""
 
     @property
     def count(self) -> int:
         """The number of requests."""
 
-    def push(self, request: Any) -> None:
-        """Add a new request. Raises ValueError if *request* cannot be stored."""
+    def push(self, request: Any) -> Exception | None:
+        """Add a new request, and return None. If :attr:`medium` cannot store *request*, keep *request* in memory, and
+        return the error.
+        """
 
     def pop(self) -> Any:
         """Remove the request with the highest priority, and return it. Return None if the stored request cannot be
@@ -95,6 +97,9 @@ class Requests(Protocol):
         """Put *request*, which was popped, back at the front of the queue. If several requests are put back, they are
         popped again in the order in which they were put back.
         """
+
+    def medium_of(self, request: Any) -> str:
+        """Return the kind of storage, as in :attr:`medium`, from which *request* was popped."""
 
     def peek(self) -> Any:
         """Return one of the requests without removing it; None if the queue is empty. The proxy and headers of this

@@ -1,12 +1,18 @@
-"""Finds the queue of each request. Requests share a queue if they need the same robots.txt, and room in the same
-limiters.
+"""Finds the queue of each request, and the request's place in the queue. Requests share a queue if they need the same
+robots.txt, and room in the same limiters.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from queuelib.queue import FifoDiskQueue, FifoSQLiteQueue, LifoSQLiteQueue
+from scrapy import squeues
+from scrapy.utils.misc import load_object
+from scrapy.utils.python import global_object_name
 
 from scrapy_rep.base import meta
 from scrapy_rep.base.compat import DownloaderState, download_slot
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.base.clock import Clock
+    from scrapy_rep.base.log import CrawlLog
     from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.crawl.frontier.limits import Limits
@@ -56,7 +63,7 @@ class QueueKey(NamedTuple):
     ``dont_obey_robotstxt``, and use the download slot of the other host."""
 
     is_unwritable: bool = False
-    """Whether the requests wait in memory because they cannot be written to the ``JOBDIR``."""
+    """Whether the requests wait in memory because they cannot be written to a server that several workers share."""
 
     is_of_http: bool = True
     """Whether the scheme is http or https."""
@@ -187,3 +194,65 @@ class Queues:
     def forget_usual(self) -> None:
         """Empty the table of the queues of usual requests, because some of these queues no longer exist."""
         self._usual.clear()
+
+
+class RequestOrder:
+    """Determines the order of the requests in a queue: by priority, and among equals as the queue classes in Scrapy's
+    settings would order them. These classes determine only the order, and store no requests.
+    """
+
+    def __init__(self, crawler: Crawler, medium: str) -> None:
+        """*medium* is where the queues store their requests, as in the names of Scrapy's settings: ``"MEMORY"`` or
+        ``"DISK"``.
+        """
+        settings = crawler.settings
+        self._names = f"SCHEDULER_{medium}_QUEUE", f"SCHEDULER_START_{medium}_QUEUE"
+        usual, of_start = (
+            load_object(settings[name]) if settings[name] else None
+            for name in self._names
+        )
+        self._has_start_class = of_start is not None
+        self._classes = {usual, of_start} - {None}
+        # Whether the newest request is sent first: of start requests, and of all other requests.
+        self._is_last_first = not _is_fifo(of_start or usual), not _is_fifo(usual)
+        self._next_number = count().__next__
+
+    def of(self, request: Request) -> tuple[int, bool]:
+        """Return the rank of *request*, and whether the newest request of this rank is sent first. Requests with a
+        higher rank are sent earlier.
+        """
+        is_start = self._has_start_class and request.meta.get("is_start_request", False)
+        return 2 * request.priority + (not is_start), self._is_last_first[not is_start]
+
+    def key(self, request: Request) -> tuple[float, int]:
+        """Return the place of *request*, a new request, in the heap of a queue. The request with the lowest key is sent
+        first.
+        """
+        rank, is_last_first = self.of(request)
+        number = self._next_number()
+        return -rank, -number if is_last_first else number
+
+    def key_at_front(self) -> tuple[float, int]:
+        """Return the place, in the heap of a queue, of a request that is put back: in front of all other requests, but
+        behind those that were put back earlier.
+        """
+        return -inf, self._next_number()
+
+    def warn_of_classes(self, logger: CrawlLog) -> None:
+        """Warn if Scrapy's settings name queue classes of other packages, because these have no effect."""
+        for kind in self._classes:
+            if kind.__module__ != squeues.__name__:
+                logger.warning(
+                    "%(kind)s is not used: scrapy_rep.Scheduler has its own queues. If %(names)s are Scrapy's classes, "
+                    "the scheduler takes over their order, newest or oldest request first. To use your own class, set "
+                    'SCHEDULER = "scrapy.core.scheduler.Scheduler": then requests wait in the downloader',
+                    kind=global_object_name(kind),
+                    names=" and ".join(self._names),
+                )
+
+
+def _is_fifo(kind: Any) -> bool:
+    # LifoSQLiteQueue is a subclass of FifoSQLiteQueue, so it is tested first.
+    is_lifo = issubclass(kind, LifoSQLiteQueue)
+    of_disk = issubclass(kind, (FifoDiskQueue, FifoSQLiteQueue)) and not is_lifo
+    return of_disk or issubclass(kind, squeues.FifoMemoryQueue)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from itertools import count
-from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from queuelib.queue import FifoDiskQueue, FifoSQLiteQueue, LifoSQLiteQueue
-from scrapy import squeues
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.utils.misc import build_from_crawler, load_object
-from scrapy.utils.python import global_object_name
 
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.frontier.frontier import Frontier
+from scrapy_rep.crawl.frontier.queues import RequestOrder
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from scrapy_rep.crawl.frontier.jobs import JobStore
-    from scrapy_rep.crawl.frontier.limits import Queue
+    from scrapy_rep.crawl.frontier.limits import Queue, Requests
 
 
 class Scheduler(BaseScheduler):
@@ -40,7 +36,7 @@ class Scheduler(BaseScheduler):
 
     Without a ``JOBDIR``, requests wait in memory. With a ``JOBDIR``, they are in one SQLite file until their
     callbacks have ended, so the process may be killed at any moment. Only requests that cannot be pickled
-    still wait in memory.
+    still wait in memory. As in Scrapy, they go before the requests of their host that are in the file.
 
     A host, here, is an origin in a download slot. The http and https origins of one host name do not wait
     for each other's robots.txt, but share a download slot and a delay.
@@ -72,7 +68,7 @@ class Scheduler(BaseScheduler):
             from scrapy_rep.crawl.frontier.jobs import JobStore  # noqa: PLC0415  imports sqlite3
 
             order = RequestOrder(crawler, "DISK")
-            self._job = JobStore(crawler, frontier, order.of)
+            self._job = JobStore(crawler, frontier, order, memory_order=self._order)
         self._dupefilter = self._made_dupefilter()
 
     def _made_dupefilter(self) -> BaseDupeFilter:
@@ -156,17 +152,16 @@ class Scheduler(BaseScheduler):
         if fingerprint is not None and self._seen is not None:
             self._seen.add(fingerprint)
         queue = self._frontier.queues.of(request)
-        where = "memory"
-        if self._job is None:
-            self._push_to_memory(queue, request)
-        elif self._push_to_job(self._job, queue, request, fingerprint):
-            where = "disk"
-        else:
-            queue = self._unwritable(queue)
-            self._push_to_memory(queue, request)
+        requests = self._requests_of(queue)
+        error = requests.push(request)
+        if error is not None:
+            self._note_unwritable(request, error)
+        elif fingerprint is not None and self._job is not None:
+            self._job.add_seen(fingerprint)
         self._count += 1
         self._frontier.fill(queue, request)
-        self._stats.inc_value(f"scheduler/enqueued/{where}")
+        medium = requests.medium if error is None else "memory"
+        self._stats.inc_value(f"scheduler/enqueued/{medium}")
         self._stats.inc_value("scheduler/enqueued")
         return True
 
@@ -193,34 +188,38 @@ class Scheduler(BaseScheduler):
             before = requests.count
             request: Request | None = requests.pop()
             self._count -= before - requests.count
-            if request is not None and request in frontier.in_flight:
+            if request is None:
+                frontier.plan(queue, None)
+                continue
+            self._count_dequeued(requests.medium_of(request))
+            if request in frontier.in_flight:
                 # The spider has yielded the same request object twice.
                 request = request.copy()
             frontier.plan(queue, request)
-            if request is not None:
-                self._count_dequeued(requests.medium)
-                return request
+            return request
         return None
 
     # Queues.
 
     def _take_back(self, request: Request) -> None:
         """Put *request*, which the gate or the wire has returned, back into its queue."""
-        queue, job = self._frontier.queues.of(request), self._job
-        is_in_file = job is not None and job.has(request)
-        if job is not None and not is_in_file:
-            queue = self._unwritable(queue)
-        if queue.requests is None:
-            # A component has changed the request, so it belongs to another queue.
-            queue.requests = (
-                job.requests(queue.key)
-                if job is not None and is_in_file
-                else MemoryRequests(self._order)
-            )
-        queue.requests.back(request)
-        self._count_dequeued(queue.requests.medium, -1)
+        # If a component has changed the request, this may be another queue than before, and without requests so far.
+        queue = self._frontier.queues.of(request)
+        requests = self._requests_of(queue)
+        self._count_dequeued(requests.medium_of(request), -1)
+        requests.back(request)
         self._count += 1
         self._frontier.fill(queue, request)
+
+    def _requests_of(self, queue: Queue) -> Requests:
+        """Return the storage of the requests of *queue*. Create the storage if there is none."""
+        if queue.requests is None:
+            job = self._job
+            queue.requests = (
+                MemoryRequests(self._order) if job is None else job.requests(queue.key)
+            )
+        requests: Requests = queue.requests
+        return requests
 
     def _count_dequeued(self, medium: str, count: int = 1) -> None:
         """In Scrapy's stats, count a request that is handed out. With a *count* of -1, undo this for a request that
@@ -228,26 +227,6 @@ class Scheduler(BaseScheduler):
         """
         self._stats.inc_value(f"scheduler/dequeued/{medium}", count)
         self._stats.inc_value("scheduler/dequeued", count)
-
-    def _push_to_memory(self, queue: Queue, request: Request) -> None:
-        if queue.requests is None:
-            queue.requests = MemoryRequests(self._order)
-        queue.requests.push(request)
-
-    def _push_to_job(
-        self, job: JobStore, queue: Queue, request: Request, fingerprint: int | None
-    ) -> bool:
-        """Add *request* to the ``JOBDIR``. Return False if it cannot be written."""
-        if queue.requests is None:
-            queue.requests = job.requests(queue.key)
-        try:
-            queue.requests.push(request)
-        except ValueError as error:
-            self._note_unwritable(request, error)
-            return False
-        if fingerprint is not None:
-            job.add_seen(fingerprint)
-        return True
 
     def _note_unwritable(self, request: Request, error: Exception) -> None:
         """Count *request*, which cannot be written because of *error*. With ``SCHEDULER_DEBUG``, log the first such
@@ -265,7 +244,9 @@ class Scheduler(BaseScheduler):
         self._stats.inc_value("scheduler/unserializable")
 
     def _unwritable(self, queue: Queue) -> Queue:
-        """Return the queue in memory for those requests of *queue* that cannot be written to the ``JOBDIR``."""
+        """Return the queue in memory for those requests of *queue* that cannot be written to a server that several workers
+        share.
+        """
         key = queue.key._replace(is_unwritable=True)
         twin = self._frontier.limits.queues.get(key)
         return self._frontier.queues.add(key) if twin is None else twin
@@ -287,9 +268,7 @@ class MemoryRequests:
     def push(self, request: Request) -> None:
         """Add *request*."""
         self.count += 1
-        rank, is_last_first = self._order.of(request)
-        number = self._order.next_number()
-        heappush(self._heap, (-rank, -number if is_last_first else number, request))
+        heappush(self._heap, (*self._order.key(request), request))
 
     def pop(self) -> Request:
         """Remove and return the next request."""
@@ -301,56 +280,12 @@ class MemoryRequests:
         earlier.
         """
         self.count += 1
-        heappush(self._heap, (-inf, self._order.next_number(), request))
+        heappush(self._heap, (*self._order.key_at_front(), request))
 
     def peek(self) -> Request | None:
         """Return the next request; None if there is none."""
         return self._heap[0][-1] if self._heap else None
 
-
-class RequestOrder:
-    """Determines the order of the requests in a queue: by priority, and among equals as the queue classes in Scrapy's
-    settings would order them. These classes determine only the order, and store no requests.
-    """
-
-    def __init__(self, crawler: Crawler, medium: str) -> None:
-        """*medium* is where the queues store their requests, as in the names of Scrapy's settings: ``"MEMORY"`` or
-        ``"DISK"``.
-        """
-        settings = crawler.settings
-        self._names = f"SCHEDULER_{medium}_QUEUE", f"SCHEDULER_START_{medium}_QUEUE"
-        usual, of_start = (
-            load_object(settings[name]) if settings[name] else None
-            for name in self._names
-        )
-        self._has_start_class = of_start is not None
-        self._classes = {usual, of_start} - {None}
-        # Whether the newest request is sent first: of start requests, and of all other requests.
-        self._is_last_first = not _is_fifo(of_start or usual), not _is_fifo(usual)
-        self.next_number = count().__next__
-
-    def of(self, request: Request) -> tuple[int, bool]:
-        """Return the rank of *request*, and whether the newest request of this rank is sent first. Requests with a
-        higher rank are sent earlier.
-        """
-        is_start = self._has_start_class and request.meta.get("is_start_request", False)
-        return 2 * request.priority + (not is_start), self._is_last_first[not is_start]
-
-    def warn_of_classes(self, logger: CrawlLog) -> None:
-        """Warn if Scrapy's settings name queue classes of other packages, because these have no effect."""
-        for kind in self._classes:
-            if kind.__module__ != squeues.__name__:
-                logger.warning(
-                    "%(kind)s is not used: scrapy_rep.Scheduler has its own queues. If %(names)s are Scrapy's classes, "
-                    "the scheduler takes over their order, newest or oldest request first. To use your own class, set "
-                    'SCHEDULER = "scrapy.core.scheduler.Scheduler": then requests wait in the downloader',
-                    kind=global_object_name(kind),
-                    names=" and ".join(self._names),
-                )
-
-
-def _is_fifo(kind: Any) -> bool:
-    # LifoSQLiteQueue is a subclass of FifoSQLiteQueue, so it is tested first.
-    is_lifo = issubclass(kind, LifoSQLiteQueue)
-    of_disk = issubclass(kind, (FifoDiskQueue, FifoSQLiteQueue)) and not is_lifo
-    return of_disk or issubclass(kind, squeues.FifoMemoryQueue)
+    def medium_of(self, request: Request) -> str:
+        """Return the medium in which *request* waits, or waited before it was popped."""
+        return self.medium

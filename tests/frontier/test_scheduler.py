@@ -206,6 +206,25 @@ async def test_what_cannot_be_written_waits_in_memory(
         run.close()
 
 
+class Locked:
+    """A value whose class does not want it to be pickled, and says so with an error of its own."""
+
+    def __reduce__(self) -> str:
+        raise RuntimeError("has a lock")
+
+
+@coroutine_test
+async def test_a_request_whose_value_fails_when_it_is_pickled_waits_in_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run(JOBDIR=str(tmp_path), SCHEDULER_DEBUG=True)
+    assert run.push(page(1, meta={"value": Locked()})) == [True]
+    assert "has a lock" in caplog.text
+    assert urls(run.all()) == [1]
+    assert run.stat("unserializable") == run.stat("dequeued/memory") == 1
+    run.close()
+
+
 @coroutine_test
 async def test_what_cannot_be_written_goes_first_as_in_scrapys_scheduler(
     tmp_path: Path,

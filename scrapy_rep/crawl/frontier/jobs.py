@@ -236,17 +236,10 @@ class JobStore:
         return request_from_dict(fields, spider=self._crawler.spider)
 
     def written(self, request: Request) -> bytes:
-        """Return *request* in its serialised form for the file. Raises ValueError if it cannot be pickled."""
-        fields = self._dicts.to_dict(request)
-        try:
-            return pickle.dumps(fields, protocol=4)
-        except (
-            pickle.PicklingError,
-            AttributeError,
-            TypeError,
-            RecursionError,
-        ) as error:
-            raise ValueError(str(error)) from error
+        """Return *request* in its serialised form for the file. Raises an exception of any type if *request* cannot be
+        pickled.
+        """
+        return pickle.dumps(self._dicts.to_dict(request), protocol=4)
 
     def note_unreadable(self, error: Exception) -> None:
         """Count a request that cannot be read because of *error*, and log the first such request. Such requests stay
@@ -438,14 +431,14 @@ class JobRequests:
         self.count = count
         """The number of requests in the queue."""
 
-    def push(self, request: Request) -> ValueError | None:
+    def push(self, request: Request) -> Exception | None:
         """Add *request* to the queue, in the file. If *request* cannot be pickled, add it in memory, and return the
         error.
         """
         job = self._job
         try:
             data = job.written(request)
-        except ValueError as error:
+        except Exception as error:  # noqa: BLE001  pickling objects of the project can raise any error
             heappush(self._heap, (*job.memory_order.key(request), None, request))
             self.count += 1
             return error

@@ -268,6 +268,10 @@ local function take(host, most)
     return #scores + left
 end
 
+local function tell_pause(host, paused)
+    if paused > now then answer.pauses[#answer.pauses + 1] = { host, paused - now } end
+end
+
 -- Grant or refuse a permit to send one request to a host. A permit is refused during a pause. *limit* is the
 -- maximum number of requests in flight to the host, and *delay* is the delay in seconds after each. Both are 0 if
 -- the worker knows of no delay and no back-off. Then the delay and the back-off that other workers reported apply.
@@ -308,11 +312,15 @@ elseif not has_lost then
     for index, permit in ipairs(order.permits) do answer.permits[index] = acquire(unpack(permit)) end
     local news = call('HGETALL', NEWS)
     for index = 1, #news, 2 do
-        local host, paused = news[index], tonumber(news[index + 1]) or 0
-        if paused > now then answer.pauses[#answer.pauses + 1] = { host, paused - now } end
-        take(host, order.batch)
+        tell_pause(news[index], tonumber(news[index + 1]) or 0)
+        take(news[index], order.batch)
     end
     call('DEL', NEWS)
+    -- The answer that did not arrive may have contained news of any host: a pause, or that the host has requests here.
+    for _, host in ipairs(order.has and call('SMEMBERS', OWNED) or {}) do
+        tell_pause(host, (numbers_of(host, 'paused')))
+        take(host, 0)
+    end
     for _, more in ipairs(order.more) do
         if call('SISMEMBER', OWNED, more[1]) == 1 then take(unpack(more)) end
     end

@@ -57,6 +57,46 @@ def test_hosts_and_permits_of_a_lost_answer_are_free_again(shared: Shared) -> No
     assert other.ask("2", host="b", delay=5.0).wait == 0
 
 
+def test_a_pause_of_a_lost_answer_reaches_the_owner_with_the_next_answer(
+    shared: Shared,
+) -> None:
+    """The owner sends nothing in a pause that another worker was asked for, although the first answer with the pause
+    did not arrive.
+    """
+    owner, other = shared.worker(), shared.worker()
+    owner.push("1")
+    owner.take()
+    other.reports["paused"].append(("a", 60.0))
+    other.call()
+    owner.client.fails = "after"
+    for _ in range(3):
+        assert owner.call() is None
+    owner.client.fails = ""
+    answer = owner.call()
+    assert answer is not None
+    assert answer.pauses == {"a": pytest.approx(60)}
+    answer = owner.call()
+    assert answer is not None
+    assert answer.pauses == {}
+
+
+def test_the_owner_learns_after_a_lost_answer_that_its_host_has_requests(
+    shared: Shared,
+) -> None:
+    """The requests are more than one batch, so the queue of their host was not empty when a batch returned to it."""
+    owner, other = shared.worker(), shared.worker()
+    owner.push("1")
+    owner.take()
+    other.push(*"23456")
+    other.call()
+    owner.client.fails = "after"
+    assert owner.call() is None
+    owner.client.fails = ""
+    owner.call()
+    assert owner.on_server == {"a": 5}
+    assert owner.more("a") == ["2", "3", "4"]
+
+
 def test_a_late_call_changes_nothing(shared: Shared) -> None:
     """A call that a suspended server executes after the worker has given it up changes nothing."""
     worker = shared.worker()

@@ -52,6 +52,7 @@ _NOTHING: dict[str, Any] = {
     **dict.fromkeys(("permits", "more", "readable"), ()),
     **dict.fromkeys(("room", "batch"), 0),
     "concurrency": 1,
+    "wait_timeout": 600,
     "last_aside": "0",
     "retires": False,
     "clears": False,

@@ -460,7 +460,7 @@ class SharedScheduler(Scheduler):
 
     def _give_back_needless(self) -> None:
         """Give back the hosts that had no requests for 2 seconds, or whose next request must wait longer than 30
-        seconds.
+        seconds. A host whose requests are refused is not given back as long as there are any.
         """
         now, frontier = self._clock.monotonic(), self._frontier
         busy = {self._taken[request].host for request in self._popped}
@@ -471,8 +471,11 @@ class SharedScheduler(Scheduler):
                 continue
             if host.on_server or host.count:
                 host.needed_at = now
-            wait = _seconds_to_wait(frontier.limits.limiters.get(host.key), now)
-            if wait > _FAR or now - host.needed_at > _EMPTY_FOR:
+            limiter = frontier.limits.limiters.get(host.key)
+            is_far = _seconds_to_wait(limiter, now) > _FAR
+            is_refusing = limiter is not None and now < limiter.refuses_until
+            is_empty = now - host.needed_at > _EMPTY_FOR
+            if is_empty or (is_far and not is_refusing):
                 self._give_back(host)
 
     def _give_back(self, host: OwnedHost) -> None:
@@ -525,6 +528,7 @@ class SharedScheduler(Scheduler):
             "batch": batch,
             "readable": self._readable,
             "last_aside": self._last_aside,
+            "wait_timeout": self._frontier.limits.wait_timeout,
         }
 
     def _more_of_owned(

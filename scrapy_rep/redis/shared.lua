@@ -97,11 +97,14 @@ local function forget_later(host)
     end
 end
 
--- Let any worker take a host.
+-- Let any worker take a host from the time of its next request on. During a pause for which requests do not wait, the
+-- time is now, because the worker refuses the requests.
 local function set_free(host)
     call('HDEL', key('host', host), 'owner')
     if call('EXISTS', key('queue', host)) == 1 then
-        call('ZADD', FREE, math.max(now, numbers_of(host, 'next_at', 'paused')), host)
+        local next_at, paused = numbers_of(host, 'next_at', 'paused')
+        if paused - now > order.wait_timeout then next_at, paused = now, now end
+        call('ZADD', FREE, math.max(now, next_at, paused), host)
     else
         call('ZREM', FREE, host)
         forget_later(host)
@@ -112,7 +115,7 @@ end
 local function hold(host, field, moment)
     if moment > math.max(now, (numbers_of(host, field))) then
         call('HSET', key('host', host), field, moment)
-        call('ZADD', FREE, 'XX', 'GT', moment, host)
+        if call('ZSCORE', FREE, host) then set_free(host) end
     end
 end
 
@@ -334,6 +337,7 @@ elseif not has_lost then
         local own_pause, concurrency, since = numbers_of(host, 'own_pause', 'concurrency', 'since')
         answer.hosts[#answer.hosts + 1] = { host, own_pause, concurrency, now - (since > 0 and since or now) }
         answer.pages[#answer.pages + 1] = { host, tonumber(call('HGET', PAGES, host) or 0) }
+        tell_pause(host, (numbers_of(host, 'paused')))
         order.room = order.room - math.min(take(host, order.batch), order.concurrency)
     end
     -- Deliver requests that other workers could not read. This worker reported that it can read them.
@@ -381,6 +385,7 @@ return { mark, cjson.encode(answer), delivered, unread }
 --   permits               for each permit that the worker requests: the arguments of acquire()
 --   more                  for each owned host of which the worker wants requests: host, their maximum number
 --   batch                 the maximum number of requests of a host that is new or has new requests
+--   wait_timeout          the seconds for which requests wait for the end of a pause. They are refused in a longer pause
 --   room, concurrency     the number of requests for which the worker wants new hosts, and the maximum number of
 --                         requests that count for one host
 --   readable, last_aside  the places of requests that others could not read and this worker can, and the last place

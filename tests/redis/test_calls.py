@@ -127,6 +127,59 @@ def _next_in(worker: Scheduling) -> float:
 
 
 @coroutine_test
+async def test_requests_to_a_host_that_pauses_for_too_long_are_refused(
+    shared: Shared,
+) -> None:
+    """They do not wait for the end of the pause: all are handed out, so that the wire refuses them."""
+    worker = Scheduling(shared, REP_WAIT_TIMEOUT=100)
+    for number in range(300):
+        worker.scheduler.enqueue_request(Request(URL.format(number)))
+    worker.call()
+    worker.frontier.pause("a.example", 7200.0, None, "asks for a pause")
+    assert _refused(worker) == 300
+    assert len(worker.scheduler) == 0
+    worker.close()
+
+
+@coroutine_test
+async def test_the_next_owner_refuses_requests_in_a_pause_that_is_too_long(
+    shared: Shared,
+) -> None:
+    """The worker that was asked for the pause does not own the host any more. A pause that is not too long is waited
+    out.
+    """
+    first, second = (Scheduling(shared, REP_WAIT_TIMEOUT=100) for _ in range(2))
+    first.scheduler._has_begun = False  # It takes no hosts.
+    for host, pause in (("a", 7200.0), ("b", 90.0)):
+        first.frontier.pause(f"{host}.example", pause, None, "asks for a pause")
+        first.call()
+        first.scheduler.enqueue_request(Request(f"http://{host}.example/1"))
+    first.call()
+    assert _refused(second) == 1
+    assert list(second.scheduler._lease.hosts) == ["a.example"]
+    shared.advance(91)
+    second.call()
+    assert second.next() is not None
+    first.close()
+    second.close()
+
+
+def _refused(worker: Scheduling) -> int:
+    """Return the number of requests that *worker* takes from the server and refuses."""
+    count = 0
+    for _ in range(5):
+        worker.call()
+        while (request := worker.next()) is not None:
+            entry = worker.frontier.in_flight[request]
+            assert worker.frontier.refusal(entry)
+            worker.engine.downloader.active.discard(request)
+            worker.engine._slot.inprogress.discard(request)
+            worker.frontier.end(request, entry)
+            count += 1
+    return count
+
+
+@coroutine_test
 async def test_an_answer_that_raises_is_given_out_again(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:

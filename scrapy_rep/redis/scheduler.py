@@ -181,7 +181,7 @@ class SharedScheduler(Scheduler):
         if self._frontier.budget is not None:
             self._frontier.budget.store_with(self)
         self._permits = self._frontier.permits = SharedPermits(
-            crawler, self._frontier, self._lease, self._call_soon
+            self._frontier, self._lease, self._call_soon
         )
         crawler.signals.connect(self._spider_idle, signals.spider_idle)
 

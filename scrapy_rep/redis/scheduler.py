@@ -326,8 +326,10 @@ class SharedScheduler(Scheduler):
                 return ""
             self._dupefilter.log(request, self._spider)
             return None
-        fingerprint: str = self._fingerprinter.request_fingerprint(request)
-        return None if fingerprint in self._seen_here else fingerprint
+        fingerprint = self._fingerprinter.request_fingerprint(request)
+        is_binary = isinstance(fingerprint, bytes)
+        text: str = fingerprint.hex() if is_binary else str(fingerprint)
+        return None if text in self._seen_here else text
 
     def _push(self, push: Push) -> None:
         self._exchange.unsent.append(push)
@@ -343,7 +345,13 @@ class SharedScheduler(Scheduler):
         self._seen_here |= {fingerprint} - {""}
         queue = self._unwritable(queue)
         self._push_to_memory(queue, request)
+        self._count_enqueued("memory", 1)
         self._filled(queue, request)
+
+    def _count_enqueued(self, medium: str, count: int) -> None:
+        """Count new requests in Scrapy's stats."""
+        self._stats.inc_value(f"scheduler/enqueued/{medium}", count)
+        self._stats.inc_value("scheduler/enqueued", count)
 
     def _filled(self, queue: Queue, request: Request) -> None:
         self._count += 1
@@ -683,8 +691,7 @@ class SharedScheduler(Scheduler):
         for index in answer.seen:
             self._drop(pushes[index].request)
         if kept := len(pushes) - len(answer.seen):
-            for stat in ("scheduler/enqueued/redis", "scheduler/enqueued"):
-                self._stats.inc_value(stat, kept)
+            self._count_enqueued("redis", kept)
         if answer.deliveries:
             self._pause = _BUSY
         is_over = not (was_empty or self._total)

@@ -199,3 +199,30 @@ async def test_an_answer_that_raises_is_given_out_again(
 
 def _fail(answer: Any) -> None:
     raise RuntimeError("a mistake")
+
+
+@coroutine_test
+async def test_requests_in_memory_are_counted_when_they_are_queued(
+    shared: Shared,
+) -> None:
+    """Scrapy's stats count a request that cannot be written to Redis as queued in memory."""
+    worker = Scheduling(shared)
+    worker.scheduler.enqueue_request(Request(URL.format(1), callback=lambda _: None))
+    assert worker.next() is not None
+    stats = worker.crawler.stats
+    for name in ("enqueued", "enqueued/memory", "dequeued", "dequeued/memory"):
+        assert stats.get_value(f"scheduler/{name}") == 1
+    worker.close()
+
+
+@coroutine_test
+async def test_a_fingerprint_may_be_bytes(shared: Shared) -> None:
+    """A duplicate filter of the project may return the fingerprint as Scrapy's fingerprinters do."""
+    worker = Scheduling(shared)
+    fingerprinter = worker.scheduler._fingerprinter
+    fingerprinter.request_fingerprint = lambda request: request.url.encode() + b"\xff"
+    for path in "aab":
+        worker.scheduler.enqueue_request(Request(URL.format(path)))
+    worker.call()
+    assert len(worker.scheduler) == shared.count == 2
+    worker.close()

@@ -46,9 +46,7 @@ _Reports = dict[str, list[Any]]
 # The default fields of an order, the JSON object that each call sends to the server. A call with these fields reports
 # nothing and requests nothing. ``shared.lua`` describes the fields.
 _NOTHING: dict[str, Any] = {
-    **dict.fromkeys(
-        ("done", "back", "unreadable", "pages", "released", "paused", "left"), ()
-    ),
+    **dict.fromkeys(("done", "back", "unreadable", "released", "paused", "left"), ()),
     **dict.fromkeys(("permits", "more", "readable"), ()),
     **dict.fromkeys(("room", "batch"), 0),
     "concurrency": 1,

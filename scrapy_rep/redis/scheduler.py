@@ -433,6 +433,10 @@ class SharedScheduler(Scheduler):
         reports = self._exchange.reports
         in_progress = requests_in_progress(self._crawler)
         self._lease.lost.intersection_update(in_progress)
+        in_memory = self._pages.keys() - self._popped.keys()
+        for request in in_memory.difference(in_progress):
+            # The server does not know the request.
+            reports["done"].append(("", self._pages.pop(request)))
         for request in self._popped.keys() - in_progress:
             taken, pushed = self._taken.pop(request), self._popped.pop(request)
             page_of = self._pages.pop(request, "")
@@ -444,8 +448,7 @@ class SharedScheduler(Scheduler):
         on_server = self._pushed - len(self._exchange.unsent)
         for number, page_of, made in self._ended:
             if made <= on_server:
-                reports["done"].append(number)
-                reports["pages"] += [page_of] * bool(page_of)
+                reports["done"].append((number, page_of))
         self._ended = [entry for entry in self._ended if entry[-1] > on_server]
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
@@ -633,11 +636,11 @@ class SharedScheduler(Scheduler):
         this worker was in an answer that did not arrive. So the server puts such requests back into the queue, and
         takes back such hosts and permits.
         """
-        ended = [number for number, *_ in self._ended]
-        numbers = [taken.number for taken in self._taken.values()]
         reports = self._exchange.reports
-        untold = reports["done"] + reports["back"] + reports["unreadable"]
-        return [*numbers, *ended, *untold, *self._lease.hosts, *self._permits.held]
+        numbers = [taken.number for taken in self._taken.values()]
+        numbers += [number for number, *_ in self._ended + reports["done"]]
+        numbers += reports["back"] + reports["unreadable"]
+        return [*numbers, *self._lease.hosts, *self._permits.held]
 
     def _next_in(self) -> float:
         """Return the number of seconds between an answered call and the next call."""

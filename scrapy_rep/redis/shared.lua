@@ -220,15 +220,19 @@ if not is_repeated then
         end
     end
     for host, items in pairs(new) do add(host, unpack(items)) end
-    for index = 1, #order.done, 1000 do
-        change = change - call('HDEL', TAKEN, unpack(order.done, index, math.min(index + 999, #order.done)))
+    for _, done in ipairs(order.done) do
+        local id, page_of = unpack(done)
+        local is_known = call('HDEL', TAKEN, id) == 1
+        if is_known then change = change - 1 end
+        if page_of ~= '' and (is_known or id == '') then
+            answer.pages[#answer.pages + 1] = { page_of, call('HINCRBY', PAGES, page_of, 1) }
+        end
     end
     for _, id in ipairs(order.back) do put_back(worker, id) end
     for _, id in ipairs(order.unreadable) do
         local lease = call('HGET', TAKEN, id)
         if lease and call('HDEL', TAKEN, id) == 1 then call('ZADD', ASIDE, new_number(), lease) end
     end
-    for _, host in ipairs(order.pages) do answer.pages[#answer.pages + 1] = { host, call('HINCRBY', PAGES, host, 1) } end
     for _, permit in ipairs(order.released) do release(worker, unpack(permit)) end
     for _, pause in ipairs(order.paused) do
         local host, owner = pause[1], call('HGET', key('host', pause[1]), 'owner')
@@ -372,8 +376,9 @@ return { mark, cjson.encode(answer), delivered, unread }
 --   lease                 the seconds for which the worker's lease is renewed
 --   new                   for each new request: host, score, whether it precedes older requests with the same score,
 --                         fingerprint
---   done, back, unreadable   the numbers of requests that are done, given back, or that the worker cannot read
---   pages                 for each page that is done: its host
+--   done                  for each request that is done: its number, or "" if it waited in the memory of its worker;
+--                         the host whose page it was, or ""
+--   back, unreadable      the numbers of requests that are given back, or that the worker cannot read
 --   released              for each permit that ended: token, seconds since the end of its request, whether that was
 --                         sent
 --   paused                for each host that requested a pause: host, seconds

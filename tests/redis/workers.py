@@ -152,7 +152,7 @@ class Worker:
             self.forget()
         else:
             done = told.get("done", ())
-            self.shared.certain |= {self.ending[number] for number in done}
+            self.shared.certain |= {self.ending[number] for number, _ in done}
         self.owned.update(host.host for host in answer.hosts)
         for delivery in answer.deliveries:
             self.on_server[delivery.host] = delivery.on_server
@@ -201,7 +201,7 @@ class Worker:
     def done(self, *names: str) -> None:
         for number in list(self.numbers(*names)):
             self.ending[number] = self.taken.pop(number).data.decode()
-            self.reports["done"].append(number)
+            self.reports["done"].append((number, ""))
 
     def give_back(self, *names: str) -> None:
         for number in list(self.numbers(*names)):

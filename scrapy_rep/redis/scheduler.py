@@ -95,7 +95,7 @@ _EMPTY_FOR, _FAR = 2.0, 30.0
 # integers that the server's floating-point numbers represent exactly.
 _MAX_RANK = 2**40
 
-# A worker that ends gives up after this many failed calls.
+# A worker that ends gives up after this many failed calls in a row.
 _TRIES_AT_END = 2
 
 
@@ -610,10 +610,10 @@ class SharedScheduler(Scheduler):
         self._next_at = inf
         try:
             await self._exchange_with_server(order)
+            self._call_soon(self._next_in())
         except Exception as error:  # noqa: BLE001  the calls go on after any error
             self._call_soon(self._failed(error))
             return error
-        self._call_soon(self._next_in())
         return None
 
     async def _exchange_with_server(self, order: dict[str, Any]) -> None:
@@ -678,7 +678,7 @@ class SharedScheduler(Scheduler):
         if self._is_failing and (pushes or not unsent):
             self._is_failing = False
             self._logger.info(
-                "The queue in Redis works again, and this worker takes requests again"
+                "The queue in Redis works again, and this worker sends its new requests there"
             )
         if self._calls is None:
             self._log_what_is_there(answer)
@@ -794,7 +794,7 @@ class SharedScheduler(Scheduler):
             is_of_server = isinstance(error, (RedisError, OSError))
             self._logger.warning(
                 "The queue in Redis fails (%(error)s). Until Redis works again, this worker keeps new requests in "
-                "memory, and takes no requests from the queue",
+                "memory, and takes no requests from the queue, unless Redis is only full",
                 error=f"{type(error).__name__}: {error}",
                 exc_info=None if is_of_server else error,
             )
@@ -826,24 +826,26 @@ class SharedScheduler(Scheduler):
 
     async def _end(self, calls: Deferred[None]) -> None:
         """Send the remaining new requests, and report the requests that are done. In the last call, give all hosts and
-        requests back. After a failed call, the next call is the last one. *calls* fires when the regular calls have
-        ended.
+        requests back. After a failed call, the next call that does not repeat reports is the last one. *calls* fires
+        when the regular calls have ended.
         """
         await maybe_deferred_to_future(calls)
-        failures, has_left = 0, False
+        exchange = self._exchange
+        failures, has_failed, retires, has_left = 0, False, False, False
         while not has_left and failures < _TRIES_AT_END:
             self._note_done()
-            exchange = self._exchange
-            is_behind = exchange.is_repeating or exchange.unsent or self._ended
-            retires = bool(failures) or not is_behind
-            if retires:
-                for host in list(self._lease.hosts.values()):
-                    self._give_back(host)
+            if not exchange.is_repeating:
+                retires = has_failed or not (exchange.unsent or self._ended)
+                if retires:
+                    for host in list(self._lease.hosts.values()):
+                        self._give_back(host)
             error = await self._call(
                 retires=retires, clears=retires and not self._persists
             )
-            failures += error is not None and not isinstance(error, QueueLost)
-            has_left = retires and error is None
+            if error is None:
+                failures, has_left = 0, retires
+            elif not isinstance(error, QueueLost):
+                failures, has_failed = failures + 1, True
         self._log_what_is_left()
         with suppress(RedisError, OSError):
             if not self._persists and not self._exchange.unsent:

@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("scrapy_redis")
 
 from scrapy import Request
+from twisted.internet.defer import succeed
 
 from tests.fakes import coroutine_test
 from tests.redis.scheduling import Scheduling
-from tests.redis.workers import LEASE, fake
+from tests.redis.workers import LEASE, Client, fake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,7 +198,7 @@ async def test_an_answer_that_raises_is_given_out_again(
     worker.close()
 
 
-def _fail(answer: Any) -> None:
+def _fail(*_: Any) -> None:
     raise RuntimeError("a mistake")
 
 
@@ -225,4 +226,48 @@ async def test_a_fingerprint_may_be_bytes(shared: Shared) -> None:
         worker.scheduler.enqueue_request(Request(URL.format(path)))
     worker.call()
     assert len(worker.scheduler) == shared.count == 2
+    worker.close()
+
+
+@coroutine_test
+async def test_a_worker_that_ends_reports_what_was_done_while_calls_failed(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last regular call fails, and so does the first call at the end. The next one repeats the reports of both. Only
+    then is there a call with what has happened since.
+    """
+    client = Client(shared.client)
+    worker = Scheduling(shared, REDIS_PARAMS={"redis_cls": lambda **_: client})
+    for number in range(3):
+        worker.scheduler.enqueue_request(Request(URL.format(number)))
+    worker.call()
+    requests = [worker.next() for _ in range(2)]
+    worker.frontier.pause("a.example", 5.0, None, "asks for a pause")
+    client.fails = "before"
+    for request in requests:
+        worker.engine.downloader.active.discard(request)
+        worker.engine._slot.inprogress.discard(request)
+        worker.call()
+    call, fails = worker.scheduler._call, iter(["before", "", ""])
+
+    async def call_next(**order: Any) -> Exception | None:
+        client.fails = next(fails)
+        return await call(**order)
+
+    monkeypatch.setattr(worker.scheduler, "_call", call_next)
+    await worker.scheduler._end(succeed(None))
+    assert shared.count == 1
+    [key] = shared.client.scan_iter("*:host:a.example")
+    assert float(shared.client.hget(key, "own_pause")) == 1
+    worker.close()
+
+
+@coroutine_test
+async def test_an_error_after_an_answer_does_not_end_the_calls(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Scheduling(shared)
+    monkeypatch.setattr(worker.scheduler, "_next_in", _fail)
+    worker.call()
+    assert 0.9 < _next_in(worker) < 1.1
     worker.close()

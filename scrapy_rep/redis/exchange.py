@@ -43,17 +43,9 @@ MAX_PUSHES = 1_000
 
 _Reports = dict[str, list[Any]]
 
-# The default fields of an order, the JSON object that each call sends to the server. A call with these fields reports
-# nothing and requests nothing. ``shared.lua`` describes the fields.
-_NOTHING: dict[str, Any] = {
-    **dict.fromkeys(("done", "back", "unreadable", "released", "paused", "left"), ()),
-    **dict.fromkeys(("permits", "more", "readable"), ()),
-    **dict.fromkeys(("room", "batch"), 0),
-    "concurrency": 1,
-    "wait_timeout": 600,
-    "last_aside": "0",
-    "retires": False,
-    "clears": False,
+# The reports of a call in which a worker has nothing to report.
+_NO_REPORTS: _Reports = {
+    name: [] for name in ("done", "back", "unreadable", "released", "paused", "left")
 }
 
 
@@ -200,7 +192,7 @@ class Exchange:
 
     def next_call(self, **wants: Any) -> Callable[[], Answer]:
         """Return the next call, as a function for another thread. The call sends the collected reports and what the
-        worker *wants* (fields of the order: see ``shared.lua``), and returns the answer. It raises RedisError or
+        worker *wants* (the other fields of the order: see ``shared.lua``), and returns the answer. It raises RedisError or
         OSError if the server fails, and QueueLost if the queue no longer exists.
         """
         if self._told is None:
@@ -209,7 +201,7 @@ class Exchange:
         self._call += 1
         pushes = self.unsent[: self._sending]
         order = {
-            **_NOTHING,
+            **_NO_REPORTS,
             **self._told,
             **wants,
             "mark": self._mark,

@@ -105,6 +105,19 @@ class Client:
         return result
 
 
+NO_WANTS: dict[str, Any] = {
+    "permits": [],
+    "more": [],
+    "room": 0,
+    "concurrency": 2,
+    "batch": 3,
+    "wait_timeout": 600,
+    "readable": [],
+    "last_aside": "0",
+}
+"""A worker that does not want anything."""
+
+
 class Worker:
     """What the scheduler of a worker does with its exchange, without a crawl."""
 
@@ -133,7 +146,7 @@ class Worker:
 
     def call(self, **wants: Any) -> Answer | None:
         """Tell what has happened, and get what it *wants*. Return None if the connection fails."""
-        order: dict[str, Any] = {"batch": 3, "concurrency": 2, **wants}
+        order: dict[str, Any] = {**NO_WANTS, **wants}
         if self.exchange.is_uncertain:
             order["has"] = [*self.owned, *self.taken, *self.held]
         now, run = self.shared.now, self.exchange.next_call(**order)

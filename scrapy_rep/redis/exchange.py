@@ -8,7 +8,7 @@ import json
 import uuid
 from collections import defaultdict
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from importlib.resources import files
 from queue import SimpleQueue
 from threading import Thread
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import RedisError
 from redis.retry import Retry
 from scrapy.settings import BaseSettings
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -161,6 +161,7 @@ class Exchange:
 
     def __init__(self, client: Any, key: str, seen_key: str, lease: float) -> None:
         self._client = client
+        self._script = client.register_script(_source())
         self._keys = [f"{{{key}}}", seen_key, key]
         self._lease = lease
         self.reports: _Reports = defaultdict(list)
@@ -211,23 +212,14 @@ class Exchange:
             "new": [push[:4] for push in pushes],
         }
         args = [self._worker, json.dumps(order), *(push.data for push in pushes)]
-        return partial(self._run, [len(self._keys), *self._keys, *args])
+        return partial(self._run, args)
 
     def _run(self, args: list[Any]) -> Answer:
-        mark, *parts = self._eval(args)
+        mark, *parts = self._script(self._keys, args)
         if not parts:
             raise QueueLost
         self._mark = mark.decode()
         return _answer(*parts)
-
-    def _eval(self, args: list[Any]) -> list[Any]:
-        try:
-            if self._call > 1:
-                return list(self._client.evalsha(_digest(), *args))
-        except NoScriptError:
-            pass
-        # This call also stores the script on the server, in the same round trip.
-        return list(self._client.eval(_source(), *args))
 
     def answered(self) -> list[Push]:
         """Record that the last call was answered. Return the new requests of that call."""
@@ -317,16 +309,8 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, RedisError) and "maxmemory" in str(error)
 
 
-@cache
 def _source() -> str:
     return (files(__package__) / "shared.lua").read_text(encoding="utf-8")
-
-
-@cache
-def _digest() -> str:
-    from hashlib import sha1  # noqa: PLC0415
-
-    return sha1(_source().encode(), usedforsecurity=False).hexdigest()
 
 
 def connect(settings: BaseSettings) -> Any:

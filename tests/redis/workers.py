@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import fakeredis
+from redis.commands.core import Script
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import ResponseError
 
@@ -39,14 +40,12 @@ class Shared:
     def __enter__(self) -> Self:
         clock = "{ redis.call('GET', 'now'), 0 }"
         source = _SOURCE.replace("redis.call('TIME')", clock)
-        exchange._digest.cache_clear()
         self._patch = mock.patch.object(exchange, "_source", return_value=source)
         self._patch.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._patch.stop()
-        exchange._digest.cache_clear()
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
@@ -84,8 +83,9 @@ class Client:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    def eval(self, *args: Any) -> Any:
-        return self._run(self._client.eval, *args)
+    def register_script(self, source: str) -> Script:
+        """Return a script that is run on this connection."""
+        return Script(self, source)  # type: ignore[arg-type]
 
     def evalsha(self, *args: Any) -> Any:
         return self._run(self._client.evalsha, *args)

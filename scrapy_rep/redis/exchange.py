@@ -68,22 +68,19 @@ class Push(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A request that a worker took from the server."""
+    """A request that a worker took from the server, or tries to read."""
 
     host: str
     score: float
     number: str
     data: bytes
 
-
-class Delivery(NamedTuple):
-    """Requests to one host that the server delivers to a worker."""
-
-    host: str
-    on_server: int
-    """The number of the host's requests that are still on the server."""
-
-    requests: Sequence[Taken]
+    @classmethod
+    def from_lease(cls, lease: bytes) -> Taken:
+        """Read *lease*, the text with which the server stores a request that a worker has."""
+        host, score, item = lease.split(b"\n", 2)
+        number, data = item[:_NUMBER].decode(), item[_NUMBER:]
+        return cls(host.decode(errors="replace"), float(score), number, data)
 
 
 class LeasedHost(NamedTuple):
@@ -133,7 +130,11 @@ class Answer(NamedTuple):
     """In the first answer, the number of requests in a queue that scrapy-redis itself wrote. 0 in later answers."""
 
     permits: Sequence[PermitAnswer]
-    deliveries: Sequence[Delivery]
+    on_server: dict[str, int]
+    """By host, the number of requests that are still on the server. Contains the hosts of which the call wanted requests,
+    and those with news.
+    """
+
     hosts: Sequence[LeasedHost]
     pauses: dict[str, float]
     """By host, the seconds until the end of a pause that a host of this worker requested from another worker."""
@@ -143,9 +144,12 @@ class Answer(NamedTuple):
     worker, and the hosts of which the call reported pages.
     """
 
-    unread: Sequence[tuple[bytes, str]]
-    """Requests that other workers could not read. Each entry is the lease of the request, which contains its data, and
-    its place in the server's list of such requests.
+    requests: Sequence[Taken]
+    """The requests that the server delivers to this worker."""
+
+    unread: Sequence[tuple[Taken, str]]
+    """Requests that other workers could not read. Each entry is the request and its place in the server's list of such
+    requests.
     """
 
 
@@ -276,30 +280,17 @@ class Exchange:
 
 
 def _answer(parts: bytes, delivered: list[bytes], unread: list[bytes]) -> Answer:
-    fields, items = json.loads(parts), iter(delivered)
-    fields["deliveries"] = [
-        Delivery(
-            host, on_server, [_taken(host, score, next(items)) for score in scores]
-        )
-        for host, on_server, scores in fields["deliveries"]
-    ]
+    fields = json.loads(parts)
     fields["permits"] = [PermitAnswer(*permit) for permit in fields["permits"]]
     fields["hosts"] = [LeasedHost(*host) for host in fields["hosts"]]
-    fields["pauses"], fields["pages"] = dict(fields["pauses"]), dict(fields["pages"])
+    for name in ("on_server", "pauses", "pages"):
+        fields[name] = dict(fields[name])
     leases = zip(unread[::2], unread[1::2], strict=True)
-    return Answer(**fields, unread=[(lease, place.decode()) for lease, place in leases])
-
-
-def _taken(host: str, score: str, item: bytes) -> Taken:
-    return Taken(host, float(score), item[:_NUMBER].decode(), item[_NUMBER:])
-
-
-def parts_of(lease: bytes) -> tuple[str, bytes]:
-    """Return the host and the data of a request that no worker could read so far. *lease* is the text with which the
-    server stores the request.
-    """
-    host, _, item = lease.split(b"\n", 2)
-    return host.decode(errors="replace"), item[_NUMBER:]
+    return Answer(
+        **fields,
+        requests=[Taken.from_lease(lease) for lease in delivered],
+        unread=[(Taken.from_lease(lease), place.decode()) for lease, place in leases],
+    )
 
 
 def is_full(error: BaseException) -> bool:

@@ -38,7 +38,6 @@ from scrapy_rep.redis.exchange import (
     Taken,
     connect,
     is_full,
-    parts_of,
 )
 from scrapy_rep.redis.hosts import Lease, OwnedHost, OwnedRequests, name_of
 from scrapy_rep.redis.permits import SharedPermits
@@ -383,10 +382,10 @@ class SharedScheduler(Scheduler):
             queue.requests = kind(self._order)
         return queue.requests
 
-    def _read(self, data: bytes, host: str) -> Request | None:
-        """Return the request in *data*. Return None if this worker cannot read it, and log the first such error."""
+    def _read(self, taken: Taken) -> Request | None:
+        """Return the request in *taken*. Return None if this worker cannot read it, and log the first such error."""
         try:
-            fields = self._serializer.loads(data)
+            fields = self._serializer.loads(taken.data)
             return request_from_dict(fields, spider=self._crawler.spider)
         except Exception as error:  # noqa: BLE001  a serialiser can raise any
             if not self._has_unreadable:
@@ -395,7 +394,7 @@ class SharedScheduler(Scheduler):
                     "This worker cannot read a request to %(host)s in the Redis queue: %(error)r. The request stays in "
                     "Redis for a worker whose spider has the request's callback. Further such errors are not logged. "
                     "At its end, each worker logs the number of requests that no worker could read",
-                    host=host,
+                    host=taken.host,
                     error=error,
                 )
             return None
@@ -695,10 +694,10 @@ class SharedScheduler(Scheduler):
             self._drop(pushes[index].request)
         if kept := len(pushes) - len(answer.seen):
             self._count_enqueued("redis", kept)
-        if answer.deliveries:
+        if answer.requests:
             self._pause = _BUSY
         is_over = not (was_empty or self._total)
-        has_news = answer.deliveries or is_over or was_stopped
+        has_news = answer.requests or is_over or was_stopped
         # Before the engine has asked for the first request, the spider is still opening, and must not be woken.
         if has_news and self._has_begun:
             wake(self._crawler)
@@ -724,25 +723,23 @@ class SharedScheduler(Scheduler):
             frontier.budget.resume({host: counts[host] for host in answer.pages})
         for host_name, seconds in answer.pauses.items():
             frontier.resume_pause(host_name, seconds)
-        for delivery in answer.deliveries:
-            owner = self._lease.hosts.get(delivery.host)
-            if owner is not None:
-                owner.on_server = delivery.on_server
-            for taken in delivery.requests:
-                request = self._read(taken.data, taken.host)
-                if request is None:
-                    self._exchange.reports["unreadable"].append(taken.number)
-                    continue
-                queue = frontier.queues.of(request)
-                self._requests_of(queue).put(request, taken)
-                self._taken[request] = taken
-                if owner is not None:
-                    owner.queues.add(queue)
-                self._filled(queue, request)
-        for lease, place in answer.unread:
+        hosts = self._lease.hosts
+        for host_name in answer.on_server.keys() & hosts.keys():
+            hosts[host_name].on_server = answer.on_server[host_name]
+        for taken in answer.requests:
+            request = self._read(taken)
+            if request is None:
+                self._exchange.reports["unreadable"].append(taken.number)
+                continue
+            queue = frontier.queues.of(request)
+            self._requests_of(queue).put(request, taken)
+            self._taken[request] = taken
+            if taken.host in hosts:
+                hosts[taken.host].queues.add(queue)
+            self._filled(queue, request)
+        for taken, place in answer.unread:
             self._last_aside = place
-            host_name, data = parts_of(lease)
-            if self._read(data, host_name):
+            if self._read(taken):
                 self._readable.append(place)
 
     def _drop(self, request: Request) -> None:

@@ -193,7 +193,7 @@ end
 -- Renew this worker's lease, and take everything from at most one dead worker.
 
 local answer = {
-    seen = {}, permits = {}, deliveries = {}, hosts = {}, pauses = {}, pages = {},
+    seen = {}, permits = {}, on_server = {}, hosts = {}, pauses = {}, pages = {},
     has_lost = has_lost, returned = 0, strange = 0,
 }
 call('HSET', CALLS, worker, order.call)
@@ -263,16 +263,16 @@ local delivered = {}
 
 -- Deliver up to *most* requests of a host, those with the lowest scores. Return how many requests the host had before.
 local function take(host, most)
-    local items, scores, leases = call('ZPOPMIN', key('queue', host), most), {}, {}
+    local items, leases = call('ZPOPMIN', key('queue', host), most), {}
     for index = 1, #items, 2 do
         local item, score = items[index], items[index + 1]
         leases[index], leases[index + 1] = string.sub(item, 1, 14), host .. '\n' .. score .. '\n' .. item
-        delivered[#delivered + 1], scores[#scores + 1] = item, score
+        delivered[#delivered + 1] = leases[index + 1]
     end
     if #items > 0 then call('HSET', TAKEN, unpack(leases)) end
-    local left = call('ZCARD', key('queue', host))
-    answer.deliveries[#answer.deliveries + 1] = { host, left, scores }
-    return #scores + left
+    local remaining = call('ZCARD', key('queue', host))
+    answer.on_server[#answer.on_server + 1] = { host, remaining }
+    return #items / 2 + remaining
 end
 
 local function tell_pause(host, paused)
@@ -347,12 +347,11 @@ elseif not has_lost then
     -- Deliver requests that other workers could not read. This worker reported that it can read them.
     for _, place in ipairs(order.readable) do
         local lease = call('ZRANGEBYSCORE', ASIDE, place, place)[1]
-        local host, score, item = parts_of(lease)
-        if host then
+        local _, _, item = parts_of(lease)
+        if item then
             call('ZREM', ASIDE, lease)
             call('HSET', TAKEN, string.sub(item, 1, 14), lease)
-            delivered[#delivered + 1] = item
-            answer.deliveries[#answer.deliveries + 1] = { host, call('ZCARD', key('queue', host)), { score } }
+            delivered[#delivered + 1] = lease
         end
     end
     unread = call('ZRANGEBYSCORE', ASIDE, '(' .. order.last_aside, '+inf', 'WITHSCORES', 'LIMIT', 0, 50)
@@ -397,8 +396,8 @@ return { mark, cjson.encode(answer), delivered, unread }
 --                         that the worker tried
 --
 -- The answer contains the mark, or "lost" if the worker's queue no longer exists, or "late" for a late call; a
--- JSON object; the delivered requests; and leases of requests that other workers could not read, each with its
--- place. The object contains:
+-- JSON object; the leases of the delivered requests; and leases of requests that other workers could not read, each with
+-- its place. The object contains:
 --   seen                  the indexes of new requests whose fingerprints were known
 --   remaining             the number of requests that are not done, without those set aside that this worker tried
 --   set_aside             the number of requests that a worker set aside because it could not read them
@@ -406,8 +405,8 @@ return { mark, cjson.encode(answer), delivered, unread }
 --   returned              the number of requests that were taken from a dead worker
 --   strange               in the first answer, the number of requests in a queue that scrapy-redis itself wrote
 --   permits               for each requested permit: the result of acquire()
---   deliveries            for each host: host, the number of its requests left here, the score of each delivered
---                         request
+--   on_server             for each host of which the worker wanted requests, or with news: host, the number of its
+--                         requests that are not taken
 --   hosts                 for each host that the worker now owns: host, own_pause, concurrency, seconds since the
 --                         start of the back-off
 --   pauses                for each host of the worker for which another worker reported a pause: host, seconds until

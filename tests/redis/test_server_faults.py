@@ -12,7 +12,7 @@ pytest.importorskip("scrapy_redis")
 
 from redis.exceptions import ResponseError
 
-from scrapy_rep.redis.exchange import QueueLost, is_full, parts_of
+from scrapy_rep.redis.exchange import QueueLost, is_full
 from tests.redis.workers import KEY, SEEN
 
 if TYPE_CHECKING:
@@ -305,8 +305,8 @@ def test_a_request_that_a_worker_cannot_read_goes_to_one_that_can(
     first.take()
     first.reports["unreadable"] = list(first.numbers("1"))
     answer = first.call()
-    [(lease, place)] = answer.unread
-    assert parts_of(lease) == ("a", b"1")
+    [(unread, place)] = answer.unread
+    assert (unread.host, unread.data) == ("a", b"1")
     assert answer.remaining == 2
     assert first.call(last_aside=place).remaining == 1
     assert first.call(last_aside=place).unread == []

@@ -167,9 +167,8 @@ class Worker:
             done = told.get("done", ())
             self.shared.certain |= {self.ending[number] for number, _ in done}
         self.owned.update(host.host for host in answer.hosts)
-        for delivery in answer.deliveries:
-            self.on_server[delivery.host] = delivery.on_server
-            self.taken |= {taken.number: taken for taken in delivery.requests}
+        self.on_server |= answer.on_server
+        self.taken |= {taken.number: taken for taken in answer.requests}
         return answer
 
     def forget(self) -> None:

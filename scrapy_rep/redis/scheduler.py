@@ -51,14 +51,10 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.crawl.frontier.limits import Queue
 
-# The seconds between two calls to the server, in three cases: this worker has something to report, its requests are in
-# flight or in their callbacks, or the last call failed.
-_SOON, _BUSY, _FAILED = 0.02, 0.05, 1.0
-
-# In all other cases, each wait between two calls is twice as long as the last one, up to a maximum in seconds. While
-# requests of any worker are not done, the first maximum applies, because their callbacks may yield new requests. While
-# the queue is empty, the second maximum applies.
-_MOST_WAITING, _MOST_IDLE = 0.2, 1.0
+# The seconds between two calls to the server, in five cases: this worker has something to report; its requests are in
+# flight or in their callbacks; requests of any worker are not done, so that their callbacks may yield new requests; the
+# queue is empty; or the last call failed.
+_SOON, _BUSY, _WAITING, _IDLE, _FAILED = 0.02, 0.05, 0.2, 1.0, 1.0
 
 # A worker renews its lease at the latest when this fraction of the lease's duration has passed.
 _PART_OF_LEASE = 1 / 4
@@ -167,7 +163,7 @@ class SharedScheduler(Scheduler):
         self._took = 0.0
         """The duration of the last answered call, in seconds."""
 
-        self._next_at, self._pause = inf, _BUSY
+        self._next_at = inf
         self._asleep: Deferred[None] | None = None
         self._calls: Deferred[None] | None = None
         """Fires when the loop of regular calls has ended, because the scheduler was closed. None before the server's
@@ -655,11 +651,10 @@ class SharedScheduler(Scheduler):
         ):
             return _SOON
         if self._popped or self._frontier.in_flight or self._permits.held:
-            self._pause = _BUSY
+            seconds = _BUSY
         else:
-            most = _MOST_WAITING if self._total or self._lease.hosts else _MOST_IDLE
-            self._pause = min(2 * self._pause, most)
-        return min(self._pause, self._lease.seconds * _PART_OF_LEASE)
+            seconds = _WAITING if self._total or self._lease.hosts else _IDLE
+        return min(seconds, self._lease.seconds * _PART_OF_LEASE)
 
     # The server's answers.
 
@@ -694,8 +689,6 @@ class SharedScheduler(Scheduler):
             self._drop(pushes[index].request)
         if kept := len(pushes) - len(answer.seen):
             self._count_enqueued("redis", kept)
-        if answer.requests:
-            self._pause = _BUSY
         is_over = not (was_empty or self._total)
         has_news = answer.requests or is_over or was_stopped
         # Before the engine has asked for the first request, the spider is still opening, and must not be woken.

@@ -161,6 +161,9 @@ class Exchange:
     """Makes the calls of one worker, one after the other. It collects the worker's reports, and repeats them in each
     call until the server has answered. Calls are numbered, so that the server executes no report twice, and ignores
     calls that arrive too late.
+
+    The callbacks of the requests that are done may have yielded any of the new requests. So a call reports requests as
+    done only if it contains all new requests: the server executes both or nothing.
     """
 
     def __init__(self, client: Any, key: str, seen_key: str, lease: float) -> None:
@@ -203,6 +206,8 @@ class Exchange:
         if self._told is None:
             self._told, self.reports = self.reports, defaultdict(list)
             self._sending = min(len(self.unsent), MAX_PUSHES)
+            if self._sending < len(self.unsent):
+                self._report_done_later()
         self._call += 1
         pushes = self.unsent[: self._sending]
         order = {
@@ -225,6 +230,10 @@ class Exchange:
         self._mark = mark.decode()
         return _answer(*parts)
 
+    def _report_done_later(self) -> None:
+        """Keep the requests that are done for a later call, because the next call does not contain all new requests."""
+        self.reports["done"] += (self._told or {}).pop("done", [])
+
     def answered(self) -> list[Push]:
         """Record that the last call was answered. Return the new requests of that call."""
         pushes = self.unsent[: self._sending]
@@ -236,8 +245,8 @@ class Exchange:
         """Record that the last call failed with *error*. Return whether the next call should follow immediately.
 
         In most cases, the next call repeats the reports and new requests of the failed call. If the queue is lost, the
-        reports are dropped. If the server has no memory left, it executed nothing. Then the next call repeats only the
-        reports, which free memory, without the new requests, and follows immediately.
+        reports are dropped. If the server has no memory left, it executed nothing. Then the next call repeats the
+        reports without the new requests, and so without the requests that are done, and follows immediately.
         """
         if isinstance(error, QueueLost):
             self._told, self.is_uncertain = None, False
@@ -247,6 +256,7 @@ class Exchange:
             self.is_uncertain = True
         elif not self.is_uncertain and self._sending:
             self._sending = 0
+            self._report_done_later()
             return True
         return False
 

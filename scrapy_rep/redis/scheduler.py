@@ -120,24 +120,14 @@ class SharedScheduler(Scheduler):
         self._taken: dict[Request, Taken] = {}
         """The requests that this worker took from the server, until they are done or given back."""
 
-        self._popped: dict[Request, int] = {}
-        """The taken requests that Scrapy's engine received and that are not done. The value is the number ``_pushed``
-        at the time when the engine received the request."""
+        self._popped: set[Request] = set()
+        """The taken requests that Scrapy's engine received and that are not done."""
 
         self._popped_since = 0
         """The number of requests that Scrapy's engine received since the last call to the server."""
 
         self._pages: dict[Request, str] = {}
         """The requests that count as pages of a host and are not done. The value is the host."""
-
-        self._pushed = 0
-        """The number of new requests of this worker so far, whether or not they are on the server yet."""
-
-        self._ended: list[tuple[str, str, int]] = []
-        """The requests that are done, but not yet reported to the server. Each entry is the request's number, the host
-        whose page it was (or ""), and a value of ``_pushed``. The request is reported when this worker has sent that
-        many new requests to the server, because the request's callback may have yielded them.
-        """
 
         self._seen_here: set[str] = set()
         """The fingerprints of requests that cannot be written to Redis. Such requests wait in this worker's memory."""
@@ -276,7 +266,8 @@ class SharedScheduler(Scheduler):
         rank, is_last_first = self._order.of(request)
         rank = max(min(rank, _MAX_RANK), -_MAX_RANK)
         host = name_of(queue.key.slot)
-        self._push(Push(host, -rank, is_last_first, fingerprint, data, request))
+        push = Push(host, -rank, is_last_first, fingerprint, data, request)
+        self._exchange.unsent.append(push)
         self._call_soon()
         return True
 
@@ -293,7 +284,7 @@ class SharedScheduler(Scheduler):
         request = super().next_request()
         if request is not None:
             if request in self._taken:
-                self._popped[request] = self._pushed
+                self._popped.add(request)
                 self._popped_since += 1
             self._last_request = self._clock.monotonic()
             self._call_soon(_BUSY)
@@ -326,10 +317,6 @@ class SharedScheduler(Scheduler):
         text: str = fingerprint.hex() if is_binary else str(fingerprint)
         return None if text in self._seen_here else text
 
-    def _push(self, push: Push) -> None:
-        self._exchange.unsent.append(push)
-        self._pushed += 1
-
     def _keep_in_memory(
         self, queue: Queue, request: Request, fingerprint: str, error: Exception
     ) -> None:
@@ -361,7 +348,9 @@ class SharedScheduler(Scheduler):
         if request in self._lease.lost:
             return
         queue = self._frontier.queues.of(request)
-        if self._popped.pop(request, None) is None:
+        if request in self._popped:
+            self._popped.remove(request)
+        else:
             queue = self._unwritable(queue)
         requests = self._requests_of(queue)
         requests.back(request)
@@ -408,7 +397,6 @@ class SharedScheduler(Scheduler):
         self._pages.clear()
         self._permits.held.clear()
         self._exchange.reports.clear()
-        self._ended.clear()
         return requests
 
     def _take_all(self, queue: Queue) -> list[Request]:
@@ -422,29 +410,26 @@ class SharedScheduler(Scheduler):
     # The reports of this worker.
 
     def _note_done(self) -> None:
-        """Add the requests that are done to the reports. A request is done when its callback has ended and the new
-        requests of the callback are on the server. Requests that a closing spider interrupted are given back.
+        """Add the requests that are done to the reports. A request is done when its callback has ended. Requests that a
+        closing spider interrupted are given back.
         """
         reports = self._exchange.reports
         in_progress = requests_in_progress(self._crawler)
         self._lease.lost.intersection_update(in_progress)
-        in_memory = self._pages.keys() - self._popped.keys()
+        in_memory = self._pages.keys() - self._popped
         for request in in_memory.difference(in_progress):
             # The server does not know the request.
             reports["done"].append(("", self._pages.pop(request)))
-        for request in self._popped.keys() - in_progress:
-            taken, pushed = self._taken.pop(request), self._popped.pop(request)
-            page_of = self._pages.pop(request, "")
+        for request in self._popped.difference(in_progress):
+            self._popped.remove(request)
+            number, page_of = (
+                self._taken.pop(request).number,
+                self._pages.pop(request, ""),
+            )
             if request in self._frontier.interrupted:
-                reports["back"].append(taken.number)
-                continue
-            made = self._pushed if self._pushed > pushed else 0
-            self._ended.append((taken.number, page_of, made))
-        on_server = self._pushed - len(self._exchange.unsent)
-        for number, page_of, made in self._ended:
-            if made <= on_server:
+                reports["back"].append(number)
+            else:
                 reports["done"].append((number, page_of))
-        self._ended = [entry for entry in self._ended if entry[-1] > on_server]
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
         """Called by the crawl's budget: see :class:`~scrapy_rep.crawl.frontier.budget.Keeper`. The server counts
@@ -633,7 +618,7 @@ class SharedScheduler(Scheduler):
         """
         reports = self._exchange.reports
         numbers = [taken.number for taken in self._taken.values()]
-        numbers += [number for number, *_ in self._ended + reports["done"]]
+        numbers += [number for number, _ in reports["done"]]
         numbers += reports["back"] + reports["unreadable"]
         return [*numbers, *self._lease.hosts, *self._permits.held]
 
@@ -644,7 +629,6 @@ class SharedScheduler(Scheduler):
             return _FAILED  # The server has no memory left.
         if (
             exchange.unsent
-            or self._ended
             or self._permits.wanted
             or self._readable
             or any(exchange.reports.values())
@@ -712,7 +696,7 @@ class SharedScheduler(Scheduler):
         if answer.pages and frontier.budget is not None:
             # The pages that all workers have done, and those that this worker has in progress.
             counts = Counter(self._pages.values()) + Counter(answer.pages)
-            counts.update(page_of for _, page_of, _ in self._ended)
+            counts.update(page_of for _, page_of in self._exchange.reports["done"])
             frontier.budget.resume({host: counts[host] for host in answer.pages})
         for host_name, seconds in answer.pauses.items():
             frontier.resume_pause(host_name, seconds)
@@ -794,7 +778,8 @@ class SharedScheduler(Scheduler):
         """Push all requests of this worker to a new queue, because the old one is gone, and close the spider."""
         for taken in self._forget():
             rank = round(max(taken.score, -_MAX_RANK))
-            self._push(Push(taken.host, rank, False, "", taken.data))
+            push = Push(taken.host, rank, False, "", taken.data)
+            self._exchange.unsent.append(push)
         if is_closing(self._crawler):
             if not (self._exchange.unsent or self._total):
                 return  # The queue was empty when the spider began to close.
@@ -823,9 +808,8 @@ class SharedScheduler(Scheduler):
         exchange = self._exchange
         failures, has_failed, retires, has_left = 0, False, False, False
         while not has_left and failures < _TRIES_AT_END:
-            self._note_done()
             if not exchange.is_repeating:
-                retires = has_failed or not (exchange.unsent or self._ended)
+                retires = has_failed or not exchange.unsent
                 if retires:
                     for host in list(self._lease.hosts.values()):
                         self._give_back(host)

@@ -69,8 +69,8 @@ local has_lost = last_call < order.last_answer
 if order.call == 1 then call('SCARD', SEEN) end
 
 -- A server without memory refuses a script whose first write needs memory. DEL needs none. So with DEL as the first
--- write, a call without new requests is executed. Calls with new requests are refused.
-if #order.new == 0 then call('DEL', prefix .. ':none') end
+-- write, a call that frees as many requests as it adds is executed. Calls with more new requests are refused.
+if #order.new <= #order.done then call('DEL', prefix .. ':none') end
 if is_first then call('HSET', STATE, 'mark', mark) end
 
 -- The numbers follow the clock, so that new numbers are greater than all earlier ones, even if a restart of the server

@@ -8,7 +8,7 @@ import json
 import uuid
 from collections import defaultdict
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from importlib.resources import files
 from queue import SimpleQueue
 from threading import Thread
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import RedisError
 from redis.retry import Retry
 from scrapy.settings import BaseSettings
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -43,18 +43,9 @@ MAX_PUSHES = 1_000
 
 _Reports = dict[str, list[Any]]
 
-# The default fields of an order, the JSON object that each call sends to the server. A call with these fields reports
-# nothing and requests nothing. ``shared.lua`` describes the fields.
-_NOTHING: dict[str, Any] = {
-    **dict.fromkeys(
-        ("done", "back", "unreadable", "pages", "released", "paused", "left"), ()
-    ),
-    **dict.fromkeys(("permits", "more", "readable"), ()),
-    **dict.fromkeys(("room", "batch"), 0),
-    "concurrency": 1,
-    "last_aside": "0",
-    "retires": False,
-    "clears": False,
+# The reports of a call in which a worker has nothing to report.
+_NO_REPORTS: _Reports = {
+    name: [] for name in ("done", "back", "unreadable", "released", "paused", "left")
 }
 
 
@@ -77,22 +68,19 @@ class Push(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A request that a worker took from the server."""
+    """A request that a worker took from the server, or tries to read."""
 
     host: str
     score: float
     number: str
     data: bytes
 
-
-class Delivery(NamedTuple):
-    """Requests to one host that the server delivers to a worker."""
-
-    host: str
-    on_server: int
-    """The number of the host's requests that are still on the server."""
-
-    requests: Sequence[Taken]
+    @classmethod
+    def from_lease(cls, lease: bytes) -> Taken:
+        """Read *lease*, the text with which the server stores a request that a worker has."""
+        host, score, item = lease.split(b"\n", 2)
+        number, data = item[:_NUMBER].decode(), item[_NUMBER:]
+        return cls(host.decode(errors="replace"), float(score), number, data)
 
 
 class LeasedHost(NamedTuple):
@@ -142,7 +130,11 @@ class Answer(NamedTuple):
     """In the first answer, the number of requests in a queue that scrapy-redis itself wrote. 0 in later answers."""
 
     permits: Sequence[PermitAnswer]
-    deliveries: Sequence[Delivery]
+    on_server: dict[str, int]
+    """By host, the number of requests that are still on the server. Contains the hosts of which the call wanted requests,
+    and those with news.
+    """
+
     hosts: Sequence[LeasedHost]
     pauses: dict[str, float]
     """By host, the seconds until the end of a pause that a host of this worker requested from another worker."""
@@ -152,9 +144,12 @@ class Answer(NamedTuple):
     worker, and the hosts of which the call reported pages.
     """
 
-    unread: Sequence[tuple[bytes, str]]
-    """Requests that other workers could not read. Each entry is the lease of the request, which contains its data, and
-    its place in the server's list of such requests.
+    requests: Sequence[Taken]
+    """The requests that the server delivers to this worker."""
+
+    unread: Sequence[tuple[Taken, str]]
+    """Requests that other workers could not read. Each entry is the request and its place in the server's list of such
+    requests.
     """
 
 
@@ -166,10 +161,14 @@ class Exchange:
     """Makes the calls of one worker, one after the other. It collects the worker's reports, and repeats them in each
     call until the server has answered. Calls are numbered, so that the server executes no report twice, and ignores
     calls that arrive too late.
+
+    The callbacks of the requests that are done may have yielded any of the new requests. So a call reports requests as
+    done only if it contains all new requests: the server executes both or nothing.
     """
 
     def __init__(self, client: Any, key: str, seen_key: str, lease: float) -> None:
         self._client = client
+        self._script = client.register_script(_source())
         self._keys = [f"{{{key}}}", seen_key, key]
         self._lease = lease
         self.reports: _Reports = defaultdict(list)
@@ -201,16 +200,18 @@ class Exchange:
 
     def next_call(self, **wants: Any) -> Callable[[], Answer]:
         """Return the next call, as a function for another thread. The call sends the collected reports and what the
-        worker *wants* (fields of the order: see ``shared.lua``), and returns the answer. It raises RedisError or
+        worker *wants* (the other fields of the order: see ``shared.lua``), and returns the answer. It raises RedisError or
         OSError if the server fails, and QueueLost if the queue no longer exists.
         """
         if self._told is None:
             self._told, self.reports = self.reports, defaultdict(list)
             self._sending = min(len(self.unsent), MAX_PUSHES)
+            if self._sending < len(self.unsent):
+                self._report_done_later()
         self._call += 1
         pushes = self.unsent[: self._sending]
         order = {
-            **_NOTHING,
+            **_NO_REPORTS,
             **self._told,
             **wants,
             "mark": self._mark,
@@ -220,23 +221,18 @@ class Exchange:
             "new": [push[:4] for push in pushes],
         }
         args = [self._worker, json.dumps(order), *(push.data for push in pushes)]
-        return partial(self._run, [len(self._keys), *self._keys, *args])
+        return partial(self._run, args)
 
     def _run(self, args: list[Any]) -> Answer:
-        mark, *parts = self._eval(args)
+        mark, *parts = self._script(self._keys, args)
         if not parts:
             raise QueueLost
         self._mark = mark.decode()
         return _answer(*parts)
 
-    def _eval(self, args: list[Any]) -> list[Any]:
-        try:
-            if self._call > 1:
-                return list(self._client.evalsha(_digest(), *args))
-        except NoScriptError:
-            pass
-        # This call also stores the script on the server, in the same round trip.
-        return list(self._client.eval(_source(), *args))
+    def _report_done_later(self) -> None:
+        """Keep the requests that are done for a later call, because the next call does not contain all new requests."""
+        self.reports["done"] += (self._told or {}).pop("done", [])
 
     def answered(self) -> list[Push]:
         """Record that the last call was answered. Return the new requests of that call."""
@@ -249,8 +245,8 @@ class Exchange:
         """Record that the last call failed with *error*. Return whether the next call should follow immediately.
 
         In most cases, the next call repeats the reports and new requests of the failed call. If the queue is lost, the
-        reports are dropped. If the server has no memory left, it executed nothing. Then the next call repeats only the
-        reports, which free memory, without the new requests, and follows immediately.
+        reports are dropped. If the server has no memory left, it executed nothing. Then the next call repeats the
+        reports without the new requests, and so without the requests that are done, and follows immediately.
         """
         if isinstance(error, QueueLost):
             self._told, self.is_uncertain = None, False
@@ -260,6 +256,7 @@ class Exchange:
             self.is_uncertain = True
         elif not self.is_uncertain and self._sending:
             self._sending = 0
+            self._report_done_later()
             return True
         return False
 
@@ -293,30 +290,17 @@ class Exchange:
 
 
 def _answer(parts: bytes, delivered: list[bytes], unread: list[bytes]) -> Answer:
-    fields, items = json.loads(parts), iter(delivered)
-    fields["deliveries"] = [
-        Delivery(
-            host, on_server, [_taken(host, score, next(items)) for score in scores]
-        )
-        for host, on_server, scores in fields["deliveries"]
-    ]
+    fields = json.loads(parts)
     fields["permits"] = [PermitAnswer(*permit) for permit in fields["permits"]]
     fields["hosts"] = [LeasedHost(*host) for host in fields["hosts"]]
-    fields["pauses"], fields["pages"] = dict(fields["pauses"]), dict(fields["pages"])
+    for name in ("on_server", "pauses", "pages"):
+        fields[name] = dict(fields[name])
     leases = zip(unread[::2], unread[1::2], strict=True)
-    return Answer(**fields, unread=[(lease, place.decode()) for lease, place in leases])
-
-
-def _taken(host: str, score: str, item: bytes) -> Taken:
-    return Taken(host, float(score), item[:_NUMBER].decode(), item[_NUMBER:])
-
-
-def parts_of(lease: bytes) -> tuple[str, bytes]:
-    """Return the host and the data of a request that no worker could read so far. *lease* is the text with which the
-    server stores the request.
-    """
-    host, _, item = lease.split(b"\n", 2)
-    return host.decode(errors="replace"), item[_NUMBER:]
+    return Answer(
+        **fields,
+        requests=[Taken.from_lease(lease) for lease in delivered],
+        unread=[(Taken.from_lease(lease), place.decode()) for lease, place in leases],
+    )
 
 
 def is_full(error: BaseException) -> bool:
@@ -326,16 +310,8 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, RedisError) and "maxmemory" in str(error)
 
 
-@cache
 def _source() -> str:
     return (files(__package__) / "shared.lua").read_text(encoding="utf-8")
-
-
-@cache
-def _digest() -> str:
-    from hashlib import sha1  # noqa: PLC0415
-
-    return sha1(_source().encode(), usedforsecurity=False).hexdigest()
 
 
 def connect(settings: BaseSettings) -> Any:

@@ -8,17 +8,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import Deferred
 
-from scrapy_rep.base.compat import is_closing
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.crawl.frontier.limits import Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
 
     from scrapy_rep.crawl.frontier.frontier import Frontier
     from scrapy_rep.crawl.frontier.limits import InFlight, Queue
@@ -30,14 +27,16 @@ if TYPE_CHECKING:
 _LONG = 1.0
 
 
-class Permit:
-    """The permission to send one request, which is at the wire, to a host to which several workers send requests."""
+class Permit(Waiter):
+    """The permission to send one request, which is at the wire, to a host to which several workers send requests. The
+    request waits at the frontier for each answer of the server, and until it may ask again.
+    """
 
     def __init__(
         self, request: Request, entry: InFlight, queue: Queue, *, may_return: bool
     ) -> None:
+        super().__init__(entry)
         self.request = request
-        self.entry = entry
         self.queue = queue
         self.may_return = may_return
         """Whether the request may return to the scheduler and be sent later."""
@@ -45,10 +44,10 @@ class Permit:
         self.asked: tuple[str, float, float] = self.terms
         """The :attr:`terms` of the last call that requested this permit from the server."""
 
+        self.answer: PermitAnswer | None = None
+        """The server's last answer. None before the first answer."""
+
         self.is_released = False
-        self.call: Deferred[PermitAnswer | None] | None = None
-        """A Deferred that fires with the server's answer, or with None if the request stops waiting for an answer. The
-        attribute is None before this worker requests the permit."""
 
     @property
     def terms(self) -> tuple[str, float, float]:
@@ -83,14 +82,9 @@ class SharedPermits:
     """
 
     def __init__(
-        self,
-        crawler: Crawler,
-        frontier: Frontier,
-        lease: Lease,
-        ask: Callable[[], None],
+        self, frontier: Frontier, lease: Lease, ask: Callable[[], None]
     ) -> None:
         """Create the permits of a worker. *ask* is a function that schedules a call to the server soon."""
-        self._crawler = crawler
         self._frontier = frontier
         self._lease = lease
         self._ask = ask
@@ -138,25 +132,49 @@ class SharedPermits:
         frontier = self._frontier
         queue = frontier.queues.of(request)
         permit = Permit(request, entry, queue, may_return=may_return)
-        host = permit.queue.host
-        while True:
+        host = queue.host
+        while not permit.may_continue:
             if may_return and request in self._lease.lost:
                 return False
             answer = await self._answer(permit)
             if answer is None:
-                return False
+                continue
             now = frontier.clock.monotonic()
             if answer.paused:
                 frontier.resume_pause(host.key, answer.paused)
             if not answer.wait or frontier.refusal(entry):
                 return True
             if may_return and answer.wait > _LONG:
-                delay = host.crawl_delay if delay_of(permit.queue) else None
+                delay = host.crawl_delay if delay_of(queue) else None
                 frontier.limits.hold(delay or host, now + answer.wait, now)
                 return False
-            later: Deferred[None] = Deferred()
-            frontier.alarms.at(now + answer.wait, _fire, later)
-            await maybe_deferred_to_future(later)
+            frontier.alarms.at(now + answer.wait, self._end_wait, permit)
+            await self._wait(permit)
+        return True  # A page in a browser waits for this robots.txt, which needs no permit then.
+
+    async def _answer(self, permit: Permit) -> PermitAnswer | None:
+        """Request *permit* from the server, and return the answer. Return None if the wait ended without an answer.
+        Raises SpiderClosing if the spider closes.
+        """
+        token = f"\t{self._new_token()}"
+        permit.answer = None
+        self.wanted[token] = permit
+        self._ask()
+        try:
+            await self._wait(permit)
+        finally:
+            self.wanted.pop(token, None)
+        return permit.answer
+
+    async def _wait(self, permit: Permit) -> None:
+        """Wait until :meth:`_end_wait`. Raises SpiderClosing if the spider closes."""
+        over = self._frontier.wait(permit, permit.request)
+        self._frontier.flush()  # While a request waits, the frontier looks for a closing spider.
+        await maybe_deferred_to_future(over)
+
+    def _end_wait(self, permit: Permit) -> None:
+        self._frontier.limits.decided.append(permit)
+        self._frontier.flush()
 
     def release(self, entry: InFlight) -> None:
         """Release the permit of *entry*, whose request will not be sent. So the host's delay does not start."""
@@ -164,37 +182,16 @@ class SharedPermits:
             permit.is_released |= permit.entry is entry
         self._ask()
 
-    async def _answer(self, permit: Permit) -> PermitAnswer | None:
-        """Request *permit* from the server, and return the answer. Return None if the request must return to the
-        scheduler, because the spider closes or another worker took the request. Raises SpiderClosing if the spider
-        closes and the request cannot return to the scheduler.
-        """
-        if self._frontier.alarms.is_stopped:
-            raise SpiderClosing(f"The spider closed before {permit.request}")
-        token = f"\t{self._new_token()}"
-        permit.call = Deferred(lambda _: self._cancel(token))
-        self.wanted[token] = permit
-        self._ask()
-        answer = await maybe_deferred_to_future(permit.call)
-        if answer is None and not permit.may_return:
-            self._frontier.interrupt(permit.request)
-            raise SpiderClosing(f"The spider closed while {permit.request} waited")
-        return answer
-
-    def _cancel(self, token: str) -> None:
-        self.wanted.pop(token, None)
-
     # The scheduler calls these methods before and after each call to the server.
 
     def wants(self) -> list[tuple[Any, ...]]:
         """Return the permits to request from the server, as arguments of ``acquire`` in the script. Requests that other
-        workers took get no permit. The list is empty while the spider closes, since nothing waits for the answer.
+        workers took get no permit.
         """
-        closes = is_closing(self._crawler)
         for token, permit in list(self.wanted.items()):
-            if closes or (permit.may_return and permit.request in self._lease.lost):
+            if permit.may_return and permit.request in self._lease.lost:
                 del self.wanted[token]
-                _fire(permit.call)
+                self._end_wait(permit)
         for permit in self.wanted.values():
             permit.asked = permit.terms
         return [(token, *permit.asked) for token, permit in self.wanted.items()]
@@ -212,7 +209,8 @@ class SharedPermits:
                 continue
             if not answer.wait:
                 self.held[answer.token] = permit
-            _fire(permit.call, answer)
+            permit.answer = answer
+            self._end_wait(permit)
 
     def ended(self) -> Iterator[tuple[str, float, bool]]:
         """Yield the permits that are used or released, and forget them. Each permit is a tuple: the token, the seconds
@@ -228,8 +226,3 @@ class SharedPermits:
                 is_sent = permit.entry.sent_at > float("-inf")
                 was_sent = is_sent and not permit.is_released
                 yield token, round(ago, 3) if was_sent else 0.0, was_sent
-
-
-def _fire(call: Any, result: Any = None) -> None:
-    if not call.called:
-        call.callback(result)

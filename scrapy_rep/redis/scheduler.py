@@ -38,7 +38,6 @@ from scrapy_rep.redis.exchange import (
     Taken,
     connect,
     is_full,
-    parts_of,
 )
 from scrapy_rep.redis.hosts import Lease, OwnedHost, OwnedRequests, name_of
 from scrapy_rep.redis.permits import SharedPermits
@@ -52,14 +51,10 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.crawl.frontier.limits import Queue
 
-# The seconds between two calls to the server, in three cases: this worker has something to report, its requests are in
-# flight or in their callbacks, or the last call failed.
-_SOON, _BUSY, _FAILED = 0.02, 0.05, 1.0
-
-# In all other cases, each wait between two calls is twice as long as the last one, up to a maximum in seconds. While
-# requests of any worker are not done, the first maximum applies, because their callbacks may yield new requests. While
-# the queue is empty, the second maximum applies.
-_MOST_WAITING, _MOST_IDLE = 0.2, 1.0
+# The seconds between two calls to the server, in five cases: this worker has something to report; its requests are in
+# flight or in their callbacks; requests of any worker are not done, so that their callbacks may yield new requests; the
+# queue is empty; or the last call failed.
+_SOON, _BUSY, _WAITING, _IDLE, _FAILED = 0.02, 0.05, 0.2, 1.0, 1.0
 
 # A worker renews its lease at the latest when this fraction of the lease's duration has passed.
 _PART_OF_LEASE = 1 / 4
@@ -95,7 +90,7 @@ _EMPTY_FOR, _FAR = 2.0, 30.0
 # integers that the server's floating-point numbers represent exactly.
 _MAX_RANK = 2**40
 
-# A worker that ends gives up after this many failed calls.
+# A worker that ends gives up after this many failed calls in a row.
 _TRIES_AT_END = 2
 
 
@@ -125,24 +120,14 @@ class SharedScheduler(Scheduler):
         self._taken: dict[Request, Taken] = {}
         """The requests that this worker took from the server, until they are done or given back."""
 
-        self._popped: dict[Request, int] = {}
-        """The taken requests that Scrapy's engine received and that are not done. The value is the number ``_pushed``
-        at the time when the engine received the request."""
+        self._popped: set[Request] = set()
+        """The taken requests that Scrapy's engine received and that are not done."""
 
         self._popped_since = 0
         """The number of requests that Scrapy's engine received since the last call to the server."""
 
         self._pages: dict[Request, str] = {}
         """The requests that count as pages of a host and are not done. The value is the host."""
-
-        self._pushed = 0
-        """The number of new requests of this worker so far, whether or not they are on the server yet."""
-
-        self._ended: list[tuple[str, str, int]] = []
-        """The requests that are done, but not yet reported to the server. Each entry is the request's number, the host
-        whose page it was (or ""), and a value of ``_pushed``. The request is reported when this worker has sent that
-        many new requests to the server, because the request's callback may have yielded them.
-        """
 
         self._seen_here: set[str] = set()
         """The fingerprints of requests that cannot be written to Redis. Such requests wait in this worker's memory."""
@@ -168,7 +153,7 @@ class SharedScheduler(Scheduler):
         self._took = 0.0
         """The duration of the last answered call, in seconds."""
 
-        self._next_at, self._pause = inf, _BUSY
+        self._next_at = inf
         self._asleep: Deferred[None] | None = None
         self._calls: Deferred[None] | None = None
         """Fires when the loop of regular calls has ended, because the scheduler was closed. None before the server's
@@ -181,7 +166,7 @@ class SharedScheduler(Scheduler):
         if self._frontier.budget is not None:
             self._frontier.budget.store_with(self)
         self._permits = self._frontier.permits = SharedPermits(
-            crawler, self._frontier, self._lease, self._call_soon
+            self._frontier, self._lease, self._call_soon
         )
         crawler.signals.connect(self._spider_idle, signals.spider_idle)
 
@@ -281,7 +266,8 @@ class SharedScheduler(Scheduler):
         rank, is_last_first = self._order.of(request)
         rank = max(min(rank, _MAX_RANK), -_MAX_RANK)
         host = name_of(queue.key.slot)
-        self._push(Push(host, -rank, is_last_first, fingerprint, data, request))
+        push = Push(host, -rank, is_last_first, fingerprint, data, request)
+        self._exchange.unsent.append(push)
         self._call_soon()
         return True
 
@@ -298,7 +284,7 @@ class SharedScheduler(Scheduler):
         request = super().next_request()
         if request is not None:
             if request in self._taken:
-                self._popped[request] = self._pushed
+                self._popped.add(request)
                 self._popped_since += 1
             self._last_request = self._clock.monotonic()
             self._call_soon(_BUSY)
@@ -326,12 +312,10 @@ class SharedScheduler(Scheduler):
                 return ""
             self._dupefilter.log(request, self._spider)
             return None
-        fingerprint: str = self._fingerprinter.request_fingerprint(request)
-        return None if fingerprint in self._seen_here else fingerprint
-
-    def _push(self, push: Push) -> None:
-        self._exchange.unsent.append(push)
-        self._pushed += 1
+        fingerprint = self._fingerprinter.request_fingerprint(request)
+        is_binary = isinstance(fingerprint, bytes)
+        text: str = fingerprint.hex() if is_binary else str(fingerprint)
+        return None if text in self._seen_here else text
 
     def _keep_in_memory(
         self, queue: Queue, request: Request, fingerprint: str, error: Exception
@@ -343,7 +327,13 @@ class SharedScheduler(Scheduler):
         self._seen_here |= {fingerprint} - {""}
         queue = self._unwritable(queue)
         self._requests_of(queue).push(request)
+        self._count_enqueued("memory", 1)
         self._filled(queue, request)
+
+    def _count_enqueued(self, medium: str, count: int) -> None:
+        """Count new requests in Scrapy's stats."""
+        self._stats.inc_value(f"scheduler/enqueued/{medium}", count)
+        self._stats.inc_value("scheduler/enqueued", count)
 
     def _filled(self, queue: Queue, request: Request) -> None:
         self._count += 1
@@ -358,7 +348,9 @@ class SharedScheduler(Scheduler):
         if request in self._lease.lost:
             return
         queue = self._frontier.queues.of(request)
-        if self._popped.pop(request, None) is None:
+        if request in self._popped:
+            self._popped.remove(request)
+        else:
             queue = self._unwritable(queue)
         requests = self._requests_of(queue)
         requests.back(request)
@@ -375,10 +367,10 @@ class SharedScheduler(Scheduler):
             queue.requests = kind(self._order)
         return queue.requests
 
-    def _read(self, data: bytes, host: str) -> Request | None:
-        """Return the request in *data*. Return None if this worker cannot read it, and log the first such error."""
+    def _read(self, taken: Taken) -> Request | None:
+        """Return the request in *taken*. Return None if this worker cannot read it, and log the first such error."""
         try:
-            fields = self._serializer.loads(data)
+            fields = self._serializer.loads(taken.data)
             return request_from_dict(fields, spider=self._crawler.spider)
         except Exception as error:  # noqa: BLE001  a serialiser can raise any
             if not self._has_unreadable:
@@ -387,7 +379,7 @@ class SharedScheduler(Scheduler):
                     "This worker cannot read a request to %(host)s in the Redis queue: %(error)r. The request stays in "
                     "Redis for a worker whose spider has the request's callback. Further such errors are not logged. "
                     "At its end, each worker logs the number of requests that no worker could read",
-                    host=host,
+                    host=taken.host,
                     error=error,
                 )
             return None
@@ -405,7 +397,6 @@ class SharedScheduler(Scheduler):
         self._pages.clear()
         self._permits.held.clear()
         self._exchange.reports.clear()
-        self._ended.clear()
         return requests
 
     def _take_all(self, queue: Queue) -> list[Request]:
@@ -419,26 +410,26 @@ class SharedScheduler(Scheduler):
     # The reports of this worker.
 
     def _note_done(self) -> None:
-        """Add the requests that are done to the reports. A request is done when its callback has ended and the new
-        requests of the callback are on the server. Requests that a closing spider interrupted are given back.
+        """Add the requests that are done to the reports. A request is done when its callback has ended. Requests that a
+        closing spider interrupted are given back.
         """
         reports = self._exchange.reports
         in_progress = requests_in_progress(self._crawler)
         self._lease.lost.intersection_update(in_progress)
-        for request in self._popped.keys() - in_progress:
-            taken, pushed = self._taken.pop(request), self._popped.pop(request)
-            page_of = self._pages.pop(request, "")
+        in_memory = self._pages.keys() - self._popped
+        for request in in_memory.difference(in_progress):
+            # The server does not know the request.
+            reports["done"].append(("", self._pages.pop(request)))
+        for request in self._popped.difference(in_progress):
+            self._popped.remove(request)
+            number, page_of = (
+                self._taken.pop(request).number,
+                self._pages.pop(request, ""),
+            )
             if request in self._frontier.interrupted:
-                reports["back"].append(taken.number)
-                continue
-            made = self._pushed if self._pushed > pushed else 0
-            self._ended.append((taken.number, page_of, made))
-        on_server = self._pushed - len(self._exchange.unsent)
-        for number, page_of, made in self._ended:
-            if made <= on_server:
-                reports["done"].append(number)
-                reports["pages"] += [page_of] * bool(page_of)
-        self._ended = [entry for entry in self._ended if entry[-1] > on_server]
+                reports["back"].append(number)
+            else:
+                reports["done"].append((number, page_of))
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
         """Called by the crawl's budget: see :class:`~scrapy_rep.crawl.frontier.budget.Keeper`. The server counts
@@ -460,7 +451,7 @@ class SharedScheduler(Scheduler):
 
     def _give_back_needless(self) -> None:
         """Give back the hosts that had no requests for 2 seconds, or whose next request must wait longer than 30
-        seconds.
+        seconds. A host whose requests are refused is not given back as long as there are any.
         """
         now, frontier = self._clock.monotonic(), self._frontier
         busy = {self._taken[request].host for request in self._popped}
@@ -471,8 +462,11 @@ class SharedScheduler(Scheduler):
                 continue
             if host.on_server or host.count:
                 host.needed_at = now
-            wait = _seconds_to_wait(frontier.limits.limiters.get(host.key), now)
-            if wait > _FAR or now - host.needed_at > _EMPTY_FOR:
+            limiter = frontier.limits.limiters.get(host.key)
+            is_far = _seconds_to_wait(limiter, now) > _FAR
+            is_refusing = limiter is not None and now < limiter.refuses_until
+            is_empty = now - host.needed_at > _EMPTY_FOR
+            if is_empty or (is_far and not is_refusing):
                 self._give_back(host)
 
     def _give_back(self, host: OwnedHost) -> None:
@@ -525,6 +519,7 @@ class SharedScheduler(Scheduler):
             "batch": batch,
             "readable": self._readable,
             "last_aside": self._last_aside,
+            "wait_timeout": self._frontier.limits.wait_timeout,
         }
 
     def _more_of_owned(
@@ -595,10 +590,10 @@ class SharedScheduler(Scheduler):
         self._next_at = inf
         try:
             await self._exchange_with_server(order)
+            self._call_soon(self._next_in())
         except Exception as error:  # noqa: BLE001  the calls go on after any error
             self._call_soon(self._failed(error))
             return error
-        self._call_soon(self._next_in())
         return None
 
     async def _exchange_with_server(self, order: dict[str, Any]) -> None:
@@ -621,11 +616,11 @@ class SharedScheduler(Scheduler):
         this worker was in an answer that did not arrive. So the server puts such requests back into the queue, and
         takes back such hosts and permits.
         """
-        ended = [number for number, *_ in self._ended]
-        numbers = [taken.number for taken in self._taken.values()]
         reports = self._exchange.reports
-        untold = reports["done"] + reports["back"] + reports["unreadable"]
-        return [*numbers, *ended, *untold, *self._lease.hosts, *self._permits.held]
+        numbers = [taken.number for taken in self._taken.values()]
+        numbers += [number for number, _ in reports["done"]]
+        numbers += reports["back"] + reports["unreadable"]
+        return [*numbers, *self._lease.hosts, *self._permits.held]
 
     def _next_in(self) -> float:
         """Return the number of seconds between an answered call and the next call."""
@@ -634,18 +629,16 @@ class SharedScheduler(Scheduler):
             return _FAILED  # The server has no memory left.
         if (
             exchange.unsent
-            or self._ended
             or self._permits.wanted
             or self._readable
             or any(exchange.reports.values())
         ):
             return _SOON
         if self._popped or self._frontier.in_flight or self._permits.held:
-            self._pause = _BUSY
+            seconds = _BUSY
         else:
-            most = _MOST_WAITING if self._total or self._lease.hosts else _MOST_IDLE
-            self._pause = min(2 * self._pause, most)
-        return min(self._pause, self._lease.seconds * _PART_OF_LEASE)
+            seconds = _WAITING if self._total or self._lease.hosts else _IDLE
+        return min(seconds, self._lease.seconds * _PART_OF_LEASE)
 
     # The server's answers.
 
@@ -663,7 +656,7 @@ class SharedScheduler(Scheduler):
         if self._is_failing and (pushes or not unsent):
             self._is_failing = False
             self._logger.info(
-                "The queue in Redis works again, and this worker takes requests again"
+                "The queue in Redis works again, and this worker sends its new requests there"
             )
         if self._calls is None:
             self._log_what_is_there(answer)
@@ -679,12 +672,9 @@ class SharedScheduler(Scheduler):
         for index in answer.seen:
             self._drop(pushes[index].request)
         if kept := len(pushes) - len(answer.seen):
-            for stat in ("scheduler/enqueued/redis", "scheduler/enqueued"):
-                self._stats.inc_value(stat, kept)
-        if answer.deliveries:
-            self._pause = _BUSY
+            self._count_enqueued("redis", kept)
         is_over = not (was_empty or self._total)
-        has_news = answer.deliveries or is_over or was_stopped
+        has_news = answer.requests or is_over or was_stopped
         # Before the engine has asked for the first request, the spider is still opening, and must not be woken.
         if has_news and self._has_begun:
             wake(self._crawler)
@@ -706,29 +696,27 @@ class SharedScheduler(Scheduler):
         if answer.pages and frontier.budget is not None:
             # The pages that all workers have done, and those that this worker has in progress.
             counts = Counter(self._pages.values()) + Counter(answer.pages)
-            counts.update(page_of for _, page_of, _ in self._ended)
+            counts.update(page_of for _, page_of in self._exchange.reports["done"])
             frontier.budget.resume({host: counts[host] for host in answer.pages})
         for host_name, seconds in answer.pauses.items():
             frontier.resume_pause(host_name, seconds)
-        for delivery in answer.deliveries:
-            owner = self._lease.hosts.get(delivery.host)
-            if owner is not None:
-                owner.on_server = delivery.on_server
-            for taken in delivery.requests:
-                request = self._read(taken.data, taken.host)
-                if request is None:
-                    self._exchange.reports["unreadable"].append(taken.number)
-                    continue
-                queue = frontier.queues.of(request)
-                self._requests_of(queue).put(request, taken)
-                self._taken[request] = taken
-                if owner is not None:
-                    owner.queues.add(queue)
-                self._filled(queue, request)
-        for lease, place in answer.unread:
+        hosts = self._lease.hosts
+        for host_name in answer.on_server.keys() & hosts.keys():
+            hosts[host_name].on_server = answer.on_server[host_name]
+        for taken in answer.requests:
+            request = self._read(taken)
+            if request is None:
+                self._exchange.reports["unreadable"].append(taken.number)
+                continue
+            queue = frontier.queues.of(request)
+            self._requests_of(queue).put(request, taken)
+            self._taken[request] = taken
+            if taken.host in hosts:
+                hosts[taken.host].queues.add(queue)
+            self._filled(queue, request)
+        for taken, place in answer.unread:
             self._last_aside = place
-            host_name, data = parts_of(lease)
-            if self._read(data, host_name):
+            if self._read(taken):
                 self._readable.append(place)
 
     def _drop(self, request: Request) -> None:
@@ -780,7 +768,7 @@ class SharedScheduler(Scheduler):
             is_of_server = isinstance(error, (RedisError, OSError))
             self._logger.warning(
                 "The queue in Redis fails (%(error)s). Until Redis works again, this worker keeps new requests in "
-                "memory, and takes no requests from the queue",
+                "memory, and takes no requests from the queue, unless Redis is only full",
                 error=f"{type(error).__name__}: {error}",
                 exc_info=None if is_of_server else error,
             )
@@ -790,7 +778,8 @@ class SharedScheduler(Scheduler):
         """Push all requests of this worker to a new queue, because the old one is gone, and close the spider."""
         for taken in self._forget():
             rank = round(max(taken.score, -_MAX_RANK))
-            self._push(Push(taken.host, rank, False, "", taken.data))
+            push = Push(taken.host, rank, False, "", taken.data)
+            self._exchange.unsent.append(push)
         if is_closing(self._crawler):
             if not (self._exchange.unsent or self._total):
                 return  # The queue was empty when the spider began to close.
@@ -812,24 +801,25 @@ class SharedScheduler(Scheduler):
 
     async def _end(self, calls: Deferred[None]) -> None:
         """Send the remaining new requests, and report the requests that are done. In the last call, give all hosts and
-        requests back. After a failed call, the next call is the last one. *calls* fires when the regular calls have
-        ended.
+        requests back. After a failed call, the next call that does not repeat reports is the last one. *calls* fires
+        when the regular calls have ended.
         """
         await maybe_deferred_to_future(calls)
-        failures, has_left = 0, False
+        exchange = self._exchange
+        failures, has_failed, retires, has_left = 0, False, False, False
         while not has_left and failures < _TRIES_AT_END:
-            self._note_done()
-            exchange = self._exchange
-            is_behind = exchange.is_repeating or exchange.unsent or self._ended
-            retires = bool(failures) or not is_behind
-            if retires:
-                for host in list(self._lease.hosts.values()):
-                    self._give_back(host)
+            if not exchange.is_repeating:
+                retires = has_failed or not exchange.unsent
+                if retires:
+                    for host in list(self._lease.hosts.values()):
+                        self._give_back(host)
             error = await self._call(
                 retires=retires, clears=retires and not self._persists
             )
-            failures += error is not None and not isinstance(error, QueueLost)
-            has_left = retires and error is None
+            if error is None:
+                failures, has_left = 0, retires
+            elif not isinstance(error, QueueLost):
+                failures, has_failed = failures + 1, True
         self._log_what_is_left()
         with suppress(RedisError, OSError):
             if not self._persists and not self._exchange.unsent:

@@ -69,8 +69,8 @@ local has_lost = last_call < order.last_answer
 if order.call == 1 then call('SCARD', SEEN) end
 
 -- A server without memory refuses a script whose first write needs memory. DEL needs none. So with DEL as the first
--- write, a call without new requests is executed. Calls with new requests are refused.
-if #order.new == 0 then call('DEL', prefix .. ':none') end
+-- write, a call that frees as many requests as it adds is executed. Calls with more new requests are refused.
+if #order.new <= #order.done then call('DEL', prefix .. ':none') end
 if is_first then call('HSET', STATE, 'mark', mark) end
 
 -- The numbers follow the clock, so that new numbers are greater than all earlier ones, even if a restart of the server
@@ -97,11 +97,14 @@ local function forget_later(host)
     end
 end
 
--- Let any worker take a host.
+-- Let any worker take a host from the time of its next request on. During a pause for which requests do not wait, the
+-- time is now, because the worker refuses the requests.
 local function set_free(host)
     call('HDEL', key('host', host), 'owner')
     if call('EXISTS', key('queue', host)) == 1 then
-        call('ZADD', FREE, math.max(now, numbers_of(host, 'next_at', 'paused')), host)
+        local next_at, paused = numbers_of(host, 'next_at', 'paused')
+        if paused - now > order.wait_timeout then next_at, paused = now, now end
+        call('ZADD', FREE, math.max(now, next_at, paused), host)
     else
         call('ZREM', FREE, host)
         forget_later(host)
@@ -112,7 +115,7 @@ end
 local function hold(host, field, moment)
     if moment > math.max(now, (numbers_of(host, field))) then
         call('HSET', key('host', host), field, moment)
-        call('ZADD', FREE, 'XX', 'GT', moment, host)
+        if call('ZSCORE', FREE, host) then set_free(host) end
     end
 end
 
@@ -190,7 +193,7 @@ end
 -- Renew this worker's lease, and take everything from at most one dead worker.
 
 local answer = {
-    seen = {}, permits = {}, deliveries = {}, hosts = {}, pauses = {}, pages = {},
+    seen = {}, permits = {}, on_server = {}, hosts = {}, pauses = {}, pages = {},
     has_lost = has_lost, returned = 0, strange = 0,
 }
 call('HSET', CALLS, worker, order.call)
@@ -217,15 +220,19 @@ if not is_repeated then
         end
     end
     for host, items in pairs(new) do add(host, unpack(items)) end
-    for index = 1, #order.done, 1000 do
-        change = change - call('HDEL', TAKEN, unpack(order.done, index, math.min(index + 999, #order.done)))
+    for _, done in ipairs(order.done) do
+        local id, page_of = unpack(done)
+        local is_known = call('HDEL', TAKEN, id) == 1
+        if is_known then change = change - 1 end
+        if page_of ~= '' and (is_known or id == '') then
+            answer.pages[#answer.pages + 1] = { page_of, call('HINCRBY', PAGES, page_of, 1) }
+        end
     end
     for _, id in ipairs(order.back) do put_back(worker, id) end
     for _, id in ipairs(order.unreadable) do
         local lease = call('HGET', TAKEN, id)
         if lease and call('HDEL', TAKEN, id) == 1 then call('ZADD', ASIDE, new_number(), lease) end
     end
-    for _, host in ipairs(order.pages) do answer.pages[#answer.pages + 1] = { host, call('HINCRBY', PAGES, host, 1) } end
     for _, permit in ipairs(order.released) do release(worker, unpack(permit)) end
     for _, pause in ipairs(order.paused) do
         local host, owner = pause[1], call('HGET', key('host', pause[1]), 'owner')
@@ -256,16 +263,20 @@ local delivered = {}
 
 -- Deliver up to *most* requests of a host, those with the lowest scores. Return how many requests the host had before.
 local function take(host, most)
-    local items, scores, leases = call('ZPOPMIN', key('queue', host), most), {}, {}
+    local items, leases = call('ZPOPMIN', key('queue', host), most), {}
     for index = 1, #items, 2 do
         local item, score = items[index], items[index + 1]
         leases[index], leases[index + 1] = string.sub(item, 1, 14), host .. '\n' .. score .. '\n' .. item
-        delivered[#delivered + 1], scores[#scores + 1] = item, score
+        delivered[#delivered + 1] = leases[index + 1]
     end
     if #items > 0 then call('HSET', TAKEN, unpack(leases)) end
-    local left = call('ZCARD', key('queue', host))
-    answer.deliveries[#answer.deliveries + 1] = { host, left, scores }
-    return #scores + left
+    local remaining = call('ZCARD', key('queue', host))
+    answer.on_server[#answer.on_server + 1] = { host, remaining }
+    return #items / 2 + remaining
+end
+
+local function tell_pause(host, paused)
+    if paused > now then answer.pauses[#answer.pauses + 1] = { host, paused - now } end
 end
 
 -- Grant or refuse a permit to send one request to a host. A permit is refused during a pause. *limit* is the
@@ -308,11 +319,15 @@ elseif not has_lost then
     for index, permit in ipairs(order.permits) do answer.permits[index] = acquire(unpack(permit)) end
     local news = call('HGETALL', NEWS)
     for index = 1, #news, 2 do
-        local host, paused = news[index], tonumber(news[index + 1]) or 0
-        if paused > now then answer.pauses[#answer.pauses + 1] = { host, paused - now } end
-        take(host, order.batch)
+        tell_pause(news[index], tonumber(news[index + 1]) or 0)
+        take(news[index], order.batch)
     end
     call('DEL', NEWS)
+    -- The answer that did not arrive may have contained news of any host: a pause, or that the host has requests here.
+    for _, host in ipairs(order.has and call('SMEMBERS', OWNED) or {}) do
+        tell_pause(host, (numbers_of(host, 'paused')))
+        take(host, 0)
+    end
     for _, more in ipairs(order.more) do
         if call('SISMEMBER', OWNED, more[1]) == 1 then take(unpack(more)) end
     end
@@ -326,17 +341,17 @@ elseif not has_lost then
         local own_pause, concurrency, since = numbers_of(host, 'own_pause', 'concurrency', 'since')
         answer.hosts[#answer.hosts + 1] = { host, own_pause, concurrency, now - (since > 0 and since or now) }
         answer.pages[#answer.pages + 1] = { host, tonumber(call('HGET', PAGES, host) or 0) }
+        tell_pause(host, (numbers_of(host, 'paused')))
         order.room = order.room - math.min(take(host, order.batch), order.concurrency)
     end
     -- Deliver requests that other workers could not read. This worker reported that it can read them.
     for _, place in ipairs(order.readable) do
         local lease = call('ZRANGEBYSCORE', ASIDE, place, place)[1]
-        local host, score, item = parts_of(lease)
-        if host then
+        local _, _, item = parts_of(lease)
+        if item then
             call('ZREM', ASIDE, lease)
             call('HSET', TAKEN, string.sub(item, 1, 14), lease)
-            delivered[#delivered + 1] = item
-            answer.deliveries[#answer.deliveries + 1] = { host, call('ZCARD', key('queue', host)), { score } }
+            delivered[#delivered + 1] = lease
         end
     end
     unread = call('ZRANGEBYSCORE', ASIDE, '(' .. order.last_aside, '+inf', 'WITHSCORES', 'LIMIT', 0, 50)
@@ -360,8 +375,9 @@ return { mark, cjson.encode(answer), delivered, unread }
 --   lease                 the seconds for which the worker's lease is renewed
 --   new                   for each new request: host, score, whether it precedes older requests with the same score,
 --                         fingerprint
---   done, back, unreadable   the numbers of requests that are done, given back, or that the worker cannot read
---   pages                 for each page that is done: its host
+--   done                  for each request that is done: its number, or "" if it waited in the memory of its worker;
+--                         the host whose page it was, or ""
+--   back, unreadable      the numbers of requests that are given back, or that the worker cannot read
 --   released              for each permit that ended: token, seconds since the end of its request, whether that was
 --                         sent
 --   paused                for each host that requested a pause: host, seconds
@@ -373,14 +389,15 @@ return { mark, cjson.encode(answer), delivered, unread }
 --   permits               for each permit that the worker requests: the arguments of acquire()
 --   more                  for each owned host of which the worker wants requests: host, their maximum number
 --   batch                 the maximum number of requests of a host that is new or has new requests
+--   wait_timeout          the seconds for which requests wait for the end of a pause. They are refused in a longer pause
 --   room, concurrency     the number of requests for which the worker wants new hosts, and the maximum number of
 --                         requests that count for one host
 --   readable, last_aside  the places of requests that others could not read and this worker can, and the last place
 --                         that the worker tried
 --
 -- The answer contains the mark, or "lost" if the worker's queue no longer exists, or "late" for a late call; a
--- JSON object; the delivered requests; and leases of requests that other workers could not read, each with its
--- place. The object contains:
+-- JSON object; the leases of the delivered requests; and leases of requests that other workers could not read, each with
+-- its place. The object contains:
 --   seen                  the indexes of new requests whose fingerprints were known
 --   remaining             the number of requests that are not done, without those set aside that this worker tried
 --   set_aside             the number of requests that a worker set aside because it could not read them
@@ -388,8 +405,8 @@ return { mark, cjson.encode(answer), delivered, unread }
 --   returned              the number of requests that were taken from a dead worker
 --   strange               in the first answer, the number of requests in a queue that scrapy-redis itself wrote
 --   permits               for each requested permit: the result of acquire()
---   deliveries            for each host: host, the number of its requests left here, the score of each delivered
---                         request
+--   on_server             for each host of which the worker wanted requests, or with news: host, the number of its
+--                         requests that are not taken
 --   hosts                 for each host that the worker now owns: host, own_pause, concurrency, seconds since the
 --                         start of the back-off
 --   pauses                for each host of the worker for which another worker reported a pause: host, seconds until

@@ -679,5 +679,5 @@ def test_requests_that_cannot_be_written_wait_in_memory_and_are_sent(
     [result] = finish([start(urls, settings, spider="LambdaSpider", is_first=True)])
     assert sorted(host.pages) == [f"/{number}" for number in range(4)]
     [line] = result.lines("WARNING", "Unable to serialize request")
-    assert "waits in memory" in line
+    assert "The request waits in memory" in line
     assert result.stats["scheduler/unserializable"] == 3

@@ -310,14 +310,14 @@ async def test_the_time_in_which_a_redirected_robotstxt_waits_for_room_does_not_
     monkeypatch.setattr(frontier.make_rules(), "begin_fetches", lambda: None)
     site = frontier.limits.site(Origin("http", "a.example", 80))
     waiter = Waiter(frontier.enter(Request(f"{SITE}/image")))
-    waiting = frontier._wait(waiter, Request(f"{SITE}/image"))
+    waiting = frontier.wait(waiter, Request(f"{SITE}/image"))
     frontier.limits.wait_for_rules(waiter, site, clock.monotonic())
     redirected = RobotsTxtRequest.of(
         "http://b.example/robots.txt",
         Request(SITE),
         asked_url="http://a.example/robots.txt",
     )
-    frontier._wait(
+    frontier.wait(
         Waiter(frontier.enter(redirected), counts_as_planned=True), redirected
     )
     frontier.flush()

@@ -106,3 +106,25 @@ def test_a_page_that_was_not_sent_does_not_count(shared: Shared) -> None:
     assert worker.frontier.budget is not None
     assert not worker.frontier.budget.pages["a.example"]
     worker.close()
+
+
+def test_a_page_whose_request_cannot_be_written_counts_for_all_workers(
+    shared: Shared,
+) -> None:
+    """The request waits in the memory of the worker, and the page counts on the server when it is done."""
+    worker = Scheduling(shared, **BUDGET)
+    worker.scheduler.enqueue_request(Request(f"{SITE}/0", callback=lambda _: None))
+    # The worker owns the host, so that it needs no permit.
+    worker.scheduler.enqueue_request(Request(f"{SITE}/1"))
+    worker.call()
+    for _ in range(2):
+        request, is_sent = send(worker)
+        assert is_sent
+        answer(worker, request)
+    worker.call()
+    [key] = shared.client.scan_iter("*:pages")
+    assert shared.client.hgetall(key) == {b"a.example": b"2"}
+    assert worker.frontier.budget is not None
+    assert worker.frontier.budget.pages["a.example"] == 2
+    assert not worker.scheduler._pages
+    worker.close()

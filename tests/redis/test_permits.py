@@ -86,6 +86,7 @@ class Gate:
         if self.returns:
             return self._worker.frontier.return_to_scheduler(request, entry)
         robots = RobotsTxtRequest("http://a.example/robots.txt")
+        self._worker.engine.downloader.active.add(robots)
         at_wire: Any = self._worker.wire.process_request(robots)
         assert await at_wire is None
         self._worker.frontier.end(robots, self._worker.frontier.in_flight[robots])
@@ -112,6 +113,7 @@ async def test_a_permit_is_released_while_robotstxt_is_fetched_again(
     frontier.queues.look_at_slot(host)
     frontier.limits.resume_back_off(host, now, concurrency=1, own_pause=1.0, since=now)
 
+    worker.engine.downloader.active.add(request)
     sending = deferred_from_coro(worker.wire.process_request(request))
     for _ in range(10):
         worker.call()
@@ -212,12 +214,37 @@ async def test_a_page_whose_callback_waits_for_a_permit_at_the_end_is_fetched_ag
     await tick()
 
     worker.engine._slot.closing = Deferred()
-    worker.call()
     with pytest.raises(SpiderClosing):
         await maybe_deferred_to_future(download)
     worker.engine._slot.inprogress.discard(page)
     worker.call()
     assert len(worker.scheduler) == 1
+    worker.close()
+
+
+@coroutine_test
+async def test_a_download_that_waits_to_ask_again_ends_when_the_spider_closes(
+    shared: Shared,
+) -> None:
+    """Its host asks for a pause of a minute."""
+    worker, other = Scheduling(shared), shared.worker()
+    other.reports["paused"].append(("a.example", 60.0))
+    other.call()
+    download = deferred_from_coro(worker.wire.process_request(Request(URL)))
+    await tick()
+    worker.call()
+    await tick()
+    assert worker.frontier.limits.limiters["a.example"].back_off is not None
+
+    worker.engine._slot.closing = Deferred()
+    for _ in range(50):
+        await tick()
+        if download.called:
+            break
+    assert download.called
+    with pytest.raises(SpiderClosing):
+        await maybe_deferred_to_future(download)
+    assert not worker.scheduler._permits.wanted
     worker.close()
 
 

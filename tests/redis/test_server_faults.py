@@ -12,7 +12,8 @@ pytest.importorskip("scrapy_redis")
 
 from redis.exceptions import ResponseError
 
-from scrapy_rep.redis.exchange import QueueLost, is_full, parts_of
+from scrapy_rep.redis import exchange
+from scrapy_rep.redis.exchange import QueueLost, is_full
 from tests.redis.workers import KEY, SEEN
 
 if TYPE_CHECKING:
@@ -55,6 +56,46 @@ def test_hosts_and_permits_of_a_lost_answer_are_free_again(shared: Shared) -> No
     assert other.take() == ["1"]
     shared.advance(5)
     assert other.ask("2", host="b", delay=5.0).wait == 0
+
+
+def test_a_pause_of_a_lost_answer_reaches_the_owner_with_the_next_answer(
+    shared: Shared,
+) -> None:
+    """The owner sends nothing in a pause that another worker was asked for, although the first answer with the pause
+    did not arrive.
+    """
+    owner, other = shared.worker(), shared.worker()
+    owner.push("1")
+    owner.take()
+    other.reports["paused"].append(("a", 60.0))
+    other.call()
+    owner.client.fails = "after"
+    for _ in range(3):
+        assert owner.call() is None
+    owner.client.fails = ""
+    answer = owner.call()
+    assert answer is not None
+    assert answer.pauses == {"a": pytest.approx(60)}
+    answer = owner.call()
+    assert answer is not None
+    assert answer.pauses == {}
+
+
+def test_the_owner_learns_after_a_lost_answer_that_its_host_has_requests(
+    shared: Shared,
+) -> None:
+    """The requests are more than one batch, so the queue of their host was not empty when a batch returned to it."""
+    owner, other = shared.worker(), shared.worker()
+    owner.push("1")
+    owner.take()
+    other.push(*"23456")
+    other.call()
+    owner.client.fails = "after"
+    assert owner.call() is None
+    owner.client.fails = ""
+    owner.call()
+    assert owner.on_server == {"a": 5}
+    assert owner.more("a") == ["2", "3", "4"]
 
 
 def test_a_late_call_changes_nothing(shared: Shared) -> None:
@@ -207,7 +248,9 @@ def test_a_worker_that_ends_keeps_an_empty_queue_that_others_use(
 
 
 def test_a_server_without_memory_refuses_only_new_requests(shared: Shared) -> None:
-    """Calls with new requests are refused as a whole. All other calls, which free memory or keep delays, still work."""
+    """Calls with more new requests than requests that are done are refused as a whole, until as many are done. All
+    other calls, which free memory or keep delays, still work.
+    """
     worker, other = shared.worker(), shared.worker()
     worker.push(*"1234")
     worker.take()
@@ -215,26 +258,45 @@ def test_a_server_without_memory_refuses_only_new_requests(shared: Shared) -> No
     shared.client.config_set("maxmemory-policy", "noeviction")
     shared.client.config_set("maxmemory", 1)
     try:
-        worker.push("5")
+        worker.push("5", "6")
         worker.done("1")
         with pytest.raises(ResponseError) as refused:
             worker.call()
         assert is_full(refused.value)
         assert not worker.exchange.is_uncertain
-        pushes, worker.exchange.unsent = worker.exchange.unsent, []
+        # The requests that the callback of a page has yielded are not lost if the worker dies now.
         assert worker.more("a") == ["4"]
+        assert shared.count == 4
+        worker.done("2")
+        worker.call()
+        assert shared.count == 4
+        assert not worker.exchange.unsent
         assert worker.ask("1", delay=5.0).wait == 0
         worker.leave("a")
         worker.call()
-        assert other.take() == ["2", "3", "4"]
+        assert other.take(batch=9) == [*"3456"]
         other.retire()
     finally:
         shared.client.config_set("maxmemory", 0)
     assert shared.client.get("now") == clock
-    assert shared.count == 3
-    worker.exchange.unsent = pushes
-    worker.call()
     assert shared.count == 4
+
+
+def test_a_request_is_done_when_all_new_requests_are_on_the_server(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are more new requests than one call sends. The callback of the request may have yielded the last of them."""
+    monkeypatch.setattr(exchange, "MAX_PUSHES", 2)
+    worker = shared.worker()
+    worker.push("1")
+    worker.take()
+    worker.done("1")
+    worker.push(*"234")
+    worker.call()
+    assert shared.count == 3
+    worker.call()
+    assert shared.count == 3
+    assert not worker.reports["done"]
 
 
 def test_a_server_without_memory_pushes_nothing_twice_after_a_lost_answer(
@@ -265,8 +327,8 @@ def test_a_request_that_a_worker_cannot_read_goes_to_one_that_can(
     first.take()
     first.reports["unreadable"] = list(first.numbers("1"))
     answer = first.call()
-    [(lease, place)] = answer.unread
-    assert parts_of(lease) == ("a", b"1")
+    [(unread, place)] = answer.unread
+    assert (unread.host, unread.data) == ("a", b"1")
     assert answer.remaining == 2
     assert first.call(last_aside=place).remaining == 1
     assert first.call(last_aside=place).unread == []

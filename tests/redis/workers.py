@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import fakeredis
+from redis.commands.core import Script
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import ResponseError
 
@@ -39,14 +40,12 @@ class Shared:
     def __enter__(self) -> Self:
         clock = "{ redis.call('GET', 'now'), 0 }"
         source = _SOURCE.replace("redis.call('TIME')", clock)
-        exchange._digest.cache_clear()
         self._patch = mock.patch.object(exchange, "_source", return_value=source)
         self._patch.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._patch.stop()
-        exchange._digest.cache_clear()
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
@@ -84,8 +83,9 @@ class Client:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    def eval(self, *args: Any) -> Any:
-        return self._run(self._client.eval, *args)
+    def register_script(self, source: str) -> Script:
+        """Return a script that is run on this connection."""
+        return Script(self, source)  # type: ignore[arg-type]
 
     def evalsha(self, *args: Any) -> Any:
         return self._run(self._client.evalsha, *args)
@@ -103,6 +103,19 @@ class Client:
         if self.fails == "after":
             raise Disconnected
         return result
+
+
+NO_WANTS: dict[str, Any] = {
+    "permits": [],
+    "more": [],
+    "room": 0,
+    "concurrency": 2,
+    "batch": 3,
+    "wait_timeout": 600,
+    "readable": [],
+    "last_aside": "0",
+}
+"""A worker that does not want anything."""
 
 
 class Worker:
@@ -133,7 +146,7 @@ class Worker:
 
     def call(self, **wants: Any) -> Answer | None:
         """Tell what has happened, and get what it *wants*. Return None if the connection fails."""
-        order: dict[str, Any] = {"batch": 3, "concurrency": 2, **wants}
+        order: dict[str, Any] = {**NO_WANTS, **wants}
         if self.exchange.is_uncertain:
             order["has"] = [*self.owned, *self.taken, *self.held]
         now, run = self.shared.now, self.exchange.next_call(**order)
@@ -152,11 +165,10 @@ class Worker:
             self.forget()
         else:
             done = told.get("done", ())
-            self.shared.certain |= {self.ending[number] for number in done}
+            self.shared.certain |= {self.ending[number] for number, _ in done}
         self.owned.update(host.host for host in answer.hosts)
-        for delivery in answer.deliveries:
-            self.on_server[delivery.host] = delivery.on_server
-            self.taken |= {taken.number: taken for taken in delivery.requests}
+        self.on_server |= answer.on_server
+        self.taken |= {taken.number: taken for taken in answer.requests}
         return answer
 
     def forget(self) -> None:
@@ -201,7 +213,7 @@ class Worker:
     def done(self, *names: str) -> None:
         for number in list(self.numbers(*names)):
             self.ending[number] = self.taken.pop(number).data.decode()
-            self.reports["done"].append(number)
+            self.reports["done"].append((number, ""))
 
     def give_back(self, *names: str) -> None:
         for number in list(self.numbers(*names)):

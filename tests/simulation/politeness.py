@@ -496,7 +496,7 @@ def _is_lost(story: Story, asked: Sent) -> bool:
 
 def _counts(story: Story, other: Sent, sent: Sent, asked: Sent) -> bool:
     """Whether *other* counts as in flight for all workers when *sent* is sent after a pause. A request past the
-    queue does not if its worker did not know of the pause.
+    queue, and one for robots.txt, do not if their worker did not know of the pause.
     """
     if other is sent or story.world.kind != "workers":
         return True
@@ -506,7 +506,8 @@ def _counts(story: Story, other: Sent, sent: Sent, asked: Sent) -> bool:
         asked.at < flushed < other.at for flushed in story.flushed
     ):
         return False  # The server has lost the pause.
-    return not other.is_past_queue or _has_heard(story, other, asked)
+    is_of_queue = not (other.is_past_queue or other.is_robots)
+    return is_of_queue or _has_heard(story, other, asked)
 
 
 def _concurrency(story: Story) -> Iterator[Violation]:

@@ -111,7 +111,7 @@ class Permits(Protocol):
     ) -> bool:
         """Wait for a permit for *request*. The permit ends with the download of *request*. Return False if *request*
         has to go back to the scheduler and wait there, which happens only if *may_return* is True. Raises
-        SpiderClosing if the spider closes and *may_return* is False.
+        SpiderClosing if the spider closes.
         """
 
     def release(self, entry: InFlight) -> None:
@@ -366,7 +366,7 @@ class Frontier:
         site.expire()
         self.rules.add_template(site, request)
         waiter = Waiter(entry)
-        call = self._wait(waiter, request)
+        call = self.wait(waiter, request)
         self.limits.wait_for_rules(waiter, site, now)
         self.flush()
         await maybe_deferred_to_future(call)
@@ -597,7 +597,7 @@ class Frontier:
 
     # Waiting in the downloader.
 
-    def _wait(self, waiter: Waiter, request: Request) -> Deferred[None]:
+    def wait(self, waiter: Waiter, request: Request) -> Deferred[None]:
         """Return a Deferred that fires when the wait of *request* is over, and *waiter* contains the decision. If the
         spider has closed, the Deferred has already failed with SpiderClosing, because nothing would end the wait.
         """
@@ -614,7 +614,7 @@ class Frontier:
         """Wait until the limiters have room for *request*, the request of *waiter*. Raises SpiderClosing if the spider
         closes, and BackingOff if *request* is refused.
         """
-        call = self._wait(waiter, request)
+        call = self.wait(waiter, request)
         self.limits.wait(waiter, self.clock.monotonic())
         self.flush()
         await maybe_deferred_to_future(call)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from heapq import heappush
+from heapq import heapify, heappush
 from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy_rep.crawl.frontier.scheduler import MemoryRequests
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from scrapy import Request
 
     from scrapy_rep.base.clock import Clock
     from scrapy_rep.crawl.frontier.limits import Queue
+    from scrapy_rep.crawl.frontier.queues import RequestOrder
     from scrapy_rep.redis.exchange import Taken
 
 # If robots.txt is still unknown this many seconds after a worker got a host, the host's requests no longer count as
@@ -57,11 +60,18 @@ class Lease:
 
 
 class OwnedRequests(MemoryRequests):
-    """The requests of one queue that this worker took from the server. They keep the order of the server."""
+    """The requests of one queue that wait in this worker. Those that this worker took from the server keep the order of
+    the server. Before them come those that this worker keeps because they cannot be written to the server.
+    """
 
-    __slots__ = ()
+    __slots__ = ("_taken",)
 
     medium = "redis"
+
+    def __init__(self, order: RequestOrder, taken: Container[Request]) -> None:
+        """Create an empty queue. *taken* contains all requests that this worker took from the server."""
+        super().__init__(order)
+        self._taken = taken
 
     def put(self, request: Request, taken: Taken) -> None:
         """Add *request*, which was taken from the server."""
@@ -74,11 +84,16 @@ class OwnedRequests(MemoryRequests):
         """
         return super().pop() if self.count else None
 
+    def medium_of(self, request: Request) -> str:
+        """Return ``"redis"`` if *request* was taken from the server, and ``"memory"`` if this worker keeps it."""
+        return self.medium if request in self._taken else "memory"
+
     def take_all(self) -> list[Request]:
-        """Remove all requests, and return them."""
-        requests = [request for *_, request in self._heap]
-        self._heap.clear()
-        self.count = 0
+        """Remove all requests that were taken from the server, and return them."""
+        requests = [row[-1] for row in self._heap if row[-1] in self._taken]
+        self._heap = [row for row in self._heap if row[-1] not in self._taken]
+        heapify(self._heap)
+        self.count = len(self._heap)
         return requests
 
 

@@ -27,7 +27,7 @@ from scrapy_rep.base.compat import (
 )
 from scrapy_rep.base.requests import RequestDicts
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.frontier.scheduler import MemoryRequests, Scheduler
+from scrapy_rep.crawl.frontier.scheduler import Scheduler
 from scrapy_rep.redis.exchange import (
     MAX_PUSHES,
     Answer,
@@ -321,12 +321,11 @@ class SharedScheduler(Scheduler):
         self, queue: Queue, request: Request, fingerprint: str, error: Exception
     ) -> None:
         """Keep *request* in the memory of this worker, because *request* cannot be written to Redis. Only this worker
-        can send it.
+        can send it. It goes before the other requests of its queue.
         """
         self._note_unwritable(request, error)
         self._seen_here |= {fingerprint} - {""}
-        queue = self._unwritable(queue)
-        self._requests_of(queue).push(request)
+        self._requests_of(queue).back(request)
         self._count_enqueued("memory", 1)
         self._filled(queue, request)
 
@@ -345,26 +344,16 @@ class SharedScheduler(Scheduler):
         """Queue *request*, which Scrapy received but did not send, in this worker again, as the next one of its queue.
         Drop *request* if another worker may have taken it.
         """
-        if request in self._lease.lost:
-            return
-        queue = self._frontier.queues.of(request)
-        if request in self._popped:
-            self._popped.remove(request)
-        else:
-            queue = self._unwritable(queue)
-        requests = self._requests_of(queue)
-        requests.back(request)
-        self._count_dequeued(requests.medium, -1)
-        self._filled(queue, request)
+        if request not in self._lease.lost:
+            self._popped.discard(request)
+            super()._take_back(request)
 
     def _requests_of(self, queue: Queue) -> Any:
         """Return the container for the requests of *queue* that wait in this worker. Create the container if there is
         none.
         """
         if queue.requests is None:
-            is_here = queue.key.is_unwritable
-            kind = MemoryRequests if is_here else OwnedRequests
-            queue.requests = kind(self._order)
+            queue.requests = OwnedRequests(self._order, self._taken)
         return queue.requests
 
     def _read(self, taken: Taken) -> Request | None:
@@ -401,9 +390,9 @@ class SharedScheduler(Scheduler):
 
     def _take_all(self, queue: Queue) -> list[Request]:
         """Remove and return the requests of *queue* that were taken from the server."""
-        if not isinstance(queue.requests, OwnedRequests):
+        if queue.requests is None:
             return []
-        requests = queue.requests.take_all()
+        requests: list[Request] = queue.requests.take_all()
         self._count -= len(requests)
         return requests
 

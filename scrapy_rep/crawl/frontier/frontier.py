@@ -388,18 +388,11 @@ class Frontier:
 
     def may_send(self, request: Request, entry: InFlight) -> bool:
         """Return whether *request* may be sent now. If so, count it as sent."""
-        limits, now, queue = (
-            self.limits,
-            self.clock.monotonic(),
-            self.queues.of(request),
-        )
+        limits, now = self.limits, self.clock.monotonic()
+        queue = self.queues.of(request)
         if queue is not entry.queue:
-            if entry.queue.key == queue.key._replace(is_unwritable=True):
-                # The request waited in memory, because the server that several workers share cannot store it.
-                queue = entry.queue
-            else:
-                # A component has changed the request, so it needs room in the limiters of another queue.
-                entry.queue, entry.may_return = queue, False
+            # A component has changed the request, so it needs room in the limiters of another queue.
+            entry.queue, entry.may_return = queue, False
         if "redirect_urls" in request.meta:
             self._leave_slot_of_redirect(request, queue)
         if entry.stage is not Stage.PLANNED:

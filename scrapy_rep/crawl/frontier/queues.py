@@ -62,9 +62,6 @@ class QueueKey(NamedTuple):
     """Whether the requests go to a service that renders or fetches pages of another host. Such requests have
     ``dont_obey_robotstxt``, and use the download slot of the other host."""
 
-    is_unwritable: bool = False
-    """Whether the requests wait in memory because they cannot be written to a server that several workers share."""
-
     is_of_http: bool = True
     """Whether the scheme is http or https."""
 

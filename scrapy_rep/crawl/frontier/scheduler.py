@@ -243,14 +243,6 @@ class Scheduler(BaseScheduler):
             )
         self._stats.inc_value("scheduler/unserializable")
 
-    def _unwritable(self, queue: Queue) -> Queue:
-        """Return the queue in memory for those requests of *queue* that cannot be written to a server that several workers
-        share.
-        """
-        key = queue.key._replace(is_unwritable=True)
-        twin = self._frontier.limits.queues.get(key)
-        return self._frontier.queues.add(key) if twin is None else twin
-
 
 class MemoryRequests:
     """Stores the requests of a queue in memory. The protocol :class:`Requests` describes the methods."""

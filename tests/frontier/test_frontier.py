@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.base.compat import download_slot
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.limits import InFlight, Waiter
+from scrapy_rep.crawl.frontier.limits import InFlight, Stage, Waiter
 from scrapy_rep.crawl.frontier.queues import QueueKey
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.origins import Origin
@@ -294,6 +294,72 @@ async def test_a_robotstxt_for_which_a_browser_waits_needs_no_room_after_a_pause
     for each in robotstxt:
         frontier._free_room(each)
     assert page.queue.host.planned == 0
+    run.close()
+
+
+@coroutine_test
+async def test_a_robotstxt_for_which_a_browser_waits_keeps_the_pause_of_a_machine_without_files() -> (
+    None
+):
+    """It would else be sent again and again, as fast as it fails. Without a network, one such request is sent at a
+    time.
+    """
+    run = Run(PLAYWRIGHT_ABORT_REQUEST="scrapy_rep.playwright.abort_forbidden")
+    frontier, clock = run.frontier, FakeClock()
+    frontier.clock = frontier.alarms.clock = clock
+    request = Request(SITE, meta={"playwright": True})
+    run.engine.downloader.active.add(request)
+    page = frontier.enter(request)
+    assert frontier.limits.try_send(page, clock.monotonic())
+    frontier.failed(request, OSError(errno.EMFILE, "too many files"), page)
+    network = frontier.limits.network
+    for host in "bcdef":
+        origin = Origin("http", host, 80)
+        network.failed(host, origin, clock.monotonic(), has_server=True)
+    robotstxt = [RobotsTxtRequest(f"{SITE}/robots.txt") for _ in range(2)]
+    waiting = [deferred_from_coro(frontier._take_room(each)) for each in robotstxt]
+    await tick()
+    clock.advance(0.9)
+    await tick()
+    assert not any(call.called for call in waiting)
+    clock.advance(0.15)
+    await tick()
+    assert [call.called for call in waiting] == [True, False]
+    frontier._free_room(robotstxt[0])
+    await cancelled(waiting[1])
+    run.close()
+
+
+@coroutine_test
+async def test_what_gets_its_room_while_the_spider_closes_was_not_sent() -> None:
+    """A page that waits may get the room of one that fails because the spider closes. It fails, too, and does not count
+    as a page.
+    """
+    run = Run(REP_PAGES_PER_HOST=5)
+    frontier, clock = run.frontier, FakeClock()
+    frontier.clock = frontier.alarms.clock = clock
+    run.push(Request(f"{SITE}/1"), Request(f"{SITE}/2"))
+    requests = [run.next(), run.next()]
+    frontier.limits.limiter("a.example").next_at = clock.monotonic() + 0.1
+    waiting = []
+    for request in requests:
+        assert request is not None
+        entry = frontier.in_flight[request]
+        assert frontier.admits_page(request, entry)
+        assert not frontier.may_send(request, entry)
+        waiting.append(deferred_from_coro(frontier.until_sent(request, entry)))
+    await tick()
+    clock._now += 0.2  # The alarm is due, and is still to come.
+    frontier._close()
+    for request, call in zip(requests, waiting, strict=True):
+        assert request is not None
+        with pytest.raises(SpiderClosing):
+            await maybe_deferred_to_future(call)
+        entry = frontier.in_flight[request]
+        assert entry.stage is Stage.UNCOUNTED
+        frontier.end(request, entry)
+    assert frontier.budget is not None
+    assert frontier.budget.pages["a.example"] == 0
     run.close()
 
 

@@ -321,7 +321,7 @@ class Frontier:
         return entry
 
     def _new_entry(self, request: Request) -> InFlight:
-        is_for_robotstxt = _is_for_robotstxt(request)
+        is_for_robotstxt = isinstance(request, RobotsTxtRequest)
         return InFlight(self.queues.of(request), is_for_robotstxt=is_for_robotstxt)
 
     def return_to_scheduler(self, request: Request, entry: InFlight) -> Request:
@@ -653,23 +653,24 @@ class Frontier:
 
     def _passes_browser_page(self, entry: InFlight) -> bool:
         """Whether the robots.txt request of *entry* needs no room in its limiters, because a page in a browser may wait
-        for this robots.txt. During a pause, the result is False, so that the request waits for the end of the pause.
+        for this robots.txt. During a pause of the host, or while the network allows no robots.txt, the result is False,
+        so that the request waits.
         """
         limiters = entry.queue.robotstxt_limiters
-        return self.is_awaited_by_browser(limiters) and not self._is_paused(entry)
+        now, network = self.clock.monotonic(), self.limits.network.robotstxt
+        if self._is_paused(entry) or now < network.opens_for_waiter():
+            return False
+        return self.is_awaited_by_browser(limiters)
 
     def _admit_for_browser(self, now: float) -> None:
         """Let the robots.txt requests that wait for room continue, if a page in a browser may wait for them now. They
         began to wait in a pause that has ended, or before the page was sent.
         """
-        network = self.limits.network.robotstxt
         for waiter, (request, _) in list(self._waiting.items()):
             # Admitting one may have decided the next.
             if waiter.may_continue or not isinstance(request, RobotsTxtRequest):
                 continue
-            if now >= network.opens_for_planned() and self._passes_browser_page(
-                waiter.entry
-            ):
+            if self._passes_browser_page(waiter.entry):
                 self.limits.admit(waiter, now)
 
     def is_awaited_by_browser(self, limiters: tuple[Limiter, ...]) -> bool:
@@ -896,6 +897,9 @@ class Frontier:
             self.interrupt(request)
         for waiter, (request, _) in waiting.items():
             self.limits.leave(waiter, self.clock.monotonic())
+            if waiter.may_continue:
+                # The waiter got the room of one that has left just now. Its request is not sent either.
+                self.unsend(waiter.entry)
             # Without asyncio, errback() ends the waiting request before it returns, which may cancel other waiters.
             if not waiter.call.called:
                 why = f"The spider closed while {request} waited"
@@ -906,7 +910,7 @@ class Frontier:
     def interrupt(self, request: Request) -> None:
         """Record that *request* was not sent because the spider is closing, so that the next run sends it."""
         self.interrupted.add(request)
-        if not _is_for_robotstxt(request):
+        if not isinstance(request, RobotsTxtRequest):
             # The callback or pipeline of a page may wait for the request. Such a page has left the downloader, but
             # is still in progress. It is unknown which page waits, so the next run fetches all of these pages again.
             pages = set(requests_in_progress(self._crawler))
@@ -977,7 +981,3 @@ class Frontier:
     def requests_waiting(self) -> int:
         """The number of requests that wait outside the scheduler."""
         return len(self._waiting)
-
-
-def _is_for_robotstxt(request: Request) -> bool:
-    return isinstance(request, RobotsTxtRequest)

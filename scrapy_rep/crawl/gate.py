@@ -118,9 +118,9 @@ class Judge:
         self._reports_all = reporter.reports_all
 
     def look_up(self, check: Check) -> bool:
-        """Find what decides about the request of *check*, an override or fresh rules of robots.txt, and add it to
-        *check*. Return False if the request has to wait for its robots.txt. Raises ValueError if the purposes in the
-        meta of the request are invalid.
+        """Find what decides about the request of *check*, either an override or fresh rules of robots.txt, and add it
+        to *check*. Return True if the request can be judged now, and False if it has to wait for its robots.txt. Raises
+        ValueError if the purposes in the meta of the request are invalid.
         """
         origin = check.origin
         if check.is_exempt or origin is None:
@@ -220,8 +220,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self._default_host = default_field(crawler.settings, "host") or ""
         self._exempt_origins: LocalCache[Origin, bool] = LocalCache(_MAX_EXEMPT_ORIGINS)
         """The origins of the latest requests that were exempt from robots.txt. Some components replace the URL of an
-        exempt request by the URL of a service that fetches the page, and set the response's URL to the page's. The
-        page is then recognized as exempt by its origin."""
+        exempt request by the URL of a service that fetches the page, and set the URL of the response to the URL of
+        the page. The page is then recognized as exempt by its origin."""
 
         crawler.signals.connect(self._spider_idle, signals.spider_idle)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
@@ -263,9 +263,11 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _judge(
         self, check: Check, entry: InFlight
     ) -> Response | Request | Coroutine[Any, Any, Response | None] | None:
-        """Judge the request of *check* at once if the rules for it are known, and return what :meth:`_judge_now`
-        returns. If they are not known, return the request, which goes back to the scheduler; or, for a request that
-        did not come from the scheduler, return a coroutine that waits for the rules. Raises RobotsDenied.
+        """Judge the request of *check* at once if the rules for it are known. Return what :meth:`_judge_now` returns:
+        None, or a cached robots.txt. Raises RobotsDenied.
+
+        If the rules are not known, return the request, which goes back to the scheduler. For a request that cannot go
+        back, such as a media download, return a coroutine that waits for the rules.
         """
         if self.look_up(check) or self._find_other_rules(check, entry):
             return self._judge_now(check, entry)
@@ -309,8 +311,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         has to wait for robots.txt. It can be judged in three cases:
 
         1. robots.txt has been unreachable for too long. Then the request is refused.
-        2. The last known rules apply to the request even if they are stale by now, because it has waited for them
-           (*may_use_stale*), or is the first request after they were fetched. Then these rules are added to *check*.
+        2. The last known rules apply to the request even if they are stale by now, because the request has waited for
+           these rules (*may_use_stale*), or is the first one after they were fetched. Then they are added to *check*.
         3. The request may be part of a running fetch of robots.txt. Then it needs no rules.
         """
         return (
@@ -356,7 +358,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """
         tokens = self._identity.tokens(check.request)
         decision, pace = self.judge(check, tokens)
-        # A browser or a download handler sends this request, not the wire, so pauses and page limits do not refuse it.
+        # If check.via is set, a browser or a download handler sends the request, and not the wire. Then pauses and page
+        # limits do not refuse the request.
         is_sent = check.via is not None
         if not is_sent:
             check.why = self._frontier.refusal(entry)
@@ -391,8 +394,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     async def _judge_when_known(self, check: Check, entry: InFlight) -> Response | None:
         """Wait until the rules for *check* are known, then judge its request as :meth:`_judge_now` does. If robots.txt
-        is unreachable, a request for a file is refused at once. In a crawl without the scheduler of this package, a
-        request for a page keeps waiting here; with the scheduler, it would wait there.
+        is unreachable, the request is refused at once, with one exception: in a crawl without a scheduler of this
+        package, a request for a page keeps waiting here, because it cannot wait in the scheduler.
         """
         assert check.origin is not None
         frontier, request = self._frontier, check.request

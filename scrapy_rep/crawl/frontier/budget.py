@@ -105,7 +105,9 @@ class Budget:
         return True
 
     def _forget_url(self, url: int) -> None:
-        """Forget the URL with the hash *url* for one of the counted requests that have it."""
+        """Subtract one from the number of counted requests that have the URL with the hash *url*. Forget the URL if no
+        counted request has it any more.
+        """
         others = self._counted_urls.pop(url, 1) - 1
         if others:
             self._counted_urls[url] = others

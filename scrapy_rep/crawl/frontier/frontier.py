@@ -127,7 +127,7 @@ class Withdrawn(Exception):
 class Frontier:
     """The state that scheduler, gate and wire share: all requests that wait or are in flight.
 
-    The scheduler plans requests, the gate judges them, and the wire sends them. Each of these steps changes the
+    The scheduler hands out requests, the gate judges them, and the wire sends them. Each of these steps changes the
     :class:`Limits` of the frontier. After each change, :meth:`flush` wakes the waiting requests that may continue,
     has robots.txt files fetched, and wakes the engine if the scheduler has a request for it.
     """
@@ -168,7 +168,7 @@ class Frontier:
 
         self.closes_for = ""
         """The reason (``finish_reason``) for which the frontier closes the crawl; empty while the crawl runs. Once the
-        reason is set, no request is planned."""
+        reason is set, the scheduler hands out no more requests."""
 
         self._repeated: WeakSet[Request] = WeakSet()
         """The request objects that a component downloaded a second time while their first download was at the wire."""
@@ -236,8 +236,9 @@ class Frontier:
     # For the scheduler.
 
     def fill(self, queue: Queue, request: Request | None = None) -> None:
-        """Record that *queue* is not empty, because *request* was pushed to it. *request* is None if *queue* contains
-        the requests of an earlier run.
+        """Make *queue*, to which *request* was pushed, ready if its next request may be sent now or has to be refused.
+        Otherwise, let the queue wait for the rules of its site or for room. If the queue is ready or waits already, it
+        stays so. *request* is None if *queue* contains the requests of an earlier run.
         """
         site = queue.site
         if queue.place is None:
@@ -283,11 +284,11 @@ class Frontier:
             self.limits.end(entry, now)
 
     def _end_unseen(self, *, is_thorough: bool = False) -> None:
-        """End the requests in flight that the downloader no longer contains, because the wire saw neither their
-        response nor an error.
+        """End the requests in flight whose downloads have ended although the wire saw neither a response nor an error.
 
-        Usually, there are none, and a comparison of numbers shows that. It may miss a request while the downloader
-        contains requests that gate and wire have not seen yet. With *is_thorough*, the requests are compared.
+        Usually, there are no such requests. Unless *is_thorough* is True, this method looks for them only if more
+        requests are in flight than the downloader contains. This is fast, but it may miss a request while the
+        downloader contains other requests that have not reached gate and wire yet.
         """
         active = self._downloader.active
         is_usual = active is None or len(self.in_flight) <= len(active)
@@ -341,9 +342,11 @@ class Frontier:
         return is_returned
 
     def waits_in_scheduler(self, entry: InFlight) -> bool:
-        """Whether the request of *entry*, which may not be sent now, should wait in the scheduler. It should if it may
-        return there and its host has a pause or the network is gone. It waits for a delay or for room at the wire
-        instead, because this takes less time, and other middlewares should not process it a second time.
+        """Whether the request of *entry*, which may not be sent now, should wait in the scheduler. This is so if its
+        host or download slot has a pause, or if the network of the crawler is gone, but only if the request may return
+        to the scheduler and is not to be refused. In all other cases, the result is False, and the request waits at the
+        wire or is refused there. A wait at the wire, for a crawl delay or for room, takes less time, and no other
+        middleware processes the request a second time.
         """
         may_wait_there = entry.may_return and not self.refusal(entry)
         return may_wait_there and (
@@ -377,8 +380,8 @@ class Frontier:
         return site.is_unreachable(self.clock.monotonic())
 
     def refusal(self, entry: InFlight) -> str:
-        """Return the reason for refusing the request of *entry*, or an empty string if the request is not refused. It is
-        refused if the pauses of its host or download slot exceed ``REP_WAIT_TIMEOUT``.
+        """Return the reason for refusing the request of *entry*, or an empty string if the request is not refused. It
+        is refused if the pauses of its host or download slot exceed ``REP_WAIT_TIMEOUT``.
         """
         queue = entry.queue
         if queue.host.refuses_until == queue.slot.refuses_until == -inf:
@@ -410,17 +413,17 @@ class Frontier:
     def _leave_slot_of_redirect(self, request: Request, queue: Queue) -> None:
         """Have Scrapy send *request*, which was redirected from another host, in the download slot of *queue*.
 
-        By default, Scrapy sends a redirected request in the download slot of the host that redirected it. The limits
-        do not count the request there. So that slot could be full although the limits have room in it, and a request
-        that counts as sent would have to wait in the slot.
+        By default, Scrapy sends a redirected request in the download slot of the host that redirected it. But the
+        limits count the request in the slot of *queue*. So the slot of the other host could be full although the limits
+        have room, and a request that counts as sent would have to wait in that slot.
         """
         if request.meta.get("download_slot") in hosts_of_redirects(request):
             request.meta["download_slot"] = queue.key.slot
 
     async def until_sent(self, request: Request, entry: InFlight) -> bool:
-        """Wait until *request* may be sent, and count it as sent. Return False if it must not be sent after all,
-        because its host asked for a pause just before this coroutine continued. Raises SpiderClosing, or BackingOff if
-        its host asks for too long a pause.
+        """Wait until *request* may be sent, and count it as sent. Return False if *request* must not be sent after all,
+        because its host asked for a pause just before this coroutine continued. Raises SpiderClosing if the spider
+        closes, and BackingOff if the host asks for too long a pause.
         """
         self.limits.unplan(entry, self.clock.monotonic())
         await self._until_granted(Waiter(entry), request)
@@ -431,7 +434,7 @@ class Frontier:
 
     def may_use_rules(self, entry: InFlight) -> bool:
         """Whether the gate's decision to allow the request of *entry* still applies: the rules of robots.txt are fresh,
-        or the request may use stale rules.
+        the request may use stale rules, or no robots.txt applies to the request.
         """
         judgement = entry.judgement
         is_fresh = judgement is None or self.clock.time() < judgement.fresh_until
@@ -487,8 +490,8 @@ class Frontier:
             self.limits.set_address(host, str(response.ip_address), most, now)
 
     def admits_page(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request* may be sent under the limit of pages of its host. If *request* is for a page, count it.
-        Other requests, such as those for the files of pipelines, may always be sent.
+        """Return whether the limit of pages per host (``REP_PAGES_PER_HOST``) allows *request*. If *request* is for a
+        page and is allowed, count it. Other requests, such as those for the files of pipelines, are always allowed.
         """
         if self.budget is None or not entry.queue.key.is_of_http:
             return True
@@ -496,8 +499,8 @@ class Frontier:
 
     def is_page(self, request: Request, entry: InFlight) -> bool:
         """Whether *request* is for a page, and not for a file that a pipeline or another component downloads. If the
-        crawl uses a scheduler of this package, the requests from the scheduler are for pages. If not, all requests are
-        for pages, except those with the callback ``NO_CALLBACK``.
+        crawl uses a scheduler of this package, only the requests from the scheduler are for pages. In other crawls, all
+        requests are for pages, except those with the callback ``NO_CALLBACK``.
         """
         if self.has_scheduler:
             return entry.came_from_scheduler
@@ -663,11 +666,11 @@ class Frontier:
         return self.is_awaited_by_browser(limiters)
 
     def _admit_for_browser(self, now: float) -> None:
-        """Let the robots.txt requests that wait for room continue, if a page in a browser may wait for them now. They
-        began to wait in a pause that has ended, or before the page was sent.
+        """Let the robots.txt requests that wait for room continue, if a page in a browser may wait for them now. Such a
+        request began to wait during a pause that has ended, or before the page was sent.
         """
         for waiter, (request, _) in list(self._waiting.items()):
-            # Admitting one may have decided the next.
+            # Admitting one request may have let the next one continue already.
             if waiter.may_continue or not isinstance(request, RobotsTxtRequest):
                 continue
             if self._passes_browser_page(waiter.entry):
@@ -722,7 +725,8 @@ class Frontier:
 
     def _note_exhausted(self, error: Exception, now: float) -> None:
         """Pause the network, because the machine has run out of file descriptors, ports or memory (*error*). From then
-        on, fewer robots.txt files are fetched at once; the failures of one pause count as one.
+        on, fewer robots.txt files are fetched at once. If more requests fail during this pause, the number is not
+        reduced again.
         """
         if now >= self._exhausted_until and self.rules is not None:
             self.rules.fetch_fewer()
@@ -936,7 +940,7 @@ class Frontier:
         if settings.getpriority(name) == SETTINGS_PRIORITIES["default"]:
             name = "SCHEDULER_PRIORITY_QUEUE"
         if settings.getpriority("SCHEDULER_QUEUE_CLASS") is not None:
-            # Of scrapy-redis.
+            # SCHEDULER_QUEUE_CLASS is a setting of scrapy-redis.
             name, ours = "SCHEDULER_QUEUE_CLASS", "scrapy_rep.redis.SharedScheduler"
         if settings.getpriority(name) == SETTINGS_PRIORITIES["addon"]:
             return  # The add-on of this package has set it, so the user need not be warned.

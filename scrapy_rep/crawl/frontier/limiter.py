@@ -52,8 +52,8 @@ class BackOff:
         if the connection turns out to have failed because of the crawler's own network."""
 
         self.own_pause = 0.0
-        """The duration, in seconds, of the last pause, unless the host stated another duration. Each new pause doubles
-        this value, and a success resets it to 0."""
+        """The duration, in seconds, that the crawl chose for the last pause. A duration that the host states takes
+        precedence. Each new pause doubles this value, and a success resets it to 0."""
 
         self.concurrency = 1
         """The maximum number of requests to the host in flight after the pause: 1 at first, and one more after each
@@ -153,12 +153,12 @@ class Limiter:
         """The scheduler's queues that wait for this limiter, the next one first; None if there are none."""
 
         self.is_queue_next = False
-        """Whether the first parked queue has its turn before the first waiter, because the last turn was a
-        waiter's."""
+        """Whether the next turn belongs to the first parked queue of the scheduler, and not to the first waiter
+        (request outside the scheduler), because the last turn was a waiter's."""
 
         self.waiters_go_at = inf
-        """Until this time, the first waiter lets a parked queue and the planned requests go first. ``inf`` if no
-        waiter has let them go first since the last request ended."""
+        """Until this time, the first waiter (request outside the scheduler) lets a parked queue and the planned
+        requests go first. ``inf`` if no waiter has let them go first since the last request ended."""
 
         self.ready: OrderedDict[Any, None] | None = None
         """For a download slot: its ready queues, in the order of their turns; None if there are none."""
@@ -167,8 +167,8 @@ class Limiter:
         """The number of queues that need this limiter."""
 
         self.alarm_at = inf
-        """The time when :meth:`Limits.tick` next lets the waiters and queues of this limiter continue as far as there is
-        room; ``inf`` if no alarm is set."""
+        """The time when :meth:`Limits.tick` next lets the waiters and queues of this limiter continue as far as there
+        is room; ``inf`` if no alarm is set."""
 
     def __repr__(self) -> str:
         words = [f"{self.planned} planned, {self.sent} sent"]
@@ -196,24 +196,27 @@ class Limiter:
     # this time is not later than now. The time is ``inf`` if another request has to end first, or has to be sent first.
 
     def opens_for_planned(self) -> float:
-        """Return the time from which a planned request may be sent."""
+        """Return the time from which a planned request may be sent; ``inf`` if another request has to end first."""
         return self.next_at if self.sent < self.concurrency_now else inf
 
     def opens_for_newcomer(self) -> float:
-        """Return the time from which a request that has not waited yet may be sent. It waits behind others."""
+        """Return the time from which a request that is not planned, and has not waited yet, may be sent; ``inf`` if
+        other requests must be sent or must end first.
+        """
         return inf if self.waiters else self.opens_for_waiter()
 
     def opens_for_waiter(self) -> float:
         """Return the time from which the first of the requests that wait outside the scheduler may be sent. If planned
-        requests take the rest of the room, the request gets their room at :attr:`waiters_go_at`.
+        requests take the last room, this request may take the room from them from :attr:`waiters_go_at` on.
         """
         if self.planned + self.sent < self.concurrency_now:
             return self.next_at
         return max(self.opens_for_planned(), self.waiters_go_at)
 
     def opens_for_queue(self, now: float) -> float:
-        """Return the time from which the scheduler may plan another request. While requests outside the scheduler wait,
-        it may plan one only if a queue is next, and only before :attr:`waiters_go_at`.
+        """Return the time from which the scheduler may plan another request; ``inf`` if other requests must be sent or
+        must end first. While requests outside the scheduler wait, the scheduler may plan a request only if it is a
+        queue's turn (:meth:`is_queue_turn`).
         """
         is_full = self.planned + self.sent >= self.concurrency_now
         if is_full or (self.waiters and not self.is_queue_turn(now)):
@@ -221,7 +224,9 @@ class Limiter:
         return max(self.next_at, self.slot_free_at)
 
     def is_queue_turn(self, now: float) -> bool:
-        """Whether a queue goes before the first waiter."""
+        """Whether the next turn belongs to a queue of the scheduler, and not to the first request that waits outside
+        the scheduler.
+        """
         return self.is_queue_next and now < self.waiters_go_at
 
     def is_quiet(self, now: float) -> bool:

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-# The duration, in seconds, of a host's first pause if the host states no duration. If a fetch of robots.txt ends
-# without a result, for example because it was cancelled, robots.txt is fetched again after the same time.
+# The duration, in seconds, of a host's first pause if the host states no duration. It is also the time after which
+# robots.txt is fetched again if a fetch ended without a result, for example because it was cancelled.
 _FIRST_PAUSE = 1.0
 
 # The time, in seconds, for which waiters (requests from outside the scheduler) let parked queues and planned requests
@@ -65,7 +65,7 @@ _FIRST_PAUSE = 1.0
 _WAITERS_YIELD = 0.2
 
 # A site whose robots.txt is unreachable is kept in memory until its robots.txt may be fetched again. While more than
-# _MAX_SITES sites are known, such a site is forgotten earlier, when it has no requests.
+# _MAX_SITES sites are known, such a site is forgotten earlier, as soon as it has no requests.
 _MAX_SITES = 20_000
 
 # The maximum number of hosts in the statistics of slow hosts. If there are more, the hosts that held up the crawl
@@ -94,8 +94,8 @@ class Requests(Protocol):
         """
 
     def back(self, request: Any) -> None:
-        """Put *request*, which was popped, back at the front of the queue. If several requests are put back, they are
-        popped again in the order in which they were put back.
+        """Put *request*, which was popped, back into the queue. Requests that were put back are popped before all other
+        requests, in the order in which they were put back.
         """
 
     def medium_of(self, request: Any) -> str:
@@ -108,7 +108,9 @@ class Requests(Protocol):
 
 
 class Queue:
-    """The scheduler's requests that have the same site, the same download slot and the same limiters."""
+    """The scheduler's requests that have the same site (the origin whose robots.txt applies), the same download slot
+    and the same limiters (which limit the number and the rate of requests).
+    """
 
     __slots__ = (
         "host",
@@ -148,8 +150,9 @@ class Queue:
         """The storage of the queue's requests, a :class:`Requests`; None before the first request is pushed."""
 
         self.place: object = None
-        """READY if the queue is ready. If the queue is parked, the site or limiter where it is parked. None if the
-        queue is empty, or if :meth:`Limits.filled` was not called yet."""
+        """READY if the scheduler may hand out the queue's next request. If the requests have to wait (the queue is
+        *parked*), the site or limiter for which they wait. None if the queue is empty, or if :meth:`Limits.filled` was
+        not called since the first request was added."""
 
     def __repr__(self) -> str:
         place = "ready" if self.place is READY else f"at {self.place!r}"
@@ -162,7 +165,7 @@ class Queue:
 
     @property
     def limiters(self) -> tuple[Limiter, ...]:
-        """The limiters in which a request needs room. The first limiter is the host's."""
+        """The limiters that must have room before a request of this queue is sent. The first limiter is the host's."""
         network, host = self.network, self.host
         is_usual = host is self.slot and host.crawl_delay is host.address is None
         if is_usual and network is not None:
@@ -171,7 +174,7 @@ class Queue:
 
     @property
     def robotstxt_limiters(self) -> tuple[Limiter, ...]:
-        """The limiters in which a request for robots.txt needs room. The first limiter is the host's."""
+        """The limiters that must have room before a request for robots.txt is sent. The first limiter is the host's."""
         return self._with(None if self.network is None else self.network.robotstxt)
 
     def refusing_limiter(self, now: float) -> Limiter | None:
@@ -219,7 +222,7 @@ class Slowdown(NamedTuple):
 
 
 class Stage(Enum):
-    """Whether the limiters of a request in flight reserve room for the request, or count it as sent."""
+    """How the limiters of a request count the request: not at all, as planned (room is reserved for it), or as sent."""
 
     UNCOUNTED = "the request takes no room, because it waits or has ended"
     PLANNED = "the limiters reserve room for the request until it is sent"
@@ -241,12 +244,12 @@ class Judgement(NamedTuple):
 
 
 class InFlight:
-    """The state of one request until its download ends. The state is created when the scheduler plans the request.
-    A request outside the scheduler gets its state when a middleware first sees the request, or when it starts to
-    wait for room.
+    """The state of one request until its download ends. The state is created when the scheduler hands the request out.
+    For a request outside the scheduler, such as a media download, the state is created when a middleware first sees
+    the request, or earlier if the request waits for room before that.
 
-    A request needs room in each of its limiters. A PLANNED or SENT request takes this room; an UNCOUNTED request takes
-    none. These methods of :class:`Limits` change the stage:
+    Each request needs room in all of its limiters. A PLANNED or SENT request takes this room; an UNCOUNTED request
+    takes none. These methods of :class:`Limits` change the stage:
 
     =======================  ==============================================  =========================
     method                   called when                                     stage afterwards
@@ -278,10 +281,11 @@ class InFlight:
         self.queue = queue
         self.is_for_robotstxt = is_for_robotstxt
         self.limiters: tuple[Limiter, ...] = ()
-        """The limiters that count the request as planned or sent. The first limiter is the host's."""
+        """The limiters that count the request as planned or sent, the host's limiter first. Empty while the request
+        takes no room."""
 
         self.came_from_scheduler = came_from_scheduler
-        """Whether ``scrapy_rep.Scheduler`` planned the request."""
+        """Whether a scheduler of this package handed out the request."""
 
         self.may_return = came_from_scheduler
         """Whether the request may return to ``scrapy_rep.Scheduler`` and wait there. False after another component
@@ -299,7 +303,7 @@ class InFlight:
         """Whether the request has reached the wire, the downloader middleware nearest to the network."""
 
         self.judgement: Judgement | None = None
-        """The inputs of the gate's decision; None before the gate allows the request."""
+        """The inputs of the gate's decision to allow the request; None as long as the gate has not allowed it."""
 
         self.page_of = ""
         """The host whose page budget counts the request; empty if the request is not counted."""
@@ -310,7 +314,7 @@ class InFlight:
 
     @property
     def needs(self) -> tuple[Limiter, ...]:
-        """The limiters in which the request needs room."""
+        """The limiters that must have room before the request is sent."""
         queue = self.queue
         return queue.robotstxt_limiters if self.is_for_robotstxt else queue.limiters
 
@@ -339,10 +343,10 @@ class Waiter:
         counts_as_planned: bool = False,
         is_first: bool = False,
     ) -> None:
-        """Create a waiter for the request of *entry*. If *counts_as_planned* is True, the request is not at the wire
-        yet: when there is room, the limiters reserve the room until the wire sends the request. If *counts_as_planned*
-        is False, the request waits at the wire, and is sent as soon as there is room. If *is_first* is True, the waiter
-        goes before all other waiters.
+        """Create a waiter for the request of *entry*. If *counts_as_planned* is True, the request has not reached the
+        wire (the downloader middleware nearest to the network) yet: as soon as the limiters have room, they reserve it
+        until the wire sends the request. If *counts_as_planned* is False, the request waits at the wire, and is sent as
+        soon as there is room. If *is_first* is True, the waiter goes before all other waiters.
         """
         self.entry = entry
         self.counts_as_planned = counts_as_planned
@@ -359,9 +363,9 @@ class Waiter:
 
 
 class _ReadyQueues:
-    """The ready queues, in the order of their turns. The next queue belongs to the download slot with the fewest
-    requests in flight. If several slots have equally few requests in flight, the slot that has waited longest is next.
-    The cost of an operation does not depend on the number of queues.
+    """The ready queues (those whose next request the scheduler may hand out), in the order of their turns. The next
+    queue belongs to the download slot with the fewest requests in flight. If several slots have equally few requests in
+    flight, the slot that has waited longest is next. The cost of an operation does not depend on the number of queues.
     """
 
     def __init__(self) -> None:
@@ -382,7 +386,7 @@ class _ReadyQueues:
         self.count += 1
 
     def discard(self, queue: Queue) -> None:
-        """Remove *queue*. Raises KeyError if *queue* is not in its slot's ready queues."""
+        """Remove *queue*, which must be one of the ready queues."""
         slot = queue.slot
         assert slot.ready is not None
         del slot.ready[queue]
@@ -474,8 +478,8 @@ class Limits:
         self.queues: dict[Any, Queue] = {}
         self.in_flight: dict[Any, InFlight] = {}
         """The state of each request in flight, by request. A request of the scheduler is in flight from the time when
-        it is planned, any other request from the time when it reaches the gate or the wire. A request is no longer in
-        flight when its download has ended."""
+        the scheduler hands it out, any other request from the time when it reaches the gate or the wire. A request is
+        no longer in flight when its download has ended."""
 
         self.ready = _ReadyQueues()
         self.decided: deque[Waiter] = deque()
@@ -487,11 +491,12 @@ class Limits:
         the fetch."""
 
         self.wanted: deque[Site] = deque()
-        """The sites whose robots.txt should be fetched, but only when the crawl needs more ready queues."""
+        """The sites whose robots.txt should be fetched, but only when too few queues are ready (have a next request
+        that may be sent now)."""
 
         self.has_news = False
         """Whether a queue has become ready since the frontier last reset this attribute to False. If so, the frontier
-        wakes Scrapy's engine, so that it asks the scheduler for requests."""
+        wakes Scrapy's engine, and the engine asks the scheduler for requests."""
 
         self.slowdowns: dict[str, Slowdown] = {}
         """The slowdown of each host that has a crawl delay, by host. If there are very many such hosts, those that held
@@ -536,7 +541,9 @@ class Limits:
         return site
 
     def add(self, queue: Queue) -> None:
-        """Add *queue*, which must be empty, and count it as a user of its site and limiters."""
+        """Add *queue*, which must be empty. Its site and the limiters of its host and download slot are kept at least
+        as long as the queue.
+        """
         self.queues[queue.key] = queue
         self._idle[queue] = None
         if queue.site is not None:
@@ -574,8 +581,12 @@ class Limits:
         return (len(self._idle), len(self.limiters)) != before
 
     def _may_forget(self, queue: Queue, now: float) -> bool:
-        """Whether *queue*, which is empty, may be deleted. That is so if the state of the queue's limiters no longer
-        matters and, for the last queue of a site, the state of the site no longer matters either.
+        """Return whether *queue*, which is empty, may be deleted. The limiters of its host and its download slot must
+        be quiet (:meth:`Limiter.is_quiet`).
+
+        If no other queue has the same site, two more conditions apply. First, no fetch of the site's robots.txt is
+        under way, and no request waits for the rules. Second, if robots.txt was unreachable, the time of its next fetch
+        has come, or more than ``_MAX_SITES`` sites are known.
         """
         if not (queue.host.is_quiet(now) and queue.slot.is_quiet(now)):
             return False
@@ -601,8 +612,8 @@ class Limits:
             self._place(queue, now)
 
     def may_plan(self, queue: Queue, now: float) -> bool:
-        """Return whether *queue*, the first ready queue, may hand out its next request, because the request may be
-        sent now or will be refused by the gate. Otherwise, park the queue and return False.
+        """Return True if the next request of *queue*, the first ready queue, may be sent now, or will be refused by the
+        gate. Otherwise, park the queue until the request may be sent or has to be refused, and return False.
         """
         limiters = queue.limiters
         obstacle = self._obstacle(queue, limiters, now)
@@ -614,9 +625,12 @@ class Limits:
         return False
 
     def plan(self, queue: Queue, now: float) -> InFlight:
-        """Plan a request that the scheduler has just taken from *queue*, and return the state of the request. A request
-        that the gate will refuse takes no room. Afterwards, the queue stays ready if it contains another request that
-        may be planned, and if no waiter has the next turn.
+        """Reserve room for a request that the scheduler has just taken from *queue*, and return the state of the
+        request. A request that the gate will refuse takes no room.
+
+        Afterwards, *queue* is no longer ready if it is empty. If requests from outside the scheduler wait for room in
+        the same limiters, the queue is parked unless its next request may be sent before them. In all other cases, the
+        queue stays ready, but behind the other ready queues of its download slot.
         """
         limiters = queue.limiters
         entry = InFlight(queue, came_from_scheduler=True)
@@ -644,7 +658,8 @@ class Limits:
 
     def _place(self, queue: Queue, now: float) -> None:
         """Make *queue*, which contains requests, ready if its next request may be sent now or will be refused.
-        Otherwise, park the queue at its site or at the first limiter without room.
+        Otherwise, park the queue: at its site if there are no fresh rules of robots.txt, else at the first limiter
+        without room.
         """
         obstacle = self._obstacle(queue, queue.limiters, now)
         if obstacle is None or self._is_to_be_refused(queue, now):
@@ -695,8 +710,8 @@ class Limits:
     # Sending, for the wire.
 
     def try_send(self, entry: InFlight, now: float) -> bool:
-        """Count the request of *entry* as sent, and return True, if all its limiters have room now. Otherwise, return
-        False. Room that is reserved for the request itself counts as room.
+        """If all limiters of the request of *entry* have room now, count the request as sent, and return True.
+        Otherwise, return False. Room that is already reserved for this request is available to it.
         """
         limiters, is_planned = entry.needs, entry.stage is Stage.PLANNED
         for limiter in limiters:
@@ -734,11 +749,12 @@ class Limits:
             self._reconcile_all(before, now)
 
     def wait(self, waiter: Waiter, now: float, *, has_waited: bool = False) -> None:
-        """Add *waiter* to the first limiter that has no room or for which other waiters wait. If there is none, decide
-        the waiter now, and plan or send its request. If the host refuses requests, decide the waiter now as refused.
+        """Let *waiter* wait at the first of its limiters that has no room, or at which other waiters wait. If there is
+        no such limiter, plan or send the request of the waiter now, and decide the waiter (end its wait). If the host
+        or download slot refuses requests, decide the waiter now as refused.
 
-        *has_waited* is True if the waiter was the first in the line of a limiter. Then it does not go behind the
-        waiters that came after it.
+        *has_waited* is True if the waiter has just been taken from a limiter where it waited. Such a waiter, and one
+        that was created with *is_first*, need not wait behind the other waiters of a limiter that has room.
         """
         limiters, is_new = waiter.entry.needs, not (has_waited or waiter.is_first)
         if waiter.entry.queue.refusing_limiter(now) is not None:
@@ -763,7 +779,7 @@ class Limits:
         self._admit(waiter, limiters, now)
 
     def admit(self, waiter: Waiter, now: float) -> None:
-        """Let *waiter*, which waits for room, continue now, although its limiters may have no room."""
+        """Let *waiter*, which waits for room, continue now, even if its limiters have no room."""
         self.leave(waiter, now)
         self._admit(waiter, waiter.entry.needs, now)
 
@@ -836,13 +852,15 @@ class Limits:
     # Letting waiting requests continue.
 
     def reconcile(self, limiter: Limiter, now: float) -> None:
-        """While *limiter* has room, take its parked queues and waiters in turns. The queues become ready, and the
-        waiters are decided. If the limiter refuses requests, release all queues and waiters, so that their requests
-        are refused.
+        """Let the parked queues and the waiters of *limiter* continue in turns, as long as the limiter has room. A
+        queue becomes ready, and a waiter is decided, unless another limiter has no room for it. Then it waits at that
+        limiter. If *limiter* refuses requests, release all of its queues and waiters, so that their requests are
+        refused.
 
         After each waiter, the next turn is a parked queue's (``is_queue_next``). Planned requests go before waiters,
         because room is already reserved for them. But a waiter lets a queue or planned requests go first for at most
-        0.2 s (until ``waiters_go_at``), because they may depend on the waiter.
+        0.2 s (until ``waiters_go_at``). A longer time could block the crawl, because a planned request may have to wait
+        for the end of the waiter's request.
         """
         if now < limiter.refuses_until:
             self._release(limiter, now)
@@ -870,8 +888,9 @@ class Limits:
                 self.reconcile(limiter, now)
 
     def _release(self, limiter: Limiter, now: float) -> None:
-        """Remove all waiters and queues from *limiter*. If their other limiters have room, waiters are decided and
-        queues become ready. Otherwise, they wait for the first limiter that has no room.
+        """Remove all waiters and queues from *limiter*, and check each of them again. A waiter is decided, and a queue
+        becomes ready, if the next request may be sent now or is to be refused. Otherwise, the waiter or queue waits at
+        the site or limiter that blocks the request. This may be the same limiter.
         """
         waiters, limiter.waiters = limiter.waiters or (), None
         parked, limiter.parked = limiter.parked or (), None
@@ -881,8 +900,9 @@ class Limits:
             self._place(queue, now)
 
     def _note_waiting(self, limiter: Limiter, now: float) -> None:
-        """Record *now*, for use in :attr:`slowdowns`, as the time when requests began to wait for *limiter*. Do nothing
-        if *limiter* is not a crawl delay, if it counts a request in flight, or if an earlier time is recorded.
+        """If *limiter* keeps a crawl delay, record *now* as the time when requests began to wait for this delay (for
+        :attr:`slowdowns`). Do nothing for any other limiter, while a request is in flight, or if an earlier time is
+        recorded.
         """
         if not isinstance(limiter, DelayLimiter) or not limiter.delay:
             return
@@ -890,8 +910,8 @@ class Limits:
             limiter.waiting_since = now
 
     def _set_alarm(self, limiter: Limiter, now: float) -> None:
-        """Set an alarm for the time at which *limiter* opens for what waits there. Set none if it opens only when
-        another request ends.
+        """Set an alarm for the time when *limiter* will have room for a queue or waiter that waits at it. Set no alarm
+        if there will be room only after another request has ended.
         """
         times = []
         if limiter.parked:
@@ -899,7 +919,8 @@ class Limits:
         if limiter.waiters:
             opens_at = limiter.opens_for_planned()
             if opens_at <= now:
-                # The first waiter lets a queue or planned requests go first.
+                # The limiter may send a request now, but a queue or planned requests have the turn. The first waiter
+                # lets them go first until waiters_go_at.
                 go_at = min(limiter.waiters_go_at, now + _WAITERS_YIELD)
                 opens_at = limiter.waiters_go_at = go_at
             times.append(opens_at)
@@ -913,10 +934,10 @@ class Limits:
         self, host: Limiter, origin: Origin, delay: float, now: float, *, since: float
     ) -> None:
         """Keep *delay* seconds between requests to *host*, as the robots.txt of *origin* requests. If *delay* is 0,
-        *origin* requests no delay.
+        *origin* requests no delay. If several origins of the host request delays, the longest one applies.
 
-        A new or longer delay is measured from the host's last answer or from *since*, whichever is later. *since* is
-        the time when robots.txt was fetched.
+        A new or longer delay also applies to the next request: it is measured from the host's last answer or from
+        *since*, whichever is later. *since* is usually the time when robots.txt was fetched.
         """
         limiter = host.crawl_delay
         if limiter is None:
@@ -964,8 +985,8 @@ class Limits:
         has_failed: bool = False,
     ) -> bool:
         """Pause *limiter* after a request to its host, sent at *sent_at*, was answered with 429 or 503, or failed.
-        Return True if a new pause begins. Return False if the request was sent before the end of the last pause. Such
-        a request can only extend the last pause.
+        Return True if this begins a new pause. If the request was sent before the end of the last pause, it can only
+        extend that pause. Then return False.
 
         *asked* is the duration of the pause, in seconds, that the host requests. If *asked* is None, each new pause is
         twice as long as the last one: 1, 2, 4, ... up to *cap* seconds. No pause is shorter than the host's crawl
@@ -1085,7 +1106,7 @@ class Limits:
 
         During a pause, the limiter refuses requests in two cases: the pause ends later than ``wait_timeout`` seconds
         from now, or pauses without a success in between have already lasted for ``wait_timeout`` seconds. Then the
-        requests that wait for the delay or the address of the host are released, too, so that they are refused.
+        requests that wait for the crawl delay or the IP address of the host continue, too, so that they are refused.
         """
         back_off = limiter.back_off
         limiter.set_concurrency(limiter.concurrency)
@@ -1107,7 +1128,8 @@ class Limits:
     def want(self, site: Site, now: float, *, is_urgent: bool = False) -> None:
         """Request that the robots.txt of *site* is fetched. If robots.txt was unreachable and must not be fetched again
         yet, set an alarm for the time of the next fetch (:attr:`Outage.retry_at`) instead. If *is_urgent* is True,
-        robots.txt is fetched even if enough queues are ready.
+        robots.txt is fetched as soon as possible; otherwise, only when too few queues are ready (have a next request
+        that may be sent now).
         """
         site.happens(Event.REQUEST)
         retry_at = -inf if site.outage is None else site.outage.retry_at
@@ -1120,8 +1142,8 @@ class Limits:
 
     def next_wanted(self, *, is_needed: bool) -> Site | None:
         """Return the next site whose robots.txt should be fetched, and mark its fetch as under way. Return None if
-        there is no such site. *is_needed* is False if enough queues are ready. In this case, only urgent sites are
-        returned.
+        there is no such site. *is_needed* is False if enough queues are ready (have a next request that may be sent
+        now). In this case, only sites with an urgent fetch are returned.
         """
         for sites in (self.urgent, self.wanted) if is_needed else (self.urgent,):
             while sites:
@@ -1165,15 +1187,17 @@ class Limits:
         """Record that the robots.txt of *site* is unreachable. The site's requests wait until *wait* seconds after the
         start of the outage. Afterwards they are refused.
 
-        robots.txt is fetched again at *retry_at*. If *retry_at* is later than the end of the wait, *is_asked* decides.
-        If it is True, the host requested this time (``Retry-After``), so the requests are refused now. If it is False,
-        robots.txt is fetched at the end of the wait instead, before any request is refused. *result* becomes
+        robots.txt is fetched again at *retry_at*. If *retry_at* is later than the end of the wait, there are two cases.
+        If *is_asked* is True, the host requested this time (``Retry-After``), so robots.txt is not fetched during the
+        wait, and the requests are refused now. If *is_asked* is False, robots.txt is fetched at the end of the wait
+        instead, and the requests are refused only if this fetch fails, too. *result* becomes
         :attr:`Outage.last_result`.
         """
         if site.outage is None:
             site.outage = Outage(now, now + wait)
         outage = site.outage
-        # *wait* may be longer than in the last call: if the host seemed to have no server, and turns out to have one.
+        # *wait* may be longer than in the last call. It is short as long as the host seems to have no server, but other
+        # failures may show later that the host has one.
         outage.until = max(outage.until, outage.since + wait)
         if not is_asked and now < outage.until:
             retry_at = min(retry_at, outage.until)
@@ -1202,8 +1226,8 @@ class Limits:
         self.want(site, now, is_urgent=True)
 
     def _release_site(self, site: Site, now: float) -> None:
-        """Let all waiters that wait for the rules of *site* continue to the gate, which judges them. Make the queues that
-        are parked at *site* ready, or park each of them at the first limiter that has no room.
+        """Let all waiters that wait for the rules of *site* continue to the gate, which judges them. Make the queues
+        that are parked at *site* ready, or park each of them at the first limiter that has no room.
         """
         waiters, site.waiters = site.waiters or (), None
         for waiter in waiters:
@@ -1236,8 +1260,13 @@ class Limits:
             self._release(limiter, now)
 
     def _forget_outage(self, since: float, now: float) -> None:
-        """Add the time of the outage, from *since* until *now*, to the times that ``REP_WAIT_TIMEOUT`` is measured from.
-        For whatever began within the outage, add the rest of the outage.
+        """Undo the effects on hosts of an outage of the crawler's network, which lasted from *since* until *now*.
+        Cancel the pauses that failed connections caused, and fetch again each robots.txt that became unreachable during
+        the outage.
+
+        The time of the outage does not count towards ``REP_WAIT_TIMEOUT``. So the start of each back-off, and of each
+        period in which a robots.txt is unreachable, is moved later by the duration of the outage. If the start lies
+        within the outage, it is moved to *now*.
         """
         for site in self.sites.values():
             if site.outage is not None:
@@ -1256,8 +1285,9 @@ class Limits:
     # Alarms.
 
     def tick(self, now: float) -> None:
-        """Call :meth:`reconcile` for each limiter whose alarm is due at *now*. For each site whose alarm is due,
-        request another fetch of robots.txt if any request waits for the site's rules.
+        """Let the requests that wait at each limiter whose alarm is due at *now* continue as far as there is room
+        (:meth:`reconcile`). For each site whose alarm is due, request another fetch of robots.txt if any request waits
+        for the site's rules.
         """
         for owner in self.alarms.due(now):
             if isinstance(owner, Limiter):

@@ -239,8 +239,8 @@ class Politeness:
 
         *sent_at* is the time when the request that causes the pause was sent. *has_failed* is True if the connection
         of this request failed, and False if the host answered. *why* describes the cause in the log, as in "answered
-        429". Return True if a new pause begins. Return False if the request was sent before the end of the last pause.
-        Such a request can only extend the last pause.
+        429". Return True if this begins a new pause. If the request was sent before the end of the last pause, it can
+        only extend that pause. Then return False.
         """
         now = self._clock.monotonic()
         is_first = host.back_off is None
@@ -384,8 +384,8 @@ class Politeness:
 
 
 def pause_in(status: int, headers: Headers, now: float) -> tuple[float | None, str]:
-    """Return the pause, in seconds, that an answer with *status* (429 or 503) and *headers* requests, and a statement
-    for the ledger, such as ``429, Retry-After: 30``. The pause is None if there is no valid ``Retry-After``.
+    """Return the pause, in seconds, that an answer with *status* (429 or 503) and *headers* requests, and a summary of
+    the answer for the ledger, such as ``429, Retry-After: 30``. The pause is None if there is no valid ``Retry-After``.
 
     *now* is the current wall-clock time. It is needed only if ``Retry-After`` is a date and *headers* contain no
     ``Date``: then the pause lasts from *now* until this date.

@@ -41,7 +41,7 @@ class FetchStage(IntEnum):
 
     NONE = 0
     WANTED = 1
-    """robots.txt is fetched as soon as the crawl needs more ready queues."""
+    """robots.txt is fetched as soon as too few of the scheduler's queues have a next request that may be sent."""
 
     URGENT = 2
     """robots.txt is fetched as soon as possible, because a request in the downloader waits for the rules."""
@@ -134,8 +134,8 @@ class Site:
         """The number of queues that belong to this site."""
 
         self.templates: list[Any] | None = None
-        """Requests that wait for the rules. Each request for robots.txt copies the proxy and headers of one template.
-        None before the first template is added."""
+        """Some of the requests that wait for the rules. Each request for robots.txt copies the proxy and headers of one
+        of them. None if there are none."""
 
         self.alarm_at = inf
         """The time when :meth:`Limits.tick` requests another fetch of robots.txt; ``inf`` if no alarm is set."""
@@ -162,7 +162,7 @@ class Site:
         self.holds_for_next = False
 
     def happens(self, event: Event) -> None:
-        """Change the phase as :data:`PHASES` defines for *event*. In all phases except OPEN, :attr:`expires` is
+        """Change the phase as :data:`PHASES` defines for *event*. If the new phase is not OPEN, set :attr:`expires` to
         ``-inf``.
         """
         self.phase = _NEXT_PHASE[event][self.phase]

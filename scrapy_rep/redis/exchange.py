@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The maximum number of seconds for which the thread waits for a connection, and then for each answer.
+# The maximum number of seconds for which a call waits for a connection to the server, and then for each answer.
 _TIMEOUT = 3.0
 
 # Each stored request starts with its number, which has this many characters.
@@ -68,7 +68,9 @@ class Push(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A request that a worker took from the server, or tries to read."""
+    """A request from the server. Either this worker took the request, or another worker could not read it, and this
+    worker tries to read it.
+    """
 
     host: str
     score: float
@@ -85,7 +87,7 @@ class Taken(NamedTuple):
 
 class LeasedHost(NamedTuple):
     """A host that this worker owns from now on. The other fields are the host's back-off, as the last owner left it:
-    see ``BackOff``.
+    see ``BackOff``. If *concurrency* is 0, there is no back-off.
     """
 
     host: str
@@ -131,17 +133,19 @@ class Answer(NamedTuple):
 
     permits: Sequence[PermitAnswer]
     on_server: dict[str, int]
-    """By host, the number of requests that are still on the server. Contains the hosts of which the call wanted requests,
-    and those with news.
+    """By host, the number of requests that are still on the server. Contains the hosts that this worker has just got,
+    the hosts of which the call wanted requests, and the hosts with new requests or a new pause.
     """
 
     hosts: Sequence[LeasedHost]
     pauses: dict[str, float]
-    """By host, the seconds until the end of a pause that a host of this worker requested from another worker."""
+    """By host, the seconds until the end of the host's pause. Contains the paused hosts that this worker has just got,
+    and hosts of this worker whose pause another worker reported.
+    """
 
     pages: dict[str, int]
-    """By host, the number of pages done by all workers together. Contains only the hosts that this call gives to the
-    worker, and the hosts of which the call reported pages.
+    """By host, the number of pages done by all workers together. Contains only the hosts that this worker has just got,
+    and the hosts of which the call reported pages.
     """
 
     requests: Sequence[Taken]
@@ -162,8 +166,9 @@ class Exchange:
     call until the server has answered. Calls are numbered, so that the server executes no report twice, and ignores
     calls that arrive too late.
 
-    The callbacks of the requests that are done may have yielded any of the new requests. So a call reports requests as
-    done only if it contains all new requests: the server executes both or nothing.
+    The server executes a call as a whole or not at all. Any new request may come from the callback of a request that is
+    done. So a call reports requests as done only if the call contains all new requests. Otherwise, the server could
+    delete a request before it has the requests that the callback yielded.
     """
 
     def __init__(self, client: Any, key: str, seen_key: str, lease: float) -> None:
@@ -199,9 +204,10 @@ class Exchange:
         return self._told is not None
 
     def next_call(self, **wants: Any) -> Callable[[], Answer]:
-        """Return the next call, as a function for another thread. The call sends the collected reports and what the
-        worker *wants* (the other fields of the order: see ``shared.lua``), and returns the answer. It raises RedisError or
-        OSError if the server fails, and QueueLost if the queue no longer exists.
+        """Return the next call, as a function for another thread. The call sends the collected reports, or those of the
+        last call again if it got no answer. *wants* are the other fields of the worker's order, which ``shared.lua``
+        describes. The call returns the server's answer. It raises RedisError or OSError if the server fails, and
+        QueueLost if the queue no longer exists.
         """
         if self._told is None:
             self._told, self.reports = self.reports, defaultdict(list)
@@ -242,11 +248,14 @@ class Exchange:
         return pushes
 
     def failed(self, error: Exception) -> bool:
-        """Record that the last call failed with *error*. Return whether the next call should follow immediately.
+        """Record that the last call failed with *error*. Return True if the next call should follow immediately.
 
-        In most cases, the next call repeats the reports and new requests of the failed call. If the queue is lost, the
-        reports are dropped. If the server has no memory left, it executed nothing. Then the next call repeats the
-        reports without the new requests, and so without the requests that are done, and follows immediately.
+        If the queue is lost, the reports of the failed call are dropped, and its new requests are kept. In most other
+        cases, the next call repeats the reports and the new requests of the failed call.
+
+        The exception is a call with new requests that fails because the server has no memory left, if no earlier
+        attempt of the call may have been executed. The next call then follows immediately. It contains neither the new
+        requests nor the reports of requests that are done, and repeats all other reports.
         """
         if isinstance(error, QueueLost):
             self._told, self.is_uncertain = None, False
@@ -276,8 +285,8 @@ class Exchange:
         prefix = self._keys[0]
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in prefix)
         keys = list(self._client.scan_iter(f"{escaped}:*", count=1_000))
-        # The mark is read after the keys: if another worker starts a queue now, its keys have this mark or are not in
-        # the list.
+        # The mark, which identifies the current queue, is read after the list of keys. If another worker starts a new
+        # queue now, the keys of the new queue contain this mark, or are not in the list.
         mark = (self._client.hget(f"{prefix}:state", "mark") or b"").decode()
         used = f"{prefix}:state", f"{prefix}:{mark}:"
         for key in keys:

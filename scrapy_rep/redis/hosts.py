@@ -60,8 +60,8 @@ class Lease:
 
 
 class OwnedRequests(MemoryRequests):
-    """The requests of one queue that wait in this worker. Those that this worker took from the server keep the order of
-    the server. Before them come those that this worker keeps because they cannot be written to the server.
+    """The requests of one queue that wait in this worker. The requests from the server have the same order as on the
+    server. They come after requests that cannot be written to the server, and after requests that were put back.
     """
 
     __slots__ = ("_taken",)

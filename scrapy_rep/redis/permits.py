@@ -28,8 +28,9 @@ _LONG = 1.0
 
 
 class Permit(Waiter):
-    """The permission to send one request, which is at the wire, to a host to which several workers send requests. The
-    request waits at the frontier for each answer of the server, and until it may ask again.
+    """The permission to send one request to a host to which several workers send requests. The request has reached the
+    wire, the downloader middleware nearest to the network. There it waits for the server's answer and, if the server
+    refuses the permit, until the permit may be requested again.
     """
 
     def __init__(
@@ -96,9 +97,9 @@ class SharedPermits:
         """The permits that the server granted, by token, until their requests end or the permits are released."""
 
     def is_needed(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request*, which is about to be sent, needs a permit and has none that is still valid. A permit can
-        be lost: it ends with this worker's lease, with a pause of the host, and when the server restarts with older
-        data.
+        """Whether *request*, which is about to be sent, needs a permit and has none that is still valid. A permit
+        becomes invalid when this worker's lease ends, when the host's delay or limit becomes stricter, for example in a
+        back-off, and when the server was restored from older data.
         """
         frontier = self._frontier
         queue = frontier.queues.of(request)
@@ -169,7 +170,7 @@ class SharedPermits:
     async def _wait(self, permit: Permit) -> None:
         """Wait until :meth:`_end_wait`. Raises SpiderClosing if the spider closes."""
         over = self._frontier.wait(permit, permit.request)
-        self._frontier.flush()  # While a request waits, the frontier looks for a closing spider.
+        self._frontier.flush()  # Begins to check regularly whether the spider closes.
         await maybe_deferred_to_future(over)
 
     def _end_wait(self, permit: Permit) -> None:

@@ -78,7 +78,8 @@ _MAX_WAITING = 2 * _MAX_BATCH
 # multiplied by this factor.
 _AHEAD = 1.5
 
-# A worker that has taken this many requests takes no new hosts. Requests to hosts that do not answer may wait for long.
+# A worker that has this many requests from the server takes no new hosts. Without this maximum, a worker could collect
+# very many requests to hosts that do not answer.
 _MAX_TAKEN = 20_000
 
 # A worker gives a host back when the host had no requests for the first number of seconds, or when its next request
@@ -134,7 +135,8 @@ class SharedScheduler(Scheduler):
 
         # The state of the queue on the server.
         self._total = 1
-        """The number of all workers' requests that are not done, according to the server's last answer."""
+        """The number of all workers' requests that are not done, according to the server's last answer. It is 1 before
+        the first answer, because the queue may contain requests."""
 
         self._last_aside = "0"
         """This worker tries to read the requests that other workers set aside. The value is the place, in the server's
@@ -227,8 +229,8 @@ class SharedScheduler(Scheduler):
         return len(self) > 0 or self._count > 0 or is_missing
 
     def open(self, spider: Spider) -> Deferred[None]:
-        """Called by Scrapy. The Deferred fires after the server's first answer, or fails with the first call's
-        error.
+        """Called by Scrapy. The Deferred fires after the first call to the server. If the call fails, the Deferred
+        fails with the call's error, unless the server only has no memory left.
         """
         self._order.warn_of_classes(self._logger)
         return deferred_from_coro(self._begin())
@@ -245,8 +247,11 @@ class SharedScheduler(Scheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Called by Scrapy. Queue *request* for any worker. Return False if this worker knows that *request* is a
-        duplicate. The server finds other duplicates later. A request that the gate or the wire returned stays in this
-        worker, as the next request of its host.
+        duplicate. The server finds other duplicates later.
+
+        Two kinds of requests stay in this worker, and are sent before the other requests of their host: requests that
+        cannot be written to Redis, and requests that the gate or the wire (this package's downloader middlewares)
+        returned.
         """
         frontier = self._frontier
         if frontier.take_returned(request):
@@ -272,9 +277,7 @@ class SharedScheduler(Scheduler):
         return True
 
     def next_request(self) -> Request | None:
-        """Called by Scrapy. Return a request that can be sent now to an owned host. None if there is no such
-        request.
-        """
+        """Called by Scrapy. Return a request of this worker that can be sent now; None if there is none."""
         if not self._has_begun:
             # Hosts are taken only from now on, because no robots.txt may be fetched before the spider is open.
             self._has_begun = True
@@ -291,8 +294,8 @@ class SharedScheduler(Scheduler):
         return request
 
     def _spider_idle(self) -> None:
-        """Keep the spider open until ``SCHEDULER_IDLE_BEFORE_CLOSE`` seconds have passed since the spider's last
-        request.
+        """Keep the spider open until ``SCHEDULER_IDLE_BEFORE_CLOSE`` seconds have passed since this scheduler last
+        handed out a request.
         """
         closes_at = self._last_request + self._idle_seconds
         if self._clock.monotonic() < closes_at:
@@ -341,8 +344,8 @@ class SharedScheduler(Scheduler):
     # The requests of this worker.
 
     def _take_back(self, request: Request) -> None:
-        """Queue *request*, which Scrapy received but did not send, in this worker again, as the next one of its queue.
-        Drop *request* if another worker may have taken it.
+        """Put *request*, which Scrapy received but did not send, back to the front of its queue in this worker. Drop
+        *request* if another worker may have taken it.
         """
         if request not in self._lease.lost:
             self._popped.discard(request)
@@ -407,7 +410,7 @@ class SharedScheduler(Scheduler):
         self._lease.lost.intersection_update(in_progress)
         in_memory = self._pages.keys() - self._popped
         for request in in_memory.difference(in_progress):
-            # The server does not know the request.
+            # The request cannot be written to the server, so it has no number there. Only its page is reported.
             reports["done"].append(("", self._pages.pop(request)))
         for request in self._popped.difference(in_progress):
             self._popped.remove(request)
@@ -421,9 +424,9 @@ class SharedScheduler(Scheduler):
                 reports["done"].append((number, page_of))
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
-        """Called by the crawl's budget: see :class:`~scrapy_rep.crawl.frontier.budget.Keeper`. The server counts
-        *request* as a page of *host* when *request* is done. If this worker dies earlier, another worker sends
-        *request* again.
+        """Called by the crawl's page budget. Note that *request* counts as a page of *host* (*change* is 1), or no
+        longer counts (*change* is -1). The server counts the page when *request* is done. If this worker dies earlier,
+        another worker sends *request* again.
         """
         if change > 0:
             self._pages[request] = host
@@ -440,7 +443,8 @@ class SharedScheduler(Scheduler):
 
     def _give_back_needless(self) -> None:
         """Give back the hosts that had no requests for 2 seconds, or whose next request must wait longer than 30
-        seconds. A host whose requests are refused is not given back as long as there are any.
+        seconds. Keep the hosts with requests in progress. Also keep a host whose requests are refused because of a long
+        pause, until it has had no requests for 2 seconds.
         """
         now, frontier = self._clock.monotonic(), self._frontier
         busy = {self._taken[request].host for request in self._popped}
@@ -517,8 +521,9 @@ class SharedScheduler(Scheduler):
         """Return the numbers of further requests that this worker wants for its owned hosts, and the supply.
 
         The first result is a list of pairs: a host, and the number of requests that are missing until this worker has
-        *batch* requests to the host that can be sent soon. The second result, the supply, is the number of requests to
-        owned hosts that could be sent in the next *rounds* rounds (see ``_ROUND``).
+        *batch* requests to the host that can be sent soon. Hosts that need no requests now are left out. The second
+        result, the supply, is the number of requests to owned hosts that could be sent in the next *rounds* rounds (see
+        ``_ROUND``).
         """
         now, more, supply = self._clock.monotonic(), [], 0
         for host in self._lease.hosts.values():
@@ -536,8 +541,7 @@ class SharedScheduler(Scheduler):
 
     async def _begin(self) -> None:
         """Call the Redis server for the first time, then start the loop that makes all further calls. If the first call
-        fails, raise its exception and start no loop. The loop also starts if the call failed only because the server
-        has no memory left.
+        fails, raise its exception and start no loop, unless the call failed only because the server has no memory left.
         """
         try:
             if self._crawler.settings.getbool("SCHEDULER_FLUSH_ON_START"):
@@ -664,7 +668,8 @@ class SharedScheduler(Scheduler):
             self._count_enqueued("redis", kept)
         is_over = not (was_empty or self._total)
         has_news = answer.requests or is_over or was_stopped
-        # Before the engine has asked for the first request, the spider is still opening, and must not be woken.
+        # Before the engine has asked for the first request, the spider is still opening, so the engine must not be
+        # woken.
         if has_news and self._has_begun:
             wake(self._crawler)
 
@@ -757,31 +762,36 @@ class SharedScheduler(Scheduler):
             is_of_server = isinstance(error, (RedisError, OSError))
             self._logger.warning(
                 "The queue in Redis fails (%(error)s). Until Redis works again, this worker keeps new requests in "
-                "memory, and takes no requests from the queue, unless Redis is only full",
+                "memory. It takes requests from the queue only if the cause is that Redis has no memory left",
                 error=f"{type(error).__name__}: {error}",
                 exc_info=None if is_of_server else error,
             )
         return _SOON if is_full_now else _FAILED
 
     def _queue_lost(self) -> None:
-        """Push all requests of this worker to a new queue, because the old one is gone, and close the spider."""
+        """Push all requests of this worker to a new queue, because the old queue no longer exists. Close the spider,
+        and log the first such loss.
+        """
         for taken in self._forget():
             rank = round(max(taken.score, -_MAX_RANK))
             push = Push(taken.host, rank, False, "", taken.data)
             self._exchange.unsent.append(push)
         if is_closing(self._crawler):
             if not (self._exchange.unsent or self._total):
-                return  # The queue was empty when the spider began to close.
+                return  # The queue was empty when the spider began to close, so nothing is lost.
         else:
             self._frontier.stop("queue_lost")
         if self._is_lost:
             return
         self._is_lost = True
         self._logger.error(
-            "The queue %(key)s in Redis is lost, perhaps by FLUSHALL or a restart of Redis without persistence. The "
-            "requests in the queue and the fingerprints of all requests are lost. The %(count)d requests that this "
-            "worker had taken are queued again. Its requests in flight still end, so their pages may be fetched twice. "
-            "This worker closes. Start the crawl again to fetch the missing pages",
+            "The queue %(key)s in Redis is lost, perhaps by FLUSHALL or a restart of Redis without persistence. This "
+            "worker closes. The requests that were waiting in Redis are lost, and so are the fingerprints of all seen "
+            "requests. The %(count)d unfinished requests that this worker still has go into a new queue with the same "
+            "key. If SCHEDULER_PERSIST is False, the new queue is deleted when this worker ends. Requests in flight "
+            "are in the new queue, too, but also still end in this worker, so their pages may be fetched twice. To "
+            "fetch the missing pages, start the crawl again from its start URLs. This repeats the crawl: without the "
+            "fingerprints, pages that are already done are fetched again, too",
             key=self._key,
             count=len(self._exchange.unsent),
         )
@@ -790,8 +800,11 @@ class SharedScheduler(Scheduler):
 
     async def _end(self, calls: Deferred[None]) -> None:
         """Send the remaining new requests, and report the requests that are done. In the last call, give all hosts and
-        requests back. After a failed call, the next call that does not repeat reports is the last one. *calls* fires
-        when the regular calls have ended.
+        requests back. *calls* fires when the regular calls have ended.
+
+        The last call is made when there are no new requests left. But if a call has failed, its reports are repeated
+        until the server answers, and then the next call is the last one, even if new requests are left. Give up after
+        two failed calls in a row.
         """
         await maybe_deferred_to_future(calls)
         exchange = self._exchange

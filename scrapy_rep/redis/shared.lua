@@ -97,8 +97,8 @@ local function forget_later(host)
     end
 end
 
--- Let any worker take a host from the time of its next request on. During a pause for which requests do not wait, the
--- time is now, because the worker refuses the requests.
+-- Let any worker take a host from the time of its next request on. If a pause of the host is so long that its requests
+-- are refused and do not wait, any worker may take the host now, to refuse them.
 local function set_free(host)
     call('HDEL', key('host', host), 'owner')
     if call('EXISTS', key('queue', host)) == 1 then
@@ -399,8 +399,9 @@ return { mark, cjson.encode(answer), delivered, unread }
 -- JSON object; the leases of the delivered requests; and leases of requests that other workers could not read, each with
 -- its place. The object contains:
 --   seen                  the indexes of new requests whose fingerprints were known
---   remaining             the number of requests that are not done, without those set aside that this worker tried
---   set_aside             the number of requests that a worker set aside because it could not read them
+--   remaining             the number of requests that are not done. Requests that are set aside do not count if this
+--                         worker has already tried to read them
+--   set_aside             the number of requests that are set aside, because no worker could read them so far
 --   has_lost              whether other workers may have taken this worker's hosts and requests
 --   returned              the number of requests that were taken from a dead worker
 --   strange               in the first answer, the number of requests in a queue that scrapy-redis itself wrote
@@ -409,6 +410,7 @@ return { mark, cjson.encode(answer), delivered, unread }
 --                         requests that are not taken
 --   hosts                 for each host that the worker now owns: host, own_pause, concurrency, seconds since the
 --                         start of the back-off
---   pauses                for each host of the worker for which another worker reported a pause: host, seconds until
---                         its end
---   pages                 for each host: host name, the number of its pages that are done
+--   pauses                for each paused host that the worker now owns, or for whose pause another worker's report
+--                         is news: host, seconds until the end of the pause
+--   pages                 for each host that the worker now owns, or of which it reported pages: host name, the number
+--                         of the host's pages that are done

@@ -160,7 +160,8 @@ class JobFile:
         )
         [last] = db.execute("SELECT max(number) FROM requests").fetchone()
         self._last = self._last_of_earlier_runs = last or 0
-        """The numbers of the last request in the file, and of the last one that an earlier run has added."""
+        """Two numbers: ``_last`` is the number of the last request in the file, and ``_last_of_earlier_runs`` the
+        number of the last request that an earlier run has added."""
 
     @staticmethod
     def _check(db: sqlite3.Connection) -> None:
@@ -183,8 +184,8 @@ class JobFile:
     # The requests in the file.
 
     def hosts(self) -> list[tuple[str, int]]:
-        """Return each host that has requests in the file, with their number. The number includes requests in flight, so
-        call this method before any request is popped.
+        """Return each host that has requests in the file, and the number of these requests. Requests in flight count,
+        too, although they are no longer in their queue. So call this method before any request is popped.
         """
         return self._read("SELECT host, count(*) FROM requests GROUP BY host")
 
@@ -262,8 +263,8 @@ class JobFile:
         return dict(self._read("SELECT host, number FROM pages"))
 
     def note_page(self, number: int | None, host: str, change: int) -> None:
-        """Add *change* (1 or -1) to the page count of *host*. Store with the request that has *number* whether the
-        request is counted. *number* is None for a request that is not in the file.
+        """Add *change* (1 or -1) to the page count of *host*. Also store whether the request that caused the change
+        counts as a page. *number* is the number of this request in the file; None if the request is not in the file.
         """
         self._add_change(_PAGES, host, change)
         if number is not None:
@@ -304,9 +305,9 @@ class JobFile:
         return error
 
     def _execute(self, *ends: str) -> sqlite3.Error | None:
-        """Execute the changes that are not yet in the open transaction, and then the statements *ends*. Return None on
-        success. If SQLite cannot execute a statement, roll the transaction back, and return the error. Raises JobError
-        if the file is damaged.
+        """Execute the changes that are not yet in the open transaction, and then the statements *ends*, such as COMMIT.
+        Return None on success. If SQLite cannot execute a statement, roll the transaction back, and return the error.
+        Raises JobError if the file is damaged.
         """
         db, changes = self._db, self._changes
         try:

@@ -51,7 +51,8 @@ _RETRY_AFTER = 1.0
 # more changes.
 _MAX_WAITING = 10_000_000
 
-# A settings priority above those of Scrapy and of the command line, which could otherwise set JOBDIR again.
+# The settings priority with which an unusable JOBDIR is unset. It is higher than all of Scrapy's priorities, so that
+# the value from the command line does not win.
 _ABOVE_ALL = 1000
 
 # The number of bytes that are stored of each fingerprint. After a billion requests, the probability that a new request
@@ -143,8 +144,8 @@ class JobStore:
         """Open the file of the JOBDIR, and yield the key and the requests of each queue in the file. If the file cannot
         be used, or the JOBDIR contains a crawl of another scheduler, stop the crawl.
 
-        If *keeps_seen* is True, this file also stores the fingerprints of seen requests. In this case, a file of
-        Scrapy's duplicate filter in the JOBDIR shows that another scheduler has used the JOBDIR.
+        If *keeps_seen* is True, the file that is opened also stores the fingerprints of seen requests. In this case, a
+        file of Scrapy's duplicate filter in the JOBDIR shows that another scheduler has used the JOBDIR.
         """
         folder = Path(self._crawler.settings["JOBDIR"])
         path = folder / _FILE
@@ -171,8 +172,8 @@ class JobStore:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is open. If it is not, because it cannot be used or the crawl has ended, the scheduler accepts
-        no requests, and hands out none.
+        """Whether the file is open. If it is not, because it cannot be used or the crawl has ended, the scheduler
+        accepts no requests, and hands out none.
         """
         return self._file is not None
 
@@ -255,7 +256,7 @@ class JobStore:
                 error=error,
             )
 
-    # The page budget: requests that were counted as pages of their host.
+    # The page budget (REP_PAGES_PER_HOST): which requests were counted as pages of their host.
 
     def note_counted(self, request: Request) -> None:
         """Have the page budget admit *request* without counting it, because an earlier run has counted it as a page."""
@@ -272,7 +273,7 @@ class JobStore:
     def keep_page(self, request: Request, host: str, change: int) -> None:
         """Add *change* (1 or -1) to the page count of *host*, because *request* counts as a page (1), or no longer does
         (-1). A change of 1 is written to the file before this method returns, and so before the request is sent. So the
-        count stays correct even if the process is killed.
+        count stays correct even if the process is killed. While the file cannot be written, the change waits in memory.
         """
         file = self._file
         if file is not None:
@@ -292,8 +293,8 @@ class JobStore:
             self._write_soon()
 
     def is_ready(self) -> bool:
-        """Whether a request may be popped now. The result is False in two cases: the file cannot be written and too
-        many changes wait in memory, or SQLite cannot execute the changes.
+        """Whether a request may be popped now. The result is False in three cases: the file is not open; the file
+        cannot be written, and too many changes wait in memory; or SQLite cannot execute the changes.
         """
         file = self._file
         if file is None:
@@ -336,8 +337,8 @@ class JobStore:
             file.note_pause(host, clock.time() + seconds, seconds)
 
     def _write(self, file: JobFile) -> None:
-        """Write all changes to *file*, including the ends of requests. If the write fails, log the error, and
-        schedule the next attempt.
+        """Write all waiting changes to *file*. Before that, add the changes for requests that are done and for new
+        pauses of hosts. If the write fails, log the error, and schedule the next attempt.
         """
         self._note_done(file)
         self._note_pauses(file)
@@ -349,8 +350,8 @@ class JobStore:
         if error is not None:
             self._write_soon(_RETRY_AFTER * max(1, file.waiting / _MAX_WAITING))
         elif self.in_flight:
-            # The next pop would schedule a write, but nothing is popped while the downloader is full, or the spider
-            # closes. The ends of requests must be written even then.
+            # The ends of the requests in flight must be written, too. The next pop would schedule that write, but no
+            # request is popped while the downloader is full or the spider closes.
             self._write_soon()
         was_failing, self._is_failing = self._is_failing, error is not None
         if was_failing and error is None:
@@ -361,8 +362,8 @@ class JobStore:
         elif error is not None and not was_failing:
             self._logger.warning(
                 "%(path)s cannot be written: %(error)s. Changes are kept in memory, and the crawl tries "
-                "again until it can write them. Meanwhile, no request is sent while the changes take more "
-                "than %(most)d MB, or another program has locked the file. If the crawl ends before the "
+                "again until it can write them. No request is sent while the changes take more than %(most)d MB, "
+                "or while another program has locked the file. If the crawl ends before the "
                 "changes are written, the next run fetches again what was fetched since the last write",
                 path=file.path,
                 error=error,
@@ -375,8 +376,8 @@ class JobStore:
 
 def _is_of_scrapy(folder: Path, *, keeps_seen: bool) -> bool:
     """Whether another scheduler has used *folder*, the ``JOBDIR``: the folder contains requests in the queues of
-    Scrapy's scheduler, or fingerprints in the file of Scrapy's duplicate filter. The fingerprints count only if
-    *keeps_seen* is True, because this crawl then stores its own fingerprints in another file.
+    Scrapy's scheduler, or fingerprints in the file of Scrapy's duplicate filter. If *keeps_seen* is
+    False, the fingerprints are ignored, because the duplicate filter of this crawl may have written them.
     """
     queue, seen = (folder / name for name in _FILES_OF_SCRAPY)
     if keeps_seen and seen.exists() and seen.stat().st_size:
@@ -419,14 +420,15 @@ class JobRequests:
     medium = "disk"
 
     def __init__(self, job: JobStore, host: str, count: int = 0) -> None:
-        """Make the queue of *host* in the file of *job*. *count* is the number of requests that the file already has in
-        this queue.
+        """Create the store for one queue. *host* is the text that identifies the queue in the file of *job*. *count* is
+        the number of requests that the file already has in this queue.
         """
         self._job = job
         self._host = host
         self._heap: list[tuple[float, int, int | None, Request]] = []
-        """The requests in memory, in their order. Each has its number in the file, which still marks the request as in
-        flight. The number is None if the request cannot be pickled, and so is not in the file."""
+        """The requests in memory, as a heap. Each entry is the sort key, the number of the request in the file, and the
+        request. A request with a number was popped and put back, and the file still marks it as in flight. The number
+        is None if the request cannot be pickled, and so is not in the file."""
 
         self.count = count
         """The number of requests in the queue."""
@@ -449,8 +451,9 @@ class JobRequests:
         return None
 
     def pop(self) -> Request | None:
-        """Remove the next request from the queue and return it. The file marks it as in flight, and keeps it until
-        it is done. Return None if the request cannot be read; it stays in the file for the next run.
+        """Remove the next request from the queue and return it. The file marks the request as in flight, and keeps it
+        until it is done. If the request cannot be read, return None; the request stays in the file for the next run. If
+        the file is damaged, stop the crawl and return None.
         """
         self.count -= 1
         if self._heap:

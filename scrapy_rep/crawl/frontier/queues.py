@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limits import Limits
     from scrapy_rep.protocol.origins import Origin
 
-# While a request waits in a download slot with a delay, the next request for the slot is planned when Scrapy may send
-# the waiting request, but not sooner than after this fraction of the delay.
+# While a request waits in a download slot with a delay, the scheduler hands out no further request for the slot until
+# Scrapy may send the waiting request, and at least for this fraction of the delay.
 _PART_OF_DELAY = 1 / 10
 
 # The smallest index at which the authority of a URL can end, which is after "http://" and one character.
@@ -101,7 +101,8 @@ class Queues:
             or isinstance(request, RobotsTxtRequest)
         )
         queue = self._usual.get(authority)
-        # Scrapy writes the key of the slot to the meta of each request that it sends, so retries contain it too.
+        # The meta of a usual request may name the slot that the request would use anyway: Scrapy writes the key of the
+        # slot to the meta of each request that it sends, and a retry has the same meta.
         if (
             is_usual
             and queue is not None
@@ -210,7 +211,7 @@ class RequestOrder:
         )
         self._has_start_class = of_start is not None
         self._classes = {usual, of_start} - {None}
-        # Whether the newest request is sent first: of start requests, and of all other requests.
+        # Two booleans: whether the newest request is sent first among start requests, and among all other requests.
         self._is_last_first = not _is_fifo(of_start or usual), not _is_fifo(usual)
         self._next_number = count().__next__
 
@@ -222,16 +223,16 @@ class RequestOrder:
         return 2 * request.priority + (not is_start), self._is_last_first[not is_start]
 
     def key(self, request: Request) -> tuple[float, int]:
-        """Return the place of *request*, a new request, in the heap of a queue. The request with the lowest key is sent
-        first.
+        """Return the sort key of *request*, a new request, for the heap of its queue. The request with the lowest key
+        is sent first.
         """
         rank, is_last_first = self.of(request)
         number = self._next_number()
         return -rank, -number if is_last_first else number
 
     def key_at_front(self) -> tuple[float, int]:
-        """Return the place, in the heap of a queue, of a request that is put back: in front of all other requests, but
-        behind those that were put back earlier.
+        """Return the sort key of a request that is put back into the heap of its queue. The request is sent before all
+        other requests, except those that were put back earlier.
         """
         return -inf, self._next_number()
 
@@ -240,16 +241,17 @@ class RequestOrder:
         for kind in self._classes:
             if kind.__module__ != squeues.__name__:
                 logger.warning(
-                    "%(kind)s is not used: scrapy_rep.Scheduler has its own queues. If %(names)s are Scrapy's classes, "
-                    "the scheduler takes over their order, newest or oldest request first. To use your own class, set "
-                    'SCHEDULER = "scrapy.core.scheduler.Scheduler": then requests wait in the downloader',
+                    "%(kind)s is not used: scrapy_rep.Scheduler has its own queues. If the settings %(names)s "
+                    "name classes of Scrapy, the scheduler applies their order, newest or oldest request first. To use "
+                    'your own class, set SCHEDULER = "scrapy.core.scheduler.Scheduler": then requests wait in the '
+                    "downloader",
                     kind=global_object_name(kind),
                     names=" and ".join(self._names),
                 )
 
 
 def _is_fifo(kind: Any) -> bool:
-    # LifoSQLiteQueue is a subclass of FifoSQLiteQueue, so it is tested first.
+    # LifoSQLiteQueue is a subclass of FifoSQLiteQueue, so is_lifo must be tested, too.
     is_lifo = issubclass(kind, LifoSQLiteQueue)
     of_disk = issubclass(kind, (FifoDiskQueue, FifoSQLiteQueue)) and not is_lifo
     return of_disk or issubclass(kind, squeues.FifoMemoryQueue)

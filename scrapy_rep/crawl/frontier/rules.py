@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 
-# The minimum number of queues that should be ready, so that their next request may be sent now. While fewer queues are
-# ready, robots.txt files are fetched for waiting queues. If twice CONCURRENT_REQUESTS is more, that is the minimum.
+# A queue is ready if its next request may be sent now. While fewer queues are ready than this number, robots.txt files
+# are fetched for the queues that wait for their rules. If 2 * CONCURRENT_REQUESTS is larger, it replaces this number.
 _MIN_READY = 64
 
 # The minimum time, in seconds, before a robots.txt is fetched again. It prevents a busy loop if the clock is wrong.
@@ -73,9 +73,9 @@ class Rules:
         free_room: Callable[[RobotsTxtRequest], None],
         flush: Callable[[], None],
     ) -> None:
-        """Create the rules of a crawl. Three parameters are methods of the frontier: *take_room* waits until the limits
-        have room for a request for robots.txt, and reserves the room. *free_room* frees the room if the request was not
-        sent. *flush* carries out the decisions of *limits*.
+        """Create the rules of a crawl. Three parameters are methods of the frontier: *take_room* waits until
+        delays and concurrency limits let a request for robots.txt be sent, and reserves room for the request.
+        *free_room* frees the room if the request was not sent. *flush* carries out the decisions of *limits*.
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -96,8 +96,9 @@ class Rules:
         """The fetches of robots.txt that are under way, by site."""
 
         self._max_fetches = concurrent_requests(crawler)
-        """The maximum number of fetches of robots.txt under way at the same time while no queue is ready. While a queue
-        is ready, the maximum is half of this number."""
+        """The maximum number of fetches of robots.txt under way at the same time while no queue is ready, which means
+        that no queue has a request that may be sent now. While any queue is ready, the maximum is half of this
+        number."""
 
         self._min_ready = max(_MIN_READY, 2 * self._max_fetches)
         self._waiting = 0
@@ -106,7 +107,7 @@ class Rules:
     # Rules that are known without a fetch.
 
     def tell_known(self, site: Site) -> None:
-        """Pass the rules of *site* to the limits if an override applies or the cache contains its robots.txt.
+        """Pass the rules of *site* to the limits if an override applies or the cache contains the site's robots.txt.
         Do nothing if the site already waits for a fetch (its phase is AWAITED or DOWN).
         """
         if site.phase in {Phase.AWAITED, Phase.DOWN}:
@@ -120,7 +121,7 @@ class Rules:
             return  # The limits already recorded that robots.txt is unreachable.
         if not self._tell_limits(site, site_rules) and outage is not None:
             # The cached result expired before retry_at. This happens after the machine slept, because the wall clock
-            # continues during sleep and the monotonic clock may not.
+            # continues during sleep and the monotonic clock may not. Let robots.txt be fetched again now.
             outage.retry_at = -inf
 
     def _tell_limits(self, site: Site, site_rules: SiteRules | None) -> bool:
@@ -170,8 +171,11 @@ class Rules:
     # Fetching robots.txt.
 
     def begin_fetches(self) -> None:
-        """Begin the urgent fetches of robots.txt. If few queues have a request that may be sent now, begin other wanted
-        fetches, too. While there is any such queue, the fetches use at most half of ``CONCURRENT_REQUESTS``.
+        """Begin the urgent fetches of robots.txt, for which a request in the downloader waits. If few queues have a
+        request that may be sent now, begin fetches for the queues that wait for their rules, too.
+
+        At most ``CONCURRENT_REQUESTS`` fetches are under way at the same time, and at most half as many while any queue
+        has a request that may be sent now. A fetch whose request waits for a delay or for room does not count.
         """
         limits = self._limits
         ready = limits.ready.count
@@ -198,8 +202,8 @@ class Rules:
         self._max_fetches = max(self._max_fetches // 2, 1)
 
     def try_network(self, origin: Origin) -> bool:
-        """Begin to fetch the robots.txt of *origin*, even if it is fresh, to find out whether the crawler's own network
-        is back. Return False, and do nothing, if this robots.txt is already being fetched.
+        """Begin to fetch the robots.txt of *origin*, even if the cached copy is fresh, to find out whether the
+        crawler's own network is back. Return False, and do nothing, if this robots.txt is already being fetched.
         """
         site = self._limits.site(origin)
         if site.fetch_stage is FetchStage.UNDER_WAY:
@@ -220,11 +224,11 @@ class Rules:
 
     async def _fetch(self, site: Site, stale: CacheEntry | None) -> None:
         """Fetch the robots.txt of *site*, pass the result to the limits, and let the waiting requests continue. *stale*
-        is the cache entry to revalidate; None if there is none.
+        is a cached copy that the fetch must replace even if the copy is fresh; None if there is no such copy.
         """
         if site.templates is None:
-            # To save memory, the template is not added before the fetch: the robots.txt of very many sites may be
-            # wanted at the same time.
+            # To save memory, the template is added only now, when the fetch begins: very many sites may be waiting for
+            # their fetch at the same time.
             queue = next(iter(site.parked or ()), None)
             request = None if queue is None else queue.requests.peek()
             self.add_template(site, request or Request(str(site.origin)))
@@ -300,8 +304,8 @@ class Rules:
             after = f" after {duration(now - outage.since)}"
             self._logger.warning(
                 "%(url)s is%(still)s unreachable (%(result)s)%(after)s: requests to this host "
-                "%(what)s (%(count)d requests so far). The setting REP_WAIT_TIMEOUT limits how long they wait. If requests "
-                "still wait or new requests follow, robots.txt is fetched again, in %(retry)s at the earliest",
+                "%(what)s (%(count)d requests so far). The setting REP_WAIT_TIMEOUT limits how long they wait. If "
+                "requests still wait or new requests follow, robots.txt is fetched again, in %(retry)s at the earliest",
                 url=site.origin.robotstxt_url,
                 still=" still" if before is Phase.DOWN else "",
                 result=result,

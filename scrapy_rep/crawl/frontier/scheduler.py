@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class Scheduler(BaseScheduler):
-    """Keeps the requests of each host, and hands out a request only when it may be sent. Then its robots.txt is known,
-    the delay of its host has passed, and its host and download slot have room.
+    """Keeps the requests of each host, and hands out a request only when it may be sent: its robots.txt is known, the
+    delay of its host has passed, and its host and download slot have room.
 
     For Scrapy's setting ``SCHEDULER``; the add-on sets it. The download slot with the fewest requests in
     flight is next, and among equals the slot that has waited longest. Within a host, the request with the
@@ -36,7 +36,7 @@ class Scheduler(BaseScheduler):
 
     Without a ``JOBDIR``, requests wait in memory. With a ``JOBDIR``, they are in one SQLite file until their
     callbacks have ended, so the process may be killed at any moment. Only requests that cannot be pickled
-    still wait in memory. As in Scrapy, they go before the requests of their host that are in the file.
+    still wait in memory. As in Scrapy, these are sent before the requests of their host that are in the file.
 
     A host, here, is an origin in a download slot. The http and https origins of one host name do not wait
     for each other's robots.txt, but share a download slot and a delay.
@@ -72,9 +72,9 @@ class Scheduler(BaseScheduler):
         self._dupefilter = self._made_dupefilter()
 
     def _made_dupefilter(self) -> BaseDupeFilter:
-        """Create and return the duplicate filter of the project. With a ``JOBDIR`` and Scrapy's own filter, the filter only
-        logs duplicates, and the scheduler stores the fingerprints itself: each in one transaction with its request. So
-        even after a kill, each request that counts as seen was also stored in its queue.
+        """Create and return the duplicate filter of the project. With a ``JOBDIR`` and Scrapy's own filter, the filter
+        only logs duplicates, and the scheduler stores the fingerprints itself: each in one transaction with its
+        request. So even after a kill, each request that counts as seen was also stored in its queue.
         """
         crawler, settings = self._crawler, self._crawler.settings
         kind = load_object(settings["DUPEFILTER_CLASS"])
@@ -128,7 +128,8 @@ class Scheduler(BaseScheduler):
     def enqueue_request(self, request: Request) -> bool:
         """Called by Scrapy. Add *request* to its queue, unless it is a duplicate. Return whether it was added.
 
-        A request that the gate or the wire has returned is no duplicate. It goes before the other requests of its host.
+        A request that the gate or the wire (this package's downloader middlewares) has returned to the scheduler is
+        never treated as a duplicate. It is sent before the other requests of its host.
         """
         if self._frontier.take_returned(request):
             self._take_back(request)
@@ -169,7 +170,8 @@ class Scheduler(BaseScheduler):
         """Called by Scrapy. Return a request that may be sent now; None if there is none at the moment."""
         frontier = self._frontier
         if self._resumed:
-            # This is not done in open(), because the frontier may fetch robots.txt files only once the spider is open.
+            # The frontier gets these queues here and not in open(), because it may fetch robots.txt files only once the
+            # spider is open.
             resumed, self._resumed = self._resumed, []
             for queue in resumed:
                 frontier.fill(queue)
@@ -181,7 +183,9 @@ class Scheduler(BaseScheduler):
         return request
 
     def _pop(self) -> Request | None:
-        """Plan the next request that may be sent now, and return it. Return None if there is none."""
+        """Remove the next request that may be sent now from its queue, reserve room for the request in its limiters,
+        and return the request. Return None if there is no such request.
+        """
         frontier = self._frontier
         while (queue := frontier.next_queue()) is not None:
             requests = queue.requests
@@ -203,7 +207,7 @@ class Scheduler(BaseScheduler):
 
     def _take_back(self, request: Request) -> None:
         """Put *request*, which the gate or the wire has returned, back into its queue."""
-        # If a component has changed the request, this may be another queue than before, and without requests so far.
+        # If a component has changed the request, its queue may be a new one, which has no storage for requests yet.
         queue = self._frontier.queues.of(request)
         requests = self._requests_of(queue)
         self._count_dequeued(requests.medium_of(request), -1)

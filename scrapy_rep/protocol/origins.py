@@ -54,8 +54,9 @@ class Origin(NamedTuple):
         return f"{self.scheme}://{self.host}:{self.port}"
 
     def url(self, path: str) -> str:
-        """Return the URL of *path* on the origin. If the origin has a virtual host, the fragment of the
-        URL contains the virtual host; :func:`split_virtual_host` removes it from the URL and returns both.
+        """Return the URL of *path* on the origin. If the origin has a virtual host (see :attr:`virtual_host`), the URL
+        carries the virtual host in its fragment. :func:`split_virtual_host` splits such a URL into the URL without a
+        fragment and the virtual host.
         """
         virtual_host = self.virtual_host and _VIRTUAL_HOST + self.virtual_host
         return f"{self.server}{path}{virtual_host}"

@@ -619,7 +619,8 @@ class SharedScheduler(Scheduler):
         """Return the number of seconds between an answered call and the next call."""
         exchange = self._exchange
         if self._is_failing and exchange.unsent:
-            return _FAILED  # The server has no memory left.
+            # The server answers, but it has no memory left for the new requests.
+            return _FAILED
         if (
             exchange.unsent
             or self._permits.wanted
@@ -762,7 +763,8 @@ class SharedScheduler(Scheduler):
             is_of_server = isinstance(error, (RedisError, OSError))
             self._logger.warning(
                 "The queue in Redis fails (%(error)s). Until Redis works again, this worker keeps new requests in "
-                "memory. It takes requests from the queue only if the cause is that Redis has no memory left",
+                "memory, and takes no requests from the queue. But if Redis only has no memory left, this worker still "
+                "takes requests, because that frees memory",
                 error=f"{type(error).__name__}: {error}",
                 exc_info=None if is_of_server else error,
             )

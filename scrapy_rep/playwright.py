@@ -177,8 +177,8 @@ class PlaywrightMiddleware:
 
     @staticmethod
     def _restore_meta(request: scrapy.Request) -> None:
-        """Restore the page init callback that :meth:`process_request` replaced in ``request.meta``. This is needed
-        because projects serialise meta, and retries copy it.
+        """Restore the page init callback that :meth:`process_request` replaced in ``request.meta``. Otherwise, the
+        spider's callback would be missing in a serialised request, and in a retry, which copies the meta.
         """
         if request.meta.get(PAGE_INIT_META) != WATCH_PAGE:
             return

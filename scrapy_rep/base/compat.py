@@ -253,7 +253,8 @@ class DownloaderState:
         is_scrapys = getattr(get_slot_key, "__func__", None) is Downloader.get_slot_key
         is_by_address = crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP")
         self.has_slot_for_each_host: bool = is_scrapys and not is_by_address
-        """Whether each request uses the slot of its host, unless the request's meta names another slot."""
+        """Whether each request uses the slot of its host, unless the request's meta names another slot. False if Scrapy
+        has a slot for each IP address, or if the project's own downloader chooses the slots."""
 
     def state(self, key: str) -> SlotState:
         """Return the state of the download slot *key*, as :func:`slot_state` does."""

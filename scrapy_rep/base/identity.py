@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
 # The name of the header field, as Scrapy stores it. Few requests have this field when RobotsTxtMiddleware gets them.
-# isdisjoint() with this set checks for the field in a tenth of the time of headers.get().
+# To check for the field, isdisjoint() with this set is ten times as fast as headers.get().
 _FIELD = frozenset({b"User-Agent"})
 
 _tokens = lru_cache(maxsize=256)(product_tokens)

@@ -15,8 +15,8 @@ from scrapy_rep.protocol.usage.statements import CATEGORIES, Source, UsageStatem
 from scrapy_rep.record import Layer, Record, Subject, Verdict
 
 Because: TypeAlias = "Statement | UsageStatement | str | None"
-"""The cause of a prohibition: a statement of the site, or the value of a ``rel`` attribute. It is None if the
-site states nothing."""
+"""The cause of a prohibition: a statement of the site, or the value of a ``rel`` attribute. None if the
+site states nothing about a use, and the setting ``REP_USAGE_UNKNOWN`` forbids such a use."""
 
 MAX_URL = 4096
 """The maximum number of stored characters of a URL. A longer URL is cut, and ends with an ellipsis."""

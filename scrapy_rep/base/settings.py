@@ -729,9 +729,11 @@ def is_dry_run(settings: BaseSettings) -> bool:
 
 
 def ignores_robotstxt(settings: BaseSettings) -> bool:
-    """Whether the project sets ``ROBOTSTXT_OBEY`` to False, so that a crawl ignores robots.txt unless it is a dry run.
-    Scrapy's default, which is also False, does not count, because the add-on replaces the default with True, except
-    in a dry run.
+    """Whether the project itself sets ``ROBOTSTXT_OBEY`` to False. A real crawl, as opposed to a dry run, then ignores
+    robots.txt.
+
+    Return False if the project does not set it. Scrapy's default is also False, but in a real crawl, the add-on
+    replaces the default with True.
     """
     return bool(settings.getpriority(OBEY)) and not settings.getbool(OBEY)
 

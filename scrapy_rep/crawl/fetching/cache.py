@@ -159,7 +159,7 @@ class RobotsTxtCache:
 
     def latest(self, origin: Origin) -> SiteRules | None:
         """Return the rules of *origin* from memory, even if they are stale. Return None if no rules are in memory, or
-        if they refuse everything because robots.txt is unreachable.
+        if the rules refuse everything because robots.txt is unreachable.
         """
         rules = self._memory.get(origin)
         is_decided = rules is not None and rules.state is not State.UNREACHABLE
@@ -179,9 +179,9 @@ class RobotsTxtCache:
         :param templates: page requests that wait for the rules; see :func:`add_template`
         :param stale: an entry that must be replaced by a newer one even if it has not expired
         :param needs_tdmrep: whether to fetch the tdmrep.json too; None if the purposes of the crawl decide
-        :raises SpiderClosing: if the spider closes during the call
-        :raises CancelledError: if the spider closes during the call, or if the fetch is cancelled because no
-            request waits for the rules any more. Nothing is stored then
+        :raises SpiderClosing: if the spider closes during the call. Depending on what the call waits for,
+            CancelledError is raised instead
+        :raises CancelledError: if the fetch is cancelled because no request waits for the rules any more
         """
         url, rules = origin.robotstxt_url, self._memory.get(origin)
         while rules is None or not self._serves(rules.entry, stale):

@@ -128,9 +128,10 @@ class RobotsTxtFetcher:
         :param check: for a file other than robots.txt, a function that raises RobotsDenied if robots.txt forbids
             a request. It is called for each request, including redirects (RFC 9309, 2.3.1.2, exempts only the
             redirects of robots.txt). Scrapy's ``robotstxt/*`` stats do not count the requests for such a file
-        :raises SpiderClosing: if the spider closes during the fetch
-        :raises CancelledError: if the fetch is cancelled because the spider closes, or because no request waits for
-            the file any more, so that *templates* is empty
+        :raises SpiderClosing: if the spider closes during the fetch. Depending on what the fetch waits for,
+            CancelledError is raised instead
+        :raises CancelledError: if the fetch is cancelled because no request waits for the file any more, so that
+            *templates* is empty
         """
         count = _not_counted if check else self._crawler.stats.inc_value
         count(stats.REQUEST_COUNT)

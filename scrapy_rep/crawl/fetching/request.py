@@ -304,7 +304,7 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
 }
 
 # Two properties distinguish text from compressed data. Text contains no control characters. And even in an 8-bit
-# encoding, less than 30 % of its bytes are above 0x7F, compared to half of the bytes of compressed data.
+# encoding, less than 30 % of the bytes of a text are above 0x7F, compared to half of the bytes of compressed data.
 _CONTROL_CHARACTERS = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
 _MAX_ABOVE_ASCII = 0.3
 

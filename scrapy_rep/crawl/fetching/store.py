@@ -229,7 +229,7 @@ class StoreClient:
         try:
             data = dumps(entry) if self._may_call() else None
         except ValueError:
-            data = None  # The entry is too long to store, so each worker fetches this file itself.
+            data = None  # The entry is too long to store, so each crawl fetches this file itself.
         if data is None:
             written.callback(None)
         else:

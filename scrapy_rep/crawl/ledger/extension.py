@@ -160,10 +160,10 @@ class LedgerExtension:
     def _is_due(self, record: Record) -> bool:
         """Return whether to write *record* at the ledger level ``"denied"``.
 
-        Refusals and drops are always written. Of the requests that only an override allows, one request for each origin
-        is written, because the user of the crawler has to justify the override. Indexing rules without an effect (those
-        of data files, and of responses without a 2xx status) are written once for each combination of origin, reason
-        and statement.
+        Refusals and drops are always written. Of the requests that only an override allows, one for each origin is
+        written. One is enough to show that the crawl used the override, which the user of the crawler has to justify.
+        Indexing rules without an effect (those of data files, and of responses without a 2xx status) are written once
+        for each combination of origin, reason and statement.
         """
         is_override = record.verdict is Verdict.ALLOWED
         if not is_override and record.reason not in _WITHOUT_EFFECT:

@@ -37,9 +37,9 @@ class Traffic:
 
     def __init__(self) -> None:
         self.wants_waiting = True
-        """Whether the scheduler should count its waiting requests and call :meth:`note_waiting`. The call sets this
-        attribute to False, because each row of the ledger needs the number only once. :meth:`take`, which returns the
-        row, sets the attribute to True again."""
+        """Whether the scheduler should count its waiting requests and pass the number to :meth:`note_waiting`, which
+        sets this attribute to False. :meth:`take`, which returns the number as part of the traffic, sets this attribute
+        to True again. So the requests are counted only once between two calls of :meth:`take`."""
 
         self._is_open = False
         self._pages: dict[Origin, list[int]] = {}
@@ -101,9 +101,10 @@ class Traffic:
     def note_gap(
         self, kind: str, origin: str, asked: float, gap: float | None, now: float
     ) -> None:
-        """Note the gap between an answer from *origin* and the next request to *origin*. The ledger gets a row if the
-        gap, relative to the requested delay, is shorter than all earlier gaps of the same kind and origin. It also gets
-        a row if the requested delay is longer than all earlier ones of the same kind and origin.
+        """Note the gap between an answer from *origin* and the next request to *origin*. The gap is
+        written to the ledger in two cases: if the ratio of the gap to the requested delay is smaller than all earlier
+        ratios for the same kind and origin; and if the requested delay is longer than all earlier ones for the same
+        kind and origin. Other gaps are ignored.
 
         :param kind: ``"delay"`` if robots.txt requested the delay, ``"pause"`` if a 429 or 503 response requested it
         :param asked: the requested delay in seconds

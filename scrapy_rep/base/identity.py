@@ -50,8 +50,9 @@ class Identity:
         return shared_component(crawler, cls)
 
     def tokens(self, request: Request | None) -> tuple[str, ...]:
-        """Return the crawler's product tokens for *request*, in order of preference. If *request* is None, or
-        does not have a ``User-Agent`` header, return the tokens in the crawl's default User-Agent.
+        """Return the crawler's product tokens for *request*, in order of preference. The setting
+        ``ROBOTSTXT_USER_AGENT``, if set, decides for all requests. Otherwise, the ``User-Agent`` header of *request*
+        decides or, if *request* is None or has no such header, the crawl's default User-Agent.
         """
         if self._agents:
             return self._agents
@@ -67,7 +68,9 @@ class Identity:
         return self._default_tokens
 
     def pace(self, robots: RobotsTxt) -> Pace:
-        """Return the crawl delay and request rate that *robots* states for the crawl's default User-Agent."""
+        """Return the crawl delay and request rate that *robots* states for the crawler. The product tokens are those
+        for a request without a ``User-Agent`` header.
+        """
         return robots.pace(self.tokens(None))
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:

@@ -25,8 +25,8 @@ class Schema(NamedTuple):
 
 
 FAILURES = (sqlite3.Error, MemoryError, UnicodeDecodeError)
-"""The exceptions that reading a damaged file can raise. If a damaged row states a
-huge size, reading the row causes a MemoryError, which has no message."""
+"""The exceptions that reading a damaged file can raise. If a damaged row states a huge size, reading the row
+causes a MemoryError, which has no message."""
 
 
 def cause_of(failure: BaseException) -> object:

@@ -101,10 +101,10 @@ class Traffic:
     def note_gap(
         self, kind: str, origin: str, asked: float, gap: float | None, now: float
     ) -> None:
-        """Note the gap between an answer from *origin* and the next request to *origin*. The gap is
-        written to the ledger in two cases: if the ratio of the gap to the requested delay is smaller than all earlier
-        ratios for the same kind and origin; and if the requested delay is longer than all earlier ones for the same
-        kind and origin. Other gaps are ignored.
+        """Note the gap between an answer from *origin* and the next request to *origin*. The gap is written to the
+        ledger in two cases: if the ratio of the gap to the requested delay is smaller than all earlier ratios for the
+        same kind and origin; and if the requested delay is longer than all earlier ones for the same kind and origin.
+        Other gaps are ignored.
 
         :param kind: ``"delay"`` if robots.txt requested the delay, ``"pause"`` if a 429 or 503 response requested it
         :param asked: the requested delay in seconds

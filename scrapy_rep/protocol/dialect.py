@@ -6,7 +6,7 @@ compares dialects by name, so users can define their own dialects:
 
 The descriptions of the fields cite these sources:
 
-- *RFC*: RFC 9309, Robots Exclusion Protocol (2022).
+- *RFC 9309*: Robots Exclusion Protocol (2022).
 - *Google*: "How Google interprets the robots.txt specification", Google Search Central,
   and the parser that Google published (github.com/google/robotstxt).
 - *1994 standard*: "A Standard for Robot Exclusion", robotstxt.org/orig.html.
@@ -31,11 +31,11 @@ class Dialect:
     """Which rule decides if several rules match a URL.
 
     ``"most-octets"``: the rule with the most octets in its normalized pattern; if an allow rule and a
-    disallow rule have the same number of octets, the allow rule (RFC 2.2.2; Google, "Order of
+    disallow rule have the same number of octets, the allow rule (RFC 9309, 2.2.2; Google, "Order of
     precedence for rules"). ``"first"``: the first rule in file order (1996 draft, 3.2.2)."""
 
     wildcards: bool = True
-    """Whether ``*`` and a final ``$`` in a pattern are wildcards (RFC 2.2.3; Google, "URL matching
+    """Whether ``*`` and a final ``$`` in a pattern are wildcards (RFC 9309, 2.2.3; Google, "URL matching
     based on path values"). If False, they are ordinary characters (1994 standard)."""
 
     path_encoding: Literal["rfc3986", "high-octets", "decoded"] = "rfc3986"
@@ -52,7 +52,7 @@ class Dialect:
     first raw ``?`` of a pattern, ``/`` and ``?`` match their encoded forms and vice versa, because
     these two characters delimit nothing in a query (RFC 3986, 3.4). So the rule
     ``/foo/bar?baz=https://foo.bar`` matches ``/foo/bar?baz=https%3A%2F%2Ffoo.bar``, as in the
-    table of RFC 2.2.2. In that table, all reserved octets are encoded before the comparison. This
+    table of RFC 9309, 2.2.2. In that table, all reserved octets are encoded before the comparison. This
     package does not encode them, because ``/a?b`` and ``/a%3Fb`` would then be the same path, but
     RFC 3986, 2.2, says that they are different.
 
@@ -73,10 +73,10 @@ class Dialect:
     ``Allow: /dir/index.html`` then allows ``/dir/`` too."""
 
     robotstxt_allowed: bool = True
-    """Whether ``/robots.txt`` is always allowed, even if a rule disallows it (RFC 2.2.2)."""
+    """Whether ``/robots.txt`` is always allowed, even if a rule disallows it (RFC 9309, 2.2.2)."""
 
     empty_disallow: Literal["no-rule", "allow-all"] = "no-rule"
-    """The effect of an empty ``Disallow``. ``"no-rule"``: the line has no effect (RFC 2.2.2).
+    """The effect of an empty ``Disallow``. ``"no-rule"``: the line has no effect (RFC 9309, 2.2.2).
     ``"allow-all"``: the line is a rule that allows every URL (1994 standard)."""
 
     # How groups are read, and whose groups a crawler follows.
@@ -85,7 +85,7 @@ class Dialect:
     """The condition under which a user-agent line names a crawler. All comparisons ignore case.
 
     ``"token"``: the line's product token, which ends at white space, ``/`` or ``*``, equals the
-    crawler's token (RFC 2.2.1).
+    crawler's token (RFC 9309, 2.2.1).
 
     ``"letters"``: the letters, ``-`` and ``_`` at the start of the line's value equal the crawler's
     token (Google's parser), or the line's whole token, which may contain digits and dots, equals the
@@ -94,16 +94,16 @@ class Dialect:
     ``"prefix"``: the crawler's token starts with the line's token (1996 draft, 3.2.1)."""
 
     comma_separated_agents: bool = True
-    """Whether a user-agent line may name several crawlers, separated by commas (RFC, erratum 8895,
+    """Whether a user-agent line may name several crawlers, separated by commas (RFC 9309, erratum 8895,
     reported but not verified; Google's parser reads only the first name)."""
 
     merge_groups: bool = True
-    """Whether a crawler follows all groups that name it (RFC 2.2.1). If False, it follows only the
+    """Whether a crawler follows all groups that name it (RFC 9309, 2.2.1). If False, it follows only the
     first of these groups (1996 draft, 3.2.1)."""
 
     blank_line_ends_group: bool = False
     """Whether a blank line ends a group (a "record" in the 1994 standard). If False, the first user-agent line
-    after a rule ends the group and begins the next group (RFC 2.1)."""
+    after a rule ends the group and begins the next group (RFC 9309, 2.1)."""
 
     misspelt_fields: bool = False
     """Whether two kinds of malformed lines have an effect, as in Google's parser. In the first kind, the
@@ -137,7 +137,7 @@ class Dialect:
 
     utf_16: bool = True
     """Whether a robots.txt in UTF-16 is decoded. Such a file has a byte order mark, and null bytes
-    where UTF-16 encodes ASCII characters. RFC 2.2.2 leaves the decoding to the crawler; Google's
+    where UTF-16 encodes ASCII characters. RFC 9309, 2.2.2, leaves the decoding to the crawler; Google's
     parser does not decode."""
 
     nul_ends_line: bool = False
@@ -146,7 +146,7 @@ class Dialect:
 
     size_limit: int = 512_000
     """The maximum number of bytes of a robots.txt that are read. If the limit cuts a line, that line
-    is ignored (RFC 2.5; Google, "File format")."""
+    is ignored (RFC 9309, 2.5; Google, "File format")."""
 
     line_limit: int | None = None
     """The maximum number of bytes of a line that are read (Google's parser); None for no limit."""
@@ -159,7 +159,7 @@ class Dialect:
 
     max_redirects: int = 5
     """The maximum number of redirects that are followed, to any host. After one more redirect,
-    robots.txt counts as unavailable (RFC 2.3.1.2; Google, "Handling of errors and HTTP status
+    robots.txt counts as unavailable (RFC 9309, 2.3.1.2; Google, "Handling of errors and HTTP status
     codes")."""
 
     denying_statuses: frozenset[int] = frozenset()
@@ -167,31 +167,35 @@ class Dialect:
     everything, except 429: a robots.txt with this status counts as unreachable."""
 
     unreachable_denies: timedelta | None = timedelta(0)
-    """How long everything is forbidden after robots.txt becomes unreachable, if a good copy of it is
-    cached. After this time, the crawler follows the copy; with 0, it follows the copy at once. None if
-    the crawler never follows the copy (RFC 2.3.1.4; Google: 12 hours)."""
+    """How long everything is forbidden while robots.txt is unreachable, before the crawler follows a cached
+    good copy of it (RFC 9309, 2.3.1.4; Google: 12 hours). With 0, the crawler follows the copy at once. With None,
+    it never does, and everything stays forbidden until the outage reaches :attr:`unreachable_limit`.
+
+    If no good copy is cached, this field has no effect (see :attr:`unreachable_without_copy`)."""
 
     unreachable_limit: timedelta | None = timedelta(days=30)
-    """How long robots.txt must be unreachable until everything is allowed, if a good copy of it is cached.
-    During this time, everything is forbidden, or the crawler follows the copy (see
-    :attr:`unreachable_denies`). None if an outage never allows everything (RFC 2.3.1.4; Google: 30
-    days)."""
+    """How long robots.txt must be unreachable until everything is allowed (RFC 9309, 2.3.1.4; Google: 30 days).
+    None if everything is never allowed because of an outage.
+
+    This field has an effect only if a good copy of robots.txt is cached. Until the time is over, everything is
+    forbidden or the crawler follows the copy, depending on :attr:`unreachable_denies`. If no good copy is cached,
+    :attr:`unreachable_without_copy` determines the time."""
 
     unreachable_without_copy: timedelta | None = timedelta(days=30)
     """How long robots.txt must be unreachable until everything is allowed, if no good copy of it is cached.
-    Until then, everything is forbidden. For Google, this time is 12 hours. None if everything stays forbidden as
-    long as robots.txt is unreachable."""
+    Until the time is over, everything is forbidden. For Google, this time is 12 hours. None if everything stays
+    forbidden as long as robots.txt is unreachable."""
 
     freshness: Literal["cache-control", "max-age", "expires"] = "cache-control"
     """Which header fields determine how long a robots.txt is fresh.
 
     ``"cache-control"``: all fields of RFC 9111, such as ``Cache-Control`` and ``Expires``, which can
-    keep robots.txt fresh for at most 24 hours (RFC 2.4).
+    keep robots.txt fresh for at most 24 hours (RFC 9309, 2.4).
     ``"max-age"``: only the ``max-age`` of ``Cache-Control``, which may be less or more than 24
     hours (Google, "Caching"). ``"expires"``: only ``Expires`` (1996 draft, 3.4)."""
 
     ttl: timedelta = timedelta(hours=24)
-    """How long the result of a fetch is fresh if no header field states a lifetime (RFC 2.4; Google,
+    """How long the result of a fetch is fresh if no header field states a lifetime (RFC 9309, 2.4; Google,
     "Caching"; 1996 draft, 3.4: seven days)."""
 
 

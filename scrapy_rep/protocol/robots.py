@@ -96,7 +96,7 @@ class CrawlerRules:
         - if the dialect has rule lines that a regular expression cannot find
 
         *target* and *written* are the two parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
-        This method exists for broad crawls, which fetch only one page from many hosts. If all rules
+        This method exists for broad crawls, which fetch only one page from most hosts. If all rules
         were sorted, reading the delay and making the first decision would take 2.7 times as long.
         """
         if not self._may_search or len(target) > paths.SHORT:
@@ -327,7 +327,7 @@ class RobotsTxt:
         return rules
 
     def _read_rules(self, followed: CrawlerRules) -> RuleList:
-        # The text of the file is rarely needed after its rules are sorted, so the text of a large file is compressed.
+        # The text of the file is rarely needed after its rules are sorted. To save memory, a large text is compressed.
         if not self._is_compressed and len(self._body) >= _COMPRESSED_FROM:
             self._body = zlib.compress(self._body, 1)
             self._is_compressed = True

@@ -44,7 +44,7 @@ class Override(NamedTuple):
     """
 
     pattern: str
-    """The host pattern, as written in the setting."""
+    """The host pattern, as written in ``REP_OVERRIDES``."""
 
     kind: Literal["obey", "ignore", "robotstxt"]
 

@@ -18,13 +18,13 @@ HEADERS = frozenset(
 """The names, in lower case, of the header fields of a response that an :class:`AccessResult` keeps: those about the
 type and lifetime of the body, and ``Retry-After``."""
 
-# "Proxy Authentication Required". A proxy sent this response, so it contains no information about the site.
+# "Proxy Authentication Required". A response with this status comes from a proxy, so it says nothing about the site.
 _PROXY_STATUS = 407
 
 
 class Access(str, Enum):
-    """The kinds of results in RFC 9309, 2.3.1, except *redirected*: the crawler follows redirects, so the last
-    response determines the kind.
+    """The kinds of results of fetching a file (RFC 9309, 2.3.1), except *redirected*: the crawler follows
+    redirects, so the last response determines the kind.
     """
 
     SUCCESSFUL = "successful"

@@ -147,7 +147,7 @@ class IndexingFinding(NamedTuple):
     """
 
     code: str
-    """``bad-date``, ``bad-value``, ``misspelt-tag``, ``no-comma``, ``no-content``,
+    """The kind of finding: ``bad-date``, ``bad-value``, ``misspelt-tag``, ``no-comma``, ``no-content``,
     ``page-too-long``, ``stray-colon``, ``too-long``, ``too-many``, ``unclosed-quote`` or
     ``unknown-name``."""
     message: str

@@ -32,7 +32,7 @@ class OtherRecord(NamedTuple):
     line: int
 
     run: int = 0
-    """The number of the first line of a run: the last run of user-agent lines above this record. A run is a
+    """The last run of user-agent lines above this record, identified by the number of its first line. A run is a
     sequence of user-agent lines without another record between them. If the record's field is one of
     :data:`~scrapy_rep.protocol.text.RUN_FIELDS`, such as ``Crawl-delay``, the record applies only to the
     agents of this run."""

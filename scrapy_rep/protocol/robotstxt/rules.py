@@ -131,8 +131,8 @@ _NORMAL_RUN = re.compile(rf"%[0-9A-Fa-f]{{0,2}}|([{paths.NORMAL_CLASS}]+)").find
 
 # Divides the normal characters into eight classes: maps each character to all characters of its class.
 # _candidates_for() compiles one expression for each class. With a single expression for all characters, reading the
-# delay and making the first decision takes 1.1 times as long. With one expression for each character, compiling an
-# expression would take as much time as the expression saves on a dozen hosts.
+# delay and making the first decision takes 1.1 times as long. With one expression for each character, more expressions
+# would have to be compiled, and an expression saves the time of its compilation only after a dozen hosts.
 _CLASS_OF = {
     character: paths.NORMAL[number % 8 :: 8]
     for number, character in enumerate(paths.NORMAL)
@@ -221,10 +221,10 @@ class RuleList:
             best[at] = min(best[at], best[parent])
         self._parents = _compact(parents)
         self._best = _compact(best)
-        """For each prefix in ``_prefixes``, the index of the rule that decides on a target if this prefix is the
-        longest in ``_prefixes`` that the target begins with. It is the lowest index among the rules whose
-        pattern is this prefix or a shorter prefix that this prefix begins with. Rules with wildcards are not
-        considered. If there is no such rule, the index is the number of rules."""
+        """For each prefix in ``_prefixes``, the index of the rule that decides on the targets for which this prefix
+        is the longest match in ``_prefixes``. Such a target matches the rule whose pattern is the prefix, and all
+        rules whose patterns are beginnings of the prefix; the lowest index among these rules counts. Rules with
+        wildcards are not considered. If there is no such rule, the index is the number of rules."""
 
     def winner(
         self, target: str, written: str = "", max_compared: int = MAX_COMPARED
@@ -336,8 +336,10 @@ def _candidates_for(characters: str) -> Callable[[str], list[tuple[str, str, str
     target begins with these characters. The third is the rest of the value.
     """
     others = re.escape("".join(sorted({*paths.NORMAL} - {*characters})))
+    # The lookahead "(?!Disallow: ...)" is only for speed: it rejects most rules at once. The rest of the expression
+    # would reject the same rules.
     return re.compile(
-        rf"\n(?!Disallow: /[{others}])"  # For speed: this line rejects most rules.
+        rf"\n(?!Disallow: /[{others}])"
         rf"{WS}(?:([dD])(?i:isallow)|[aA](?i:llow)){WS}:{WS}"
         rf"(?:(/(?![{others}])[{paths.NORMAL_CLASS}]*)|(?![/{WHITE_SPACE}]))([^#\n]*)"
     ).findall

@@ -47,7 +47,7 @@ def page_statements(
     by_name: dict[str, list[str]] = {name: [] for name in _SIGNALS}
     for name, value in fields:
         lines = by_name.get(name, [])
-        # Further lines are ignored, so that no page takes long to parse. Real pages have a few short lines.
+        # Lines beyond the two limits are ignored, so that no page takes long to parse. Real pages have few lines.
         if sum(map(len, lines)) <= MAX_TEXT and len(lines) < _MAX_LINES:
             lines.append(value.strip().decode("utf-8", "replace"))
     # All Content-Usage lines together form one dictionary (RFC 9651, 4.2), so a mistake in one line makes

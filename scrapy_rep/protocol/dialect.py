@@ -175,7 +175,7 @@ class Dialect:
 
     unreachable_limit: timedelta | None = timedelta(days=30)
     """How long robots.txt must be unreachable until everything is allowed (RFC 9309, 2.3.1.4; Google: 30 days).
-    None if everything is never allowed because of an outage.
+    None if an outage, however long, never allows everything.
 
     This field has an effect only if a good copy of robots.txt is cached. Until the time is over, everything is
     forbidden or the crawler follows the copy, depending on :attr:`unreachable_denies`. If no good copy is cached,

@@ -49,9 +49,9 @@ class Failure(str, Enum):
     distinguish it from a connection that timed out."""
 
     NO_SERVER = "no-server"
-    """The host name was not resolved, or the host refused the connection, and no proxy was involved. So
-    requests for the host's pages would fail too. In these cases, the fetch of a robots.txt or tdmrep.json has
-    this kind of failure, and not *network*."""
+    """The host name of the URL was not resolved, or the host refused the connection, and no proxy was used. So
+    requests for the host's pages would fail too. A robots.txt or tdmrep.json that cannot be fetched for one of
+    these reasons has this kind of failure instead of *network*."""
 
     DROPPED = "dropped"
     """The crawler itself ended the fetch: a component of the project dropped the request, or robots.txt

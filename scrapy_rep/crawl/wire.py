@@ -144,7 +144,7 @@ class WireMiddleware:
                     gate.report(entry)
                 return None
             # The rules have become stale, the host has asked for a pause, or the permit was lost. Until the request may
-            # be sent, other requests can use its place in the limiters and its permit.
+            # be sent, it gives up its room in the limiters and its permit, so that other requests can be sent.
             frontier.unsend(entry)
             if permits is not None:
                 permits.release(entry)

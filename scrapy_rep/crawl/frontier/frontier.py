@@ -237,8 +237,8 @@ class Frontier:
 
     def fill(self, queue: Queue, request: Request | None = None) -> None:
         """Make *queue*, to which *request* was pushed, ready if its next request may be sent now or has to be refused.
-        Otherwise, let the queue wait for the rules of its site or for room. If the queue is ready or waits already, it
-        stays so. *request* is None if *queue* contains the requests of an earlier run.
+        Otherwise, let the queue wait for the rules of its site, or for room in its limiters. A queue that is already
+        ready or waiting is not changed. *request* is None if *queue* contains the requests of an earlier run.
         """
         site = queue.site
         if queue.place is None:
@@ -273,8 +273,8 @@ class Frontier:
 
     def plan(self, queue: Queue, request: Request | None) -> None:
         """Reserve room for *request* in its limiters. The scheduler calls this after it took *request* from *queue*,
-        the result of :meth:`next_queue`. *request* is None if the stored request could not be read. Then no room stays
-        reserved.
+        the result of :meth:`next_queue`. *request* is None if the stored request could not be read. In this case, the
+        reserved room is freed at once.
         """
         now = self.clock.monotonic()
         entry = self.limits.plan(queue, now)
@@ -345,8 +345,9 @@ class Frontier:
         """Whether the request of *entry*, which may not be sent now, should wait in the scheduler. This is so if its
         host or download slot has a pause, or if the network of the crawler is gone, but only if the request may return
         to the scheduler and is not to be refused. In all other cases, the result is False, and the request waits at the
-        wire or is refused there. A wait at the wire, for a crawl delay or for room, takes less time, and no other
-        middleware processes the request a second time.
+        wire or is refused there. A request that only has to wait for a crawl delay or for room waits at the wire,
+        because this wait is short, and because a request that returns to the scheduler passes all downloader
+        middlewares a second time.
         """
         may_wait_there = entry.may_return and not self.refusal(entry)
         return may_wait_there and (
@@ -569,8 +570,8 @@ class Frontier:
         return key.origin or url_origin(request)
 
     def end(self, request: Request, entry: InFlight) -> None:
-        """Free the room of *request*, and forget its entry. Gate and wire call this when its download has ended, and
-        when it was dropped, refused or returned to the scheduler before it was sent.
+        """Free the room of *request* in its limiters, and forget its entry. Gate and wire call this when the download of
+        *request* has ended, and when *request* was dropped, refused or returned to the scheduler before it was sent.
         """
         self.in_flight.pop(request, None)
         if entry.page_of and entry.sent_at == -inf and self.budget is not None:
@@ -639,7 +640,8 @@ class Frontier:
         entry = InFlight(queue, is_for_robotstxt=True)
         if self._passes_browser_page(entry):
             return
-        # While the network is gone, many robots.txt requests may wait. The one that tries the network is first.
+        # While the network is gone, many robots.txt requests may wait. The request that finds out whether the network
+        # is back goes before all others.
         is_first = queue.site is not None and queue.site.origin == self._tried
         waiter = Waiter(entry, counts_as_planned=True, is_first=is_first)
         # Recorded before the wait: if the fetch is cancelled just when the request gets its room, _free_room() needs
@@ -655,9 +657,9 @@ class Frontier:
             self.flush()
 
     def _passes_browser_page(self, entry: InFlight) -> bool:
-        """Whether the robots.txt request of *entry* needs no room in its limiters, because a page in a browser may wait
-        for this robots.txt. During a pause of the host, or while the network allows no robots.txt, the result is False,
-        so that the request waits.
+        """Whether the robots.txt request of *entry* may be sent even if its limiters have no room, because a page in a
+        browser may wait for this robots.txt. During a pause of the host, or while the network allows no robots.txt, the
+        result is False, so that the request waits.
         """
         limiters = entry.queue.robotstxt_limiters
         now, network = self.clock.monotonic(), self.limits.network.robotstxt
@@ -902,7 +904,8 @@ class Frontier:
         for waiter, (request, _) in waiting.items():
             self.limits.leave(waiter, self.clock.monotonic())
             if waiter.may_continue:
-                # The waiter got the room of one that has left just now. Its request is not sent either.
+                # An earlier leave() in this loop freed room, and this waiter got the room. Its request counts as sent,
+                # but will not be sent.
                 self.unsend(waiter.entry)
             # Without asyncio, errback() ends the waiting request before it returns, which may cancel other waiters.
             if not waiter.call.called:

@@ -62,8 +62,9 @@ _SCHEMA = Schema(
     ),
 )
 
-# The rank, as the file stores it, of requests that were in flight when the last run ended. The file stores the negative
-# of each rank, so these requests are popped before all other requests of their host.
+# The stored rank of requests that were in flight when the last run ended. The file stores the negative of each rank, and
+# the lowest stored rank is popped first. _FRONT is lower than all other stored ranks, so these requests are popped before
+# all other requests of their host.
 _FRONT = -(2**63)
 _MAX_RANK = 2**62
 
@@ -184,8 +185,8 @@ class JobFile:
     # The requests in the file.
 
     def hosts(self) -> list[tuple[str, int]]:
-        """Return each host that has requests in the file, and the number of these requests. Requests in flight count,
-        too, although they are no longer in their queue. So call this method before any request is popped.
+        """Return each host that has requests in the file, and the number of these requests. Call this method before any
+        request is popped: a popped request stays in the file until it is done, and would still be counted.
         """
         return self._read("SELECT host, count(*) FROM requests GROUP BY host")
 

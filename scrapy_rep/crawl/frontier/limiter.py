@@ -30,7 +30,7 @@ class BackOff:
     The back-off begins with a pause, in which no request to the host is sent. The pause lasts for the duration in
     ``Retry-After``; without this header, for 1, 2, 4, ... seconds, up to ``REP_BACKOFF_MAX``. After the pause, one
     request at a time is sent. Each success raises the concurrency by one, and the back-off ends when the host has
-    its full concurrency again. If a pause, or a row of pauses without a success in between, is longer than
+    its full concurrency again. If a pause, or a series of pauses without a success in between, is longer than
     ``REP_WAIT_TIMEOUT``, the gate refuses the requests to the host until the pause is over.
     """
 
@@ -192,8 +192,9 @@ class Limiter:
         if self.back_off is not None:
             self.concurrency_now = min(concurrency, self.back_off.concurrency)
 
-    # Each of the following methods returns the time from which the limiter has room for a request. There is room now if
-    # this time is not later than now. The time is ``inf`` if another request has to end first, or has to be sent first.
+    # Each of the methods opens_for_...() returns the time from which the limiter has room for a request. There is room
+    # now if this time is not later than now. The time is ``inf`` if another request has to end first, or has to be sent
+    # first.
 
     def opens_for_planned(self) -> float:
         """Return the time from which a planned request may be sent; ``inf`` if another request has to end first."""
@@ -206,8 +207,9 @@ class Limiter:
         return inf if self.waiters else self.opens_for_waiter()
 
     def opens_for_waiter(self) -> float:
-        """Return the time from which the first of the requests that wait outside the scheduler may be sent. If planned
-        requests take the last room, this request may take the room from them from :attr:`waiters_go_at` on.
+        """Return the time from which the first of the requests that wait outside the scheduler may be sent. If the only
+        remaining room is reserved for planned requests, this request lets them go first until :attr:`waiters_go_at`.
+        Afterwards, it may be sent before them. The time is ``inf`` if another request has to end first.
         """
         if self.planned + self.sent < self.concurrency_now:
             return self.next_at

@@ -248,8 +248,8 @@ class InFlight:
     For a request outside the scheduler, such as a media download, the state is created when a middleware first sees
     the request, or earlier if the request waits for room before that.
 
-    Each request needs room in all of its limiters. A PLANNED or SENT request takes this room; an UNCOUNTED request
-    takes none. These methods of :class:`Limits` change the stage:
+    Each request needs room in all of its limiters. The limiters count a PLANNED or SENT request, and have room for one
+    request less. They do not count an UNCOUNTED request. These methods of :class:`Limits` change the stage:
 
     =======================  ==============================================  =========================
     method                   called when                                     stage afterwards
@@ -281,8 +281,8 @@ class InFlight:
         self.queue = queue
         self.is_for_robotstxt = is_for_robotstxt
         self.limiters: tuple[Limiter, ...] = ()
-        """The limiters that count the request as planned or sent, the host's limiter first. Empty while the request
-        takes no room."""
+        """The limiters that count the request as planned or sent, the host's limiter first. Empty while no limiter
+        counts the request."""
 
         self.came_from_scheduler = came_from_scheduler
         """Whether a scheduler of this package handed out the request."""
@@ -370,8 +370,8 @@ class _ReadyQueues:
 
     def __init__(self) -> None:
         self._rows: list[OrderedDict[Limiter, None]] = []
-        """The download slots that have ready queues. The row at index *n* contains the slots with *n* requests in
-        flight."""
+        """The download slots that have ready queues, grouped by their number of requests in flight: the item at index
+        *n* contains the slots with *n* requests in flight."""
 
         self.count = 0
         """The number of ready queues."""
@@ -626,7 +626,7 @@ class Limits:
 
     def plan(self, queue: Queue, now: float) -> InFlight:
         """Reserve room for a request that the scheduler has just taken from *queue*, and return the state of the
-        request. A request that the gate will refuse takes no room.
+        request. For a request that the gate will refuse, no room is reserved.
 
         Afterwards, *queue* is no longer ready if it is empty. If requests from outside the scheduler wait for room in
         the same limiters, the queue is parked unless its next request may be sent before them. In all other cases, the
@@ -1208,7 +1208,7 @@ class Limits:
 
     def no_result(self, site: Site, now: float) -> None:
         """Record that the fetch of the robots.txt of *site* ended without a result. If any request waits for the
-        rules, robots.txt is fetched again after one second.
+        rules, robots.txt is fetched again after one second. Otherwise, it is fetched when a request needs the rules.
         """
         if site.has_waiting:
             self.alarms.set(site, now + _FIRST_PAUSE)

@@ -54,14 +54,14 @@ class Network:
         """The limiter of the requests for robots.txt."""
 
         self.gone_since: float | None = None
-        """The time of the first failure in the row of failures that showed that the network is gone; None while
-        the network works."""
+        """The time of the first in the series of failures that showed that the network is gone; None while the network
+        works."""
 
         self.is_certain = False
         """Whether it is certain that the network, and not the hosts, caused the failures for which the network counts
         as gone. False when the network begins to count as gone. It becomes True in three cases: a fetch of robots.txt
-        fails although its site answered recently; a fetch of robots.txt fails and no site has answered in this run; one
-        of the sites that failed answers, which shows that this site was not down."""
+        fails although its site answered recently; a fetch of robots.txt fails and no site has answered in this run; a
+        site that failed before answers again, which shows that this site was not down."""
 
         self._wait_timeout = wait_timeout
         self._pause = _FIRST_PAUSE
@@ -178,8 +178,8 @@ class Network:
 
     def is_over(self, now: float) -> bool:
         """Whether the network has been gone for at least ``REP_WAIT_TIMEOUT``, so that the crawl is over."""
-        # The time is measured from _gone_at, when the last failure in the row occurred, and not from gone_since, when
-        # the first one occurred. In an idle crawl, hours may lie between these failures.
+        # The network counts as gone after a series of failures. The time is measured from the last of these failures
+        # (_gone_at), and not from the first (gone_since). In an idle crawl, hours may lie between the two.
         return self.is_gone and now - self._gone_at >= self._wait_timeout
 
     def sites_to_ask(self) -> list[Origin]:

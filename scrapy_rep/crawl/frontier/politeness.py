@@ -289,8 +289,8 @@ class Politeness:
         self._new_pauses = {}
 
     def take_new_pauses(self) -> dict[str, float]:
-        """Return the pauses that hosts requested since the last call: the time when the pause ends, by the key of the
-        host's limiter. Times are seconds of the monotonic clock.
+        """Return the pauses that hosts requested since the last call. The result maps the key of each host's limiter to
+        the time when the host's pause ends, in seconds of the monotonic clock.
         """
         pauses, self._new_pauses = self._new_pauses or {}, {}
         return pauses

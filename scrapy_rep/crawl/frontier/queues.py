@@ -1,5 +1,5 @@
-"""Finds the queue of each request, and the request's place in the queue. Requests share a queue if they need the same
-robots.txt, and room in the same limiters.
+"""Finds the queue of each request, and determines the order of the requests in a queue. Requests share a queue if they
+need the same robots.txt, and room in the same limiters.
 """
 
 from __future__ import annotations
@@ -190,7 +190,9 @@ class Queues:
             slot.slot_free_at = max(slot.slot_due_at, soonest)
 
     def forget_usual(self) -> None:
-        """Empty the table of the queues of usual requests, because some of these queues no longer exist."""
+        """Forget the queues that :meth:`of` finds by the authority of a URL (:attr:`_usual`), because some of these
+        queues no longer exist.
+        """
         self._usual.clear()
 
 

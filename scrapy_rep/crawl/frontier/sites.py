@@ -74,7 +74,8 @@ PHASES: dict[Event, _Row] = {
     Event.NO_RESULT:   (UNKNOWN, UNKNOWN, OPEN,    DOWN,    REFUSED),
 }
 # fmt: on
-"""The phase of a site after each event. The row is the event, and the column is the phase before the event."""
+"""Maps each event to five phases: the phase of a site after the event if the phase before the event was UNKNOWN,
+AWAITED, OPEN, DOWN or REFUSED, in this order."""
 
 _NEXT_PHASE = {
     event: dict(zip(Phase, row, strict=True)) for event, row in PHASES.items()

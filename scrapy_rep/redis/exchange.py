@@ -183,7 +183,7 @@ class Exchange:
         """The new requests that are not on the server yet, oldest first."""
 
         self._told: _Reports | None = None
-        """The reports of the last call, until the server has answered the call. None while no answer is missing."""
+        """The reports of the last call, if the server has not answered that call. Otherwise None."""
 
         self._sending = 0
         """The number of new requests in the last call."""
@@ -204,9 +204,11 @@ class Exchange:
         return self._told is not None
 
     def next_call(self, **wants: Any) -> Callable[[], Answer]:
-        """Return the next call, as a function for another thread. The call sends the collected reports, or those of the
-        last call again if it got no answer. *wants* are the other fields of the worker's order, which ``shared.lua``
-        describes. The call returns the server's answer. It raises RedisError or OSError if the server fails, and
+        """Return the next call, as a function for another thread. If the last call got no answer, the next call repeats
+        the reports of the last call. Otherwise, it sends the collected reports. *wants* contains further fields for the
+        call, which ``shared.lua`` describes.
+
+        The returned function returns the server's answer. It raises RedisError or OSError if the server fails, and
         QueueLost if the queue no longer exists.
         """
         if self._told is None:

@@ -60,8 +60,9 @@ class Lease:
 
 
 class OwnedRequests(MemoryRequests):
-    """The requests of one queue that wait in this worker. The requests from the server have the same order as on the
-    server. They come after requests that cannot be written to the server, and after requests that were put back.
+    """The requests of one queue that wait in this worker. Requests from the server have the same order as on the
+    server. Two other kinds of requests are sent before them: requests that cannot be written to the server, and
+    requests that were put back.
     """
 
     __slots__ = ("_taken",)

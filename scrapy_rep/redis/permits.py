@@ -186,8 +186,8 @@ class SharedPermits:
     # The scheduler calls these methods before and after each call to the server.
 
     def wants(self) -> list[tuple[Any, ...]]:
-        """Return the permits to request from the server, as arguments of ``acquire`` in the script. Requests that other
-        workers took get no permit.
+        """Return the permits to request from the server, as arguments of ``acquire`` in ``shared.lua``. No permit is
+        requested for a request that another worker may have taken, if the request may return to the scheduler.
         """
         for token, permit in list(self.wanted.items()):
             if permit.may_return and permit.request in self._lease.lost:
@@ -200,8 +200,8 @@ class SharedPermits:
     def granted(
         self, answers: Sequence[PermitAnswer]
     ) -> Iterator[tuple[str, float, bool]]:
-        """Wake the requests whose permits are in *answers*. If no request waits for a permit any more, yield the permit
-        in the format of :meth:`ended`, so that the server releases the permit.
+        """Wake the requests whose permits are in *answers*. Yield each permit for which no request waits any more, in
+        the format of :meth:`ended`, so that the server releases the permit.
         """
         for answer in answers:
             permit = self.wanted.pop(answer.token, None)
@@ -215,7 +215,7 @@ class SharedPermits:
 
     def ended(self) -> Iterator[tuple[str, float, bool]]:
         """Yield the permits that are used or released, and forget them. Each permit is a tuple: the token, the seconds
-        since the end of the request, and whether the request was sent.
+        since the end of the request (0 if it was not sent), and whether the request was sent.
         """
         frontier = self._frontier
         for token, permit in list(self.held.items()):

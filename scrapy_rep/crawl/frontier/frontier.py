@@ -345,9 +345,9 @@ class Frontier:
         """Whether the request of *entry*, which may not be sent now, should wait in the scheduler. This is so if its
         host or download slot has a pause, or if the network of the crawler is gone, but only if the request may return
         to the scheduler and is not to be refused. In all other cases, the result is False, and the request waits at the
-        wire or is refused there. A request that only has to wait for a crawl delay or for room waits at the wire,
-        because this wait is short, and because a request that returns to the scheduler passes all downloader
-        middlewares a second time.
+        wire or is refused there. A request that only has to wait for a crawl delay or for room stays at the wire,
+        because a return to the scheduler would take longer, and would make the other downloader middlewares process the
+        request a second time.
         """
         may_wait_there = entry.may_return and not self.refusal(entry)
         return may_wait_there and (
@@ -570,8 +570,8 @@ class Frontier:
         return key.origin or url_origin(request)
 
     def end(self, request: Request, entry: InFlight) -> None:
-        """Free the room of *request* in its limiters, and forget its entry. Gate and wire call this when the download of
-        *request* has ended, and when *request* was dropped, refused or returned to the scheduler before it was sent.
+        """Free the room of *request* in its limiters, and forget its entry. Gate and wire call this when the download
+        of *request* has ended, and when *request* was dropped, refused or returned to the scheduler before it was sent.
         """
         self.in_flight.pop(request, None)
         if entry.page_of and entry.sent_at == -inf and self.budget is not None:

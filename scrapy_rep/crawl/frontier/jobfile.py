@@ -62,9 +62,9 @@ _SCHEMA = Schema(
     ),
 )
 
-# The stored rank of requests that were in flight when the last run ended. The file stores the negative of each rank, and
-# the lowest stored rank is popped first. _FRONT is lower than all other stored ranks, so these requests are popped before
-# all other requests of their host.
+# The stored rank of requests that were in flight when the last run ended. The file stores the negative of each rank,
+# and the request with the lowest stored rank is popped first. _FRONT is lower than all other stored ranks, so these
+# requests are popped before all other requests of their host.
 _FRONT = -(2**63)
 _MAX_RANK = 2**62
 

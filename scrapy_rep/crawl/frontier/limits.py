@@ -215,7 +215,7 @@ class Slowdown(NamedTuple):
     """The key of the host's limiter."""
 
     requests: int
-    """The number of requests that were sent under the delay."""
+    """The number of sent requests to which the delay applied."""
 
     delay: float
     """The current crawl delay in seconds."""
@@ -248,8 +248,8 @@ class InFlight:
     For a request outside the scheduler, such as a media download, the state is created when a middleware first sees
     the request, or earlier if the request waits for room before that.
 
-    Each request needs room in all of its limiters. The limiters count a PLANNED or SENT request, and have room for one
-    request less. They do not count an UNCOUNTED request. These methods of :class:`Limits` change the stage:
+    Each request needs room in all of its limiters. The limiters count a PLANNED or SENT request, so other
+    requests have less room. They do not count an UNCOUNTED request. These methods of :class:`Limits` change the stage:
 
     =======================  ==============================================  =========================
     method                   called when                                     stage afterwards

@@ -188,8 +188,9 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
     """Replace the scheduler of scrapy-redis by the shared scheduler of this package, and set ``REP_STORE`` to the same
     Redis server. Change nothing if the project does not use scrapy-redis.
 
-    The scheduler is kept if the project sets a queue class, or if the scheduler is a subclass with methods or
-    attributes of its own. The store is kept if the project sets one.
+    The scheduler is not replaced if the project sets ``SCHEDULER_QUEUE_CLASS``, or if the scheduler is a subclass with
+    methods or attributes of its own. ``REP_STORE`` is not changed if the project sets it, or if a URL cannot express
+    the settings of the Redis server.
     """
     scheduler = load_object(settings["SCHEDULER"])
     package = sys.modules.get("scrapy_redis.scheduler")
@@ -226,8 +227,9 @@ def _redis_url(settings: BaseSettings) -> str | None:
 
 
 def _replace_middleware_of_scrapy(settings: BaseSettings) -> None:
-    """Disable Scrapy's RobotsTxtMiddleware, even if the project lists it. Do not disable subclasses of it, but warn
-    about each. Change nothing if the project disables the RobotsTxtMiddleware of this package.
+    """Disable Scrapy's RobotsTxtMiddleware, even if the project lists it. Subclasses of it that the project lists stay
+    enabled. Warn about each of these subclasses, unless ``ROBOTSTXT_OBEY`` is False. Change nothing if the project
+    disables the RobotsTxtMiddleware of this package.
     """
     name = "DOWNLOADER_MIDDLEWARES"
     of_scrapy, gate = load_object(_MIDDLEWARE_OF_SCRAPY), load_object(GATE)

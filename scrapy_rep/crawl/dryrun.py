@@ -52,8 +52,8 @@ class DryRun(Judge):
         super().__init__(crawler)
         self._clock = self._frontier.clock
         # This fetcher sends requests for robots.txt regardless of the frontier's limits. In a dry run, no page waits for
-        # these limits, so pages may exceed them for the whole crawl. A robots.txt that waited for room might never be
-        # sent.
+        # these limits, so pages may exceed them for the whole crawl. A request for a robots.txt that waited until the
+        # limits allow it might never be sent.
         fetcher = RobotsTxtFetcher(crawler, self._settings)
         self._cache = RobotsTxtCache(
             crawler, fetcher, self._settings, self._reporter, self._clock
@@ -80,8 +80,8 @@ class DryRun(Judge):
     async def process_exception(self, request: Request, exception: Exception) -> None:
         is_refusal = isinstance(exception, IgnoreRequest)
         if is_refusal and str(exception) == _SCRAPYS_REFUSAL:
-            # Scrapy's own RobotsTxtMiddleware has the same order, and has refused the request before this middleware
-            # got it.
+            # Scrapy's own RobotsTxtMiddleware has the same order in DOWNLOADER_MIDDLEWARES as this
+            # middleware. Scrapy's middleware got the request first, and refused it.
             await self._judge_request(request, is_refused_by_scrapy=True)
 
     # Verdicts.

@@ -199,9 +199,11 @@ def _size(groups: Sequence[Group], followed: _Followed) -> int:
 
 def _records(groups: Sequence[Group], followed: _Followed) -> _Records:
     """Return the rules and records that apply to an agent which follows the groups *followed*, without duplicates, in
-    file order. Some records, such as crawl delays, apply only to the agents that are named in the consecutive
-    user-agent lines (the run) before the record. If the agent is named in another run of the group, these records are
-    left out.
+    file order.
+
+    A group can contain several sequences of user-agent lines, with records between the sequences. Some records, such as
+    crawl delays, apply only to the agents that the last sequence before the record names. For other agents of the
+    group, these records are left out.
     """
     line_of: _Records = {}
     for index, run in followed:
@@ -447,7 +449,7 @@ class Differences:
 
     def _urls(self, files: Iterable[RobotsTxt]) -> Iterator[UrlToJudge]:
         """Yield the URLs to compare. These come from ledgers or a list. If there is neither, yield sample paths that
-        match the patterns in the robots.txt *files*.
+        are made from the patterns in the robots.txt *files*.
         """
         if self._past is not None:
             yield from self._past.urls(self._origin)

@@ -361,8 +361,8 @@ def _known(sources: Mapping[Any, RulesSource | None]) -> SourcesByOrigin:
 
 
 class Sources:
-    """A source of robots.txt files for origins. In this class, all origins have the same robots.txt, or none.
-    Subclasses fetch each origin's robots.txt, or read it from ledgers.
+    """A source of robots.txt files for origins. An instance of this class itself has one robots.txt, which it returns
+    for every origin. Its subclasses fetch the robots.txt of each origin, or read it from ledgers.
     """
 
     def __init__(self, source: RulesSource | None = None) -> None:
@@ -370,8 +370,8 @@ class Sources:
         self.is_single = source is not None
         """Whether the same robots.txt is used for all origins."""
         self.origin = None if source is None else source.origin
-        """The only origin that the rules are for. None for rules of several origins, and for rules whose origin is not
-        known, such as those in a local file.
+        """The only origin to which the rules apply. None if there are rules for several origins, or if the origin is not
+        known, as for a robots.txt in a local file.
         """
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
@@ -560,9 +560,9 @@ async def sources_of(
     web: Web | None,
     ledgers: Mapping[tuple[str, ...], LedgerSources],
 ) -> Sources | None:
-    """Return the sources to which the command-line arguments *names* refer. These can be a file, a URL, ledgers, or
-    ``live``. Return None for a dialect, which does not have rules of its own. *ledgers* maps arguments that name
-    ledgers to the open ledgers. Raises UsageError for a source that cannot be read.
+    """Return the source of rules that the command-line arguments *names* name: a file, a URL, one or more ledgers, or
+    ``live``. Return None if they name a dialect, which does not have rules of its own. *ledgers* maps arguments that
+    name ledgers to the open ledgers. Raises UsageError for a source that cannot be read.
     """
     if sources := ledgers.get(tuple(names)):
         return sources

@@ -113,8 +113,8 @@ class Ledgers:
         """Copy rows from the ledgers *names* into the temporary database.
 
         *conditions* contains the tables to copy, and for each table the SQL condition for its rows. A condition may
-        use the named parameters *values*, and the parameter ``until``, which is the time in the name of the ledger. A
-        condition may also query the copied rows of a table that comes earlier in *conditions*, as ``main.TABLE``.
+        use the named parameters *values*, and the parameter ``until``, which is :attr:`LedgerName.until` of the ledger.
+        A condition may also query the copied rows of a table that comes earlier in *conditions*, as ``main.TABLE``.
 
         Raises LedgerError for a file that is damaged or is not a ledger. Raises UsageError if a name contains the
         number of a crawl that is not in the ledger.

@@ -103,9 +103,9 @@ def run(arguments: Namespace, settings: Settings) -> int:
 def _findings(file: RulesSource, dialect: Dialect) -> Sequence[Finding]:
     """Return the findings in a robots.txt.
 
-    If the fetch failed, there is no robots.txt to check. Then the only possible finding is that the status of the
-    response forbids everything in *dialect*, as 403 does in the classic dialect. For other failures, the result is
-    empty.
+    If the fetch failed, there is no robots.txt to check. In this case, the result is a single finding if the status of
+    the response forbids the whole site in *dialect*, as 403 does in the classic dialect. For any other failure, the
+    result is empty.
     """
     result = file.result
     if result.access is Access.SUCCESSFUL:

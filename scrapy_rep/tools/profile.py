@@ -101,7 +101,7 @@ class Profile:
 
     def notify(self) -> None:
         """Warn the user if neither an option nor a setting names the crawler. Also warn if a crawl with these settings
-        would ignore robots.txt, or settings of this package.
+        would ignore robots.txt, or if it would ignore settings of this package.
         """
         if self.ignored:
             notify(
@@ -189,9 +189,11 @@ def _purposes(profile: Profile) -> tuple[str, ...]:
 
 
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
-    """Return usage preferences as a JSON object. If the settings contain no purposes, the object contains all purposes.
-    Then the ``why`` of a purpose about which nothing is stated is empty, so that the text output leaves the purpose
-    out.
+    """Return usage preferences as a JSON object.
+
+    The key ``purposes`` contains the purposes in the settings, or all purposes if the settings contain none. In the
+    latter case, a purpose about which nothing is stated has an empty ``why``, so that the text output leaves the
+    purpose out.
     """
     rep = profile.rep
     has_purposes = bool(rep.purposes)

@@ -158,10 +158,10 @@ class Question(NamedTuple):
     """The host in question, or the host of the URL in question; empty if the URL has no valid host."""
 
     matches: Callable[[str | None, str | None], bool]
-    """A function that returns whether a URL in a ledger matches the question. Its arguments are the URL, and the origin
-    that the ledger contains for the URL. The origin is None for the page on which a judged link, item or file was
-    found, because a ledger contains only the URL of the page. This URL matches only questions about a URL, not
-    questions about a host."""
+    """A function that returns whether a URL in a ledger matches the question. The first argument is the URL. The second
+    is the URL's origin, or None if the ledger does not contain the origin. For the page on which a link, an item or a
+    file was found, a ledger contains the URL, but no origin. The URL of such a page never matches a question about a
+    host."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -183,8 +183,8 @@ def asked_about(text: str) -> Question:
     path = target(url.url, RFC9309) if parts.path or parts.query else None
 
     def is_at(origin: Origin | None) -> bool:
-        """Whether *origin* is the origin of the URL or host in question. If *origin* has a virtual host, the name of
-        the virtual host may match in place of the host in URLs.
+        """Whether *origin* is the origin of the URL or host in question. If requests to *origin* have a ``Host`` header
+        that differs from the host in their URLs, it is enough that one of these two hosts matches.
         """
         return origin is not None and any(
             candidate.host.rstrip(".") == host
@@ -280,8 +280,9 @@ class _History:
         return self._crawls[number]
 
     def _robotstxt(self, snapshot: int | None) -> int | None:
-        """Return the number that identifies the robots.txt of *snapshot* in the answer. Also add the robots.txt to the
-        answer if it is missing there. Return None if the ledgers do not contain the snapshot.
+        """Return the number that the answer gives to a robots.txt. Add the robots.txt to the answer if it is missing
+        there. *snapshot* is the id of the robots.txt in the table ``snapshot``. Return None if the ledgers do not
+        contain the robots.txt.
         """
         source = self._past.source(snapshot)
         if source is None or source.row is None:

@@ -127,10 +127,10 @@ class IndexingMiddleware:
     ) -> None:
         """Report the statements of *response* to the ledger, and each setting or meta key that overrides a statement.
 
-        At the ledger level ``"all"``, all statements are reported. At the level ``"denied"``, this method reports
-        indexing rules only if they forbid something, but have no effect, because the response is a data file or has no
-        2xx status. If indexing rules have an effect, other methods later report each item, link or file that is
-        dropped.
+        At the ledger level ``"all"``, all statements are reported. At the level ``"denied"``, usage preferences are not
+        reported. Indexing rules are reported only if they would forbid something, but have no effect on this response,
+        because it is a data file or has no 2xx status. Where indexing rules have an effect, other methods later report
+        each item, link or file that is dropped.
         """
         report = partial(
             self._reporter.stated,
@@ -174,8 +174,9 @@ class IndexingMiddleware:
     # Warnings for ``scrapy parse``.
 
     def _warn_of_drops(self, request: Request, response: Response) -> None:
-        """Warn about the items and links of *response* that a crawl would drop. ``scrapy parse`` shows these items
-        and links, because the output of its callbacks bypasses the spider middlewares.
+        """Warn the user of ``scrapy parse`` about the items and links of *response* that a crawl would drop.
+        ``scrapy parse`` shows these items and links, because the output of callbacks bypasses the spider middlewares in
+        this command.
         """
         effects = self._usage.effects_of(request, response)
         rels = self._settings.rel if is_success(response) else frozenset()

@@ -53,8 +53,9 @@ _AS_IF = """
 _AI = {token: crawler for token, crawler in CRAWLERS.items() if crawler.is_ai}
 _MAY_NAME = re.compile("|".join(map(re.escape, _AI)).encode(), re.IGNORECASE).search
 _MAY_SLOW = re.compile(rb"crawl-delay|request-rate", re.IGNORECASE).search
-"""Searches in the body of a robots.txt for names of AI crawlers (_MAY_NAME) and for delays (_MAY_SLOW). If a search
-finds nothing, the file need not be parsed, which would take longer than the search."""
+"""The functions that search the body of a robots.txt for names of AI crawlers (_MAY_NAME) and for delays (_MAY_SLOW).
+A body in which such a function finds nothing need not be parsed for names or delays, respectively. Parsing would take
+longer than the search."""
 
 _EVERYTHING = frozenset({"/", "*", "/*"})
 """The patterns that match every path."""
@@ -71,7 +72,7 @@ _MARKED = 100
 
 
 class ReportLimits(NamedTuple):
-    """The maximum numbers of rows in a report. The report states the number of rows that it leaves out."""
+    """The maximum numbers of rows in the tables of a report. The report states how many rows it leaves out."""
 
     hosts: int = 10_000
     """The maximum number of rows in the table of hosts."""

@@ -129,9 +129,9 @@ def visible(text: object, limit: int) -> Markup:
 def _excerpt(
     ledgers: ReportLedgers, version: sqlite3.Row, marks: list[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
-    """Return the lines of a robots.txt that the report shows, as :func:`~scrapy_rep.tools.report.ledgers.excerpt` does.
-    *version* is the row of this robots.txt in the view ``version``. *marks* contains a row of the view ``mark`` for
-    each line that decided requests.
+    """Return the lines of a robots.txt that the report shows, in the form that
+    :func:`~scrapy_rep.tools.report.ledgers.excerpt` returns. *version* is the row of this robots.txt in the view
+    ``version``. *marks* contains a row of the view ``mark`` for each line that decided requests.
     """
     # The dialect of the crawl determines which characters end a line.
     dialect = ledgers.dialect_of(version["crawl"]) or RFC9309

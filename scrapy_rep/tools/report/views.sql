@@ -12,7 +12,7 @@ CREATE TABLE named (origin, crawler, operator, purpose, forbids, line);
 CREATE INDEX tally_origin ON tally (origin);
 CREATE INDEX hosts_origin ON hosts (origin);
 
--- The decisions by a line of a robots.txt.
+-- The decisions that a line of a robots.txt caused.
 CREATE VIEW by_line AS
 SELECT * FROM tally WHERE layer IN ('robots.txt', 'usage') AND line > 0;
 

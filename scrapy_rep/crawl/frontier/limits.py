@@ -224,7 +224,7 @@ class Slowdown(NamedTuple):
 class Stage(Enum):
     """How the limiters of a request count the request: not at all, as planned (room is reserved for it), or as sent."""
 
-    UNCOUNTED = "the request takes no room, because it waits or has ended"
+    UNCOUNTED = "no limiter counts the request, because it waits or has ended"
     PLANNED = "the limiters reserve room for the request until it is sent"
     SENT = "the request is on the network, or waits in its download slot"
 

@@ -216,7 +216,7 @@ class PlaywrightMiddleware:
             return
         self._has_warned = True
         self._logger.warning(
-            "PLAYWRIGHT_ABORT_REQUEST is %(value)r, which does not await %(ours)s, so that the "
+            "PLAYWRIGHT_ABORT_REQUEST is %(value)r, which does not await %(ours)s, so the "
             "browser may fetch URLs that robots.txt forbids. Set PLAYWRIGHT_ABORT_REQUEST to "
             "%(ours)s, or await %(ours)s in your function",
             value=predicate,

@@ -295,8 +295,8 @@ _CONSEQUENCES = {
 @cache
 def _warn(path: str) -> None:
     logger.warning(
-        "This version of Scrapy has no attribute %s, so %s. Update scrapy-rep to a version that "
-        "supports this version of Scrapy",
+        "The engine or downloader of this version of Scrapy has no attribute %s. The consequence: %s. Update "
+        "scrapy-rep to a version that supports this version of Scrapy",
         path,
         _CONSEQUENCES.get(path, "scrapy-rep works without it"),
     )

@@ -93,14 +93,18 @@ class Identity:
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
         if unusual:
             self._logger.warning(
-                "The product token %(token)r contains characters other than letters, '_' and '-'. "
-                "RFC 9309 (2.2.1) allows only these. scrapy-rep uses the token unchanged, but some sites "
-                "and checkers may cut the token at the first other character. To avoid this, use a token "
-                "of only letters, '_' and '-'.",
-                token=", ".join(unusual),
+                "Product tokens of this crawler contain characters other than letters, '_' and '-': %(tokens)s. "
+                "RFC 9309 (2.2.1) allows only these characters. scrapy-rep uses each token unchanged, but some "
+                "sites and checkers may cut a token at the first other character. To avoid this, use only "
+                "letters, '_' and '-' in product tokens.",
+                tokens=", ".join(map(repr, unusual)),
             )
         for name, nearest in unknown_names(self._crawler.settings):
-            question = f" Did you mean {nearest}?" if nearest else ""
+            question = (
+                f" Did you mean {nearest}?"
+                if nearest
+                else " Correct its name, or remove it."
+            )
             self._logger.warning(
                 "%(name)s is not a setting of scrapy-rep and has no effect.%(question)s",
                 name=name,

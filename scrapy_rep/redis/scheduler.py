@@ -370,7 +370,7 @@ class SharedScheduler(Scheduler):
                 self._logger.error(
                     "This worker cannot read a request to %(host)s in the Redis queue: %(error)r. The request stays in "
                     "Redis for a worker whose spider has the request's callback. Further such errors are not logged. "
-                    "At its end, each worker logs the number of requests that no worker could read",
+                    "When a worker ends, it logs the number of requests that no worker could read",
                     host=taken.host,
                     error=error,
                 )
@@ -732,7 +732,7 @@ class SharedScheduler(Scheduler):
             self._logger.warning(
                 "%(count)d requests in the queue %(key)s were written by another queue class. This crawl does not "
                 "send them, and their URLs count as seen. To send them, run the crawl with "
-                'SCHEDULER_QUEUE_CLASS = "scrapy_redis.queue.PriorityQueue" until that queue is empty. To drop '
+                'SCHEDULER_QUEUE_CLASS = "scrapy_redis.queue.PriorityQueue" until it has sent these requests. To drop '
                 "them, delete the key %(key)s and the key of the duplicate filter from Redis",
                 count=answer.strange,
                 key=self._key,
@@ -747,7 +747,7 @@ class SharedScheduler(Scheduler):
         self._logger.warning(
             "This worker did not reach Redis for longer than REP_QUEUE_LEASE (%(lease)g s), or Redis was restored from "
             "older data. Other workers may have taken this worker's requests. %(count)d of these requests are in "
-            "flight, and may be fetched twice",
+            "flight, and may be fetched twice. This worker continues with requests from the queue",
             lease=self._lease.seconds,
             count=len(self._lease.lost),
         )
@@ -762,9 +762,9 @@ class SharedScheduler(Scheduler):
             self._is_failing = True
             is_of_server = isinstance(error, (RedisError, OSError))
             self._logger.warning(
-                "The queue in Redis fails (%(error)s). Until Redis works again, this worker keeps new requests in "
-                "memory, and takes no requests from the queue. But if Redis only has no memory left, this worker still "
-                "takes requests, because that frees memory",
+                "The queue in Redis fails (%(error)s). Until Redis works again, this worker keeps new requests in memory. "
+                "It also takes no requests from the queue, unless the failure is that Redis has no memory left: taking "
+                "requests frees memory. Check the Redis server, and the connection to it",
                 error=f"{type(error).__name__}: {error}",
                 exc_info=None if is_of_server else error,
             )
@@ -787,13 +787,12 @@ class SharedScheduler(Scheduler):
             return
         self._is_lost = True
         self._logger.error(
-            "The queue %(key)s in Redis is lost, perhaps by FLUSHALL or a restart of Redis without persistence. This "
-            "worker closes. The requests that were waiting in Redis are lost, and so are the fingerprints of all seen "
-            "requests. The %(count)d unfinished requests that this worker still has go into a new queue with the same "
-            "key. If SCHEDULER_PERSIST is False, the new queue is deleted when this worker ends. Requests in flight "
-            "are in the new queue, too, but also still end in this worker, so their pages may be fetched twice. To "
-            "fetch the missing pages, start the crawl again from its start URLs. This repeats the crawl: without the "
-            "fingerprints, pages that are already done are fetched again, too",
+            "The queue %(key)s in Redis is lost, with all its waiting requests and the fingerprints of all seen "
+            "requests, perhaps by FLUSHALL or a restart of Redis without persistence. This worker closes. To fetch "
+            "the lost pages, start the crawl again from its start URLs. The new crawl also fetches the pages again "
+            "that are already done, because their fingerprints are lost. The %(count)d unfinished requests of this "
+            "worker go into a new queue with the same key; those in flight may be fetched twice. If "
+            "SCHEDULER_PERSIST is False, the new queue is deleted when this worker ends",
             key=self._key,
             count=len(self._exchange.unsent),
         )
@@ -835,7 +834,7 @@ class SharedScheduler(Scheduler):
         if self._set_aside:
             self._logger.error(
                 "%(count)d requests were not sent, because no worker could read them so far. They stay in Redis "
-                "(%(key)s) for a worker whose spider has their callbacks",
+                "(%(key)s). To send them, start a worker whose spider has their callbacks",
                 count=self._set_aside,
                 key=self._key,
             )

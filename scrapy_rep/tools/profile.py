@@ -424,7 +424,9 @@ def ask(
         except StopIteration as stop:
             result: _T = stop.value
             return result
-        raise AssertionError("an offline job must not wait for anything")
+        raise AssertionError(
+            "a job without a crawl has waited for something, which is a bug in scrapy-rep"
+        )
     settings = profile.settings.copy()
     settings.setdict(_QUIET, "cmdline")
     name = "DOWNLOADER_MIDDLEWARES"

@@ -75,7 +75,7 @@ def test_each_line_of_the_summary_names_its_spider(
             )
         assert len([line for line in log if kind in line]) == 2
     (line,) = (line for line in log if "answered with 401 or 403: 1" in line)
-    assert "] [plan-1] robots.txt" in line
+    assert "] [plan-1] Requests for robots.txt" in line
 
 
 class PausingSpider(PlanSpider):

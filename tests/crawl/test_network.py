@@ -116,7 +116,10 @@ def test_the_crawl_ends_with_network_gone_if_all_hosts_begin_to_refuse(
     assert result.stats["finish_reason"] == "network_gone"
     assert result.stats["elapsed_time_seconds"] < timeout + 10
     (line,) = result.lines("WARNING", "gone for longer than REP_WAIT_TIMEOUT")
-    assert "with the same JOBDIR, the next run sends them" in line
+    assert (
+        "start the crawl again with the same JOBDIR, which contains these requests"
+        in line
+    )
     not_sent = result.stats["rep/network/not_sent"]
     assert f" {not_sent} requests to " in line
     assert headline(str(tmp_path / "ledger")) == (

@@ -170,7 +170,10 @@ def test_an_unknown_rep_name_causes_one_warning(mode: str, tmp_path: Path) -> No
     nothing = "is not a setting of scrapy-rep and has no effect."
     meant = " Did you mean REP_CRAWL_DELAY_OBEY?\n"
     assert shown.count(f"WARNING: REP_CRAWL_DELAYS {nothing}{meant}") == 1
-    assert shown.count(f"WARNING: REP_XYZZY {nothing}\n") == 1
+    assert (
+        shown.count(f"WARNING: REP_XYZZY {nothing} Correct its name, or remove it.\n")
+        == 1
+    )
     assert (
         shown.count("WARNING: REP_LEDGER_LEVEL has no effect, because REP_LEDGER") == 1
     )

@@ -132,7 +132,7 @@ def test_bytes_that_are_no_entry_are_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (packed([]), "a dict is expected, not a list"),
+        (packed([]), "has the type list, but it must have the type dict"),
         (packed({}), "KeyError: 'result'"),
         (b"text", "error: Error -3 while decompressing data"),
     ],

@@ -145,8 +145,8 @@ class RobotsTxtFetcher:
             return AccessResult(url=url, status=None, error="cancelled")
         except Exception as exception:
             self._logger.exception(
-                "%(url)s counts as unreachable and will be fetched again later, because its fetch failed "
-                "with an error in this crawler, not at the site. The traceback shows the error",
+                "%(url)s could not be fetched, because of an error in this crawler, not at the site. The traceback shows "
+                "the error. This robots.txt counts as unreachable, and will be fetched again later",
                 url=url,
             )
             return AccessResult(url=url, status=None, error=in_words(exception))
@@ -305,9 +305,9 @@ class RobotsTxtFetcher:
             return
         self._has_logged_traceback = True
         self._logger.error(
-            "%(url)s counts as unreachable and will be fetched again later, because a component of the "
-            "project raised the exception below for the request. If the component needs a key "
-            "of Request.meta that your spider sets, add the key to REP_REQUEST_META_KEYS. "
+            "%(url)s could not be fetched, because a component of the project raised the exception below for this "
+            "request. This robots.txt counts as unreachable, and will be fetched again later. If the component needs "
+            "a key of Request.meta that your spider sets, add the key to REP_REQUEST_META_KEYS. "
             "Later exceptions of components are logged without a traceback",
             exc_info=exception,
             url=request.url,

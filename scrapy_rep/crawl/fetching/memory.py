@@ -208,7 +208,9 @@ def dumps(entry: CacheEntry) -> bytes:
     written = json.dumps(head, separators=(",", ":")).encode() + b"\n" + body
     data = zlib.compress(written)
     if max(len(written), len(data)) >= MAX_SIZE:
-        raise ValueError(f"an entry of {len(written)} bytes is too long to be stored")
+        raise ValueError(
+            f"an entry of {len(written)} bytes is too long to be stored; the limit is {MAX_SIZE} bytes"
+        )
     return data
 
 
@@ -277,7 +279,9 @@ def _result(head: dict[str, Any], body: bytes, url: str) -> AccessResult:
 
 def _checked(kind: type[_T], value: object) -> _T:
     if not isinstance(value, kind):
-        raise TypeError(f"a {kind.__name__} is expected, not a {type(value).__name__}")
+        raise TypeError(
+            f"a value in the entry has the type {type(value).__name__}, but it must have the type {kind.__name__}"
+        )
     return value
 
 
@@ -292,14 +296,16 @@ def _headers(value: object) -> tuple[tuple[str, str], ...]:
 
 def _integer(value: object) -> int:
     if not 0 <= _checked(int, value) < 2**31:
-        raise ValueError("a number in the entry is out of range")
+        raise ValueError("a number in the entry is negative or too large")
     return _checked(int, value)
 
 
 def _time(value: object) -> float:
     # This form of the condition also rejects NaN, for which each comparison is false.
     if not isinstance(value, (int, float)) or not 0 <= value <= _LAST_TIME:
-        raise ValueError("a time in the entry is out of range")
+        raise ValueError(
+            "a time in the entry is not a number, or is negative or too large"
+        )
     return float(value)
 
 

@@ -114,5 +114,7 @@ def _key_of(text: Any, keys: Container[str]) -> str:
         else:
             site = origin("http", f"[{text}]" if is_address else text)
     if site is None:
-        raise ValueError(f"each of scopes must be a host or a URL, not {text!r}")
+        raise ValueError(
+            f"scopes must be a host or a URL, or an iterable of hosts and URLs; {text!r} is neither"
+        )
     return bare_host(site)

@@ -539,9 +539,9 @@ class Frontier:
         ):
             self._logger.warning(
                 "The network of the crawler is gone: the last requests to several hosts failed, "
-                "and none was answered. No pages are requested until a host answers; to find that out, "
-                "one robots.txt at a time is requested, after 1, 2, 4, ... 30 s. Check the network, the "
-                "resolver and the proxy of this machine"
+                "and none was answered. Until a host answers, no pages are requested, and only one robots.txt at a time "
+                "is requested, after pauses of 1, 2, 4, ... 30 s. Check the network, the resolver and the proxy of "
+                "this machine"
             )
 
     def withdrawn(self, request: Request, entry: InFlight) -> Request:
@@ -787,12 +787,13 @@ class Frontier:
         requests = sum(queue.count for queue in queues) + len(pages)
         self._crawler.stats.set_value(stats.NOT_SENT, requests)
         self._logger.warning(
-            "The network of the crawler is gone for longer than REP_WAIT_TIMEOUT (%(most)g s): the "
-            "crawl ends. %(requests)d requests to %(hosts)d hosts were not sent%(job)s",
+            "The network of the crawler is gone for longer than REP_WAIT_TIMEOUT (%(most)g s), so the crawl ends. "
+            "%(requests)d requests to %(hosts)d hosts were not sent. Check the network, the resolver and the proxy of "
+            "this machine, and start the crawl again%(job)s",
             most=self._settings.wait_timeout,
             requests=requests,
             hosts=len({queue.host for queue in queues + pages}),
-            job="; with the same JOBDIR, the next run sends them"
+            job=" with the same JOBDIR, which contains these requests"
             if self._crawler.settings["JOBDIR"]
             else "",
         )
@@ -950,7 +951,8 @@ class Frontier:
         self._logger.warning(
             "%(name)s is %(value)s, so requests that wait for robots.txt, or for the delay of their host, wait in "
             "the downloader. There they count towards CONCURRENT_REQUESTS, and slow down other hosts. Remove "
-            'the setting: then the add-on sets SCHEDULER = "%(ours)s", which holds such requests back',
+            'the setting. Then the add-on sets SCHEDULER = "%(ours)s", in which such requests wait without counting '
+            "towards CONCURRENT_REQUESTS",
             name=name,
             ours=ours,
             value=settings[name],

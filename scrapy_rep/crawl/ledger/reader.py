@@ -102,7 +102,7 @@ def reading(path: str) -> Iterator[None]:
     except FAILURES as error:
         why = cause_of(error)
         if str(error) == "interrupted":
-            why = "reading the ledger takes too long for a file of its size"
+            why = "reading the ledger takes too long for a file of its size; the file may be damaged or forged"
         raise LedgerError(path, why) from None
     except RecursionError:
         raise LedgerError(path, "a JSON value is nested too deeply") from None

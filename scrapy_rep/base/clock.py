@@ -93,7 +93,7 @@ class Alarms:
                 function(*args)
             except Exception:
                 logger.exception(
-                    "A scheduled function of scrapy-rep failed, which is a bug in scrapy-rep. The crawl continues, but some "
-                    "requests may wait too long; if they do, restart the crawl. Please report this traceback"
+                    "A scheduled function of scrapy-rep failed, which is a bug in scrapy-rep. The crawl continues, but "
+                    "some requests may wait too long; if they do, restart the crawl. Please report this traceback"
                 )
         self._set_timer()

@@ -164,9 +164,9 @@ class DryRun(Judge):
     def _spider_closed(self) -> None:
         self._logger.at_end(
             logging.INFO,
-            "This dry run has judged %(requests)s requests in %(elapsed)s. A real run would make fewer requests, because "
-            "it would not fetch some of the pages whose links this dry run followed. So the numbers of requests are "
-            "upper limits",
+            "This dry run has judged %(requests)s requests in %(elapsed)s. A real run would make fewer requests, "
+            "because it would not fetch some of the pages whose links this dry run followed. So the numbers of "
+            "requests are upper limits",
             requests=f"{self._crawler.stats.get_value(stats.DRY_RUN_REQUESTS, 0):,}",
             elapsed=duration(self._clock.monotonic() - self._began),
         )

@@ -762,9 +762,9 @@ class SharedScheduler(Scheduler):
             self._is_failing = True
             is_of_server = isinstance(error, (RedisError, OSError))
             self._logger.warning(
-                "The queue in Redis fails (%(error)s). Until Redis works again, this worker keeps new requests in memory. "
-                "It also takes no requests from the queue, unless the failure is that Redis has no memory left: taking "
-                "requests frees memory. Check the Redis server, and the connection to it",
+                "The queue in Redis fails (%(error)s). Until Redis works again, this worker keeps new requests in "
+                "memory. It also takes no requests from the queue, unless the failure is that Redis has no memory "
+                "left: taking requests frees memory. Check the Redis server, and the connection to it",
                 error=f"{type(error).__name__}: {error}",
                 exc_info=None if is_of_server else error,
             )

@@ -48,7 +48,12 @@ class OwnReasonSpider(Spider):
 
 
 REAL = ("ask for a delay: 1", "Requests refused: 1", "held up the crawl")
-DRY = ("ask for a delay: 1", "would be refused: 1", "has judged", "A real run would")
+DRY = (
+    "ask for a delay: 1",
+    "would be refused: 1",
+    "has judged",
+    "A real run would take",
+)
 
 
 @pytest.mark.newest

@@ -134,7 +134,7 @@ async def test_unreadable_entries_count_as_missing(
     assert await worker.get() is None
     [warning] = caplog.messages
     assert f"The entry of {NAME}/robots.txt in the store" in warning
-    assert "Check which other programs write to the store" in warning
+    assert "Check whether other programs write to the store" in warning
     assert await worker.get() is None
     assert worker.errors == 2
     assert len(caplog.messages) == 1

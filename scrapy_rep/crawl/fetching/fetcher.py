@@ -145,8 +145,8 @@ class RobotsTxtFetcher:
             return AccessResult(url=url, status=None, error="cancelled")
         except Exception as exception:
             self._logger.exception(
-                "%(url)s could not be fetched, because of an error in this crawler, not at the site. The traceback shows "
-                "the error. This robots.txt counts as unreachable, and will be fetched again later",
+                "%(url)s could not be fetched, because of an error in this crawler, not at the site. The traceback "
+                "shows the error. This robots.txt counts as unreachable, and will be fetched again later",
                 url=url,
             )
             return AccessResult(url=url, status=None, error=in_words(exception))

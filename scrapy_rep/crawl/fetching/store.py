@@ -386,8 +386,8 @@ class StoreClient:
         if not self._has_warned_of_entry:
             self._has_warned_of_entry = True
             self._logger.warning(
-                "The entry of %(url)s in the store of robots.txt files cannot be used: %(error)s. The crawl fetches this "
-                "robots.txt from its server, and replaces the entry. Check whether other programs write to the "
+                "The entry of %(url)s in the store of robots.txt files cannot be used: %(error)s. The crawl fetches "
+                "this robots.txt from its server, and replaces the entry. Check whether other programs write to the "
                 "store, and whether the clocks of all machines that use the store are right. Further such entries "
                 "are not logged, but counted in the stat %(stat)s",
                 url=origin.robotstxt_url,

@@ -539,9 +539,9 @@ class Frontier:
         ):
             self._logger.warning(
                 "The network of the crawler is gone: the last requests to several hosts failed, "
-                "and none was answered. Until a host answers, no pages are requested, and only one robots.txt at a time "
-                "is requested, after pauses of 1, 2, 4, ... 30 s. Check the network, the resolver and the proxy of "
-                "this machine"
+                "and none was answered. Until a host answers, no pages are requested, and only one robots.txt at a "
+                "time is requested, after pauses of 1, 2, 4, ... 30 s. Check the network, the resolver and the proxy "
+                "of this machine"
             )
 
     def withdrawn(self, request: Request, entry: InFlight) -> Request:

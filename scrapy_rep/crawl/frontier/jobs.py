@@ -249,8 +249,8 @@ class JobStore:
         self._unreadable += 1
         if self._unreadable == 1 and self._file is not None:
             self._logger.error(
-                "A request in %(path)s cannot be read: %(error)r. The request is not sent, but stays in the file, and the "
-                "next run tries to read it again. If the error names a method or class that the project no longer "
+                "A request in %(path)s cannot be read: %(error)r. The request is not sent, but stays in the file, and "
+                "the next run tries to read it again. If the error names a method or class that the project no longer "
                 "has, restore that method or class before the next run. Further such requests are only counted, and "
                 "their number is logged at the end of the crawl",
                 path=self._file.path,
@@ -362,9 +362,9 @@ class JobStore:
             )
         elif error is not None and not was_failing:
             self._logger.warning(
-                "%(path)s cannot be written: %(error)s. Remove the cause, such as a full disk, or another program that has "
-                "locked the file. Until then, changes are kept in memory, and the crawl tries again to write them. No "
-                "request is sent while the changes take more than %(most)d MB, or while another program has locked "
+                "%(path)s cannot be written: %(error)s. Remove the cause, such as a full disk, or another program that "
+                "has locked the file. Until then, changes are kept in memory, and the crawl tries again to write them. "
+                "No request is sent while the changes take more than %(most)d MB, or while another program has locked "
                 "the file. If the crawl ends before the changes are written, the next run fetches again what was "
                 "fetched since the last write",
                 path=file.path,

@@ -243,8 +243,8 @@ class RequestOrder:
         for kind in self._classes:
             if kind.__module__ != squeues.__name__:
                 logger.warning(
-                    "%(kind)s is not used, because scrapy_rep.Scheduler has its own queues. To choose only the order of "
-                    "requests (newest or oldest first), set %(names)s to queue classes of Scrapy. To use your own "
+                    "%(kind)s is not used, because scrapy_rep.Scheduler has its own queues. To choose only the order "
+                    "of requests (newest or oldest first), set %(names)s to queue classes of Scrapy. To use your own "
                     'class, set SCHEDULER = "scrapy.core.scheduler.Scheduler"; then requests that wait for robots.txt '
                     "or a delay wait in the downloader",
                     kind=global_object_name(kind),

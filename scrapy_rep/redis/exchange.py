@@ -239,7 +239,9 @@ class Exchange:
         return _answer(*parts)
 
     def _report_done_later(self) -> None:
-        """Keep the requests that are done for a later call, because the next call does not contain all new requests."""
+        """Postpone the report of the finished requests to a later call. The next call cannot contain all new requests,
+        and a finished request must not be reported before the requests that its callback has yielded.
+        """
         self.reports["done"] += (self._told or {}).pop("done", [])
 
     def answered(self) -> list[Push]:
@@ -288,7 +290,8 @@ class Exchange:
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in prefix)
         keys = list(self._client.scan_iter(f"{escaped}:*", count=1_000))
         # The mark, which identifies the current queue, is read after the list of keys. If another worker starts a new
-        # queue now, the keys of the new queue contain this mark, or are not in the list.
+        # queue before that, the keys of the new queue contain this mark. If the worker starts it later, its keys are
+        # not in the list. In neither case are they deleted.
         mark = (self._client.hget(f"{prefix}:state", "mark") or b"").decode()
         used = f"{prefix}:state", f"{prefix}:{mark}:"
         for key in keys:

@@ -97,9 +97,10 @@ class Output(Formatter):
       are applied to each of its elements. They can use all keys of the element and of the outer dict. The
       key ``name`` is the element's key or index, and ``item`` is the element itself if it is not a dict.
 
-    A template can give a value a style, an alignment with a width (``<20``), or both. The styles are ``bold``;
-    a colour; ``word``, for a result word in its colour; and ``some``, which also leaves the row out if the value
-    is 0. The format ``=`` with a noun, as in ``{urls:=URL}``, writes a number with this noun, such as ``2 URLs``.
+    After a colon, a placeholder can name a style, an alignment with a width, or both, as in ``{host:bold}`` or
+    ``{host:<20}``. The styles are ``bold``; the name of a colour; ``word``, which writes a result such as "denied" in
+    the colour of that result; and ``some``, which also leaves the row out if the value is 0. The format ``=`` with a
+    noun, as in ``{urls:=URL}``, writes a number with this noun, such as ``2 URLs``.
     """
 
     def __init__(self, arguments: Namespace) -> None:

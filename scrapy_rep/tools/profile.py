@@ -425,7 +425,8 @@ def ask(
             result: _T = stop.value
             return result
         raise AssertionError(
-            "a job without a crawl has waited for something, which is a bug in scrapy-rep"
+            "a command that runs without a crawl has waited for an asynchronous result. This is a bug in scrapy-rep; "
+            "please report it with this traceback"
         )
     settings = profile.settings.copy()
     settings.setdict(_QUIET, "cmdline")

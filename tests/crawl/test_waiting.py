@@ -190,7 +190,7 @@ def test_after_rep_wait_timeout_requests_are_refused(site: Site, mode: str) -> N
     first, last = result.lines("WARNING", down.robotstxt)
     assert "wait for up to 0:00:02" in first
     assert "fetched again, in 0:0" in first
-    assert f"({len(ALLOWED)} so far;" in last
+    assert f"({len(ALLOWED)} requests so far)" in last
     exceptions = [key for key in result.stats if "robotstxt/exception_count" in key]
     assert sum(result.stats[key] for key in exceptions) == 8
     for robotstxt, why in (

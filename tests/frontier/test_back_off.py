@@ -92,7 +92,7 @@ def test_a_pause_counts_as_68_years_at_most() -> None:
 )
 def test_what_names_no_host_raises_value_error(named: Any) -> None:
     """What names no host raises ValueError, so that no pause is lost in silence."""
-    with pytest.raises(ValueError, match="a host or a URL, not"):
+    with pytest.raises(ValueError, match="scopes must be a host or a URL"):
         back_off(obeying_crawler(), named)
 
 

@@ -233,8 +233,9 @@ class FetchMiddleware:
     """
 
     ORDER = 595
-    """The order in ``DOWNLOADER_MIDDLEWARES``. This middleware sees responses before HttpCompressionMiddleware (590),
-    which then finds nothing to decode."""
+    """The order in ``DOWNLOADER_MIDDLEWARES``. It is higher than that of HttpCompressionMiddleware (590), so that this
+    middleware gets the compressed body of a robots.txt and decodes the body itself. HttpCompressionMiddleware then has
+    nothing to decode."""
 
     def __init__(self, crawler: Crawler) -> None:
         # Bodies are cut one byte above the size limit, so that the parser sees that the body was longer.

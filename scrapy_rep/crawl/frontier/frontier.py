@@ -814,8 +814,8 @@ class Frontier:
             while limits.decided or limits.urgent or limits.wanted:
                 while limits.decided:
                     waiter = limits.decided.popleft()
-                    # Without asyncio, callback() continues the waiting request before it returns, which may cancel
-                    # other waiters.
+                    # The waiter may have been cancelled meanwhile: without asyncio, callback() continues a waiting
+                    # request at once, and that request may cancel other waiters.
                     if self._waiting.pop(waiter, None) is not None:
                         waiter.call.callback(None)
                 if rules is not None and not self.closes_for:

@@ -321,10 +321,10 @@ class JobFile:
                 db.execute(statement)
         except sqlite3.OperationalError as error:
             self._roll_back()
-            # After the rollback, none of the changes is in effect. If only the COMMIT failed, for example because the
-            # disk is full, _executed is 0: before the next read, execute() executes all changes again, so that the
-            # read sees them. If a change itself failed, _executed is -1: no change is executed again before the next
-            # commit.
+            # The rollback has undone all changes. If only the COMMIT failed, for example because the disk is full, set
+            # _executed to 0: execute() then executes all changes again before the next read, so that the read sees
+            # them. If a change itself failed, it would probably fail again, so set _executed to -1: until the next
+            # commit, the changes are not executed again, and reads do not see them.
             self._executed = 0 if self._executed == len(changes) else -1
             return error
         except FAILURES as error:

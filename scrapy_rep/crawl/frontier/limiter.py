@@ -108,7 +108,8 @@ class Limiter:
         """No request is sent before this time."""
 
         self.held_until = -inf
-        """No request is sent before this time, because another worker sends a request to the host."""
+        """This worker sends no request to the host before this time, because another worker is sending one. ``-inf`` if
+        no other worker is."""
 
         self.slot_free_at = -inf
         """No request is planned before this time, because an earlier request still waits in Scrapy's download

@@ -612,8 +612,9 @@ class Limits:
             self._place(queue, now)
 
     def may_plan(self, queue: Queue, now: float) -> bool:
-        """Return True if the next request of *queue*, the first ready queue, may be sent now, or will be refused by the
-        gate. Otherwise, park the queue until the request may be sent or has to be refused, and return False.
+        """Return whether the next request of *queue* may be handed out, because it may be sent now, or because the gate
+        will refuse it. Otherwise, park the queue until one of the two is the case, and return False. *queue* must be
+        the first ready queue.
         """
         limiters = queue.limiters
         obstacle = self._obstacle(queue, limiters, now)

@@ -160,8 +160,8 @@ class IndexingMiddleware:
     def _overridden(
         self, request: Request, rules: IndexingRules
     ) -> Iterator[tuple[str, Statement | None]]:
-        """Yield the name of each setting or meta key that overrides *rules* for *request*, and the statement that it
-        overrides.
+        """Yield a pair for each setting or meta key that overrides *rules* for *request*: its name, and the statement
+        that it overrides.
         """
         rule = rules.why_not_indexable(datetime.now(timezone.utc))
         if rule and request.meta.get(meta.DONT_OBEY_NOINDEX):

@@ -238,9 +238,10 @@ def _without_runs(segments: list[str]) -> tuple[str, ...]:
 
 
 def matches(pattern: Pattern, target: str, decoded: str, written: str) -> bool:
-    """Whether *pattern* matches a target, either after both are normalized or as both are written.
+    """Whether *pattern* matches the target of a URL. It does if its normalized form matches the normalized target, or
+    if the pattern as written matches the target as written.
 
-    *target* and *written* are the two forms in a :class:`Target`. *decoded* is the result of
+    *target* is the normalized form in a :class:`Target`, and *written* the form as written. *decoded* is the result of
     :func:`with_decoded_query` for *target*.
     """
     normal = decoded if pattern.has_query else target

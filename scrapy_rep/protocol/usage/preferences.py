@@ -98,8 +98,8 @@ class UsagePreferences:
     """
 
     statements: tuple[UsageStatement, ...]
-    """All statements that are addressed to the crawler, as the evidence for the preferences. If many
-    statements have the same value for a category, only the first of these are included."""
+    """The statements that are addressed to the crawler, as the evidence for the preferences. If many statements
+    have the same value for a category, only the first of them are kept."""
 
     def __init__(self, statements: tuple[UsageStatement, ...] = ()) -> None:
         vars(self)["statements"] = statements

@@ -225,7 +225,8 @@ class JobFile:
         :param data: the serialised request
         :param rank: requests with a higher rank are popped first
         :param is_last_first: whether the request is popped before earlier requests of the same rank (LIFO)
-        :param is_page: whether the request is a retry or a redirect of a page that was already counted
+        :param is_page: whether the request is a retry or a redirect of a page that was already counted for
+            ``REP_PAGES_PER_HOST``, so that it is not counted again
         """
         self._last = number = self._last + 1
         position = -number if is_last_first else number

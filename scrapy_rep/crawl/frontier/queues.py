@@ -77,7 +77,8 @@ class Queues:
         self._clock = clock
         self._settings = RepSettings.of(crawler)
         self.cache: RobotsTxtCache | None = None
-        """The robots.txt files and overrides; None if the crawl ignores robots.txt. Queues then have no site."""
+        """The robots.txt files and overrides; None if the crawl ignores robots.txt. Then no queue has a :class:`Site`, so
+        no request waits for a robots.txt."""
 
         self._usual: dict[str, Queue] = {}
         """The queues of usual requests, by the scheme and authority of their URL. A usual request names no download

@@ -43,8 +43,8 @@ def test_each_scheduler_hands_out_all_requests_of_a_jobdir(
     assert type(bench.scheduler).__module__.startswith(kind)
 
 
-CALLS = {"request": 93, "host": 238}
-"""How many calls of functions of this package a request costs, and a host (234 to 242, by the load of
+CALLS = {"request": 93, "host": 250}
+"""How many calls of functions of this package a request costs, and a host (248 to 252, by the load of
 the machine), with those that make objects."""
 
 

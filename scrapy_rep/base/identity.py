@@ -127,7 +127,7 @@ class Identity:
             self._logger.warning(
                 "Neither the User-Agent %(header)r nor the setting USER_AGENT contains the name of your "
                 "crawler, so the crawl follows only the robots.txt groups for all crawlers (*). Set "
-                "%(setting)s to the crawler's name, and include the name in USER_AGENT.",
+                "%(setting)s to the crawler's name, such as 'mybot', and begin USER_AGENT with the same name.",
                 header=header,
                 setting=USER_AGENT,
             )

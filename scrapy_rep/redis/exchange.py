@@ -129,7 +129,8 @@ class Answer(NamedTuple):
     """The number of a dead worker's requests that are in the queue again."""
 
     strange: int
-    """In the first answer, the number of requests in a queue that scrapy-redis itself wrote. 0 in later answers."""
+    """The number of requests under the queue's key that a queue class of scrapy-redis wrote. This worker cannot send
+    them. Only the first answer contains the number; in later answers, it is 0."""
 
     permits: Sequence[PermitAnswer]
     on_server: dict[str, int]
@@ -183,7 +184,8 @@ class Exchange:
         """The new requests that are not on the server yet, oldest first."""
 
         self._told: _Reports | None = None
-        """The reports of the last call, if the server has not answered that call. Otherwise None."""
+        """What this worker reported to the server in the last call, kept until the server answers, so that a repeated
+        call contains it again. None if the last call was answered."""
 
         self._sending = 0
         """The number of new requests in the last call."""
@@ -289,9 +291,9 @@ class Exchange:
         prefix = self._keys[0]
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in prefix)
         keys = list(self._client.scan_iter(f"{escaped}:*", count=1_000))
-        # The mark, which identifies the current queue, is read after the list of keys. If another worker starts a new
-        # queue before that, the keys of the new queue contain this mark. If the worker starts it later, its keys are
-        # not in the list. In neither case are they deleted.
+        # The mark identifies the current queue. It is read after the keys are listed, so that the keys of a queue that
+        # another worker starts meanwhile are not deleted. If that queue starts before the mark is read, its keys
+        # contain the mark. If it starts after the mark is read, its keys are not in the list.
         mark = (self._client.hget(f"{prefix}:state", "mark") or b"").decode()
         used = f"{prefix}:state", f"{prefix}:{mark}:"
         for key in keys:

@@ -189,7 +189,8 @@ def _crawls(name: LedgerName) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
     """
     with closing(open_ledger(name.path)) as connection, reading(name.path):
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-        # The file size cannot replace this query, because the latest rows may still be in the write-ahead log.
+        # Of two copies of a ledger, the one with more rows has the later state. The file size does not show which one
+        # that is, because the latest rows may still be in the write-ahead log.
         written = tuple(connection.execute(_WRITTEN).fetchone())
         crawls = [
             ((crawl["ended"] is not None, written, name.until), crawl)

@@ -151,7 +151,8 @@ class Frontier:
         """Whether the crawl uses the scheduler of this package, so that requests wait there."""
 
         self.has_wire = False
-        """Whether the crawl uses the wire of this package, so that delays and pauses are kept."""
+        """Whether the crawl uses the wire of this package, the downloader middleware nearest to the network, which holds
+        requests until they may be sent. Without it, no delay and no pause is kept."""
 
         self.budget = self._budget()
         """Limits the number of pages of each host; None if no setting defines such a limit."""
@@ -342,12 +343,16 @@ class Frontier:
         return is_returned
 
     def waits_in_scheduler(self, entry: InFlight) -> bool:
-        """Whether the request of *entry*, which may not be sent now, should wait in the scheduler. This is so if its
-        host or download slot has a pause, or if the network of the crawler is gone, but only if the request may return
-        to the scheduler and is not to be refused. In all other cases, the result is False, and the request waits at the
-        wire or is refused there. A request that only has to wait for a crawl delay or for room stays at the wire,
-        because a return to the scheduler would take longer, and would make the other downloader middlewares process the
-        request a second time.
+        """Whether the request of *entry*, which may not be sent now, should return to the scheduler and wait there. This
+        is so if all of these are true:
+
+        - Its host or download slot has a pause, or the network of the crawler is gone.
+        - The request may return to the scheduler.
+        - The request is not to be refused.
+
+        Otherwise, the request waits at the wire (the downloader middleware nearest to the network), or is refused
+        there. A request that only has to wait for a crawl delay or for room stays at the wire, because a return to the
+        scheduler would take longer, and the other downloader middlewares would process the request a second time.
         """
         may_wait_there = entry.may_return and not self.refusal(entry)
         return may_wait_there and (

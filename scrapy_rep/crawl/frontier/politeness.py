@@ -274,8 +274,8 @@ class Politeness:
             )
         elif is_first and not has_failed:
             self._logger.info(
-                "%(host)s %(why)s: it gets no request for %(pause)s, and then one request at a time. Each success "
-                "raises this number by one",
+                "%(host)s %(why)s: it gets no request for %(pause)s, and then one request at a time. Each answer without "
+                "a request for a pause allows one more request at the same time",
                 host=host.key,
                 why=why,
                 pause=duration(pause),

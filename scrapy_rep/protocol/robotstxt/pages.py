@@ -56,7 +56,8 @@ def shown_text(body: bytes) -> bytes | None:
     if before is None:
         return None
     start = before.end()
-    # A browser encodes each "<" in the text, so the first raw "<" ends the text.
+    # A browser that shows a text file puts the text into HTML, and encodes each "<" of the text. So the first raw "<"
+    # ends the text.
     end = body.find(b"<", start)
     if end < 0:
         end = len(body)

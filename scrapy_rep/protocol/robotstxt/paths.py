@@ -74,8 +74,8 @@ class Pattern(NamedTuple):
     """The length of the normalized pattern in octets, including ``*`` and ``$``."""
 
     has_query: bool = False
-    """Whether the pattern contains a raw ``?``, and the dialect lets each ``/`` and ``?`` after it match its
-    encoded form."""
+    """True if both are true: the pattern contains a raw ``?``; and in the dialect, a ``/`` or ``?`` of the pattern
+    after this first ``?`` also matches ``%2F`` or ``%3F`` in a URL."""
 
     written: tuple[str, ...] = ()
     """The segments as written, without normalization; empty if the dialect compares only normalized

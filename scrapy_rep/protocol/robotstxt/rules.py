@@ -129,10 +129,11 @@ _NORMAL_START: Callable[[str], re.Match[str]] = re.compile(
 # empty string to the result.
 _NORMAL_RUN = re.compile(rf"%[0-9A-Fa-f]{{0,2}}|([{paths.NORMAL_CLASS}]+)").findall
 
-# Divides the normal characters into eight classes: maps each character to all characters of its class.
-# _candidates_for() compiles one expression for each class. With a single expression for all characters, reading the
-# delay and making the first decision takes 1.1 times as long. With one expression for each character, more expressions
-# would have to be compiled, and an expression saves the time of its compilation only after a dozen hosts.
+# Divides the normal characters into eight classes: maps each character to all characters of its class. For each class
+# that a URL needs, _candidates_for() compiles one expression, which finds the rules that may match the URL. Eight is a
+# compromise. With one expression for all characters, the first decision about a host, with its delay, would take 1.1
+# times as long. With one for each character, more expressions would be compiled, and each saves the time of its
+# compilation only after a dozen hosts.
 _CLASS_OF = {
     character: paths.NORMAL[number % 8 :: 8]
     for number, character in enumerate(paths.NORMAL)

@@ -122,13 +122,14 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
        other white space ends the URL, as in a request line. Dot segments are resolved (RFC 3986, 5.2.4),
        because browsers resolve them before they send a URL, and servers when they receive it. In a dot
        segment, ``%2e`` counts as a dot, and a backslash as a slash. Then the URL is changed as the client
-       changes it: Twisted leaves out empty path parameters and an empty query, and puts two more slashes
-       before a path that begins with two slashes; for each of :data:`AIOHTTP`, :data:`HTTP2` and
-       :data:`HTTPX` in *clients*, the changes of that client are made in place of those of Twisted. If the
-       path begins with two slashes, the same URL with unresolved dot segments is a further form.
+       changes it. Twisted leaves out empty path parameters and an empty query, and puts two more slashes
+       before a path that begins with two slashes. The clients :data:`AIOHTTP`, :data:`HTTP2` and
+       :data:`HTTPX` make changes of their own.
     3. The URL as a server reads it. Dot segments are resolved, unreserved octets are decoded, and
        characters that must not appear raw in a URL are encoded (RFC 3986, 6.2.2). The decoding
        makes a difference only in a dialect that does not decode these octets itself.
+    4. If the path begins with two slashes, and the client is neither aiohttp nor httpx: the second form
+       with unresolved dot segments.
     """
     is_changed = (AIOHTTP in clients and "%" in url) or (
         HTTP2 in clients and ";" in url

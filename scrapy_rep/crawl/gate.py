@@ -288,9 +288,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             and not self._default_host
             and _HOST.isdisjoint(request.headers)
         ):
-            return Check(
-                request, origin
-            )  # Not exempt: the queue of an exempt request has no origin.
+            # The request is not exempt: the key of an exempt request's queue has no origin.
+            return Check(request, origin)
         check = Check(request, self._origin_of(request))
         check.is_exempt = is_exempt(request)
         return check

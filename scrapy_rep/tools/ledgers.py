@@ -131,8 +131,8 @@ class Ledgers:
         for _, crawl in states:
             latest.setdefault(crawl["uuid"], crawl)
         self.crawls = sorted(latest.values(), key=itemgetter("started"))
-        """The crawls, as :func:`crawls_of` yields them, sorted by start time. The additional key ``number`` contains
-        the crawl's id in this database.
+        """The crawls, as :func:`crawls_of` yields them, sorted by start time. In addition, each crawl has the key ``number``: its id
+        in :attr:`database`.
         """
         self.by_number = {crawl["number"]: crawl for crawl in self.crawls}
         with ExitStack() as opened, reading(self._paths):

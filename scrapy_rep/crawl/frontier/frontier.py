@@ -172,7 +172,8 @@ class Frontier:
         reason is set, the scheduler hands out no more requests."""
 
         self._repeated: WeakSet[Request] = WeakSet()
-        """The request objects that a component downloaded a second time while their first download was at the wire."""
+        """The request objects that a component downloaded a second time after the wire had got them for the first
+        download, and before that download ended."""
 
         self._planned_robotstxt: dict[RobotsTxtRequest, InFlight] = {}
         """The robots.txt requests that wait for room in their limiters, or have room and have not reached the wire."""

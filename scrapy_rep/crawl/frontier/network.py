@@ -165,8 +165,9 @@ class Network:
         """Record that a request for the robots.txt of *site*, sent at *sent_at*, failed, and double the pause before
         the next such request. Do nothing if the network did not count as gone at *sent_at*.
 
-        Return True if this failure makes it certain that the network is gone, because *site* is one of the sites that
-        answered most recently, or because no site has answered in this run.
+        A network that counts as gone may still work, if the hosts are the cause of the failures. Return True if this
+        failure makes it certain that the network is gone, because *site* is one of the sites that answered most
+        recently, or because no site has answered in this run.
         """
         if self.gone_since is None or sent_at < self._gone_at:
             return False

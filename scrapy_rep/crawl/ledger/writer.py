@@ -44,7 +44,7 @@ _MAX_WAITING = 32 * 1024 * 1024
 _ROW_BYTES = 600
 
 
-# The number of bytes of the file to read at a time for the digest.
+# The number of bytes of the ledger that digest() reads at a time, to compute the SHA-256 of the file.
 _CHUNK = 1024 * 1024
 
 _CRAWL = (

@@ -153,7 +153,8 @@ class IndexingFinding(NamedTuple):
     message: str
     source: Source
     position: int
-    """The position, as in :class:`Statement`. If the page is too long, this is the last line that was read."""
+    """The line of the meta tag, or the number of the header, as in :class:`Statement`. If the page is too long, the
+    number of the last line that was read."""
 
 
 USAGE_TAGS = ("tdm-reservation", "tdm-policy")

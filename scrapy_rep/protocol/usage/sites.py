@@ -183,8 +183,8 @@ class UsageRecords:
                 by_signal.setdefault(_SIGNALS[record.field], []).append(record)
             for signal in _BY_PATH:
                 if signal in by_signal:
-                    # Records without a known label are included, because they override
-                    # records with shorter paths.
+                    # Records that state no known category are included, because they
+                    # override records with shorter paths.
                     by_path = [
                         (
                             split_path(record.value)[0],

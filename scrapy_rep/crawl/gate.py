@@ -399,14 +399,14 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """
         assert check.origin is not None
         frontier, request = self._frontier, check.request
-        site = self._site_of(check.origin, entry)
+        now, site = frontier.clock.monotonic, self._site_of(check.origin, entry)
         waits = not frontier.has_scheduler and frontier.is_page(request, entry)
         is_known = False
         while not is_known:
-            is_told = (waits or not frontier.is_unreachable(site)) and (
+            is_told = (waits or not site.is_unreachable(now())) and (
                 await frontier.until_known(request, entry, site)
             )
-            if not is_told or (frontier.is_unreachable(site) and not waits):
+            if not is_told or (site.is_unreachable(now()) and not waits):
                 outage = site.outage
                 check.rules = None if outage is None else outage.last_result
                 break

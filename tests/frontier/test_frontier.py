@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.base.compat import download_slot
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.limits import InFlight, Stage, Waiter
 from scrapy_rep.crawl.frontier.queues import QueueKey
 from scrapy_rep.exceptions import SpiderClosing
@@ -43,10 +44,7 @@ async def test_the_crawl_ends_without_network_although_no_alarm_is_due(
     run = Run(REP_BACKOFF_MAX=0, REP_WAIT_TIMEOUT=10)
     frontier, clock = run.frontier, FakeClock()
     frontier.clock = frontier.alarms.clock = clock
-    for host in "bcdef":
-        frontier.limits.network.failed(
-            host, Origin("http", host, 80), clock.monotonic(), has_server=True
-        )
+    lose_network(frontier)
     run.push(*(Request(f"{SITE}/{number}") for number in range(3)))
     assert run.next() is None
     clock.advance(9)
@@ -67,11 +65,8 @@ async def test_the_crawl_ends_without_network_although_a_component_holds_a_robot
     frontier, clock = run.frontier, FakeClock()
     frontier.clock = frontier.alarms.clock = clock
     frontier.rules = mock.MagicMock(fetches={})
-    network = frontier.limits.network
-    for host in "bcdef":
-        origin = Origin("http", host, 80)
-        network.failed(host, origin, clock.monotonic(), has_server=True)
-    network.robotstxt.planned = 1
+    lose_network(frontier)
+    frontier.limits.network.robotstxt.planned = 1
     frontier.flush()
     clock.advance(9)
     assert frontier.closes_for == ""
@@ -134,10 +129,7 @@ async def test_without_a_network_nothing_that_waits_for_rules_is_given_up() -> N
     waiting = deferred_from_coro(frontier.until_known(Request(SITE), entry, site))
     await tick()
     clock.advance(1)
-    for host in "bcdef":
-        frontier.limits.network.failed(
-            host, Origin("http", host, 80), clock.monotonic(), has_server=True
-        )
+    lose_network(frontier)
     clock.advance(199.5)
     assert not waiting.called
     assert frontier.closes_for == ""
@@ -179,6 +171,14 @@ def test_a_request_that_cannot_be_written_may_return_to_the_scheduler(
     assert run.frontier.may_send(request, entry)
     assert entry.may_return
     run.close()
+
+
+def lose_network(frontier: Frontier) -> None:
+    """Let so many hosts fail in a row that the network counts as gone."""
+    now = frontier.clock.monotonic()
+    for host in "bcdef":
+        origin = Origin("http", host, 80)
+        frontier.limits.network.failed(host, origin, now, has_server=True)
 
 
 async def tick() -> None:
@@ -312,10 +312,7 @@ async def test_a_robotstxt_for_which_a_browser_waits_keeps_the_pause_of_a_machin
     page = frontier.enter(request)
     assert frontier.limits.try_send(page, clock.monotonic())
     frontier.failed(request, OSError(errno.EMFILE, "too many files"), page)
-    network = frontier.limits.network
-    for host in "bcdef":
-        origin = Origin("http", host, 80)
-        network.failed(host, origin, clock.monotonic(), has_server=True)
+    lose_network(frontier)
     robotstxt = [RobotsTxtRequest(f"{SITE}/robots.txt") for _ in range(2)]
     waiting = [deferred_from_coro(frontier._take_room(each)) for each in robotstxt]
     await tick()

@@ -382,10 +382,6 @@ class Frontier:
         await maybe_deferred_to_future(call)
         return waiter.may_continue
 
-    def is_unreachable(self, site: Site) -> bool:
-        """Whether the robots.txt of *site* is unreachable, and may not be fetched again yet."""
-        return site.is_unreachable(self.clock.monotonic())
-
     def refusal(self, entry: InFlight) -> str:
         """Return the reason for refusing the request of *entry*, or an empty string if the request is not refused. It
         is refused if the pauses of its host or download slot exceed ``REP_WAIT_TIMEOUT``.

@@ -15,7 +15,6 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.base.compat import download_slot
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.limits import InFlight, Stage, Waiter
 from scrapy_rep.crawl.frontier.queues import QueueKey
 from scrapy_rep.exceptions import SpiderClosing
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from pathlib import Path
     from typing import Any
+
+    from scrapy_rep.crawl.frontier.frontier import Frontier
 
 pytestmark = pytest.mark.newest
 

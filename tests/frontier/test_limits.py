@@ -856,6 +856,30 @@ def test_what_is_planned_gives_way_if_it_does_not_come_to_the_wire() -> None:
     assert crawl.decided() == ["f2"]
 
 
+def test_one_waiter_at_a_time_takes_the_room_of_what_is_planned() -> None:
+    """A driver may fetch what is planned, which then never comes to the wire: there is one request too many, not two."""
+    crawl = Crawl(concurrency=2)
+    a = crawl.queue("a")
+    crawl.push(a, "a1", "a2")
+    assert crawl.plan_all() == ["a1", "a2"]
+    crawl.wait("robots.txt", a, is_for_robotstxt=True)
+    crawl.wait("f1", a)
+    crawl.wait("f2", a)
+    crawl.at(0.3)
+    assert crawl.decided() == ["robots.txt"]
+    assert crawl.send("robots.txt")
+    crawl.at(5)
+    assert crawl.decided() == []
+    crawl.end("robots.txt")
+    crawl.at(5.3)
+    assert crawl.decided() == ["f1"]
+    crawl.at(10)
+    assert crawl.decided() == []
+    crawl.end("f1")
+    crawl.at(10.3)
+    assert crawl.decided() == ["f2"]
+
+
 def test_what_waits_is_counted_with_who_is_next() -> None:
     """Each request that waits for a robots.txt, a delay or a pause is counted once."""
     crawl = Crawl()

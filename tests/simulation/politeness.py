@@ -668,10 +668,14 @@ def _noticed(failed: list[Sent], log: list[Sent]) -> float:
         hosts = {failure.host for failure in failed[:number]}
         if len(hosts) < _GONE_HOSTS or number < _GONE_FAILURES:
             continue
-        # Requests that were in flight when the first host failed may be answered.
+        # Requests that were in flight when the first host failed may be answered. A page that a driver has fetched
+        # counts as sent when it is answered: only the driver knows when it was sent.
         first = failed[0].ended or inf
         is_answered = any(
-            s.ended and first <= s.at and s.ended <= sent.at and s.answer.status
+            s.ended
+            and first <= (s.ended if s.is_driven else s.at)
+            and s.ended <= sent.at
+            and s.answer.status
             for s in log
         )
         if not is_answered:

@@ -208,12 +208,19 @@ class Limiter:
         return inf if self.waiters else self.opens_for_waiter()
 
     def opens_for_waiter(self) -> float:
-        """Return the time from which the first of the requests that wait outside the scheduler may be sent. If the only
-        remaining room is reserved for planned requests, this request lets them go first until :attr:`waiters_go_at`.
-        Afterwards, it may be sent before them. The time is ``inf`` if another request has to end first.
+        """Return the time from which the first of the requests that wait outside the scheduler may be sent. The time
+        is ``inf`` if another request has to end first.
+
+        If all remaining room is reserved for planned requests, the waiting request lets them go first until
+        :attr:`waiters_go_at`. Afterwards, it may be sent before them. But only one request at a time takes reserved
+        room, because a planned request may be on the network without a limiter's knowledge: a component such as
+        Selenium's middleware may be downloading it.
         """
-        if self.planned + self.sent < self.concurrency_now:
+        in_flight = self.planned + self.sent
+        if in_flight < self.concurrency_now:
             return self.next_at
+        if in_flight > self.concurrency_now and self.sent:
+            return inf
         return max(self.opens_for_planned(), self.waiters_go_at)
 
     def opens_for_queue(self, now: float) -> float:

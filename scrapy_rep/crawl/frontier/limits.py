@@ -786,6 +786,11 @@ class Limits:
 
     def _admit(self, waiter: Waiter, limiters: tuple[Limiter, ...], now: float) -> None:
         waiter.may_continue = True
+        for limiter in limiters:
+            if limiter.planned + limiter.sent >= limiter.concurrency_now:
+                limiter.waiters_go_at = (
+                    inf  # The next waiter lets planned requests go first, too.
+                )
         if waiter.counts_as_planned:
             self._count_planned(waiter.entry, limiters)
         else:

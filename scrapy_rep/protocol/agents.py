@@ -91,10 +91,13 @@ def choose_agent(
     *agents* are the crawler's product tokens, in order of preference. *tokens* are all product tokens in
     the user-agent lines of the robots.txt, in lower case.
 
-    Return the first of *agents* that matches any of *tokens*, and all *tokens* that it matches. The crawler
-    follows the groups whose user-agent lines contain one of the returned tokens. If none of *agents*
-    matches, return ``*`` as the agent and as the only token. If *tokens* do not contain ``*`` either, return
-    None and an empty set, because the crawler follows no group.
+    Return the first of *agents* that matches any of *tokens*, and the set of all *tokens* that it matches. The
+    crawler follows the groups whose user-agent lines contain one of the returned tokens. If none of *agents*
+    matches, return ``*`` as the agent and as the only token. If none of *agents* matches and *tokens* do not
+    contain ``*``, return None and an empty set, because the crawler follows no group.
+
+    In a dialect whose ``agent_match`` is ``"prefix"``, an agent matches each token that it starts with. In other
+    dialects, it matches only the equal token. Letter case is ignored.
     """
     for agent in (*agents, EVERYONE):
         name = agent.lower()

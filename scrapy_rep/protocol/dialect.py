@@ -21,7 +21,9 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Dialect:
-    """The choices that determine how robots.txt is read, and what the result of fetching it means."""
+    """The choices that determine how robots.txt is read, what the result of fetching robots.txt means, and how the
+    indexing rules and links of pages are read.
+    """
 
     name: str
 
@@ -65,7 +67,7 @@ class Dialect:
     ``"decoded"`` decodes all octets except ``%2F`` in patterns and URLs (1996 draft, 3.2.2)."""
 
     leading_slash_assumed: bool = True
-    """Whether a pattern that starts with neither ``/`` nor ``*`` is read as if it started with
+    """Whether a pattern that starts with neither ``/`` nor a wildcard ``*`` is read as if it started with
     ``/``. If False, the pattern matches nothing (Google ignores the rule)."""
 
     index_html_quirk: bool = False
@@ -167,31 +169,33 @@ class Dialect:
     everything, except 429: a robots.txt with this status counts as unreachable."""
 
     unreachable_denies: timedelta | None = timedelta(0)
-    """How long everything is forbidden while robots.txt is unreachable, before the crawler follows a cached
-    good copy of it (RFC 9309, 2.3.1.4; Google: 12 hours). With 0, the crawler follows the copy at once. With None,
-    it never does, and everything stays forbidden until the outage reaches :attr:`unreachable_limit`.
+    """How long everything is forbidden after robots.txt became unreachable (RFC 9309, 2.3.1.4; Google: 12 hours).
+    After this time, the crawler follows the last good copy: the cached result of the last fetch before
+    robots.txt became unreachable. With 0, the crawler follows the copy at once. With None, the crawler never
+    follows the copy, and everything is forbidden until :attr:`unreachable_limit` is over.
 
     If no good copy is cached, this field has no effect (see :attr:`unreachable_without_copy`)."""
 
     unreachable_limit: timedelta | None = timedelta(days=30)
-    """How long robots.txt must be unreachable until everything is allowed (RFC 9309, 2.3.1.4; Google: 30 days).
-    None if an outage, however long, never allows everything.
+    """How long robots.txt must be unreachable until everything is allowed, if a good copy of it is cached (RFC
+    9309, 2.3.1.4; Google: 30 days). The good copy is the result of the last fetch before robots.txt became
+    unreachable. Until the time is over, :attr:`unreachable_denies` determines whether everything is forbidden
+    or the crawler follows the copy. With None, an outage never allows everything, however long it lasts.
 
-    This field has an effect only if a good copy of robots.txt is cached. Until the time is over, everything is
-    forbidden or the crawler follows the copy, depending on :attr:`unreachable_denies`. If no good copy is cached,
-    :attr:`unreachable_without_copy` determines the time."""
+    If no good copy is cached, :attr:`unreachable_without_copy` applies instead of this field."""
 
     unreachable_without_copy: timedelta | None = timedelta(days=30)
-    """How long robots.txt must be unreachable until everything is allowed, if no good copy of it is cached.
-    Until the time is over, everything is forbidden. For Google, this time is 12 hours. None if everything stays
-    forbidden as long as robots.txt is unreachable."""
+    """How long robots.txt must be unreachable until everything is allowed, if no good copy of it is cached
+    (Google: 12 hours). The good copy is the result of the last fetch before robots.txt became unreachable. Until
+    the time is over, everything is forbidden. With None, everything stays forbidden as long as robots.txt is
+    unreachable."""
 
     freshness: Literal["cache-control", "max-age", "expires"] = "cache-control"
     """Which header fields determine how long a robots.txt is fresh.
 
     ``"cache-control"``: all fields of RFC 9111, such as ``Cache-Control`` and ``Expires``, which can
     keep robots.txt fresh for at most 24 hours (RFC 9309, 2.4).
-    ``"max-age"``: only the ``max-age`` of ``Cache-Control``, which may be less or more than 24
+    ``"max-age"``: only the ``max-age`` of ``Cache-Control``, which can be less or more than 24
     hours (Google, "Caching"). ``"expires"``: only ``Expires`` (1996 draft, 3.4)."""
 
     ttl: timedelta = timedelta(hours=24)

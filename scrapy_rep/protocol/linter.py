@@ -1,9 +1,9 @@
 """Lints a robots.txt: finds lines whose effect is probably not what their author wants.
 
-A finding is a message about a line that has no effect, or an unexpected effect, for some crawlers, or
-about the whole file. The functions in :data:`_CHECKS` find them. Each function yields tuples of a code
-in :data:`KINDS`, a line number, and the facts to insert into the message. The linter parses lines
-and patterns with the same functions as the parser.
+A finding is a message about a line that has no effect, or an unexpected effect, for some crawlers. A
+finding can also be about the whole file. Each function in :data:`_CHECKS` checks the file for some kinds of
+mistakes. For each mistake, the function yields a tuple of a code in :data:`KINDS`, a line number, and the
+facts to insert into the message. The linter parses lines and patterns with the same functions as the parser.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ KINDS = {
 
 MAX_OF_A_CODE = 100
 """The maximum number of findings with the same code that :func:`lint` lists. If there are more, an additional
-finding contains the number of the others."""
+finding states how many are not listed."""
 
 MAX_TEXT = 200
 """The maximum number of characters of a line that a finding shows."""
@@ -271,7 +271,7 @@ class LintedFile:
             )
             if raw and (not self.page_line or (line and line.field in _KNOWN))
         ]
-        """The lines to check."""
+        """The lines to check: all lines that are not empty; in an HTML page, only the lines with known fields."""
 
         self.whole = {"/", "/*", "*"} if dialect.wildcards else {"/"}
         """The patterns that match every path."""
@@ -287,6 +287,9 @@ class LintedFile:
 
         *words* are the known words: the keys are in lower case, and the values in their proper spelling.
         *likeness*, from 0 to 1, is the minimum similarity between *word* and the known word.
+
+        The comparison is slow. So the result is also None for a *word* of more than ``_MAX_WORD`` characters,
+        and for every new *word* after ``_MAX_WORDS`` different words have been compared.
         """
         if len(word) > _MAX_WORD:
             return None
@@ -330,10 +333,11 @@ def _bytes(file: LintedFile) -> Iterator[Mistake]:
         yield "html", file.page_line
     size, limit = len(file.body), file.dialect.size_limit
     if size > limit:
-        # A download stops after the limit, so the whole file may be longer than the body.
+        # A download stops after the limit, so the file on the server can be longer than the body.
         facts = "the file", f"at least {size:,}", "crawlers read", f"{limit:,}"
         yield "too-large", len(file.texts), *facts
-    # The first byte of a byte order mark is enough for a finding, because most crawlers misread an incomplete mark.
+    # For UTF-8, the first byte of the byte order mark is enough for a finding, because most crawlers misread an
+    # incomplete mark.
     if file.body.startswith((BOM_UTF8[:1], BOM_UTF16_LE, BOM_UTF16_BE)):
         yield "encoding", 1
     for line in file.lines:
@@ -385,8 +389,9 @@ _RECORDS = frozenset({*_SPELLING_OF, *_IGNORED, "host"})
 
 
 def _no_records(file: LintedFile) -> Iterator[Mistake]:
-    """If the file is not a robots.txt, because no line has a known field or a misspelt one, yield the first line
-    that is not empty. Yield nothing for an HTML page, which has the finding ``html``.
+    """Yield a mistake if the file is not a robots.txt: no line has a known field or a misspelling of one. The mistake
+    is reported for the first line that is neither empty nor a comment. Yield nothing if there is no such line, or
+    if the file is an HTML page, for which ``_bytes`` yields the mistake ``html``.
     """
     lines = [line for line in file.lines if line.content.strip()]
     has_records = file.page_line or any(line.field in _RECORDS for line in lines)
@@ -479,12 +484,13 @@ def _outside_groups(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the line that disallows all URLs for ``*``, if the file also disallows all URLs for every crawler that
-    it names.
+    """Yield a mistake for the line that disallows all URLs for ``*``. Yield it only if the file also disallows all
+    URLs for every crawler that it names, and no ``Allow`` line has a pattern.
 
     There is one exception. Rules apply to all user-agent lines of their group, even if a record such as a
-    ``Crawl-delay`` stands between these lines. If ``*`` is named only above such a record, the author of the
-    file probably meant the rules only for the crawlers that are named below it. Then nothing is yielded.
+    ``Crawl-delay`` stands between these lines. If the group names ``*`` only above such a record, the author
+    of the file probably meant the rules only for the crawlers that the group names below the record. Nothing
+    is yielded for such a group.
     """
     is_first = file.dialect.rule_choice == "first"
     closed: dict[str, int] = {}
@@ -513,9 +519,9 @@ _MAX_NAMED = 4
 
 
 def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
-    """Yield each group whose author probably meant it as several groups. Such a group has records, such as a
-    ``Crawl-delay``, but no rules between its user-agent lines. So all its agents share the rules below the
-    last user-agent line.
+    """Yield a mistake for each group whose author probably meant several groups. Between the user-agent lines of
+    such a group stand other records, such as a ``Crawl-delay``, but no rules. So the rules below the last
+    user-agent line apply to all agents of the group.
     """
     for group in file.groups:
         last_run = group.runs[-1]
@@ -545,9 +551,9 @@ def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _cut_off(file: LintedFile) -> Iterator[Mistake]:
-    """Yield each group whose author probably believes that the rules for ``*`` also apply to the group's agents.
-    Such a group either has no rules, or adds restrictions without repeating any rule for ``*``. In fact,
-    its agents do not follow the rules for ``*``.
+    """Yield a mistake for each group whose author probably believes that the rules for ``*`` also apply to the
+    group's agents. Such a group either has no rules, or disallows other patterns and repeats none of those that
+    are disallowed for ``*``. In fact, an agent that has a group of its own does not follow the rules for ``*``.
     """
     for_all = {
         pattern
@@ -588,9 +594,11 @@ def _is_intended(group: Group, for_all: set[str], whole: set[str]) -> bool:
     return is_whole or not forbidden or not forbidden.isdisjoint(for_all)
 
 
-# The limits of the search for rules without an effect. Real files need far less. _MAX_COMPARED is the maximum number
-# of comparisons of a rule with a rule that has a "*", in the whole file. _MAX_TARGET is the maximum length, in octets,
-# of a pattern that is tested. _MAX_OCTETS is the maximum cost, in octets, of comparing one target with all patterns.
+# The limits of the search for rules without an effect (see _never_wins()). The search creates a few targets from the
+# pattern of each rule, and compares each target with the patterns of all rules. _MAX_COMPARED is the maximum number of
+# times that a rule is compared with a pattern that contains a "*", in the whole file. Rules whose pattern has more than
+# _MAX_TARGET octets are not checked. _MAX_OCTETS is the maximum cost, in octets, of comparing one target with all
+# patterns. Real files stay far below these limits.
 _MAX_COMPARED = 2_000_000
 _MAX_TARGET = 1_000
 _MAX_OCTETS = 100_000
@@ -598,10 +606,11 @@ _NO_RULE = -2
 
 
 def _never_wins(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the rules that have no effect, because rules with the opposite effect always take precedence.
+    """Yield a mistake for each rule that has no effect because rules with the opposite effect always take precedence.
 
-    Each rule is tested with a few URLs that match its pattern. The rule is yielded if rules with the
-    opposite effect decide on all these URLs.
+    Each rule is tested with a few URLs that match its pattern. The rule is a mistake if rules with the
+    opposite effect decide on all these URLs. If rules are not tested because of ``_MAX_COMPARED`` or
+    ``_MAX_OCTETS``, yield one more mistake, ``not-compared``, for the first of these rules in the file.
     """
     merged: dict[object, list[Rule]] = {}
     for position, group in enumerate(file.groups):
@@ -639,13 +648,14 @@ def _never_wins(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> int:
-    """Return the index of a rule that takes precedence over the rule with the pattern *value*, and has the opposite
-    effect. Return ``_NO_RULE`` if no such rule is found. *allows* is whether the rule with the pattern *value*
-    allows URLs.
+    """Return the index, in *rules*, of a rule that takes precedence over the rule with the pattern *value*, and has
+    the opposite effect. Return ``_NO_RULE`` if no such rule is found. *allows* is whether the rule with the
+    pattern *value* allows URLs.
 
-    The function tests a few URLs that match *value*. It finds a rule only if rules with the opposite effect
-    decide on all these URLs; it then returns the index of the rule that decides on the first URL. It returns
-    :data:`TOO_LONG` if comparing a URL with the patterns of *rules* would cost more than ``_MAX_OCTETS``.
+    The function tests a few URLs that match *value*. If rules with the opposite effect decide on all these
+    URLs, it returns the index of the rule that decides on the first URL. It does not test a pattern of more
+    than ``_MAX_TARGET`` octets. It returns :data:`TOO_LONG` if comparing a URL with the patterns of *rules*
+    would cost more than ``_MAX_OCTETS``.
     """
     pattern = paths.pattern(value, dialect) if value else None
     if pattern is None or pattern.octets > _MAX_TARGET:
@@ -716,12 +726,12 @@ _GOOD_VALUES = {
 _PREFERENCES = {
     (label.signal, label.name): {label.allows, label.disallows} for label in LABELS
 }
-"""The valid values of each usage label, such as ``ai-train``, by the label's signal, such as ``Content-Signal``, and
-the label's name."""
+"""The valid values of each usage label, such as ``ai-train``. Each key is a pair of the label's signal, which is the
+field in which the label appears, such as ``Content-Signal``, and the label's name."""
 _PREFERENCES[Signal.CONTENT_SIGNAL, "use"] = {"immediate", "reference", "full"}
 
-# The maximum total length, in octets, of the usage records that are checked in a file. The usage records of real files
-# are far shorter.
+# The maximum total length, in octets, of the usage records (Content-Signal and Content-Usage lines) that are checked
+# in a file. The usage records of real files are far shorter.
 _MAX_CHECKED = 50_000
 
 

@@ -19,8 +19,8 @@ _FORBIDDEN = re.compile(r"[\x00-\x20\x7f#%/:<>?@\[\\\]^|]").search
 C0_CONTROL_OR_SPACE = "".join(map(chr, range(0x21)))
 """The characters that URL parsers remove from both ends of a URL (WHATWG URL, 4.4)."""
 
-# Separates a URL from a virtual host in a string that contains both. Because of the "#", the virtual host is in the
-# fragment of the URL, and no client sends a fragment to a server.
+# Separates a URL from a virtual host (a Host header that differs from the host in the URL) in a string that contains
+# both. Because of the "#", the virtual host is in the fragment of the URL, and no client sends a fragment to a server.
 _VIRTUAL_HOST = "#Host:"
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
@@ -46,8 +46,8 @@ class Origin(NamedTuple):
 
     @property
     def server(self) -> str:
-        """The scheme, the host and the port of the URLs, as a URL without a path. A default port is left out, and so is
-        :attr:`virtual_host`.
+        """The URL of the server, without a path: the scheme, the host and the port. A default port is left out. The
+        URL does not contain :attr:`virtual_host`.
         """
         if self.port == _DEFAULT_PORTS[self.scheme]:
             return f"{self.scheme}://{self.host}"

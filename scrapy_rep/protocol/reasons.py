@@ -125,8 +125,9 @@ def evidence(
 ) -> str:
     """Return the evidence for a decision as one line of text.
 
-    The text contains the reason in *words*, the rule or *statement* that decided, its *line* number in
-    robots.txt, and the *form* of the URL that was judged. Arguments that are None or empty are left out.
+    The text contains the reason in *words*, the rule or *statement* that decided, and the number of its *line*
+    in robots.txt. *form* is another form of the URL, for example with decoded octets, on which robots.txt
+    decided in place of the URL as written; the text contains it too. Arguments that are None or empty are left out.
     """
     if statement and line:
         text = f"line {line}, {statement}".rstrip() + (f" ({words})" if words else "")

@@ -1,8 +1,8 @@
 """Decides whether a crawler may fetch a URL in every form in which the server may see the URL.
 
-Clients and servers resolve dot segments and decode octets. So the request target that the server sees,
-which is the path and query (RFC 9112, 3.2), may differ from that of the URL as written. A crawler may
-fetch a URL only if robots.txt allows each form of the target that the server may see.
+The request target is the path and query of a URL (RFC 9112, 3.2). Clients and servers resolve dot segments
+and decode octets. So the server can see a target that differs from the one in the URL as written. A crawler may fetch
+a URL only if robots.txt allows each form of the target that the server can see.
 :meth:`RobotsTxt.decide <scrapy_rep.protocol.robots.RobotsTxt.decide>` decides on a single form. The
 functions of this module check up to four forms, which :func:`forms` describes.
 """
@@ -31,10 +31,10 @@ parameters (``;x``). httpx resolves dot segments, except those with ``%2e`` or a
 
 _NO_CLIENTS: frozenset[str] = frozenset()
 
-# Matches URLs that a server can see in only one form (see forms()). Nearly all URLs match. Such a URL contains only
-# characters that all clients send unchanged, and none of "#%;\". It does not end with "?", and no slash in its path is
-# followed by a dot or a slash. Each character matches in only one way, so there is no backtracking. Without this
-# expression, is_allowed() takes 1.3 times as long.
+# Matches only URLs for which forms() returns a single form, the URL as written. Nearly all URLs match. Such a URL
+# consists of visible ASCII characters other than "#", "%", ";" and "\". It does not end with "?". No slash after the
+# host is followed by a dot or another slash. Each character matches in only one way, so there is no backtracking.
+# Without this expression, is_allowed() takes 1.3 times as long.
 _CHARACTERS = r"!\"$&-.0-:<-\[\]-~"
 _BUT_DOT = r"!\"$&-\-0-:<-\[\]-~"
 _ORDINARY = re.compile(
@@ -44,9 +44,9 @@ _ORDINARY = re.compile(
 # The expressions below are strings, not compiled patterns. Few URLs need them, so Python compiles each expression at
 # its first use.
 
-# Finds the parts that give a URL several forms: a character that is not valid in URLs (RFC 3986), a dot
-# segment, a path that begins with "//", empty path parameters (";"), an empty query, an encoded
-# unreserved octet, or a "%" without two hex digits.
+# Finds the parts of a URL that clients or servers change, so that forms() may return several forms: a backslash, a
+# character outside visible ASCII, the beginning of a dot segment, two slashes in a row (except after the scheme), empty
+# path parameters (";"), an empty query, an encoded unreserved octet, or a "%" without two hex digits.
 _MAY_HAVE_FORMS = (
     r"[^!-\[\]-~]"
     r"|/(?:\.(?:[./?#%]|$)|(?<!:/)/)"
@@ -124,10 +124,10 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
        segment, ``%2e`` counts as a dot, and a backslash as a slash. Then the URL is changed as the client
        changes it. Twisted leaves out empty path parameters and an empty query, and puts two more slashes
        before a path that begins with two slashes. The clients :data:`AIOHTTP`, :data:`HTTP2` and
-       :data:`HTTPX` make changes of their own.
+       :data:`HTTPX` make other changes (see :data:`HTTPX`).
     3. The URL as a server reads it. Dot segments are resolved, unreserved octets are decoded, and
-       characters that must not appear raw in a URL are encoded (RFC 3986, 6.2.2). The decoding
-       makes a difference only in a dialect that does not decode these octets itself.
+       characters outside visible ASCII are encoded (RFC 3986, 6.2.2). The decoding makes a difference only
+       in a dialect that does not decode these octets itself.
     4. If the path begins with two slashes, and the client is neither aiohttp nor httpx: the second form
        with unresolved dot segments.
     """
@@ -147,7 +147,7 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
 
 
 def have_same_target(url: str, other: str) -> bool:
-    """Whether a server may see the same path and query in the two URLs. The hosts are not compared."""
+    """Whether a server can see the same path and query in *url* and *other*. The hosts are not compared."""
     return not _all_targets(url).isdisjoint(_all_targets(other))
 
 
@@ -165,12 +165,14 @@ def is_robotstxt(url: str) -> bool:
 
 
 def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
-    """Return the request targets that a client may send for a URL with this *path* and *query* (the second
-    and the fourth form that :func:`forms` describes).
+    """Return the request targets that a crawl's HTTP client can send for a URL with this *path* and *query* (the
+    second and the fourth form that :func:`forms` describes).
 
-    Usually, the tuple contains one target. If the path begins with two slashes, and the client is neither
-    aiohttp nor httpx, the tuple contains two: the first with unresolved dot segments, the second with
-    resolved dot segments.
+    If *clients* contains :data:`AIOHTTP`, return the target that aiohttp sends, even if *clients* contains others.
+    Otherwise, if *clients* contains :data:`HTTPX`, return the target that httpx sends. Otherwise, the client is
+    Twisted, or Scrapy's HTTP/2 handler if *clients* contains :data:`HTTP2`; return the target with resolved dot
+    segments. In this last case, if the path begins with two slashes, return two targets: the first with unresolved
+    dot segments, the second with resolved dot segments.
     """
     end = re.search(_WHITE_SPACE, path + query)
     if end:

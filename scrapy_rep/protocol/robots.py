@@ -76,8 +76,9 @@ class CrawlerRules:
         self._usage: UsageRecords | None = None
 
         self._dialect = dialect
-        # Whether first_answer() may find rule lines with a regular expression. If the dialect has any of the
-        # features below, the expression would miss rule lines, or find lines that are not rules.
+        # Whether first_answer() can find the rule lines with a regular expression. If the dialect has any of the
+        # features below, the expression would miss rule lines, or find lines that are not rules. first_answer()
+        # sets this attribute to False, so it searches only once.
         self._may_search = not (
             dialect.misspelt_fields
             or dialect.blank_line_ends_group
@@ -231,7 +232,7 @@ class RobotsTxt:
 
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
         """Return the same as ``decide(url, agents).allowed``, in half the time."""
-        # This repeats the code of paths.target(), because to call it and to create a Target object would make this
+        # This repeats the code of paths.target(), because calling it and creating a Target object would make this
         # method a fifth slower.
         normal = NORMAL_URL(url)
         if normal:

@@ -32,10 +32,10 @@ class OtherRecord(NamedTuple):
     line: int
 
     run: int = 0
-    """The last run of user-agent lines above this record, identified by the number of its first line. A run is a
-    sequence of user-agent lines without another record between them. If the record's field is one of
-    :data:`~scrapy_rep.protocol.text.RUN_FIELDS`, such as ``Crawl-delay``, the record applies only to the
-    agents of this run."""
+    """The number of a line, which identifies the last run of user-agent lines above this record. A run is a sequence
+    of user-agent lines without another record between them, and is identified by the number of its first line.
+    If the record's field is one of :data:`~scrapy_rep.protocol.text.RUN_FIELDS`, such as ``Crawl-delay``, the
+    record applies only to the agents of this run."""
 
 
 class Group(NamedTuple):
@@ -54,7 +54,7 @@ class Group(NamedTuple):
     """For each of :attr:`agents`, the number of the user-agent line that names it."""
 
     runs: tuple[int, ...]
-    """For each of :attr:`agents`, the run of user-agent lines that names it. A run is a sequence of user-agent
+    """For each of :attr:`agents`, the run of user-agent lines that names the agent. A run is a sequence of user-agent
     lines, and is identified by the number of its first line. Blank lines, comments and sitemap lines do
     not end a run. Other records, such as a ``Crawl-delay``, end a run, but do not end the group."""
 
@@ -118,7 +118,7 @@ def follow(
     ``Request-rate`` lines that apply to this agent.
 
     The agent is the first of *agents* that has groups. If none of them has groups, the agent is ``*``
-    (RFC 9309, 2.2.1), or None if ``*`` has no groups either. The texts are in file order. A text may
+    (RFC 9309, 2.2.1), or None if ``*`` has no groups either. The texts are in file order. A text can
     contain several adjacent groups.
 
     For speed, most rules are not parsed. Lines other than user-agent lines are parsed only where this is
@@ -243,10 +243,10 @@ def _pace_records(
     """Yield the ``Crawl-delay`` and ``Request-rate`` lines that apply to the agents *tokens*. *text* contains
     groups for these agents, and *first* is the number of the first line of *text* in the file.
 
-    Such a line applies only to the run of user-agent lines directly above it. Rules are different:
-    they apply to all user-agent lines of the group, even if other records stand between these lines
-    (RFC 9309, 2.2.4). But a site that writes a delay below each of several user-agent lines means each
-    delay for a single crawler.
+    Such a line applies only to the run of user-agent lines directly above it. The reason is that a site that
+    writes a delay below each of several user-agent lines means each delay for a single crawler. Rules are
+    different: they apply to all user-agent lines of the group, even if other records stand between these
+    lines (RFC 9309, 2.2.4).
     """
     lowered = text.lower()
     last = max(map(lowered.rfind, _PACE_FIELDS))

@@ -42,7 +42,9 @@ class RequestRate(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The delay that the groups for a crawler in robots.txt set between two requests."""
+    """The delay between two requests that a robots.txt sets for a crawler. The delay comes from the groups that the
+    crawler follows.
+    """
 
     crawl_delay: float | None = None
     """The longest ``Crawl-delay`` in seconds; None if the groups have none."""

@@ -72,5 +72,7 @@ def _decoded(reference: re.Match[bytes]) -> bytes:
 
 
 def is_page(body: bytes) -> bool:
-    """Whether *body* is an HTML page without a robots.txt in it, such as the challenge of a bot wall."""
+    """Whether *body* is an HTML page that was sent in place of a robots.txt, such as the challenge of a bot wall. If
+    *body* is a page that a browser created to show a robots.txt, return False (see :func:`shown_text`).
+    """
     return begins_page(body, 0, _MAX_BEGINNING) is not None and shown_text(body) is None

@@ -32,11 +32,11 @@ NORMAL = _UNRESERVED + _OTHER_RESERVED + _DELIMITERS
 _DECODED = frozenset(_UNRESERVED + _OTHER_RESERVED + _ENCODED_BY_SOME)
 
 NORMAL_CLASS = re.escape(NORMAL)
-"""The normal characters, escaped for a character class of a regular expression."""
+"""The characters in :data:`NORMAL`, escaped for a character class of a regular expression."""
 
 PLAIN_PATTERN = re.compile(rf"[/*][{NORMAL_CLASS}*]*\$?").fullmatch
-"""Matches a rule's value that consists of normal characters and wildcards, and so needs no normalization.
-Use it only for a dialect with wildcards."""
+"""Matches a rule's value that consists only of wildcards and of characters in :data:`NORMAL`, and begins with ``/``
+or ``*``. Such a value needs no normalization. Use this expression only for a dialect with wildcards."""
 
 # None of the expressions below can backtrack: _NORMAL repeats a single class of characters, and each of the others
 # matches a single octet, raw or encoded.
@@ -74,12 +74,13 @@ class Pattern(NamedTuple):
     """The length of the normalized pattern in octets, including ``*`` and ``$``."""
 
     has_query: bool = False
-    """True if both are true: the pattern contains a raw ``?``; and in the dialect, a ``/`` or ``?`` of the pattern
-    after this first ``?`` also matches ``%2F`` or ``%3F`` in a URL."""
+    """Whether the pattern contains a raw ``?``, after which a ``/`` or ``?`` of the pattern also matches ``%2F`` or
+    ``%3F`` in a URL (see :func:`with_decoded_query`). Always False in a dialect that makes no such exception for
+    the query."""
 
     written: tuple[str, ...] = ()
-    """The segments as written, without normalization; empty if the dialect compares only normalized
-    segments."""
+    """The segments as written, without normalization; empty if only the normalized segments are compared
+    with targets."""
 
 
 EVERYTHING = Pattern(("",), anchored=False, octets=0)
@@ -93,9 +94,9 @@ class Target(NamedTuple):
     """The normalized target."""
 
     written: str = ""
-    """The target as written; empty if only the normalized target must be compared. This is the case in
-    a dialect that never compares targets as written. It is also the case for a target without a ``%``,
-    because every pattern that matches such a target as written also matches the normalized target.
+    """The target before normalization; empty if comparing the normalized target is enough. It is enough in a
+    dialect that compares only normalized targets. It is also enough for a target without a ``%``: if a
+    pattern matches such a target before normalization, the pattern matches it after normalization too.
     """
 
 
@@ -126,8 +127,9 @@ def plain_target(url: str, dialect: Dialect) -> Target:
 
 
 def may_delimit_nothing(target: str) -> bool:
-    """Whether *target* contains an encoded ``/`` or ``?``. In a query, these two delimit nothing
-    (RFC 3986, 3.4), so their encoded forms may match raw characters of a pattern.
+    """Whether the normalized *target* contains ``%2F`` or ``%3F``, in the path or in the query. In the query, a
+    ``/`` or ``?`` is not a delimiter (RFC 3986, 3.4), so ``%2F`` can match a ``/`` of a pattern, and ``%3F`` can
+    match a ``?``. A target for which this function returns False needs no such comparison.
     """
     return "%2F" in target or "%3F" in target
 
@@ -136,9 +138,11 @@ def with_decoded_query(target: str, dialect: Dialect) -> str:
     """Return the normalized *target* with each ``%2F`` and ``%3F`` in its query decoded. In a dialect in which
     ``%2F`` and ``/`` differ even in a query, return *target* unchanged.
 
-    A pattern that contains a ``?`` must be compared with the result. A pattern with a ``*`` but no ``?`` must
-    be compared with *target*. A pattern with neither can be compared with *target* or with the result,
-    because it matches both or neither.
+    Compare the result with each pattern that contains a ``?``, because a ``/`` or ``?`` after the first ``?`` of
+    the pattern also matches ``%2F`` or ``%3F``. Compare *target* with each pattern that contains a ``*`` but no
+    ``?``. Such a pattern could wrongly match the result: after the ``*``, its ``/`` could match a decoded ``%2F``.
+    A pattern without ``*`` and ``?`` can match only text before the query, which is the same in *target* and
+    in the result.
     """
     if "%" not in target or dialect.path_encoding != "rfc3986":
         return target
@@ -156,8 +160,8 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
     of *value* stands for one octet.
     """
     if dialect.wildcards and PLAIN_PATTERN(value):
-        # A fast path for the values that need no normalization, which are most values. Without this branch, to
-        # parse and sort all rules takes 1.13 times as long.
+        # A fast path for the values that need no normalization, which are most values. Without this branch,
+        # parsing and sorting the rules of a file would take 1.13 times as long.
         segments = value.removesuffix("$").split("*")
         parts = _without_runs(segments) if "**" in value else tuple(segments)
         has_query = "?" in value and dialect.path_encoding == "rfc3986"
@@ -238,11 +242,11 @@ def _without_runs(segments: list[str]) -> tuple[str, ...]:
 
 
 def matches(pattern: Pattern, target: str, decoded: str, written: str) -> bool:
-    """Whether *pattern* matches the target of a URL. It does if its normalized form matches the normalized target, or
-    if the pattern as written matches the target as written.
+    """Whether *pattern* matches the target of a URL: whether the normalized pattern matches the normalized target, or
+    the pattern as written matches the target as written.
 
-    *target* is the normalized form in a :class:`Target`, and *written* the form as written. *decoded* is the result of
-    :func:`with_decoded_query` for *target*.
+    *target* is the field ``normal`` of a :class:`Target`, and *written* is its field ``written``. *decoded* is the
+    result of :func:`with_decoded_query` for *target*.
     """
     normal = decoded if pattern.has_query else target
     if _matches(pattern.segments, pattern.anchored, normal):

@@ -66,8 +66,9 @@ class Decision(NamedTuple):
     reason: Reason
 
     form: str = ""
-    """The form of the URL that is forbidden, if this is not the URL as written (see
-    :mod:`~scrapy_rep.protocol.request_target`); otherwise empty."""
+    """The forbidden form of the URL, if robots.txt allows the URL as written but forbids another form in which a
+    server can see the URL, for example with decoded octets (see :mod:`~scrapy_rep.protocol.request_target`).
+    Otherwise, this field is empty."""
 
     @property
     def line(self) -> int:
@@ -88,10 +89,10 @@ TOO_LONG = -1
 """The result of :meth:`RuleList.winner` if the limits :data:`MAX_TARGET` and :data:`MAX_COMPARED` do not allow all
 comparisons that a decision needs."""
 
-# The parameters of _cost(), the cost in octets of comparing a target with a pattern. Each segment of the pattern
-# costs _SEGMENT octets. Python may compare the pattern at each octet of the target, so a longer pattern costs more: the
-# length of the target is added once, and once more for every _OCTETS_AT_ONCE octets of the pattern. Only the first
-# _MAX_COSTLY octets of a pattern are counted.
+# The parameters of _cost(), the cost in octets of comparing a target with a pattern. The cost is the sum of two parts.
+# The first part is _SEGMENT for each segment of the pattern; a segment is the text between two "*". The second part is
+# the length of the target, multiplied by 1 + n // _OCTETS_AT_ONCE, where n is the length of the pattern, but at most
+# _MAX_COSTLY. A longer pattern costs more, because Python may compare the pattern at each octet of the target.
 _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
 _MAX_COSTLY = 2_048
@@ -100,23 +101,23 @@ _MAX_COSTLY = 2_048
 # characters are enough to rule out most patterns with a "*".
 _REQUIRED_LENGTH = 4
 
-# The limit between two ways to find the patterns whose required text the target contains. If the number of patterns
-# times the length of the target in octets is at most this limit, each text is searched in the target, which takes a
-# millisecond for 2,000 patterns and 500 octets. Above the limit, it is faster to create a set of all short
-# substrings of the target and to look up each text in the set.
+# There are two ways to find the patterns whose required text (see _required()) occurs in the target. Up to this limit,
+# the target is searched for each required text, which takes a millisecond for 2,000 patterns and a target of 500
+# octets. Above the limit, it is faster to create a set of all short substrings of the target and to look up each
+# required text in the set. The limit is compared with the number of patterns times the length of the target in octets.
 _MAX_SEARCHED = 1_000_000
 
-# The maximum total length, in octets, of the patterns that first_answer() sorts. first_answer() needs no other limit,
-# because the comparisons with so few patterns never cost more than MAX_COMPARED.
+# The maximum total length, in octets, of the patterns that first_answer() sorts. first_answer() needs no other limit:
+# comparing a target with patterns of this total length never costs more than MAX_COMPARED.
 _MAX_CANDIDATES = 2_048
 
 _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
-"""Matches the value of a rule that consists of normal characters only, without wildcards, and so needs no
-normalization."""
+"""Matches the value of a rule that begins with ``/`` and consists only of characters in ``paths.NORMAL``. Such a value
+has no wildcards and needs no normalization."""
 
-# This expression is applied to the part of a pattern that follows the normal characters at the pattern's start. The
-# expression skips each "*" at the start of this part, and captures the normal characters after it. Each target that
-# matches the pattern contains the captured characters.
+# This expression is applied to the rest of a pattern, which follows the characters of paths.NORMAL at the pattern's
+# start. The expression skips each "*" at the start of the rest, and captures the characters of paths.NORMAL after the
+# "*". Each target that matches the pattern contains the captured text.
 _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
     rf"\**([{paths.NORMAL_CLASS}]*)"
 ).match  # type: ignore[assignment]  # It matches any text.
@@ -125,15 +126,16 @@ _NORMAL_START: Callable[[str], re.Match[str]] = re.compile(
     rf"[{paths.NORMAL_CLASS}]*"
 ).match  # type: ignore[assignment]  # It matches any text.
 
-# Finds the runs of normal characters in a text. A "%" and the hex digits after it belong to no run; they add an
-# empty string to the result.
+# Finds the runs of characters of paths.NORMAL in a text. A "%" and the hex digits after it belong to no run; they add
+# an empty string to the result.
 _NORMAL_RUN = re.compile(rf"%[0-9A-Fa-f]{{0,2}}|([{paths.NORMAL_CLASS}]+)").findall
 
-# Divides the normal characters into eight classes: maps each character to all characters of its class. For each class
-# that a URL needs, _candidates_for() compiles one expression, which finds the rules that may match the URL. Eight is a
-# compromise. With one expression for all characters, the first decision about a host, with its delay, would take 1.1
-# times as long. With one for each character, more expressions would be compiled, and each saves the time of its
-# compilation only after a dozen hosts.
+# Divides the characters of paths.NORMAL into eight classes, and maps each character to all characters of its class. The
+# class of the second character of a URL's target determines which expression finds the rules that may match the URL.
+# _candidates_for() compiles one expression for each class that is needed. Eight is a compromise. With a single
+# expression for all characters, reading the crawl delay of a host and making the first decision on a URL would take 1.1
+# times as long. With one expression for each character, more expressions would be compiled, and compiling an expression
+# pays off only after a dozen hosts.
 _CLASS_OF = {
     character: paths.NORMAL[number % 8 :: 8]
     for number, character in enumerate(paths.NORMAL)
@@ -163,8 +165,9 @@ class RuleList:
     """Allow and disallow lines in order of precedence. Among the rules that match a target, the rule with the
     lowest index decides.
 
-    A binary search finds the matching patterns without a ``*``. The other patterns are compared with the
-    target one by one, and so are patterns that may end within an encoded octet.
+    A binary search finds the matching patterns without a ``*``. Two kinds of patterns are compared with the
+    target one by one: patterns with a ``*``, and patterns that can end within an encoded octet of the target, as
+    ``/a%2`` does within the ``%2F`` of ``/a%2F``.
     """
 
     __slots__ = (
@@ -178,9 +181,9 @@ class RuleList:
         no_rule = len(rules)
 
         self.allows = bytes([*(allows for _, _, allows, _, _ in rules), True, False])
-        """Whether a target is allowed, by the index that :meth:`winner` returns for the target. There is one item
-        for each rule. Then follows True, at the index that means that no rule matches. The last item is
-        False, for :data:`TOO_LONG`, which is the index -1."""
+        """Whether a target is allowed, by the index that :meth:`winner` returns for the target. The first items are
+        the effects of the rules. The next item is True, because a target that no rule matches is allowed.
+        The last item, which has the index :data:`TOO_LONG` (-1), is False."""
 
         self._lines = _compact([line for _, line, _, _, _ in rules])
         self._values = [value for _, _, _, value, _ in rules]
@@ -222,10 +225,11 @@ class RuleList:
             best[at] = min(best[at], best[parent])
         self._parents = _compact(parents)
         self._best = _compact(best)
-        """For each prefix in ``_prefixes``, the index of the rule that decides on the targets for which this prefix
-        is the longest match in ``_prefixes``. Such a target matches the rule whose pattern is the prefix, and all
-        rules whose patterns are beginnings of the prefix; the lowest index among these rules counts. Rules with
-        wildcards are not considered. If there is no such rule, the index is the number of rules."""
+        """For each prefix in ``_prefixes``, the lowest index among the rules whose pattern is the prefix or a beginning
+        of the prefix. If the prefix is the longest one in ``_prefixes`` that a target begins with, then these rules
+        are all rules without wildcards that match the target. ``_prefixes`` always contains the empty string. If
+        no rule has an empty pattern, the item for the empty string is the number of rules, which means that
+        no rule matches."""
 
     def winner(
         self, target: str, written: str = "", max_compared: int = MAX_COMPARED
@@ -301,8 +305,9 @@ def first_answer(
     that may match the target are parsed and sorted. Return None if too many rules may match; the caller
     should use a :class:`RuleList` instead.
 
-    *target* and *written* are as in :meth:`RuleList.winner`. *target* must not contain ``%2F`` or ``%3F``,
-    because this function never decodes them to compare them with a raw ``/`` or ``?``.
+    *target* and *written* are the two forms in a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`. *target*
+    must not contain ``%2F`` or ``%3F``, because this function does not decode them to compare them with a raw
+    ``/`` or ``?``.
     """
     find_candidates = _candidates_for(_CLASS_OF.get(target[1:2], ""))
     lines = [
@@ -328,13 +333,14 @@ def first_answer(
 
 @cache
 def _candidates_for(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
-    """Return a function that searches the text of groups for rule lines. The function finds the lines whose rules
-    may match a target with one of *characters* as its second character. It leaves out each rule whose value
-    begins with a slash and a normal character that is not in *characters*, because such a rule cannot match.
+    """Return a function that finds allow and disallow lines in the text of groups. It leaves out lines that cannot
+    match a target whose second character, after the slash, is one of *characters*: the lines whose value begins
+    with a slash, followed by a character in ``paths.NORMAL`` that is not in *characters*.
 
-    For each line, the function returns three strings. The first is "d" or "D" for a disallow line, and empty
-    for an allow line. The second consists of the normal characters at the start of the value; every matching
-    target begins with these characters. The third is the rest of the value.
+    The function returns a list with three strings for each line. The first is "d" or "D" for a disallow line, and
+    empty for an allow line. The second is the start of the value, up to the first character that is not in
+    ``paths.NORMAL``; every matching target begins with this text. If the value does not begin with a slash, the
+    second string is empty. The third is the rest of the value.
     """
     others = re.escape("".join(sorted({*paths.NORMAL} - {*characters})))
     # The lookahead "(?!Disallow: ...)" is only for speed: it rejects most rules at once. The rest of the expression
@@ -366,7 +372,8 @@ def effect_of(
 
 _SortedRule = tuple[int, int, bool, str, "paths.Pattern | None"]
 """A rule to sort: its sort key, the number of its line, whether it allows URLs, its value with one character for
-each octet, and its pattern. The pattern is None if the value consists of normal characters only."""
+each octet, and its pattern. The pattern is None if the value needs no normalization and has no wildcards (see
+``_LITERAL``)."""
 
 
 def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
@@ -384,7 +391,8 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
     for is_allow, values in ((False, disallows), (True, allows)):
         has_quirk = is_allow and dialect.index_html_quirk
         for value, number in values.items():
-            # A fast path for most rules. Without it, to parse and sort all rules takes 1.25 times as long.
+            # A fast path for most rules. Without it, parsing and sorting the rules of a file would take 1.25 times as
+            # long.
             if _LITERAL(value) and not has_quirk:
                 rank = 0 if first_wins else -2 * len(value) - is_allow
                 rules.append((rank, number, is_allow, value, None))
@@ -402,9 +410,9 @@ def _prefix(pattern: paths.Pattern) -> str:
 
     The prefix is the text of the pattern before its first ``*``. It ends earlier in two cases:
 
-    - before a character that normalization changes. The pattern may also match a target as the target is written, so
-      the normalized target may contain another text there
-    - before a ``/`` or ``?`` in the query, because the target may contain ``%2F`` or ``%3F`` instead
+    - before a character that normalization changes. The pattern is also compared with the target before
+      normalization, so the normalized target can contain different characters at this position
+    - before a ``/`` or ``?`` in the query, because the target can contain ``%2F`` or ``%3F`` instead
     """
     prefix = pattern.segments[0]
     is_changed = pattern.written and pattern.written != pattern.segments
@@ -418,8 +426,9 @@ def _prefix(pattern: paths.Pattern) -> str:
 
 def _required(pattern: paths.Pattern) -> str:
     """Return the required text of *pattern*: a text that occurs in every matching target, either in the target as
-    written or in the normalized target. The text consists of the last four characters of the pattern's
-    longest segment after the first ``*``; it is shorter if the segment is.
+    written or in the normalized target. The text comes from the part of the pattern after its first ``*``. It
+    consists of the last characters, at most four, of the longest run of characters that has the same form in
+    every matching target. If this part of the pattern has no such run, the text is ``%`` or empty.
     """
     parts: Iterable[str] = pattern.segments[1:]
     is_normal = not pattern.written or pattern.written == pattern.segments

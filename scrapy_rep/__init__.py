@@ -51,9 +51,9 @@ __all__ = [
     "usage_preferences",
 ]
 
-# The module of each public name. A name is imported on first access (see __getattr__). So a program that uses only
-# the protocol does not load Scrapy. Likewise, the `scrapy` command, which imports this package at each start, does not
-# load the rest of the package.
+# The module of each public name. A name is imported on first access (see __getattr__). So a program that uses only the
+# parser and the other names from ``protocol`` does not load Scrapy. Likewise, the `scrapy` command, which imports this
+# package at each start, does not load the rest of the package.
 _MODULES = {
     "CLASSIC": "protocol.dialect",
     "GOOGLE": "protocol.dialect",

@@ -24,12 +24,14 @@ class SettingError(ValueError):
 
 
 class _Denied(Exception):
-    """The base class of the exceptions for refused requests, dropped items and withheld files."""
+    """The base class of the exceptions for refused requests, dropped items, and downloaded files that are not passed to
+    their media pipeline.
+    """
 
     def __init__(self, message: str, record: Record) -> None:
         super().__init__(visible(message))
         self.record = record
-        """The decision to withhold the request, item or file, with its evidence."""
+        """The decision about the request, item or file, with its evidence."""
 
 
 class RobotsDenied(_Denied, IgnoreRequest):
@@ -42,19 +44,20 @@ class RobotsDenied(_Denied, IgnoreRequest):
 
 
 class SpiderClosing(IgnoreRequest):
-    """A request is not sent, because the spider closed while the request waited for robots.txt, or for a crawl delay
-    or a free slot of its host.
+    """A request is not sent, because the spider closed while the request waited. It waited for robots.txt, for the end
+    of a crawl delay, or for the end of other requests to its host.
     """
 
 
 class BackingOff(IgnoreRequest):
-    """A request for robots.txt is not sent, because its host requested a longer pause than the crawl accepts.
-    The message contains the length of the pause.
+    """A request for robots.txt is not sent, because its host asked for a longer pause than the crawl accepts. The
+    message contains the length of the pause.
     """
 
 
 class FileDenied(_Denied, IgnoreRequest):
-    """A downloaded file is withheld, because it must not be indexed, or must not be used for a purpose of the crawl.
+    """A downloaded file is not passed to the component that requested it, such as a media pipeline, because the file
+    must not be indexed, or must not be used for a purpose of the crawl.
 
     This exception is raised only for requests without a callback, such as those of media pipelines, and only for
     responses that are not HTML.

@@ -79,8 +79,8 @@ async def abort_forbidden(request: Request) -> bool:
     DevTools session checks these requests.
     """
     page = None
-    # If the request does not belong to a page, as for service workers and the first request of a popup, Playwright
-    # raises an exception of a private class.
+    # Some requests do not belong to a page, for example requests of service workers and the first request of a popup.
+    # For these, Playwright raises an exception of a private class.
     with suppress(Exception):
         page = _PAGES.get(request.frame.page)
     if page is not None:
@@ -95,11 +95,12 @@ async def abort_forbidden(request: Request) -> bool:
 
 
 async def watch_page(page: Page, request: scrapy.Request) -> None:
-    """Start to check the requests of *page* and its browser by robots.txt, before the page loads *request*.
+    """Start to check the requests of *page* and its browser against robots.txt, before *page* loads *request*.
 
-    In a crawl that uses :func:`abort_forbidden`, scrapy-playwright calls this function for each request, as the
-    ``playwright_page_init_callback``. Afterwards, this function calls the callback that the spider set under this
-    meta key.
+    In a crawl that uses :func:`abort_forbidden`, PlaywrightMiddleware puts this function into the meta key
+    ``playwright_page_init_callback`` of each request for the browser. So scrapy-playwright calls it for each of these
+    requests. If the spider had set a callback of its own in this meta key, this function calls that callback at the
+    end.
     """
     guard = _BY_REQUEST.get(request)
     if guard is not None:
@@ -121,7 +122,7 @@ def _warn_of_unknown_crawl() -> None:
 
 
 class PlaywrightMiddleware:
-    """Judges the requests of scrapy-playwright's browser by robots.txt.
+    """Checks the requests of scrapy-playwright's browser against robots.txt.
 
     Scrapy's middlewares see only the requests of the spider. The browser sends further requests when it follows
     redirects, runs scripts, or loads images and frames.
@@ -137,8 +138,8 @@ class PlaywrightMiddleware:
         self._denied: WeakKeyDictionary[scrapy.Request, RobotsDenied] = (
             WeakKeyDictionary()
         )
-        """Maps each request of the spider whose page robots.txt forbids to the exception for the spider. An entry is
-        removed when the browser's response or failure for the request arrives."""
+        """The exceptions to raise for spider requests whose pages robots.txt forbids. The keys are the requests. An
+        entry is removed when the browser's response or failure for the request arrives."""
 
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the crawl. None before the crawl's first request for the browser."""
@@ -263,12 +264,14 @@ def _is_ours(predicate: object) -> bool:
 
 
 class _Browser:
-    """Checks all requests of one browser by robots.txt.
+    """Checks the requests of one browser against robots.txt.
 
-    ``PLAYWRIGHT_ABORT_REQUEST`` is not enough, because Playwright does not report requests after redirects, of shared
-    workers and of closing pages, and scrapy-playwright does not report requests of popups. Chromium reports every
-    HTTP request in a DevTools session with the browser (as opposed to a page), so this class opens that session.
-    Firefox and WebKit do not support DevTools sessions. For them, this class checks only the requests of popups.
+    ``PLAYWRIGHT_ABORT_REQUEST`` is not enough. Playwright reports no requests that follow a redirect, and no requests
+    that come from a shared worker or a closing page. scrapy-playwright reports no requests of popups.
+
+    In Chromium, a DevTools session with the browser (as opposed to a page) reports every HTTP request, so this class
+    opens such a session and checks all requests. Firefox and WebKit do not support DevTools sessions. There, this class
+    checks the requests that :func:`abort_forbidden` passes on, and the requests of popups.
     """
 
     def __init__(self, guard: PlaywrightMiddleware) -> None:
@@ -339,11 +342,13 @@ class _Browser:
         self._frames[frame] = page
 
     def remove_frame(self, frame: str) -> None:
-        """Forget the page of *frame*, since *frame* was removed from the page."""
+        """Record that *frame* no longer belongs to a page, because it was removed from its page."""
         self._frames.pop(frame, None)
 
     def forget(self, page: _WatchedPage) -> None:
-        """Forget the frames of the closed *page*, and cancel the checks that no other page needs."""
+        """Forget the frames of *page*, which was closed. Cancel each running check of a URL against robots.txt whose
+        result only *page* needed.
+        """
         self._frames = {
             frame: owner for frame, owner in self._frames.items() if owner is not page
         }
@@ -387,7 +392,7 @@ class _Browser:
 
 
 class _WatchedPage:
-    """A page that scrapy-playwright opened, and whose requests are checked by robots.txt."""
+    """A page that scrapy-playwright opened. The requests of the page are checked against robots.txt."""
 
     def __init__(self, page: Page, browser: _Browser) -> None:
         self._page = page
@@ -417,7 +422,7 @@ class _WatchedPage:
 
     @property
     def url(self) -> str:
-        """The URL that the page shows. While this is not an http or https URL, such as before the first load, the URL
+        """The URL that the page shows. If this is not an http or https URL, for example before the first load, the URL
         of the spider's request.
         """
         url = self._page.url
@@ -428,8 +433,8 @@ class _WatchedPage:
         self.cause = cause
 
     async def may_send(self, request: Request) -> bool:
-        """Return whether robots.txt allows *request*. Always return True if the browser has a DevTools session, because
-        that session checks the request.
+        """Return whether the page may send *request*. If the browser has a DevTools session, always return True,
+        because that session checks the request. Otherwise, return whether robots.txt allows the URL.
         """
         if self._browser.has_session:
             return True
@@ -457,7 +462,7 @@ crawler to :func:`abort_forbidden`."""
 _BY_REQUEST: WeakKeyDictionary[scrapy.Request, PlaywrightMiddleware] = (
     WeakKeyDictionary()
 )
-"""The PlaywrightMiddleware of the crawl, for each request that a browser is to load."""
+"""For each request that a browser is to load, the PlaywrightMiddleware of the request's crawl."""
 
 _PAGE_INIT: WeakKeyDictionary[scrapy.Request, Any] = WeakKeyDictionary()
 """The ``playwright_page_init_callback`` that the spider set for each request in flight. The request's meta contains

@@ -47,7 +47,7 @@ IN_DRY_RUN = {
     Verdict.REFUSED: Verdict.WOULD_REFUSE,
     Verdict.DROPPED: Verdict.WOULD_DROP,
 }
-"""For each verdict that withholds something, the verdict in a dry run."""
+"""Maps each verdict that refuses or drops something to the verdict that replaces it in a dry run."""
 
 
 class Subject(_Term):
@@ -66,7 +66,7 @@ class Record(NamedTuple):
     """A decision. Each field except ``fetched`` is stored in a ledger (``REP_LEDGER``), in the column of the same name.
 
     Long texts and URLs are cut. URLs contain no user names and passwords.
-    :mod:`scrapy_rep.base.records` has a function for each kind of decision.
+    For each kind of decision, :mod:`scrapy_rep.base.records` has a function that creates the record.
     """
 
     time: float
@@ -90,9 +90,11 @@ class Record(NamedTuple):
     statement: str | None = None
     """The rule, statement or override that decided, as written."""
     form: str | None = None
-    """Another form of *url*, such as with decoded octets, if robots.txt allows *url* as written but forbids this form.
-    None in all other cases."""
+    """Another form of *url*, for example with decoded octets. This field is set only if robots.txt allows *url* as
+    written but forbids the other form. None in all other cases."""
     source: str | None = None
     """Where a usage statement was found, such as ``tdmrep.json``."""
     via: str | None = None
-    """How a browser or download handler came to *url*, and from which page; None if the spider requested *url*."""
+    """How a browser or download handler reached *url* without a request of the spider, as a word and a URL. They are
+    ``redirect`` and the URL that the spider requested; or ``browser`` and the URL of the page that needs *url*, if
+    known. None if the spider requested *url*."""

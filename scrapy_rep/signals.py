@@ -22,6 +22,6 @@ robotstxt_known = object()
 """Sent when a robots.txt was fetched, was read from the store, or could not be fetched.
 
 Arguments: *origin* (Origin), *entry* (CacheEntry: the robots.txt, or the failure), *is_new* (bool: False
-if the entry comes from the store), *request* (scrapy.Request: a page request that waited for the
-robots.txt), and *spider*.
+if the robots.txt was read from the store), *request* (scrapy.Request: one of the page requests that waited
+for the robots.txt), and *spider*.
 """

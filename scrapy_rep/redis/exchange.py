@@ -1,5 +1,5 @@
-"""The calls to the Redis server. In each call, a worker reports the requests that are done, and gets new requests.
-The calls run on a separate thread, so that a slow server does not block the event loop.
+"""Calls the script ``shared.lua`` on the Redis server. In each call, a worker reports which of its requests are done,
+and gets new requests. The calls run on a separate thread, so that a slow server does not block the event loop.
 """
 
 from __future__ import annotations
@@ -32,25 +32,27 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The maximum number of seconds for which a call waits for a connection to the server, and then for each answer.
+# The maximum number of seconds to wait for a connection to the server. Each answer of the server may take as long
+# again.
 _TIMEOUT = 3.0
 
-# Each stored request starts with its number, which has this many characters.
+# The server stores a request as its number, followed by the serialised request. The number has this many characters.
 _NUMBER = 14
 
-# The maximum number of new requests in one call. While the server executes a call, all other workers wait.
+# The maximum number of new requests that one call sends to the server. A larger call would take too long: while the
+# server executes a call, all other workers wait.
 MAX_PUSHES = 1_000
 
 _Reports = dict[str, list[Any]]
 
-# The reports of a call in which a worker has nothing to report.
+# An empty list for each kind of report. A call contains it if the worker has nothing of this kind to report.
 _NO_REPORTS: _Reports = {
     name: [] for name in ("done", "back", "unreadable", "released", "paused", "left")
 }
 
 
 class Push(NamedTuple):
-    """A new request for the server."""
+    """A new request, which a worker adds to the queue on the server. *data* is the serialised request."""
 
     host: str
     score: int
@@ -60,16 +62,20 @@ class Push(NamedTuple):
     """Whether this request is sent before older requests with the same score."""
 
     fingerprint: str
-    """Empty if the server must keep the request even if it is a duplicate."""
+    """The fingerprint by which the server finds duplicates. Empty if the server must keep the request even if it is a
+    duplicate."""
 
     data: bytes
     request: Any = None
-    """The request as an object, which is not sent to the server."""
+    """The request as an object, which is not sent to the server. None if this worker has only the serialised request.
+    """
 
 
 class Taken(NamedTuple):
-    """A request from the server. Either this worker took the request, or another worker could not read it, and this
-    worker tries to read it.
+    """A request that the server sent to this worker. Usually, this worker took the request from the queue. In other
+    cases, another worker could not deserialise the request, and this worker tries to deserialise it.
+
+    *number* identifies the request on the server, and consists of hexadecimal digits. *data* is the serialised request.
     """
 
     host: str
@@ -79,15 +85,19 @@ class Taken(NamedTuple):
 
     @classmethod
     def from_lease(cls, lease: bytes) -> Taken:
-        """Read *lease*, the text with which the server stores a request that a worker has."""
+        """Parse *lease*, the text that the server stores for a request while a worker has it. The text consists of
+        three parts, with a line break after each of the first two: the host; the score; and the number followed by the
+        serialised request.
+        """
         host, score, item = lease.split(b"\n", 2)
         number, data = item[:_NUMBER].decode(), item[_NUMBER:]
         return cls(host.decode(errors="replace"), float(score), number, data)
 
 
 class LeasedHost(NamedTuple):
-    """A host that this worker owns from now on. The other fields are the host's back-off, as the last owner left it:
-    see ``BackOff``. If *concurrency* is 0, there is no back-off.
+    """A host that this worker owns from now on. The other fields describe the host's back-off, as the last owner left
+    it. *own_pause* (in seconds) and *concurrency* are attributes of ``BackOff``. *lasted* is the number of seconds
+    since the back-off began. If *concurrency* is 0, there is no back-off.
     """
 
     host: str
@@ -97,64 +107,73 @@ class LeasedHost(NamedTuple):
 
 
 class PermitAnswer(NamedTuple):
-    """The server's answer to a worker that requests a permit."""
+    """The server's answer to a worker that asks for a permit. A worker needs a permit to send a request to a host to
+    which other workers may send requests too. *token* identifies the permit.
+    """
 
     token: str
     wait: float
-    """The seconds after which to request the permit again. 0 if the permit is granted."""
+    """0 if the permit is granted. Otherwise, the number of seconds after which the worker should ask for the permit
+    again."""
 
     paused: float
     """The seconds until the end of the host's pause. 0 if there is no pause."""
 
 
 class Answer(NamedTuple):
-    """The server's answer to a call. ``shared.lua`` describes the fields."""
+    """The server's answer to a call of ``shared.lua``. The end of that file describes the fields."""
 
     seen: Sequence[int]
-    """The indexes of the new requests that are duplicates, which the server does not keep."""
+    """The new requests of the call that are duplicates, by their indexes in the call. The server does not keep
+    duplicates."""
 
     remaining: int
-    """The number of requests that are not done. Requests that this worker tried to read, and could not, do not count.
+    """The number of all workers' requests that are not done. Requests that this worker has already tried to deserialise
+    without success do not count.
     """
 
     set_aside: int
-    """The number of requests that no worker could read so far."""
+    """The number of requests that the server keeps apart from the queue (has set aside). A worker took each of them,
+    but could not deserialise it, and no other worker has taken it since."""
 
     has_lost: bool
-    """Whether other workers may have taken this worker's hosts and requests, because this worker was silent for longer
-    than its lease, or the server was restored from older data.
+    """Whether other workers may have taken this worker's hosts and requests. There are two possible causes: this worker
+    did not call the server for longer than its lease, or the server was restored from older data.
     """
 
     returned: int
-    """The number of a dead worker's requests that are in the queue again."""
+    """The number of requests that the server put back into the queue during this call, because the worker that had
+    taken them counts as dead."""
 
     strange: int
-    """The number of requests under the queue's key that a queue class of scrapy-redis wrote. This worker cannot send
-    them. Only the first answer contains the number; in later answers, it is 0."""
+    """The number of requests under the queue's key that were written by a queue class of scrapy-redis. This worker
+    cannot send them. Only the first answer contains the number; in later answers, it is 0."""
 
     permits: Sequence[PermitAnswer]
     on_server: dict[str, int]
-    """By host, the number of requests that are still on the server. Contains the hosts that this worker has just got,
-    the hosts of which the call wanted requests, and the hosts with new requests or a new pause.
+    """For some hosts, the number of requests that are still on the server. Contains these hosts: hosts that this worker
+    owns since this answer; hosts for which the call asked for more requests; and owned hosts that got new requests or a
+    new pause since the last answer. If the last call got no answer, all hosts of this worker are contained.
     """
 
     hosts: Sequence[LeasedHost]
     pauses: dict[str, float]
-    """By host, the seconds until the end of the host's pause. Contains the paused hosts that this worker has just got,
-    and hosts of this worker whose pause another worker reported.
+    """For some hosts, the number of seconds until the end of the host's pause. Contains these hosts: paused hosts that
+    this worker owns since this answer, and owned hosts for which another worker has reported a pause. If the last call
+    got no answer, all paused hosts of this worker are contained.
     """
 
     pages: dict[str, int]
-    """By host, the number of pages done by all workers together. Contains only the hosts that this worker has just got,
-    and the hosts of which the call reported pages.
+    """For some hosts, the number of pages that all workers together have done. Contains only the hosts that this worker
+    owns since this answer, and the hosts for which this worker's call reported pages.
     """
 
     requests: Sequence[Taken]
-    """The requests that the server delivers to this worker."""
+    """The requests that this worker takes from the server with this answer."""
 
     unread: Sequence[tuple[Taken, str]]
-    """Requests that other workers could not read. Each entry is the request and its place in the server's list of such
-    requests.
+    """Requests that the server has set aside, because a worker could not deserialise them. Each pair is a request and
+    its place, a number by which the server sorts these requests.
     """
 
 
@@ -163,13 +182,15 @@ class QueueLost(Exception):
 
 
 class Exchange:
-    """Makes the calls of one worker, one after the other. It collects the worker's reports, and repeats them in each
-    call until the server has answered. Calls are numbered, so that the server executes no report twice, and ignores
-    calls that arrive too late.
+    """Makes the calls of one worker to the server, one after the other. Between two calls, it collects the worker's
+    reports: what the server must know, such as the requests that are done. If the server does not answer a call, the
+    next call repeats the reports. Calls are numbered, so that the server executes no report twice, and ignores calls
+    that arrive too late.
 
-    The server executes a call as a whole or not at all. Any new request may come from the callback of a request that is
-    done. So a call reports requests as done only if the call contains all new requests. Otherwise, the server could
-    delete a request before it has the requests that the callback yielded.
+    The server executes a call as a whole or not at all. It deletes a request when a worker reports that the request is
+    done. Before that, the server must have all requests that the callback has yielded; otherwise, they would be lost if
+    the worker died. Each new request can come from the callback of any request that is done. So a call reports requests
+    as done only if it also contains all new requests that are not on the server yet.
     """
 
     def __init__(self, client: Any, key: str, seen_key: str, lease: float) -> None:
@@ -178,20 +199,21 @@ class Exchange:
         self._keys = [f"{{{key}}}", seen_key, key]
         self._lease = lease
         self.reports: _Reports = defaultdict(list)
-        """The reports for the next call, by the names that the script ``shared.lua`` gives them."""
+        """The reports for the next call. The keys are the kinds of reports, as ``shared.lua`` names them."""
 
         self.unsent: list[Push] = []
         """The new requests that are not on the server yet, oldest first."""
 
         self._told: _Reports | None = None
-        """What this worker reported to the server in the last call, kept until the server answers, so that a repeated
-        call contains it again. None if the last call was answered."""
+        """The reports of the last call, until the server answers that call. If no answer arrives, the next call repeats
+        these reports. None if there is nothing to repeat."""
 
         self._sending = 0
-        """The number of new requests in the last call."""
+        """How many requests from the start of :attr:`unsent` belong to the last call. If the call is repeated, they are
+        sent again."""
 
         self.is_uncertain = False
-        """Whether the last call got no answer, but the server may have executed it."""
+        """Whether the server may have executed the last call, although no answer arrived."""
 
         self._forget_calls()
 
@@ -202,13 +224,18 @@ class Exchange:
 
     @property
     def is_repeating(self) -> bool:
-        """Whether the last call got no answer, so that the next call repeats its reports."""
+        """Whether the server has not answered the last call. In this case, the next call repeats the reports of the
+        last call.
+        """
         return self._told is not None
 
     def next_call(self, **wants: Any) -> Callable[[], Answer]:
-        """Return the next call, as a function for another thread. If the last call got no answer, the next call repeats
-        the reports of the last call. Otherwise, it sends the collected reports. *wants* contains further fields for the
-        call, which ``shared.lua`` describes.
+        """Return a function that makes the next call to the server. The function blocks until the server answers, so it
+        must run on another thread.
+
+        If the server has not answered the last call, the next call repeats the reports and new requests of the last
+        call. Otherwise, the next call contains the collected :attr:`reports`, and new requests from :attr:`unsent`.
+        *wants* contains further fields for the call, which ``shared.lua`` describes.
 
         The returned function returns the server's answer. It raises RedisError or OSError if the server fails, and
         QueueLost if the queue no longer exists.
@@ -241,13 +268,14 @@ class Exchange:
         return _answer(*parts)
 
     def _report_done_later(self) -> None:
-        """Postpone the report of the finished requests to a later call. The next call cannot contain all new requests,
-        and a finished request must not be reported before the requests that its callback has yielded.
+        """Move the reports of done requests from the next call to a later call. The next call does not contain all new
+        requests, and a done request must not be reported before the requests that its callback has yielded.
         """
         self.reports["done"] += (self._told or {}).pop("done", [])
 
     def answered(self) -> list[Push]:
-        """Record that the last call was answered. Return the new requests of that call."""
+        """Record that the server has answered the last call. Return the new requests that this call sent to the server,
+        and remove them from :attr:`unsent`."""
         pushes = self.unsent[: self._sending]
         del self.unsent[: self._sending]
         self._last_answer, self._told, self.is_uncertain = self._call, None, False
@@ -256,12 +284,16 @@ class Exchange:
     def failed(self, error: Exception) -> bool:
         """Record that the last call failed with *error*. Return True if the next call should follow immediately.
 
-        If the queue is lost, the reports of the failed call are dropped, and its new requests are kept. In most other
-        cases, the next call repeats the reports and the new requests of the failed call.
+        Usually, the next call repeats the reports and the new requests of the failed call, and False is returned. There
+        are two other cases:
 
-        The exception is a call with new requests that fails because the server has no memory left, if no earlier
-        attempt of the call may have been executed. The next call then follows immediately. It contains neither the new
-        requests nor the reports of requests that are done, and repeats all other reports.
+        - The queue no longer exists (*error* is QueueLost). The reports of the failed call are dropped. Its new
+          requests are kept for the next call. False is returned.
+        - The server has no memory left, and the failed call contained new requests. Then True is returned. The next
+          call omits the new requests, because the server has no memory for them. It also omits the reports of done
+          requests, because these must not be sent before the new requests. It repeats all other reports. However, if an
+          earlier attempt of the same call got no answer, the server may have executed it. Then the next call repeats
+          everything, as usual, and False is returned.
         """
         if isinstance(error, QueueLost):
             self._told, self.is_uncertain = None, False
@@ -280,14 +312,18 @@ class Exchange:
         the server fails.
         """
         prefix, *others = self._keys
-        # This key is deleted first: without it, no worker uses the other keys any more.
+        # The state is deleted first. Workers that do not find it know that the queue is lost, and no longer use the
+        # other keys.
         self._client.unlink(f"{prefix}:state")
         for key in others:
             self._client.unlink(key)
         self.sweep()
 
     def sweep(self) -> None:
-        """Delete the keys of earlier queues with this name. Raises RedisError or OSError if the server fails."""
+        """Delete the keys in Redis that earlier queues left behind. An earlier queue is one that had the same name as
+        this queue, and no longer exists. The keys of the present queue are kept. Raises RedisError or OSError if the
+        server fails.
+        """
         prefix = self._keys[0]
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in prefix)
         keys = list(self._client.scan_iter(f"{escaped}:*", count=1_000))
@@ -301,7 +337,7 @@ class Exchange:
                 self._client.unlink(key)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the server."""
         self._client.close()
 
 
@@ -320,7 +356,7 @@ def _answer(parts: bytes, delivered: list[bytes], unread: list[bytes]) -> Answer
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether *error* means that the server has no memory left. Then the server executed nothing of the call."""
+    """Whether *error* means that the server has no memory left. If so, the server has executed no part of the call."""
     # The error code OOM is no reliable sign: Redis 6 puts it in the middle of the error message of a script, and
     # redis-py removes it from the message.
     return isinstance(error, RedisError) and "maxmemory" in str(error)
@@ -373,7 +409,9 @@ class ServerThread:
         return await maybe_deferred_to_future(over)
 
     def stop(self) -> None:
-        """End the thread after its queued calls. Return immediately."""
+        """Let the thread end after the calls that are already queued. This method does not wait for the end of the
+        thread.
+        """
         self._jobs.put(None)
 
     def _run(self, call_in_loop: Callable[..., object]) -> None:

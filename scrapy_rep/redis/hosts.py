@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.queues import RequestOrder
     from scrapy_rep.redis.exchange import Taken
 
-# If robots.txt is still unknown this many seconds after a worker got a host, the host's requests no longer count as
-# requests that can be sent soon.
+# A worker takes further hosts until it has enough requests that can be sent soon. If a host's robots.txt is still
+# unknown this many seconds after the worker got the host, the host's requests no longer count as requests that can be
+# sent soon.
 _UNKNOWN_AFTER = 2.0
 
 
@@ -55,14 +56,17 @@ class Lease:
         return passed < self.seconds
 
     def owns(self, slot: str) -> bool:
-        """Whether this worker alone sends requests to the download slot *slot*."""
+        """Whether this worker owns the host of the download slot *slot*, so that no other worker takes the host's
+        requests.
+        """
         return name_of(slot) in self.hosts and self.is_valid
 
 
 class OwnedRequests(MemoryRequests):
-    """The requests of one queue that wait in this worker. Requests from the server have the same order as on the
-    server. Two other kinds of requests are sent before them: requests that cannot be written to the server, and
-    requests that were put back.
+    """Stores the requests of one queue that wait in the memory of this worker. Requests that were taken from the Redis
+    server have the same order as there. Two other kinds of requests are sent before them: requests that cannot be
+    serialised for the server; and requests that the scheduler has handed out, but that came back to it unsent, for
+    example because of a pause.
     """
 
     __slots__ = ("_taken",)
@@ -75,18 +79,20 @@ class OwnedRequests(MemoryRequests):
         self._taken = taken
 
     def put(self, request: Request, taken: Taken) -> None:
-        """Add *request*, which was taken from the server."""
+        """Add *request*, which was taken from the server. *taken* contains its score and its number on the server."""
         self.count += 1
         heappush(self._heap, (taken.score, int(taken.number, 16), request))
 
     def pop(self) -> Request | None:  # type: ignore[override]
         """Remove and return the next request. Return None if the queue is empty. The scheduler may pop from an empty
-        queue: when a worker gives requests back to the server, the limits still list their queue as ready.
+        queue, because it is not told when this worker gives the requests of a queue back to the server.
         """
         return super().pop() if self.count else None
 
     def medium_of(self, request: Request) -> str:
-        """Return ``"redis"`` if *request* was taken from the server, and ``"memory"`` if this worker keeps it."""
+        """Return ``"redis"`` if *request* was taken from the server, and ``"memory"`` if it is only in this worker's
+        memory.
+        """
         return self.medium if request in self._taken else "memory"
 
     def take_all(self) -> list[Request]:
@@ -128,13 +134,15 @@ class OwnedHost:
 
 
 def _waits_for_rules(queue: Queue) -> bool:
-    """Whether the robots.txt of *queue* is being fetched or is unreachable."""
+    """Whether the requests of *queue* wait for robots.txt, because it is still to be fetched, is being fetched, or is
+    unreachable.
+    """
     site = queue.site
     return site is not None and bool(site.fetch_stage or site.outage)
 
 
 def name_of(slot: str) -> str:
-    """Return the name that the download slot *slot* has on the server. Line breaks become spaces, because a line break
-    ends a name on the server.
+    """Return the name that the download slot *slot* has on the server. Each line break or other whitespace becomes a
+    single space, because the server uses line breaks to separate the name from other data.
     """
     return " ".join(slot.split())

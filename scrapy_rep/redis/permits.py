@@ -1,5 +1,6 @@
-"""Permits for requests to hosts that several workers send to. The Redis server grants the permits. So all workers
-together keep such a host's delay, its pauses, and its limit during a back-off.
+"""Permits to send requests to hosts to which several workers send requests. The Redis server grants the permits, so
+that all workers together keep such a host's delay, its pauses, and its maximum number of concurrent requests during a
+back-off.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ if TYPE_CHECKING:
     from scrapy_rep.redis.hosts import Lease
 
 
-# A request that must wait longer than this many seconds for its permit returns to the scheduler.
+# If the wait for a permit takes longer than this many seconds, the request returns to the scheduler, unless it must not
+# return.
 _LONG = 1.0
 
 
 class Permit(Waiter):
-    """The permission to send one request to a host to which several workers send requests. The request has reached the
-    wire, the downloader middleware nearest to the network. There it waits for the server's answer and, if the server
-    refuses the permit, until the permit may be requested again.
+    """A permit to send one request to a host to which several workers send requests.
+
+    The request has reached the wire, the downloader middleware nearest to the network. It waits there until the server
+    answers. If the server refuses the permit, the request waits until this worker should ask the server again.
     """
 
     def __init__(
@@ -43,7 +46,7 @@ class Permit(Waiter):
         """Whether the request may return to the scheduler and be sent later."""
 
         self.asked: tuple[str, float, float] = self.terms
-        """The :attr:`terms` of the last call that requested this permit from the server."""
+        """The value of :attr:`terms` when this worker last asked the server for this permit."""
 
         self.answer: PermitAnswer | None = None
         """The server's last answer. None before the first answer."""
@@ -52,9 +55,12 @@ class Permit(Waiter):
 
     @property
     def terms(self) -> tuple[str, float, float]:
-        """The host, the maximum number of requests in flight to the host, and the host's delay in seconds. Both numbers
-        are 0 if this worker knows of no delay and no back-off. Then the server applies those that other workers
-        reported.
+        """What this worker tells the server when it asks for this permit: the host, the maximum number of requests in
+        flight to the host, and the host's delay in seconds.
+
+        If the host has a delay, the maximum is 1. If the host has no delay but is in back-off, the maximum is that of
+        the back-off. If this worker knows of no delay and no back-off, both numbers are 0. This means that they are
+        unknown, and the server applies the delay and the back-off that other workers reported.
         """
         host = self.queue.host
         delay = delay_of(self.queue)
@@ -63,8 +69,9 @@ class Permit(Waiter):
 
     @property
     def is_valid(self) -> bool:
-        """Whether the request may be sent with this permit. False if the permit was released, or if it was granted when
-        the host had a higher limit or a shorter delay than now.
+        """Whether the request may be sent with this permit. False if the permit was released. Also False if the host
+        has become stricter since this worker asked for the permit: the maximum number of requests in flight is lower,
+        or the delay is longer.
         """
         (_, limit, delay), (_, asked_limit, asked_delay) = self.terms, self.asked
         is_too_lax = bool(limit) and not 0 < asked_limit <= limit
@@ -78,8 +85,8 @@ def delay_of(queue: Queue) -> float:
 
 
 class SharedPermits:
-    """The permits of one worker. A request needs a permit if another worker may own its host, or if the host has a
-    delay or is in back-off.
+    """The permits of one worker. A request needs a permit in three cases: another worker may own its host, the host has
+    a delay, or the host is in back-off.
     """
 
     def __init__(
@@ -91,15 +98,18 @@ class SharedPermits:
         self._ask = ask
         self._new_token = count(1).__next__
         self.wanted: dict[str, Permit] = {}
-        """The permits to request from the server, by token."""
+        """The permits for which this worker asks the server in the next call. The keys are tokens, which identify the
+        permits."""
 
         self.held: dict[str, Permit] = {}
-        """The permits that the server granted, by token, until their requests end or the permits are released."""
+        """The permits that the server granted, by token. A permit is removed after its request has ended, or after the
+        permit was released because its request is not sent."""
 
     def is_needed(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request*, which is about to be sent, needs a permit and has none that is still valid. A permit
-        becomes invalid when this worker's lease ends, when the host's delay or limit becomes stricter, for example in a
-        back-off, and when the server was restored from older data.
+        """Whether *request*, which is about to be sent, needs a permit and has no valid one. *entry* is the frontier's
+        entry for the request. A permit becomes invalid in three cases: this worker's lease ends; the host's delay or
+        maximum number of requests in flight becomes stricter, for example in a back-off; or the server was restored
+        from older data.
         """
         frontier = self._frontier
         queue = frontier.queues.of(request)
@@ -127,8 +137,11 @@ class SharedPermits:
     async def acquire(
         self, request: Request, entry: InFlight, *, may_return: bool
     ) -> bool:
-        """Wait for the permit of *request*. Return False if the request must return to the scheduler: see
-        :class:`~scrapy_rep.crawl.frontier.frontier.Permits`.
+        """Wait until *request* has a permit or turns out to need none, and return True. Return False if the request
+        must return to the scheduler and wait there, which happens only if *may_return* is True. If the host's pause is
+        so long that the request is to be refused, also return True, because the caller refuses the request.
+
+        See :class:`~scrapy_rep.crawl.frontier.frontier.Permits`.
         """
         frontier = self._frontier
         queue = frontier.queues.of(request)
@@ -151,11 +164,16 @@ class SharedPermits:
                 return False
             frontier.alarms.at(now + answer.wait, self._end_wait, permit)
             await self._wait(permit)
-        return True  # A page in a browser waits for this robots.txt, which needs no permit then.
+        # The request is for a robots.txt, and a page in a browser has begun to wait for it. That page holds a permit of
+        # the host, so the robots.txt needs no permit of its own. The frontier has set may_continue and ended the wait.
+        return True
 
     async def _answer(self, permit: Permit) -> PermitAnswer | None:
-        """Request *permit* from the server, and return the answer. Return None if the wait ended without an answer.
-        Raises SpiderClosing if the spider closes.
+        """Ask the server for *permit*, wait for the answer, and return it. Raises SpiderClosing if the spider closes.
+
+        Return None if the wait ends without an answer. There are two causes: a page in a browser waits for the
+        requested robots.txt, which is therefore sent without a permit; or other workers may have taken the request, and
+        it may return to the scheduler.
         """
         token = f"\t{self._new_token()}"
         permit.answer = None
@@ -168,7 +186,9 @@ class SharedPermits:
         return permit.answer
 
     async def _wait(self, permit: Permit) -> None:
-        """Wait until :meth:`_end_wait`. Raises SpiderClosing if the spider closes."""
+        """Wait until :meth:`_end_wait` is called for *permit*, or until the frontier lets the request continue without
+        a permit. Raises SpiderClosing if the spider closes.
+        """
         over = self._frontier.wait(permit, permit.request)
         self._frontier.flush()  # Begins to check regularly whether the spider closes.
         await maybe_deferred_to_future(over)
@@ -178,16 +198,21 @@ class SharedPermits:
         self._frontier.flush()
 
     def release(self, entry: InFlight) -> None:
-        """Release the permit of *entry*, whose request will not be sent. So the host's delay does not start."""
+        """Release the permit of *entry*, because its request is not sent. The server learns this in the next call, and
+        does not start the host's delay.
+        """
         for permit in self.held.values():
             permit.is_released |= permit.entry is entry
         self._ask()
 
-    # The scheduler calls these methods before and after each call to the server.
+    # The scheduler calls the following methods before and after each call to the server.
 
     def wants(self) -> list[tuple[Any, ...]]:
-        """Return the permits to request from the server, as arguments of ``acquire`` in ``shared.lua``. No permit is
-        requested for a request that another worker may have taken, if the request may return to the scheduler.
+        """Return the permits for which the next call asks the server, as tuples: token, host, maximum number of
+        requests in flight, and delay. These are the arguments of ``acquire`` in ``shared.lua``.
+
+        First, end the wait of each request that other workers may have taken, if the request can return to the
+        scheduler. No permit is asked for these requests.
         """
         for token, permit in list(self.wanted.items()):
             if permit.may_return and permit.request in self._lease.lost:
@@ -200,8 +225,9 @@ class SharedPermits:
     def granted(
         self, answers: Sequence[PermitAnswer]
     ) -> Iterator[tuple[str, float, bool]]:
-        """Wake the requests whose permits are in *answers*. Yield each permit for which no request waits any more, in
-        the format of :meth:`ended`, so that the server releases the permit.
+        """Process *answers*, the server's answers about permits: keep the granted permits, and wake the requests that
+        wait for the answers. If no request waits for a permit any more, yield the permit in the format of
+        :meth:`ended`, so that the server releases it.
         """
         for answer in answers:
             permit = self.wanted.pop(answer.token, None)
@@ -214,8 +240,11 @@ class SharedPermits:
             self._end_wait(permit)
 
     def ended(self) -> Iterator[tuple[str, float, bool]]:
-        """Yield the permits that are used or released, and forget them. Each permit is a tuple: the token, the seconds
-        since the end of the request (0 if it was not sent), and whether the request was sent.
+        """Yield the granted permits that are no longer needed, and forget them. A permit is no longer needed when its
+        request has ended, or when the permit was released because its request was not sent.
+
+        Each permit is yielded as a tuple: its token, the number of seconds since its request ended (0 if the request
+        was not sent), and whether the request was sent.
         """
         frontier = self._frontier
         for token, permit in list(self.held.items()):

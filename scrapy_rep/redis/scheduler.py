@@ -1,4 +1,6 @@
-"""The scheduler of a worker. The worker owns hosts, whose requests it takes from the Redis server in batches."""
+"""The scheduler of a worker, in a crawl with several workers. The worker owns hosts, and takes their requests from the
+Redis server in batches.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +53,10 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.crawl.frontier.limits import Queue
 
-# The seconds between two calls to the server, in five cases: this worker has something to report; its requests are in
-# flight or in their callbacks; requests of any worker are not done, so that their callbacks may yield new requests; the
-# queue is empty; or the last call failed.
+# The number of seconds between two calls to the server, in five cases. _SOON: this worker has something to report or to
+# ask for. _BUSY: requests of this worker are in flight or in their callbacks. _WAITING: this worker owns hosts, or
+# requests of other workers are not done yet, so that their callbacks may yield new requests. _IDLE: all requests of all
+# workers are done. _FAILED: the last call failed.
 _SOON, _BUSY, _WAITING, _IDLE, _FAILED = 0.02, 0.05, 0.2, 1.0, 1.0
 
 # A worker renews its lease at the latest when this fraction of the lease's duration has passed.
@@ -63,8 +66,9 @@ _PART_OF_LEASE = 1 / 4
 # is not enough, because the robots.txt of a new host must be fetched before the host's requests can be sent.
 _CALLS_AHEAD = 3
 
-# In one round, each request in flight ends and the next one is sent. The first number is the assumed duration of a
-# round in seconds. The second is the maximum number of rounds for which a worker takes requests in advance.
+# In one round, each request in flight ends, and another request is sent in its place. The first number is the assumed
+# duration of a round in seconds. The second is the maximum number of rounds for which a worker takes requests in
+# advance.
 _ROUND, _MAX_ROUNDS = 0.1, 20
 
 # The number of a host's requests that one call takes for each round (see _ROUND), and the maximum number of a host's
@@ -74,24 +78,25 @@ _BATCH, _MAX_BATCH = 16, 200
 # The maximum number of a host's requests that a worker keeps while the host's robots.txt is unknown.
 _MAX_WAITING = 2 * _MAX_BATCH
 
-# A worker takes new hosts until the number of its requests that can be sent soon is the downloader's capacity,
-# multiplied by this factor.
+# A worker takes new hosts until it has enough requests that can be sent soon. Enough means: the number of requests that
+# the downloader sends in the coming rounds (CONCURRENT_REQUESTS in each round), multiplied by this factor.
 _AHEAD = 1.5
 
 # A worker that has this many requests from the server takes no new hosts. Without this maximum, a worker could collect
 # very many requests to hosts that do not answer.
 _MAX_TAKEN = 20_000
 
-# A worker gives a host back when the host had no requests for the first number of seconds, or when its next request
-# must wait for longer than the second number of seconds.
+# A worker gives a host back to the server when the host has had no requests for _EMPTY_FOR seconds, or when the next
+# request to the host must wait for more than _FAR seconds.
 _EMPTY_FOR, _FAR = 2.0, 30.0
 
-# The maximum rank of a request. The request's score on the server is the negative rank: the lowest score is first. The
-# server subtracts 2^50 from the score of a request that is given back. With ranks up to this maximum, all scores are
-# integers that the server's floating-point numbers represent exactly.
+# The maximum rank of a request. Requests with a higher rank are sent earlier. The request's score on the server is the
+# negative rank, because requests with a lower score are delivered earlier there. The server subtracts 2^50 from the
+# score of a request that is given back. With ranks up to this maximum, all scores are integers that the server's
+# floating-point numbers represent exactly.
 _MAX_RANK = 2**40
 
-# A worker that ends gives up after this many failed calls in a row.
+# When a worker ends, it makes some last calls to the server. It stops after this many failed calls in a row.
 _TRIES_AT_END = 2
 
 
@@ -122,16 +127,20 @@ class SharedScheduler(Scheduler):
         """The requests that this worker took from the server, until they are done or given back."""
 
         self._popped: set[Request] = set()
-        """The taken requests that Scrapy's engine received and that are not done."""
+        """The requests that this worker took from the server and handed out to Scrapy's engine, and that are not done
+        yet."""
 
         self._popped_since = 0
-        """The number of requests that Scrapy's engine received since the last call to the server."""
+        """The number of requests, taken from the server, that Scrapy's engine received since the last call to the
+        server."""
 
         self._pages: dict[Request, str] = {}
-        """The requests that count as pages of a host and are not done. The value is the host."""
+        """The requests that are not done and count towards the maximum number of pages of a host
+        (``REP_PAGES_PER_HOST``). The value is the host."""
 
         self._seen_here: set[str] = set()
-        """The fingerprints of requests that cannot be written to Redis. Such requests wait in this worker's memory."""
+        """The fingerprints of requests that cannot be serialised for Redis. Such requests wait in this worker's memory.
+        """
 
         # The state of the queue on the server.
         self._total = 1
@@ -139,17 +148,18 @@ class SharedScheduler(Scheduler):
         the first answer, because the queue may contain requests."""
 
         self._last_aside = "0"
-        """This worker tries to read the requests that other workers set aside. The value is the place, in the server's
-        list of such requests, of the last request that this worker tried to read.
+        """The server sets requests aside that a worker could not deserialise, and each other worker tries to
+        deserialise them. The server sorts these requests by a number, their place. This is the place of the last
+        request that this worker tried to deserialise, and ``"0"`` before the first one.
         """
 
         self._readable: list[str] = []
-        """The places, in the server's list of requests that other workers set aside, of the requests that this worker
-        can read."""
+        """The places (see :attr:`_last_aside`) of the requests that the server has set aside, and that this worker can
+        deserialise. The next call takes these requests from the server."""
 
         self._set_aside = 0
-        """The number of requests that are set aside because no worker could read them, according to the server's last
-        answer."""
+        """The number of requests that the server has set aside, because no worker could deserialise them so far,
+        according to the server's last answer."""
 
         # The calls to the server.
         self._took = 0.0
@@ -229,15 +239,17 @@ class SharedScheduler(Scheduler):
         return len(self) > 0 or self._count > 0 or is_missing
 
     def open(self, spider: Spider) -> Deferred[None]:
-        """Called by Scrapy. The Deferred fires after the first call to the server. If the call fails, the Deferred
-        fails with the call's error, unless the server only has no memory left.
+        """Called by Scrapy. Call the server for the first time. The Deferred fires when the call has ended. If the call
+        fails, the Deferred fails with the call's error. However, if the server only has too little memory, the Deferred
+        does not fail, and the crawl starts, because taking requests from the server frees memory.
         """
         self._order.warn_of_classes(self._logger)
         return deferred_from_coro(self._begin())
 
     def close(self, reason: str) -> Deferred[None] | None:
         """Called by Scrapy. Give all requests that are not done back to the server. The Deferred fires after the server
-        has stored them, or after this worker gave up. Return None if the scheduler was never open.
+        has stored them, or after this worker gave up because the server failed. Return None if the scheduler was never
+        open.
         """
         if self._calls is None:
             return None
@@ -246,12 +258,12 @@ class SharedScheduler(Scheduler):
         return deferred_from_coro(self._end(self._calls))
 
     def enqueue_request(self, request: Request) -> bool:
-        """Called by Scrapy. Queue *request* for any worker. Return False if this worker knows that *request* is a
-        duplicate. The server finds other duplicates later.
+        """Called by Scrapy. Add *request* to the queue, from which any worker can take it. Return False if this worker
+        knows that *request* is a duplicate; otherwise, return True. The server finds other duplicates later.
 
         Two kinds of requests stay in this worker, and are sent before the other requests of their host: requests that
-        cannot be written to Redis, and requests that the gate or the wire (this package's downloader middlewares)
-        returned.
+        cannot be serialised for Redis, and requests that came back from the gate or the wire (downloader middlewares of
+        this package) without being sent.
         """
         frontier = self._frontier
         if frontier.take_returned(request):
@@ -323,8 +335,8 @@ class SharedScheduler(Scheduler):
     def _keep_in_memory(
         self, queue: Queue, request: Request, fingerprint: str, error: Exception
     ) -> None:
-        """Keep *request* in the memory of this worker, because *request* cannot be written to Redis. Only this worker
-        can send it. It goes before the other requests of its queue.
+        """Keep *request* in the memory of this worker, because it cannot be serialised for Redis: *error* is the
+        reason. Only this worker can send *request*, and sends it before the other requests of *queue*.
         """
         self._note_unwritable(request, error)
         self._seen_here |= {fingerprint} - {""}
@@ -333,7 +345,9 @@ class SharedScheduler(Scheduler):
         self._filled(queue, request)
 
     def _count_enqueued(self, medium: str, count: int) -> None:
-        """Count new requests in Scrapy's stats."""
+        """Count *count* new requests in Scrapy's stats. *medium* says where they are stored, in ``"redis"`` or in
+        ``"memory"`` (of this worker).
+        """
         self._stats.inc_value(f"scheduler/enqueued/{medium}", count)
         self._stats.inc_value("scheduler/enqueued", count)
 
@@ -344,8 +358,8 @@ class SharedScheduler(Scheduler):
     # The requests of this worker.
 
     def _take_back(self, request: Request) -> None:
-        """Put *request*, which Scrapy received but did not send, back to the front of its queue in this worker. Drop
-        *request* if another worker may have taken it.
+        """Put *request*, which this scheduler handed out but which was not sent, back to the front of its queue in this
+        worker. Drop *request* if another worker may have taken it.
         """
         if request not in self._lease.lost:
             self._popped.discard(request)
@@ -360,7 +374,9 @@ class SharedScheduler(Scheduler):
         return queue.requests
 
     def _read(self, taken: Taken) -> Request | None:
-        """Return the request in *taken*. Return None if this worker cannot read it, and log the first such error."""
+        """Deserialise and return the request in *taken*. Return None if this worker cannot deserialise it, and log the
+        first such error.
+        """
         try:
             fields = self._serializer.loads(taken.data)
             return request_from_dict(fields, spider=self._crawler.spider)
@@ -402,15 +418,17 @@ class SharedScheduler(Scheduler):
     # The reports of this worker.
 
     def _note_done(self) -> None:
-        """Add the requests that are done to the reports. A request is done when its callback has ended. Requests that a
-        closing spider interrupted are given back.
+        """Collect what the next call reports about requests that have ended. A request whose callback has ended is
+        reported as done. If the closing spider interrupted a request, the request is given back to the server instead,
+        so that another worker can send it.
         """
         reports = self._exchange.reports
         in_progress = requests_in_progress(self._crawler)
         self._lease.lost.intersection_update(in_progress)
         in_memory = self._pages.keys() - self._popped
         for request in in_memory.difference(in_progress):
-            # The request cannot be written to the server, so it has no number there. Only its page is reported.
+            # This request was not taken from the server, for example because it cannot be serialised. So it has no
+            # number on the server, and the report only tells the server to count a page of the host.
             reports["done"].append(("", self._pages.pop(request)))
         for request in self._popped.difference(in_progress):
             self._popped.remove(request)
@@ -424,9 +442,9 @@ class SharedScheduler(Scheduler):
                 reports["done"].append((number, page_of))
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
-        """Called by the crawl's page budget. Note that *request* counts as a page of *host* (*change* is 1), or no
-        longer counts (*change* is -1). The server counts the page when *request* is done. If this worker dies earlier,
-        another worker sends *request* again.
+        """Record that *request* counts as a page of *host* (*change* is 1), or no longer counts (*change* is -1). The
+        crawl's page budget calls this. The server counts the page only when *request* is done. If this worker dies
+        earlier, the page is not counted, and another worker sends *request* again.
         """
         if change > 0:
             self._pages[request] = host
@@ -434,7 +452,9 @@ class SharedScheduler(Scheduler):
             self._pages.pop(request, None)
 
     def _note_pauses(self) -> None:
-        """Add the hosts that requested a pause to the reports."""
+        """Collect the pauses for which hosts have asked since the last call, so that the next call reports them to the
+        server.
+        """
         now, politeness = self._clock.monotonic(), self._frontier.politeness
         pauses = politeness.take_new_pauses()
         self._exchange.reports["paused"] += [
@@ -442,9 +462,10 @@ class SharedScheduler(Scheduler):
         ]
 
     def _give_back_needless(self) -> None:
-        """Give back the hosts that had no requests for 2 seconds, or whose next request must wait longer than 30
-        seconds. Keep the hosts with requests in progress. Also keep a host whose requests are refused because of a long
-        pause, until it has had no requests for 2 seconds.
+        """Give back to the server the hosts that have had no requests for 2 seconds, and the hosts whose next request
+        must wait longer than 30 seconds. Some hosts are kept nevertheless. A host with requests in progress is kept. A
+        host whose pause is so long that its requests are refused is kept until it has had no requests for 2 seconds, so
+        that this worker refuses them.
         """
         now, frontier = self._clock.monotonic(), self._frontier
         busy = {self._taken[request].host for request in self._popped}
@@ -463,7 +484,9 @@ class SharedScheduler(Scheduler):
                 self._give_back(host)
 
     def _give_back(self, host: OwnedHost) -> None:
-        """Let other workers take *host*, with its waiting requests, its delay and its back-off."""
+        """Give *host* back to the server in the next call, with its waiting requests, its delay and its back-off, so
+        that another worker can own it.
+        """
         now, reports = self._clock.monotonic(), self._exchange.reports
         limiter = self._frontier.limits.limiters.get(host.key)
         back_off = None if limiter is None else limiter.back_off
@@ -482,11 +505,11 @@ class SharedScheduler(Scheduler):
 
     def _wants(self) -> dict[str, Any]:
         """Return what the next call asks the server for: permits, more requests of owned hosts, and new hosts for as
-        many requests as this worker has room for.
+        many requests as this worker has room for. The end of ``shared.lua`` describes the keys.
         """
         places = concurrent_requests(self._crawler)
-        # An estimate of how many times all requests in flight end, and others take their places, until the answer to
-        # this call arrives.
+        # An estimate of the number of rounds (see _ROUND) until the answer to this call arrives: in each round, all
+        # requests in flight end, and as many other requests are sent.
         replaced = max(self._popped_since // places, round(self._took / _ROUND))
         rounds = min(1 + _CALLS_AHEAD * replaced, _MAX_ROUNDS)
         self._popped_since = 0
@@ -518,12 +541,13 @@ class SharedScheduler(Scheduler):
     def _more_of_owned(
         self, batch: int, rounds: int
     ) -> tuple[list[tuple[str, int]], int]:
-        """Return the numbers of further requests that this worker wants for its owned hosts, and the supply.
+        """Return how many more requests this worker wants for the hosts that it owns, and how many it has in supply.
 
-        The first result is a list of pairs: a host, and the number of requests that are missing until this worker has
-        *batch* requests to the host that can be sent soon. Hosts that need no requests now are left out. The second
-        result, the supply, is the number of requests to owned hosts that could be sent in the next *rounds* rounds (see
-        ``_ROUND``).
+        The first result is a list of pairs: a host, and the number of further requests. With these, this worker has
+        *batch* requests to the host that can be sent soon. Hosts that need no requests now are left out.
+
+        The second result, the supply, is a single number: how many requests to owned hosts can be sent in the next
+        *rounds* rounds. In one round, each request in flight ends, and another is sent in its place (see ``_ROUND``).
         """
         now, more, supply = self._clock.monotonic(), [], 0
         for host in self._lease.hosts.values():
@@ -541,7 +565,8 @@ class SharedScheduler(Scheduler):
 
     async def _begin(self) -> None:
         """Call the Redis server for the first time, then start the loop that makes all further calls. If the first call
-        fails, raise its exception and start no loop, unless the call failed only because the server has no memory left.
+        fails, raise its exception and do not start the loop. However, if the call fails because the server has no
+        memory left, start the loop all the same.
         """
         try:
             if self._crawler.settings.getbool("SCHEDULER_FLUSH_ON_START"):
@@ -605,9 +630,10 @@ class SharedScheduler(Scheduler):
         self._answered(answer, exchange.answered(), began)
 
     def _has(self) -> list[str]:
-        """Return the request numbers, hosts and permits that this worker has. Anything else that the server lists for
-        this worker was in an answer that did not arrive. So the server puts such requests back into the queue, and
-        takes back such hosts and permits.
+        """Return what this worker has: the numbers of its requests, its hosts, and the tokens of its permits. The
+        server compares them with its own list for this worker. If the list contains more, an answer to this worker was
+        lost. So the server puts the additional requests back into the queue, and takes the additional hosts and permits
+        back.
         """
         reports = self._exchange.reports
         numbers = [taken.number for taken in self._taken.values()]
@@ -639,8 +665,8 @@ class SharedScheduler(Scheduler):
     def _answered(
         self, answer: Answer, pushes: Sequence[Push], began: tuple[float, float]
     ) -> None:
-        """Process *answer*, the server's answer to a call. *pushes* are the new requests of the call, and *began* is
-        the start of the call, on the monotonic clock and on the system clock.
+        """Process *answer*, the server's answer to a call. *pushes* are the new requests that the call sent to the
+        server, and *began* is the start of the call, on the monotonic clock and on the system clock.
         """
         unsent = len(self._exchange.unsent)
         was_stopped = not self._lease.is_valid or len(pushes) + unsent >= MAX_PUSHES
@@ -675,7 +701,9 @@ class SharedScheduler(Scheduler):
             wake(self._crawler)
 
     def _take(self, answer: Answer) -> None:
-        """Take the permits, hosts, page counts, pauses and requests in *answer*."""
+        """Apply what *answer* contains to this worker. Wake the requests that have got their permits, become the owner
+        of the new hosts, update page counts and pauses, and queue the new requests in this worker.
+        """
         frontier, now = self._frontier, self._clock.monotonic()
         self._exchange.reports["released"] += self._permits.granted(answer.permits)
         for leased in answer.hosts:
@@ -689,7 +717,8 @@ class SharedScheduler(Scheduler):
                     since=now - leased.lasted,
                 )
         if answer.pages and frontier.budget is not None:
-            # The pages that all workers have done, and those that this worker has in progress.
+            # Three kinds of pages count for a host: pages that the server knows to be done, pages that this worker has
+            # in progress, and pages that this worker has done but not reported yet.
             counts = Counter(self._pages.values()) + Counter(answer.pages)
             counts.update(page_of for _, page_of in self._exchange.reports["done"])
             frontier.budget.resume({host: counts[host] for host in answer.pages})
@@ -715,8 +744,8 @@ class SharedScheduler(Scheduler):
                 self._readable.append(place)
 
     def _drop(self, request: Request) -> None:
-        """Log that *request*, which the server did not store, is a duplicate. Send the signal ``request_dropped``, as
-        Scrapy does for duplicates.
+        """Log that the server did not store *request*, because it is a duplicate. Send the signal ``request_dropped``,
+        as Scrapy does for duplicates.
         """
         self._fingerprinter.log(request, self._spider)
         self._crawler.signals.send_catch_log(
@@ -771,8 +800,8 @@ class SharedScheduler(Scheduler):
         return _SOON if is_full_now else _FAILED
 
     def _queue_lost(self) -> None:
-        """Push all requests of this worker to a new queue, because the old queue no longer exists. Close the spider,
-        and log the first such loss.
+        """Send all requests of this worker to a new queue, because the old queue no longer exists. Close the spider.
+        Log an error when this happens for the first time.
         """
         for taken in self._forget():
             rank = round(max(taken.score, -_MAX_RANK))
@@ -800,12 +829,13 @@ class SharedScheduler(Scheduler):
     # The end of this worker.
 
     async def _end(self, calls: Deferred[None]) -> None:
-        """Send the remaining new requests, and report the requests that are done. In the last call, give all hosts and
-        requests back. *calls* fires when the regular calls have ended.
+        """Make the last calls to the server after the scheduler was closed. Wait until *calls* fires, because the
+        regular calls have ended. Then send the remaining new requests, and report the requests that are done. The last
+        call gives all hosts and requests back.
 
-        The last call is made when there are no new requests left. But if a call has failed, its reports are repeated
-        until the server answers, and then the next call is the last one, even if new requests are left. Give up after
-        two failed calls in a row.
+        Usually, the last call is made when no new requests are left. If a call fails, the next call repeats its
+        reports. After the server has answered again, the next call is the last one, even if new requests are left.
+        After two failed calls in a row, give up without a last call.
         """
         await maybe_deferred_to_future(calls)
         exchange = self._exchange
@@ -847,7 +877,9 @@ class SharedScheduler(Scheduler):
 
 
 def _seconds_to_wait(limiter: Limiter | None, now: float) -> float:
-    """Return the seconds until a request may be sent to the host of *limiter*. Zero or less means now."""
+    """Return the seconds until a request may be sent to the host of *limiter*. If this is zero or less, it may be sent
+    now.
+    """
     if limiter is None:
         return -inf
     delay = limiter.crawl_delay or limiter

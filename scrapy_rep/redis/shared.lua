@@ -3,8 +3,9 @@
 -- new hosts, requests and permits. Redis executes each call as a whole.
 --
 -- KEYS: (1) the prefix of all keys, which is a hash tag, so that a Redis Cluster keeps the keys on one node; (2)
--- the set of fingerprints; (3) the key of a queue that scrapy-redis itself wrote. ARGV: (1) the worker; (2) its
--- order, as JSON (described at the end of this file); (3 ...) the data of each new request.
+-- the set of fingerprints; (3) the key under which a queue class of scrapy-redis stores requests. ARGV: (1) the
+-- worker's name; (2) what it reports and asks for (its order), as JSON, described at the end of this file; (3 ...) the
+-- data of each new request, in serialised form.
 --
 -- A "host" is the name of a download slot, which usually is a host name.
 --
@@ -24,7 +25,8 @@
 --   :taken:WORKER    hash   number of a taken request -> its lease: host, score and request, one per line
 --   :permits:WORKER  hash   token -> host
 --   :news:WORKER     hash   the worker's hosts with new requests or a new pause -> the end of the pause, or ""
---   :aside           zset   leases of requests that a worker could not read -> a number, their "place"
+--   :aside           zset   requests that a worker took but could not deserialise (they are set aside), each as its
+--                           lease -> a number that orders them, the "place"
 --   :pages           hash   host name -> the number of its pages that are done, if that number is limited
 --
 -- All times are in seconds of this server's clock.
@@ -45,7 +47,7 @@ local PATIENCE, ASK_AGAIN = 3, 0.1
 -- For this many seconds after a pause, a worker that does not know of the pause sends one request at a time.
 local RECOVERS = 30
 
--- If the worker's queue no longer exists, the worker must learn this before the script changes anything.
+-- If the worker's queue no longer exists, the script ends here and tells the worker, before it changes anything.
 local STATE = prefix .. ':state'
 local mark = call('HGET', STATE, 'mark') or ''
 if order.mark ~= '' and order.mark ~= mark then return { 'lost' } end
@@ -68,8 +70,9 @@ local has_lost = last_call < order.last_answer
 -- executed.
 if order.call == 1 then call('SCARD', SEEN) end
 
--- A server without memory refuses a script whose first write needs memory. DEL needs none. So with DEL as the first
--- write, a call that frees as many requests as it adds is executed. Calls with more new requests are refused.
+-- A server that has no memory left refuses a script if its first write needs memory. DEL needs none. So if the first
+-- write is a DEL, the server executes the script. This is done for calls that free at least as many requests as they
+-- add. Calls that add more requests than they free are refused.
 if #order.new <= #order.done then call('DEL', prefix .. ':none') end
 if is_first then call('HSET', STATE, 'mark', mark) end
 
@@ -97,8 +100,8 @@ local function forget_later(host)
     end
 end
 
--- Let any worker take a host from the time of its next request on. If a pause of the host is so long that its requests
--- are refused and do not wait, any worker may take the host now, to refuse them.
+-- Let any worker take a host from the time of its next request on. In a long pause, the host's requests are refused
+-- instead of waiting for the end of the pause. Then any worker may take the host now, to refuse them.
 local function set_free(host)
     call('HDEL', key('host', host), 'owner')
     if call('EXISTS', key('queue', host)) == 1 then
@@ -165,8 +168,8 @@ local function disown(name, host)
     set_free(host)
 end
 
--- Take all hosts, requests and permits from the worker *name*, except those in *kept*. Return the number of
--- requests.
+-- Take all hosts, requests and permits from the worker *name*, except those in *kept*. Return the number of the
+-- requests that were put back into the queue.
 local function return_all(name, kept)
     local count = 0
     for _, host in ipairs(call('SMEMBERS', key('owned', name))) do
@@ -190,7 +193,8 @@ local function forget_worker(name)
     call('DEL', key('news', name))
 end
 
--- Renew this worker's lease, and take everything from at most one dead worker.
+-- Renew this worker's lease. If the lease of another worker has ended, take everything from that worker (at most one in
+-- each call).
 
 local answer = {
     seen = {}, permits = {}, on_server = {}, hosts = {}, pauses = {}, pages = {},
@@ -323,7 +327,8 @@ elseif not has_lost then
         take(news[index], order.batch)
     end
     call('DEL', NEWS)
-    -- The answer that did not arrive may have contained news of any host: a pause, or that the host has requests here.
+    -- order.has says that an answer did not arrive. That answer may have contained news of any host: a pause, or that
+    -- the host has requests here. So repeat the news of all hosts.
     for _, host in ipairs(order.has and call('SMEMBERS', OWNED) or {}) do
         tell_pause(host, (numbers_of(host, 'paused')))
         take(host, 0)
@@ -344,7 +349,8 @@ elseif not has_lost then
         tell_pause(host, (numbers_of(host, 'paused')))
         order.room = order.room - math.min(take(host, order.batch), order.concurrency)
     end
-    -- Deliver requests that other workers could not read. This worker reported that it can read them.
+    -- Deliver the requests that are set aside, because other workers could not deserialise them, and that this worker
+    -- can deserialise.
     for _, place in ipairs(order.readable) do
         local lease = call('ZRANGEBYSCORE', ASIDE, place, place)[1]
         local _, _, item = parts_of(lease)
@@ -368,7 +374,7 @@ answer.remaining = count - call('ZCOUNT', ASIDE, '-inf', order.last_aside)
 answer.set_aside = call('ZCARD', ASIDE)
 return { mark, cjson.encode(answer), delivered, unread }
 
--- The order of a worker contains:
+-- The order of a worker (what the worker reports and asks for) contains:
 --   mark                  the mark of the queue that the worker uses, or "" in its first call
 --   call, last_answer     the number of this call, and the number of the last call whose answer arrived. All calls
 --                         after that answer contain the same reports
@@ -377,40 +383,41 @@ return { mark, cjson.encode(answer), delivered, unread }
 --                         fingerprint
 --   done                  for each request that is done: its number, or "" if it waited in the memory of its worker;
 --                         the host whose page it was, or ""
---   back, unreadable      the numbers of requests that are given back, or that the worker cannot read
+--   back, unreadable      the numbers of requests that are given back, and of those that the worker cannot deserialise
 --   released              for each permit that ended: token, seconds since the end of its request, whether that was
 --                         sent
---   paused                for each host that requested a pause: host, seconds
+--   paused                for each host that has asked for a pause: host, seconds
 --   left                  for each host that the worker gives back: host, seconds until its next request, own_pause,
 --                         concurrency, seconds since the start of the back-off
---   has                   only after a lost answer: the requests, hosts and permits that the worker has. All others
---                         that are listed here for the worker are taken from it
+--   has                   only after a lost answer: the requests, hosts and permits that the worker has. If the server
+--                         lists further ones for the worker, they are taken from it
 --   retires, clears       whether the worker ends, and whether its end deletes the queue
---   permits               for each permit that the worker requests: the arguments of acquire()
---   more                  for each owned host of which the worker wants requests: host, their maximum number
---   batch                 the maximum number of requests of a host that is new or has new requests
+--   permits               for each permit that the worker asks for: the arguments of acquire()
+--   more                  for each owned host from which the worker wants more requests: host, their maximum number
+--   batch                 the maximum number of requests that the worker gets from a host that it has just got, or
+--                         that has new requests
 --   wait_timeout          the seconds for which requests wait for the end of a pause. They are refused in a longer pause
---   room, concurrency     the number of requests for which the worker wants new hosts, and the maximum number of
---                         requests that count for one host
---   readable, last_aside  the places of requests that others could not read and this worker can, and the last place
---                         that the worker tried
+--   room, concurrency     the worker wants new hosts with about this many requests in total (room). Of one host, at
+--                         most this many requests count towards the total (concurrency)
+--   readable, last_aside  about requests that are set aside: the places of those that this worker can deserialise, and
+--                         the place of the last one that this worker has tried to deserialise
 --
 -- The answer contains the mark, or "lost" if the worker's queue no longer exists, or "late" for a late call; a
--- JSON object; the leases of the delivered requests; and leases of requests that other workers could not read, each with
+-- JSON object; the leases of the delivered requests; and the leases of requests that are set aside, each followed by
 -- its place. The object contains:
 --   seen                  the indexes of new requests whose fingerprints were known
 --   remaining             the number of requests that are not done. Requests that are set aside do not count if this
 --                         worker has already tried to read them
---   set_aside             the number of requests that are set aside, because no worker could read them so far
+--   set_aside             the number of requests that are set aside, because no worker could deserialise them so far
 --   has_lost              whether other workers may have taken this worker's hosts and requests
---   returned              the number of requests that were taken from a dead worker
---   strange               in the first answer, the number of requests in a queue that scrapy-redis itself wrote
---   permits               for each requested permit: the result of acquire()
---   on_server             for each host of which the worker wanted requests, or with news: host, the number of its
---                         requests that are not taken
+--   returned              the number of requests that were put back into the queue, because their worker is dead
+--   strange               in the first answer, the number of requests that a queue class of scrapy-redis wrote (KEYS 3)
+--   permits               for each permit that the worker asked for: the result of acquire()
+--   on_server             for each host that the worker now owns, from which it wanted more requests, or with news:
+--                         host, the number of its requests that no worker has taken
 --   hosts                 for each host that the worker now owns: host, own_pause, concurrency, seconds since the
 --                         start of the back-off
---   pauses                for each paused host that the worker now owns, or for whose pause another worker's report
---                         is news: host, seconds until the end of the pause
---   pages                 for each host that the worker now owns, or of which it reported pages: host name, the number
---                         of the host's pages that are done
+--   pauses                for each paused host that the worker now owns, and for each of its hosts for which another
+--                         worker has reported a pause: host, seconds until the end of the pause
+--   pages                 for each host that the worker now owns, and for each host for which it reported pages: host
+--                         name, the number of the host's pages that are done

@@ -73,7 +73,7 @@ async def test_the_crawl_ends_without_network_although_a_component_holds_a_robot
     assert frontier.closes_for == ""
     clock.advance(5)
     assert frontier.closes_for == "network_gone"
-    assert caplog.text.count("The network of the crawler is gone for longer") == 1
+    assert caplog.text.count("The network of the crawler has been gone for longer") == 1
     run.close()
 
 

@@ -375,7 +375,7 @@ def test_a_file_with_changed_tables_is_refused_and_keeps_its_requests(
     path = make(tmp_path)
     with closing(sqlite3.connect(path)) as database:
         database.execute(change)
-    with pytest.raises(JobError, match="the tables of the file were changed"):
+    with pytest.raises(JobError, match="the tables of the file differ"):
         JobFile(path)
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT count(*) FROM requests").fetchone() == (100,)

@@ -1,31 +1,39 @@
 """The frontier of a crawl: the state that scheduler, gate and wire share.
 
-It connects these three parts, which Scrapy calls, with the :class:`Limits`, which do not depend on Scrapy. A request
-passes these methods, in this order:
+Gate and wire are downloader middlewares. The gate judges requests by robots.txt. The wire, the middleware nearest to
+the network, holds each request until it may be sent. The frontier connects these three parts, which Scrapy calls, with
+:class:`Limits`, which decides when each request may be sent, and does not depend on Scrapy. A request passes these
+methods, in this order:
 
 ===============================  ==========================================================================
 caller                           what the frontier does
 ===============================  ==========================================================================
-``Scheduler.enqueue_request``    :meth:`Frontier.fill`: the queue of the request becomes ready, or is parked
-``Scheduler.next_request``       :meth:`Frontier.next_queue`, :meth:`Frontier.plan`: the request gets room
-gate, ``process_request``        :meth:`Frontier.enter`. If the rules are not known: ``return_to_scheduler``
-                                 or, for a request that did not come from there, ``until_known``
-wire, ``process_request``        :meth:`Frontier.may_send`; if that is False, ``return_to_scheduler`` or
-                                 ``until_sent``
+``Scheduler.enqueue_request``    :meth:`Frontier.fill` finds out whether the next request in the queue may
+                                 be sent now, or what the queue has to wait for
+``Scheduler.next_request``       :meth:`Frontier.next_queue` chooses a queue. :meth:`Frontier.plan` counts
+                                 the request towards the limits of its host
+gate, ``process_request``        :meth:`Frontier.enter` returns the state of the request. If the rules are
+                                 not known, a request from the scheduler goes back to the scheduler
+                                 (``return_to_scheduler``). Any other request waits (``until_known``)
+wire, ``process_request``        :meth:`Frontier.may_send` counts the request as sent, if it may be sent
+                                 now. If not, the request goes back to the scheduler
+                                 (``return_to_scheduler``), or waits at the wire (``until_sent``)
 wire, ``process_response``       :meth:`Frontier.answered`, :meth:`Frontier.end`
 wire, ``process_exception``      :meth:`Frontier.failed`, :meth:`Frontier.end`
 ===============================  ==========================================================================
 
 Two examples:
 
-- *An image on another host.* A media pipeline downloads it past the scheduler. So at the gate, the image waits for the
-  robots.txt of its host (``until_known``); if that is unreachable, the image is refused immediately. At the wire, it
-  waits for room in the limiters of its host (``until_sent``).
-- *Ctrl-C.* Scrapy stops asking the scheduler, but sends no signal. Within 0.2 seconds, ``Frontier._check`` notices the
-  closing spider. It cancels the running fetches of robots.txt, and ends the requests that wait at gate and wire with
-  SpiderClosing. With a ``JOBDIR``, the next run sends these requests, and all that wait in the scheduler.
+- *An image on another host.* A media pipeline downloads the image without the scheduler. So the image waits at the gate
+  for the robots.txt of its host (``until_known``). If this robots.txt is unreachable, the image is refused immediately.
+  Then the image waits at the wire until the delay and the limits of its host allow another request (``until_sent``).
+- *Ctrl-C.* Scrapy stops asking the scheduler for requests, but sends no signal. Within 0.2 seconds, ``Frontier._check``
+  notices that the spider is closing. It cancels the running fetches of robots.txt, and ends the requests that wait at
+  gate and wire with SpiderClosing. With a ``JOBDIR``, the next run sends these requests, and all requests that wait in
+  the scheduler.
 
-:mod:`scrapy_rep.crawl.frontier.limits` has two more: a host that answers 429, and an unreachable robots.txt.
+For two more examples, a host that answers 429 and an unreachable robots.txt, see
+:mod:`scrapy_rep.crawl.frontier.limits`.
 """
 
 from __future__ import annotations
@@ -78,14 +86,15 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.sites import Site
     from scrapy_rep.protocol.origins import Origin
 
-# The seconds between two checks for a closing spider and for requests that ended unseen. Scrapy sends no signal when
-# the spider begins to close, nor when a component hides the end of a request from the wire. The checks run only while
-# requests wait in the downloader.
+# The seconds between two checks whether the spider is closing, and whether downloads have ended without the wire (the
+# downloader middleware nearest to the network). Scrapy sends no signal when the spider begins to close, nor when a
+# component keeps the response or error of a request from the wire. The checks run only while requests wait in the
+# downloader.
 _CHECK_EVERY = 0.2
 
 # A request in the downloader waits for the fetch of its robots.txt for at most this number of seconds, or for
-# REP_WAIT_TIMEOUT if that is longer. Then the request is refused. Without a maximum, the request could wait forever,
-# because a component of the project may keep the fetch from ending.
+# REP_WAIT_TIMEOUT if that is longer. Then the request is refused. Without a maximum, the request could wait forever if
+# a component of the project keeps the fetch from ending.
 _MIN_PATIENCE = 120.0
 
 # The seconds between two log lines about an idle crawl. Unused limiters and sites are removed from memory at the same
@@ -97,39 +106,46 @@ _EXHAUSTED = 1.0
 
 
 class Permits(Protocol):
-    """Issues permits to send requests. If several workers may send requests to the same host, they need permits, so
-    that all workers together keep the delay of the host.
+    """Issues permits in a crawl with several workers. A permit is the permission to send one request. Workers need
+    permits for the hosts to which several workers may send requests, so that all workers together keep the delay of the
+    host.
     """
 
     def is_needed(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request* needs a permit and has none. The wire, which sends requests, calls this for each request
+        """Whether *request* still needs a permit, the permission to send one request to a host to which several workers
+        may send requests. The wire, the downloader middleware that sends requests, calls this method for each request
         before it sends the request.
         """
 
     async def acquire(
         self, request: Request, entry: InFlight, *, may_return: bool
     ) -> bool:
-        """Wait for a permit for *request*. The permit ends with the download of *request*. Return False if *request*
-        has to go back to the scheduler and wait there, which happens only if *may_return* is True. Raises
-        SpiderClosing if the spider closes.
+        """Wait for a permit for *request*: the permission to send it to a host to which several workers may send
+        requests. The permit ends with the download of *request*. Return True if the permit was granted or is no longer
+        needed. Return False if *request* has to go back to the scheduler and wait there, which happens only if
+        *may_return* is True. Raises SpiderClosing if the spider closes.
         """
 
     def release(self, entry: InFlight) -> None:
-        """Release the permit of *entry*, because its request was not sent."""
+        """Give back the permit for the request of *entry* (the permission to send it), because the request was not
+        sent.
+        """
 
 
 class Withdrawn(Exception):
-    """The download of a request ends with this error if the frontier takes the request out of its download slot,
-    because its host asked for a pause or the network is gone. The wire catches the error, and has the request wait.
+    """The error with which the download of a request ends when the frontier takes the request out of its download slot.
+    The frontier does so when the host asks for a pause, and when the crawler's own network is gone. The wire catches
+    the error, and lets the request wait.
     """
 
 
 class Frontier:
     """The state that scheduler, gate and wire share: all requests that wait or are in flight.
 
-    The scheduler hands out requests, the gate judges them, and the wire sends them. Each of these steps changes the
-    :class:`Limits` of the frontier. After each change, :meth:`flush` wakes the waiting requests that may continue,
-    has robots.txt files fetched, and wakes the engine if the scheduler has a request for it.
+    The scheduler hands out requests. The gate, a downloader middleware, judges them by robots.txt. The wire, the
+    downloader middleware nearest to the network, sends them. Each of these steps changes the :class:`Limits` of the
+    frontier. After each change, :meth:`flush` wakes the waiting requests that may continue, begins fetches of
+    robots.txt, and wakes the engine if the scheduler has a request for it.
     """
 
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
@@ -151,35 +167,41 @@ class Frontier:
         """Whether the crawl uses the scheduler of this package, so that requests wait there."""
 
         self.has_wire = False
-        """Whether the crawl uses the wire of this package, the downloader middleware nearest to the network, which holds
-        requests until they may be sent. Without it, no delay and no pause is kept."""
+        """Whether the crawl uses the wire of this package, the downloader middleware nearest to the network, which
+        holds requests until they may be sent. Without the wire, the crawl keeps no delay and no pause."""
 
         self.budget = self._budget()
         """Limits the number of pages of each host; None if no setting defines such a limit."""
 
         self.permits: Permits | None = None
-        """Issues the permits that several workers need; None if the crawl runs in one process."""
+        """Issues permits to send requests to hosts that several workers share; None if the crawl runs in one
+        process."""
 
         self._returned: set[Request] = set()
-        """The requests on their way from the gate or the wire back to the scheduler."""
+        """The requests that the gate or the wire has sent back to the scheduler, and that the scheduler has not
+        received yet."""
 
         self.interrupted: set[Request] = set()
-        """The requests that failed only because the spider closed, and the pages whose callbacks or items may
-        have waited for such requests. With a ``JOBDIR``, the next run sends all of them again."""
+        """The requests that failed only because the spider closed. Also the page requests in progress whose callbacks
+        or item pipelines possibly waited for one of these requests. With a ``JOBDIR``, the next run sends all of them
+        again."""
 
         self.closes_for = ""
-        """The reason (``finish_reason``) for which the frontier closes the crawl; empty while the crawl runs. Once the
-        reason is set, the scheduler hands out no more requests."""
+        """The reason (``finish_reason``) if the frontier closes the crawl; otherwise empty. Once the reason is set, the
+        scheduler hands out no more requests."""
 
         self._repeated: WeakSet[Request] = WeakSet()
-        """The request objects that a component downloaded a second time after the wire had got them for the first
-        download, and before that download ended."""
+        """The request objects that a component began to download a second time while their first download was still
+        running."""
 
         self._planned_robotstxt: dict[RobotsTxtRequest, InFlight] = {}
-        """The robots.txt requests that wait for room in their limiters, or have room and have not reached the wire."""
+        """The requests for robots.txt that have not reached the wire yet, with their entries. A request is added when
+        it begins to wait for its limiters. It stays here when the limiters already count it, until it reaches the wire
+        or its fetch ends."""
 
         self._waiting: dict[Waiter, tuple[Request, float]] = {}
-        """The requests that wait outside the scheduler. Each has the time at which its wait began."""
+        """The requests that wait outside the scheduler: at the gate, at the wire or, for a robots.txt, before its
+        download begins. Each value contains the request, and the time from which its wait is measured."""
 
         self._tried: Origin | None = None
         """The site whose robots.txt was requested last to find out whether the network is back."""
@@ -191,8 +213,8 @@ class Frontier:
         """Whether the crawl has received any page."""
 
         self._has_sent = False
-        """Whether the download of any request has ended since the last check whether the crawl is idle. The check runs
-        every minute."""
+        """True if a sent request has ended since the last check whether the crawl is idle. The check runs every
+        minute."""
 
         self._has_warned_of_waiting = False
         self._was_exhausted = False
@@ -216,8 +238,8 @@ class Frontier:
         return shared_component(crawler, cls)
 
     def make_rules(self) -> Rules:
-        """Have the crawl obey robots.txt, and return the object that fetches the rules of sites. The gate calls this
-        method when Scrapy creates the gate. At that time, the scheduler does not exist yet.
+        """Create the object that fetches the rules of sites (:attr:`rules`), and return it. From then on, the crawl
+        obeys robots.txt. The gate calls this method when Scrapy creates the gate. Scrapy creates the scheduler later.
         """
         self.rules = Rules(
             self._crawler,
@@ -238,9 +260,15 @@ class Frontier:
     # For the scheduler.
 
     def fill(self, queue: Queue, request: Request | None = None) -> None:
-        """Make *queue*, to which *request* was pushed, ready if its next request may be sent now or has to be refused.
-        Otherwise, let the queue wait for the rules of its site, or for room in its limiters. A queue that is already
-        ready or waiting is not changed. *request* is None if *queue* contains the requests of an earlier run.
+        """Find out whether the next request of *queue* may be sent now. The scheduler calls this after it added
+        *request* to *queue*. *request* is None if *queue* contains the requests of an earlier run.
+
+        If the next request may be sent now, or has to be refused, :meth:`next_queue` can return the queue from now on
+        (the queue is ready). Otherwise, the queue waits for the rules of its site, or until its limiters allow another
+        request. A queue that is already ready or waiting stays so.
+
+        If the rules of the site are not known and *request* has a proxy, robots.txt may be fetched with this proxy,
+        too.
         """
         site = queue.site
         if queue.place is None:
@@ -256,12 +284,13 @@ class Frontier:
             and site.phase is not Phase.OPEN
             and "proxy" in request.meta
         ):
-            # robots.txt is fetched with the proxies of the waiting requests, one proxy after another.
+            # If a fetch of robots.txt fails, it is repeated with the proxy of another waiting request.
             self.rules.add_template(site, request)
 
     def next_queue(self) -> Queue | None:
-        """Return the queue whose next request the scheduler should hand out: the request may be sent now, or the gate
-        will refuse it. Return None if there is no such queue.
+        """Return the queue whose next request the scheduler should hand out. This request may be sent now, or will be
+        refused by the gate, the downloader middleware that judges requests by robots.txt. Return None if there is no
+        such queue, or if the frontier has stopped the crawl.
         """
         self._end_unseen()
         if self.closes_for:
@@ -274,9 +303,11 @@ class Frontier:
         return None
 
     def plan(self, queue: Queue, request: Request | None) -> None:
-        """Reserve room for *request* in its limiters. The scheduler calls this after it took *request* from *queue*,
-        the result of :meth:`next_queue`. *request* is None if the stored request could not be read. In this case, the
-        reserved room is freed at once.
+        """Count *request* in the limiters of *queue* as handed out but not sent yet (planned), so that fewer other
+        requests may be sent. The scheduler calls this after it took *request* from *queue*, the result of
+        :meth:`next_queue`.
+
+        *request* is None if the scheduler could not deserialise the stored request. Then no request remains counted.
         """
         now = self.clock.monotonic()
         entry = self.limits.plan(queue, now)
@@ -286,11 +317,13 @@ class Frontier:
             self.limits.end(entry, now)
 
     def _end_unseen(self, *, is_thorough: bool = False) -> None:
-        """End the requests in flight whose downloads have ended although the wire saw neither a response nor an error.
+        """Forget the requests in flight whose downloads have ended although neither a response nor an error has reached
+        the wire. Their limiters no longer count them. Usually, there are no such requests.
 
-        Usually, there are no such requests. Unless *is_thorough* is True, this method looks for them only if more
-        requests are in flight than the downloader contains. This is fast, but it may miss a request while the
-        downloader contains other requests that have not reached gate and wire yet.
+        By default, this method searches for such requests only if more requests are in flight than the downloader
+        contains. This comparison is fast, but it can miss a request: the downloader may also contain requests that are
+        not counted as in flight yet, such as media downloads that have not reached the gate. If *is_thorough* is True,
+        the method always searches.
         """
         active = self._downloader.active
         is_usual = active is None or len(self.in_flight) <= len(active)
@@ -299,8 +332,8 @@ class Frontier:
         in_progress = requests_in_progress(self._crawler)
         for request in self.in_flight.keys() - active:
             entry = self.in_flight[request]
-            # A future Scrapy (scrapy#6931) lets a planned request wait before it enters the downloader. Such a
-            # request is still in progress, so its entry is kept.
+            # A future Scrapy (scrapy#6931) may let a request wait after the scheduler has handed it out and before it
+            # enters the downloader. Such a request is still in progress, so its entry is kept.
             is_on_its_way = entry.judgement is None and not entry.is_at_wire
             if is_on_its_way and request in in_progress:
                 continue
@@ -312,8 +345,8 @@ class Frontier:
     # For the gate and the wire.
 
     def enter(self, request: Request) -> InFlight:
-        """Return the :class:`InFlight` entry of *request*, and create the entry if there is none. Gate and wire call
-        this for each request that reaches them.
+        """Return the :class:`InFlight` entry of *request*, which contains its state. A missing entry is created. Gate
+        and wire call this method for each request that reaches them.
         """
         entry = self.in_flight.get(request)
         if entry is None:
@@ -328,32 +361,35 @@ class Frontier:
         return InFlight(self.queues.of(request), is_for_robotstxt=is_for_robotstxt)
 
     def return_to_scheduler(self, request: Request, entry: InFlight) -> Request:
-        """End the download of *request*, and return *request*, which the calling middleware has to return to Scrapy.
-        Scrapy then passes it to the scheduler, which puts it back into its queue.
+        """Forget the entry of *request*, so that the limiters no longer count it, and return *request*. The calling
+        middleware has to return this result to Scrapy. Then Scrapy passes *request* to the scheduler, which puts it
+        back into its queue.
         """
         self._returned.add(request)
         self.end(request, entry)
         return request
 
     def take_returned(self, request: Request) -> bool:
-        """Return whether *request*, which Scrapy passes to the scheduler, comes back from the gate or the wire. The
-        scheduler calls this once for each request.
+        """Return whether the gate or the wire has sent *request* back to the scheduler (:meth:`return_to_scheduler`).
+        Then forget that it was sent back, so a second call returns False. The scheduler calls this method once each
+        time Scrapy passes a request to it.
         """
         is_returned = request in self._returned
         self._returned.discard(request)
         return is_returned
 
     def waits_in_scheduler(self, entry: InFlight) -> bool:
-        """Whether the request of *entry*, which may not be sent now, should return to the scheduler and wait there. This
-        is so if all of these are true:
+        """Whether the request of *entry*, which may not be sent now, should return to the scheduler and wait there. The
+        result is True if all of these statements are true:
 
-        - Its host or download slot has a pause, or the network of the crawler is gone.
-        - The request may return to the scheduler.
-        - The request is not to be refused.
+        - The host or download slot of the request is paused, or the crawler's own network is gone.
+        - The request came from the scheduler, and no component has changed it since (:attr:`InFlight.may_return`).
+        - The request does not have to be refused because of its host's pauses (:meth:`refusal`).
 
         Otherwise, the request waits at the wire (the downloader middleware nearest to the network), or is refused
-        there. A request that only has to wait for a crawl delay or for room stays at the wire, because a return to the
-        scheduler would take longer, and the other downloader middlewares would process the request a second time.
+        there. A request also stays at the wire if it only has to wait for a crawl delay, or until fewer requests are in
+        flight. A return to the scheduler would take longer, and the other downloader middlewares would process the
+        request a second time.
         """
         may_wait_there = entry.may_return and not self.refusal(entry)
         return may_wait_there and (
@@ -366,12 +402,14 @@ class Frontier:
         return self.clock.monotonic() < max(queue.host.next_at, queue.slot.next_at)
 
     async def until_known(self, request: Request, entry: InFlight, site: Site) -> bool:
-        """Wait until the robots.txt of *site*, which *request* needs, was fetched or is known to be unreachable. Return
-        False if this takes too long. Raises SpiderClosing if the spider closes meanwhile.
+        """Wait until a fetch of the robots.txt of *site*, which *request* needs, has ended with any result: the rules
+        are known, or robots.txt is unreachable. Then return True. Return False if this takes too long. Raises
+        SpiderClosing if the spider closes meanwhile.
         """
         assert self.rules is not None
         now = self.clock.monotonic()
-        # The robots.txt request may need the room that *request* has.
+        # While *request* waits, its limiters do not count it. Otherwise, they could have no room for the request for
+        # robots.txt, and neither request could be sent.
         self.limits.unplan(entry, now)
         site.expire()
         self.rules.add_template(site, request)
@@ -383,8 +421,8 @@ class Frontier:
         return waiter.may_continue
 
     def refusal(self, entry: InFlight) -> str:
-        """Return the reason for refusing the request of *entry*, or an empty string if the request is not refused. It
-        is refused if the pauses of its host or download slot exceed ``REP_WAIT_TIMEOUT``.
+        """Return the reason for refusing the request of *entry*. It is refused if the pauses of its host or download
+        slot exceed ``REP_WAIT_TIMEOUT``. Return an empty string if the request is not refused.
         """
         queue = entry.queue
         if queue.host.refuses_until == queue.slot.refuses_until == -inf:
@@ -397,7 +435,7 @@ class Frontier:
         limits, now = self.limits, self.clock.monotonic()
         queue = self.queues.of(request)
         if queue is not entry.queue:
-            # A component has changed the request, so it needs room in the limiters of another queue.
+            # A component has changed the request, so the limiters of another queue have to count it.
             entry.queue, entry.may_return = queue, False
         if "redirect_urls" in request.meta:
             self._leave_slot_of_redirect(request, queue)
@@ -417,16 +455,18 @@ class Frontier:
         """Have Scrapy send *request*, which was redirected from another host, in the download slot of *queue*.
 
         By default, Scrapy sends a redirected request in the download slot of the host that redirected it. But the
-        limits count the request in the slot of *queue*. So the slot of the other host could be full although the limits
-        have room, and a request that counts as sent would have to wait in that slot.
+        limits count the request in the slot of *queue*. If the slot of the redirecting host were full, the request
+        would wait there, although the limits already count it as sent.
         """
         if request.meta.get("download_slot") in hosts_of_redirects(request):
             request.meta["download_slot"] = queue.key.slot
 
     async def until_sent(self, request: Request, entry: InFlight) -> bool:
-        """Wait until *request* may be sent, and count it as sent. Return False if *request* must not be sent after all,
-        because its host asked for a pause just before this coroutine continued. Raises SpiderClosing if the spider
-        closes, and BackingOff if the host asks for too long a pause.
+        """Wait until *request* may be sent, count it as sent, and return True.
+
+        Return False if the host of *request* asked for a pause after the wait had ended and before this coroutine
+        continued. Then *request* is counted as sent, but must not be sent, so the caller has to call :meth:`unsend`.
+        Raises SpiderClosing if the spider closes, and BackingOff if the host asks for too long a pause.
         """
         self.limits.unplan(entry, self.clock.monotonic())
         await self._until_granted(Waiter(entry), request)
@@ -436,26 +476,29 @@ class Frontier:
         return True
 
     def may_use_rules(self, entry: InFlight) -> bool:
-        """Whether the gate's decision to allow the request of *entry* still applies: the rules of robots.txt are fresh,
-        the request may use stale rules, or no robots.txt applies to the request.
+        """Whether the gate's decision to allow the request of *entry* still applies. It applies in three cases: the
+        rules of robots.txt are still fresh, the request may use stale rules, or no robots.txt applies to the request.
         """
         judgement = entry.judgement
         is_fresh = judgement is None or self.clock.time() < judgement.fresh_until
         return is_fresh or entry.may_use_stale or entry.queue.site is None
 
     def unsend(self, entry: InFlight) -> None:
-        """Undo the count of *entry* as sent, because its request did not reach the network."""
+        """Stop counting the request of *entry* as sent, because it did not reach the network."""
         self.limits.end(entry, self.clock.monotonic(), is_withdrawn=True)
         entry.sent_at = -inf
 
     def note_fetched(self, request: Request, entry: InFlight) -> None:
-        """Count *request* as sent, because another middleware fetched it without passing it to the wire."""
+        """Count *request* as sent. It did not pass the wire (the middleware that usually counts it), because another
+        middleware fetched it.
+        """
         self.limits.send(entry, self.clock.monotonic())
         self.politeness.measure_sent(request, entry)
 
     def answered(self, request: Request, response: Response, entry: InFlight) -> None:
-        """Update the limits from *response*, the answer to *request*: the IP address of the host, the pauses of the
-        host, and whether the network of the crawler works.
+        """Update the limits after *response*, the answer to *request*, has arrived. The response can show the IP
+        address of the host, begin a pause of the host, count as a success after a pause, and show that the network of
+        the crawler works.
         """
         host, now = entry.queue.host, self.clock.monotonic()
         if self._settings.concurrency_per_address:
@@ -479,9 +522,11 @@ class Frontier:
     def _note_address(
         self, request: Request, response: Response, entry: InFlight, now: float
     ) -> None:
-        """Limit the host of *request* together with the other hosts at the IP address of *response*. The address is
-        taken from the first response of the host, and from each of its robots.txt files. A response from a proxy,
-        or from a service that fetches pages, does not count, because it does not show the address of the host.
+        """Record the IP address in *response* as the address of the host of *request*. All hosts at one address share a
+        limit for the requests in flight (``REP_CONCURRENCY_PER_ADDRESS``).
+
+        The address is taken from the first response of the host, and from each of its robots.txt files. Responses from
+        a proxy, or from a service that fetches pages, are ignored, because they do not show the address of the host.
         """
         host = entry.queue.host
         is_robotstxt = isinstance(request, RobotsTxtRequest)
@@ -515,8 +560,9 @@ class Frontier:
         return self.budget.why_refused(request, entry)
 
     def failed(self, request: Request, error: Exception, entry: InFlight) -> None:
-        """Update the limits after *request* failed with *error*. The error may pause the host of *request*, or all
-        requests if the network is gone or the machine has run out of file descriptors, ports or memory.
+        """Update the limits after *request* failed with *error*. A failed connection can pause the host of *request*.
+        All requests are paused if the network of the crawler turns out to be gone, or if the machine has run out of
+        file descriptors, ports or memory.
         """
         now, host = self.clock.monotonic(), entry.queue.host
         kind, network = kind_of(error), self.limits.network
@@ -547,9 +593,14 @@ class Frontier:
             )
 
     def withdrawn(self, request: Request, entry: InFlight) -> Request:
-        """Return the request that the wire should return to Scrapy for *request*, whose download has ended with
-        :class:`Withdrawn`. Scrapy then passes it to the scheduler, which puts it back into its queue. If *request*
-        did not come from the scheduler, Scrapy downloads it, or a copy of it, again.
+        """Return the request that the wire should return to Scrapy after the download of *request* has ended with
+        :class:`Withdrawn` (it was taken out of its download slot). *request* is no longer counted as sent. The result
+        is one of these:
+
+        - *request*, if it came from the scheduler and no component has changed it since. Scrapy passes it to the
+          scheduler, which puts it back into its queue.
+        - *request*, if it is for a robots.txt. Scrapy downloads it again.
+        - Otherwise, a copy of *request* that passes the duplicate filter. Scrapy handles the copy like a new request.
         """
         self.unsend(entry)
         if entry.may_return:
@@ -562,9 +613,9 @@ class Frontier:
         )
 
     def _site_on_network(self, request: Request, entry: InFlight) -> Origin | None:
-        """Return the origin of *request* if its response or failure is evidence of whether the crawler's network works.
+        """Return the origin of *request* if its response or failure shows whether the crawler's own network works.
         Return None for any other request. In a crawl that ignores robots.txt, the result is always None, because such a
-        crawl cannot try the network with robots.txt requests.
+        crawl cannot test the network with requests for robots.txt.
         """
         key = entry.queue.key
         if self.rules is None or not key.is_of_http:
@@ -572,8 +623,9 @@ class Frontier:
         return key.origin or url_origin(request)
 
     def end(self, request: Request, entry: InFlight) -> None:
-        """Free the room of *request* in its limiters, and forget its entry. Gate and wire call this when the download
-        of *request* has ended, and when *request* was dropped, refused or returned to the scheduler before it was sent.
+        """Forget the entry of *request*, so that the limiters no longer count the request. Gate and wire call this
+        method when the download of *request* has ended. They also call it when *request* was dropped, refused or
+        returned to the scheduler before it was sent.
         """
         self.in_flight.pop(request, None)
         if entry.page_of and entry.sent_at == -inf and self.budget is not None:
@@ -583,9 +635,10 @@ class Frontier:
         self.flush()
 
     def copy_for_second_download(self, request: Request) -> Request:
-        """Return a copy of *request*, which Scrapy should download in its place. Gate and wire call this when a
-        component downloads the same request object a second time while its first download is at the wire. With the
-        copy, each of the two downloads has an entry of its own.
+        """Return a copy of *request*. The calling middleware returns the copy to Scrapy, which downloads it in place of
+        *request*. Gate and wire call this method when a component downloads the same request object a second time
+        before its first download has ended. With the copy, each of the two downloads has an entry of its own, and so is
+        counted.
         """
         self._repeated.add(request)
         return (
@@ -597,8 +650,9 @@ class Frontier:
     # Waiting in the downloader.
 
     def wait(self, waiter: Waiter, request: Request) -> Deferred[None]:
-        """Return a Deferred that fires when the wait of *request* is over, and *waiter* contains the decision. If the
-        spider has closed, the Deferred has already failed with SpiderClosing, because nothing would end the wait.
+        """Return a Deferred that fires when the wait of *request* is over. ``waiter.may_continue`` then says whether
+        the request may continue. If the spider has closed, return a Deferred that has already failed with
+        SpiderClosing, because nothing would end the wait.
         """
         if self.alarms.is_stopped:
             return fail(SpiderClosing(f"The spider closed before {request}"))
@@ -610,8 +664,10 @@ class Frontier:
         return call
 
     async def _until_granted(self, waiter: Waiter, request: Request) -> None:
-        """Wait until the limiters have room for *request*, the request of *waiter*. Raises SpiderClosing if the spider
-        closes, and BackingOff if *request* is refused.
+        """Wait until the limiters of *request*, the request of *waiter*, allow it to be sent. When this method returns,
+        the limiters count *request* as sent. A request for robots.txt that has not reached the wire yet is counted as
+        planned instead: room is reserved for it. Raises SpiderClosing if the spider closes, and BackingOff if *request*
+        is refused.
         """
         call = self.wait(waiter, request)
         self.limits.wait(waiter, self.clock.monotonic())
@@ -622,7 +678,9 @@ class Frontier:
             raise BackingOff(why)
 
     def _cancel(self, waiter: Waiter) -> None:
-        """Remove *waiter*, because its Deferred was cancelled."""
+        """Remove *waiter*, because its Deferred was cancelled. If no other request waits for the same robots.txt,
+        cancel the fetch.
+        """
         if self._waiting.pop(waiter, None) is None:
             return
         now = self.clock.monotonic()
@@ -634,8 +692,9 @@ class Frontier:
     # For requests for robots.txt.
 
     async def _take_room(self, request: RobotsTxtRequest) -> None:
-        """Wait until the limiters have room for the robots.txt *request*, and reserve the room. Raises SpiderClosing if
-        the spider closes, and BackingOff if the host asks for too long a pause.
+        """Wait until the delays and limits of its host allow the robots.txt *request*. From then on, the limiters count
+        *request* (reserve room for it) until it has ended. Raises SpiderClosing if the spider closes, and BackingOff if
+        the host asks for too long a pause.
         """
         queue = self.queues.of(request)
         self.queues.look_at_slot(queue.slot)
@@ -646,22 +705,25 @@ class Frontier:
         # is back goes before all others.
         is_first = queue.site is not None and queue.site.origin == self._tried
         waiter = Waiter(entry, counts_as_planned=True, is_first=is_first)
-        # Recorded before the wait: if the fetch is cancelled just when the request gets its room, _free_room() needs
-        # the entry to free the room.
+        # Recorded before the wait: the fetch may be cancelled just when the limiters have begun to count the request.
+        # Then _free_room() needs the entry, so that the limiters stop counting it.
         self._planned_robotstxt[request] = entry
         await self._until_granted(waiter, request)
 
     def _free_room(self, request: RobotsTxtRequest) -> None:
-        """Free the room of the robots.txt *request* if it has room and has not reached the wire."""
+        """Stop counting the robots.txt *request* in its limiters (free its room), if it has not reached the wire. Do
+        nothing if it has reached the wire, or if the limiters never counted it.
+        """
         entry = self._planned_robotstxt.pop(request, None)
         if entry is not None:
             self.limits.end(entry, self.clock.monotonic())
             self.flush()
 
     def _passes_browser_page(self, entry: InFlight) -> bool:
-        """Whether the robots.txt request of *entry* may be sent even if its limiters have no room, because a page in a
-        browser may wait for this robots.txt. During a pause of the host, or while the network allows no robots.txt, the
-        result is False, so that the request waits.
+        """Whether the robots.txt request of *entry* may be sent even if its limiters are full, because a page that is
+        loading in a browser possibly waits for this robots.txt. The result is False if the request has to wait for
+        another reason: the host or download slot is paused, or the crawler's own network is gone and no attempt to
+        reach a host is due.
         """
         limiters = entry.queue.robotstxt_limiters
         now, network = self.clock.monotonic(), self.limits.network.robotstxt
@@ -670,8 +732,12 @@ class Frontier:
         return self.is_awaited_by_browser(limiters)
 
     def _admit_for_browser(self, now: float) -> None:
-        """Let the robots.txt requests that wait for room continue, if a page in a browser may wait for them now. Such a
-        request began to wait during a pause that has ended, or before the page was sent.
+        """Let the waiting requests for robots.txt continue, even if their limiters are full, if a page that is loading
+        in a browser possibly waits for them. The page counts in the limiters until it has loaded, so page and
+        robots.txt could wait for each other forever.
+
+        This is checked regularly, because the situation can change while a robots.txt request waits: a pause ends, or a
+        browser begins to load a page.
         """
         for waiter, (request, _) in list(self._waiting.items()):
             # Admitting one request may have let the next one continue already.
@@ -681,9 +747,9 @@ class Frontier:
                 self.limits.admit(waiter, now)
 
     def is_awaited_by_browser(self, limiters: tuple[Limiter, ...]) -> bool:
-        """Whether any of *limiters* counts a page that a browser is loading. A robots.txt request must not wait for the
-        end of that page. The page may itself wait for the robots.txt before it loads a script or an image, so
-        neither would end.
+        """Whether a browser is loading a page that any of *limiters* counts as in flight. A robots.txt request must not
+        wait until this page has loaded: the page may itself wait for the robots.txt before it loads a script or an
+        image, so the two would wait for each other forever.
         """
         return self._has_browser and any(
             entry.stage is Stage.SENT
@@ -695,9 +761,9 @@ class Frontier:
     # Pauses, and the network of the crawler itself.
 
     def pause(self, key: str, delay: float | None, cap: float | None, why: str) -> None:
-        """Pause the host or download slot *key* for *delay* seconds. If *delay* is None, the first pause takes one
-        second, and each further pause twice as long as the last one, up to *cap* seconds. *why* is the reason for the
-        log.
+        """Pause the host or download slot *key* for *delay* seconds. If *delay* is None, the first pause lasts one
+        second, and each further pause twice as long as the last one, up to *cap* seconds (None means
+        ``REP_BACKOFF_MAX``). *why* is the cause in the log message, such as "is paused by the spider".
         """
         host = self.limits.limiter(key)
         self.politeness.back_off(host, delay, cap, self.clock.monotonic(), why)
@@ -705,7 +771,7 @@ class Frontier:
         self.flush()
 
     def resume_pause(self, key: str, seconds: float) -> None:
-        """Pause the host *key* for *seconds*, the rest of a pause that the host requested from another worker."""
+        """Pause the host *key* for *seconds*. This is the rest of a pause for which the host asked another worker."""
         host, now = self.limits.limiter(key), self.clock.monotonic()
         self.limits.resume_pause(host, now, until=now + seconds)
         self._withdraw_paused(host)
@@ -721,16 +787,19 @@ class Frontier:
             )
 
     def _withdraw(self, requests: Iterable[Request]) -> None:
-        """Take out of their download slots those *requests* that still wait there."""
+        """Take those *requests* that still wait in a download slot out of the slot. Their downloads end with
+        :class:`Withdrawn`.
+        """
         for request in list(requests):
             entry = self.in_flight.get(request)
             if entry is not None and entry.stage is Stage.SENT:
                 withdraw(self._crawler, request, Withdrawn())
 
     def _note_exhausted(self, error: Exception, now: float) -> None:
-        """Pause the network, because the machine has run out of file descriptors, ports or memory (*error*). From then
-        on, fewer robots.txt files are fetched at once. If more requests fail during this pause, the number is not
-        reduced again.
+        """Send no requests for a second, because the machine has run out of file descriptors, ports or memory
+        (*error*). Also halve the maximum number of robots.txt files that are fetched at once, for the rest of the
+        crawl. If more requests fail in this way before the pause ends, extend the pause, but do not reduce the number
+        again.
         """
         if now >= self._exhausted_until and self.rules is not None:
             self.rules.fetch_fewer()
@@ -754,8 +823,9 @@ class Frontier:
         self.limits.network_is_back(now, since)
 
     def _try_network(self, now: float) -> None:
-        """If the network is gone and the next attempt is due, fetch a robots.txt to find out whether the network is
-        back. If the network has been gone for longer than ``REP_WAIT_TIMEOUT``, close the crawl.
+        """Test the crawler's own network, if it is gone and the next attempt is due: begin to fetch a robots.txt, whose
+        answer would show that the network is back. If the network has been gone for longer than ``REP_WAIT_TIMEOUT``,
+        close the crawl instead.
         """
         network, rules = self.limits.network, self.rules
         limiter = network.robotstxt
@@ -789,9 +859,9 @@ class Frontier:
         requests = sum(queue.count for queue in queues) + len(pages)
         self._crawler.stats.set_value(stats.NOT_SENT, requests)
         self._logger.warning(
-            "The network of the crawler is gone for longer than REP_WAIT_TIMEOUT (%(most)g s), so the crawl ends. "
-            "%(requests)d requests to %(hosts)d hosts were not sent. Check the network, the resolver and the proxy of "
-            "this machine, and start the crawl again%(job)s",
+            "The network of the crawler has been gone for longer than REP_WAIT_TIMEOUT (%(most)g s), so the crawl "
+            "ends. %(requests)d requests to %(hosts)d hosts were not sent. Check the network, the resolver and the "
+            "proxy of this machine, and start the crawl again%(job)s",
             most=self._settings.wait_timeout,
             requests=requests,
             hosts=len({queue.host for queue in queues + pages}),
@@ -804,10 +874,11 @@ class Frontier:
     # Reactions to changes of the limits.
 
     def flush(self, *, is_called_by_engine: bool = False) -> None:
-        """Act on the latest changes of the limits. Wake the waiting requests that may continue or are refused, begin
-        the fetches of robots.txt that are needed, wake the engine if a queue has become ready, and set the next alarm.
+        """Act on the latest changes of the limits: wake the waiting requests that may continue or are refused, begin
+        the fetches of robots.txt that are needed, wake the engine if the scheduler has become able to hand out a
+        request, and set the next alarm.
 
-        With *is_called_by_engine*, the engine is not woken, because it calls ``next_request`` anyway.
+        If *is_called_by_engine* is True, the engine is not woken, because it calls ``next_request`` anyway.
         """
         if self._is_flushing:
             return  # The outer call continues until there are no more changes.
@@ -851,8 +922,8 @@ class Frontier:
         self.flush()
 
     def _check(self, now: float) -> None:
-        """Handle three events that Scrapy does not signal: the spider is closing (Ctrl-C), the downloads of requests
-        have ended without a response or error at the wire, and requests have waited too long for robots.txt.
+        """Handle three events for which Scrapy sends no signal: the spider has begun to close (Ctrl-C), a download has
+        ended without a response or error at the wire, and a request has waited too long for robots.txt.
         """
         if is_closing(self._crawler):
             self._close()
@@ -861,8 +932,8 @@ class Frontier:
         if self._has_browser:
             self._admit_for_browser(now)
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
-        # A request's wait for robots.txt does not count while the request for robots.txt itself waits for room or for
-        # the network.
+        # The maximum wait of a request for its robots.txt (``patience``) is measured anew as long as the request for
+        # the robots.txt itself has to wait, for the limits of its host or for the crawler's own network.
         waits_for_room = {
             request.fetch.asked_url
             for request, _ in self._waiting.values()
@@ -881,7 +952,7 @@ class Frontier:
     # The end of the crawl.
 
     def stop(self, reason: str) -> None:
-        """Plan no more requests, and close the spider with *reason*."""
+        """Close the spider with *reason* (``finish_reason``). From now on, the scheduler hands out no more requests."""
         self.closes_for = reason
         self.alarms.at(self.clock.monotonic(), self._close_spider)
 
@@ -897,7 +968,7 @@ class Frontier:
             self.stop(self.closes_for)
 
     def _close(self) -> None:
-        """Cancel the fetches of robots.txt. Fail the requests that wait in the downloader with SpiderClosing, because
+        """Cancel the fetches of robots.txt, and let the requests that wait in the downloader fail with SpiderClosing.
         Scrapy closes the spider only after these requests have ended.
         """
         self.flush()
@@ -907,10 +978,12 @@ class Frontier:
         for waiter, (request, _) in waiting.items():
             self.limits.leave(waiter, self.clock.monotonic())
             if waiter.may_continue:
-                # An earlier leave() in this loop freed room, and this waiter got the room. Its request counts as sent,
-                # but will not be sent.
+                # An earlier leave() in this loop has let this waiter continue. Its request counts as sent, but will not
+                # be sent.
                 self.unsend(waiter.entry)
-            # Without asyncio, errback() ends the waiting request before it returns, which may cancel other waiters.
+            # Without asyncio, errback() runs the callbacks of the waiting request at once. These may cancel other
+            # waiters. So the Deferred of this waiter may already have ended, because of an earlier errback() in this
+            # loop.
             if not waiter.call.called:
                 why = f"The spider closed while {request} waited"
                 waiter.call.errback(SpiderClosing(why))
@@ -918,7 +991,9 @@ class Frontier:
             self.rules.close()
 
     def interrupt(self, request: Request) -> None:
-        """Record that *request* was not sent because the spider is closing, so that the next run sends it."""
+        """Record that *request* was not sent because the spider is closing, so that the next run sends it. If *request*
+        is not for a robots.txt, also record the pages in progress that possibly wait for *request*.
+        """
         self.interrupted.add(request)
         if not isinstance(request, RobotsTxtRequest):
             # The callback or pipeline of a page may wait for the request. Such a page has left the downloader, but
@@ -937,7 +1012,9 @@ class Frontier:
     # The log.
 
     def _warn_of_waiting(self, request: Request) -> None:
-        """Warn once that requests such as *request* wait in the downloader, because the crawl has another scheduler."""
+        """Warn, for the first request only, that requests such as *request* wait in the downloader. They wait there
+        because the crawl does not use the scheduler of this package.
+        """
         if request.callback is NO_CALLBACK:
             return
         self._has_warned_of_waiting = True
@@ -990,5 +1067,7 @@ class Frontier:
 
     @property
     def requests_waiting(self) -> int:
-        """The number of requests that wait outside the scheduler."""
+        """The number of requests that wait outside the scheduler: at the gate or the wire (downloader middlewares of
+        this package) or, for a robots.txt, before its download begins.
+        """
         return len(self._waiting)

@@ -169,7 +169,9 @@ class JobFile:
         """Run the fast checks of the file. Raises DatabaseError if they find damage."""
         rows = db.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
         if {sql for (sql,) in rows} != {sql.strip() for sql in _SCHEMA.statements}:
-            raise sqlite3.DatabaseError("the tables of the file were changed")
+            raise sqlite3.DatabaseError(
+                "the tables of the file differ from those that scrapy-rep creates"
+            )
         # integrity_check would take minutes for a large file, because it looks up each row in the index. Instead, the
         # numbers of rows in table and index are compared, which shows whether the index has lost rows.
         [damage] = db.execute("PRAGMA quick_check(1)").fetchone()
@@ -185,15 +187,18 @@ class JobFile:
     # The requests in the file.
 
     def hosts(self) -> list[tuple[str, int]]:
-        """Return each host that has requests in the file, and the number of these requests. Call this method before any
-        request is popped: a popped request stays in the file until it is done, and would still be counted.
+        """Return a pair for each host that has requests in the file: the host, and the number of its requests. Call
+        this method before any request is popped: a popped request stays in the file until it is done, and would still
+        be counted.
         """
         return self._read("SELECT host, count(*) FROM requests GROUP BY host")
 
     def best(self, host: str) -> tuple[int, bytes | None, bool]:
-        """Return the number and the data of the next request of *host*, and whether an earlier run has counted the
-        request as a page. The data is None if its checksum is wrong. Raises JobError if the file is damaged, or
-        contains no request of *host*. Callers count the requests of each host, so a missing request means damage, too.
+        """Return three values for the next request of *host*: its number, by which the file identifies it; its
+        serialised data, or None if the checksum is wrong; and whether an earlier run has counted it as a page.
+
+        Raises JobError if the file is damaged, or contains no request of *host*. Callers count the requests of each
+        host, so a missing request means damage, too.
         """
         self.execute()
         rows = self._read(_BEST, host)
@@ -206,7 +211,10 @@ class JobFile:
         return number, data if is_whole else None, was_counted
 
     def pop(self, host: str) -> tuple[int, bytes | None, bool]:
-        """Mark the next request of *host* as in flight, and return it as :meth:`best` does."""
+        """Mark the next request of *host* as in flight. Return its number in the file, its data (None if the checksum
+        is wrong), and whether an earlier run has counted the request as a page. Raises JobError if the file is damaged,
+        or contains no request of *host*.
+        """
         best = self.best(host)
         self._add_change(_POPPED, best[0])
         return best
@@ -250,8 +258,8 @@ class JobFile:
         self._add_change(_SEEN, fingerprint)
 
     def pauses(self, now: float) -> list[tuple[str, float]]:
-        """Return each host or download slot that is still paused, with the remaining seconds, and delete the pauses
-        that have ended. *now* is the wall-clock time.
+        """Return a pair for each host or download slot that is still paused: its key, and the remaining seconds of the
+        pause. Delete the pauses that have ended. *now* is the wall-clock time.
         """
         self._add_change("DELETE FROM pauses WHERE until <= ?", now)
         return self._read(
@@ -287,9 +295,9 @@ class JobFile:
         self.waiting += _CHANGE_BYTES
 
     def execute(self) -> bool:
-        """Execute the waiting changes, so that :meth:`best` and :meth:`pop` see them. Return whether they are executed.
-        After a failure, the result is False until the next :meth:`commit`, which tries again. Raises JobError if the
-        file is damaged.
+        """Execute the waiting changes, so that :meth:`best` and :meth:`pop` see them. Return True if all of them are
+        executed. If SQLite cannot execute a change, return False until the next :meth:`commit`, which executes them
+        again. Raises JobError if the file is damaged.
         """
         if 0 <= self._executed < len(self._changes):
             self._execute()

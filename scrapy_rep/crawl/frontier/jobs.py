@@ -43,8 +43,9 @@ _FINISH_REASON = "jobdir_unusable"
 # The number of seconds for which changes are collected before they are written in one transaction.
 _WRITE_EVERY = 0.05
 
-# The minimum number of seconds between a failed write of the file and the next attempt. Each attempt executes all
-# waiting changes again, so the interval grows if the changes take more memory than _MAX_WAITING.
+# The number of seconds between a failed write of the file and the next attempt. Each attempt executes all waiting
+# changes again. So if the changes take more than _MAX_WAITING bytes, the interval is longer, in proportion to their
+# size.
 _RETRY_AFTER = 1.0
 
 # While the waiting changes take more than this number of bytes, no request is popped, because its callback would add
@@ -131,7 +132,8 @@ class JobStore:
         """The open file; None before :meth:`open`, after an error, and after :meth:`close`."""
 
         self.in_flight: dict[Request, int] = {}
-        """The popped requests whose callbacks have not ended, with their numbers in the file."""
+        """The requests that were popped from the file and whose callbacks have not ended yet. The values are the
+        numbers by which the file identifies the requests."""
 
         self._unreadable = 0
         self._is_scheduled = False
@@ -141,11 +143,13 @@ class JobStore:
         must wake the engine."""
 
     def open(self, *, keeps_seen: bool) -> Iterator[tuple[QueueKey, JobRequests]]:
-        """Open the file of the JOBDIR, and yield the key and the requests of each queue in the file. If the file cannot
-        be used, or the JOBDIR contains a crawl of another scheduler, stop the crawl.
+        """Open the file of the JOBDIR, and yield the key and the requests of each queue in the file. Before that,
+        continue the pauses and page counts of hosts that an earlier run stored. If the file cannot be used, or the
+        JOBDIR contains a crawl of another scheduler, log an error and stop the crawl.
 
-        If *keeps_seen* is True, the file that is opened also stores the fingerprints of seen requests. In this case, a
-        file of Scrapy's duplicate filter in the JOBDIR shows that another scheduler has used the JOBDIR.
+        If *keeps_seen* is True, the fingerprints of seen requests are also stored in the file. In this case, a file of
+        Scrapy's duplicate filter in the JOBDIR shows that another scheduler has used the JOBDIR, unless the JOBDIR also
+        contains the file of this package.
         """
         folder = Path(self._crawler.settings["JOBDIR"])
         path = folder / _FILE
@@ -172,8 +176,8 @@ class JobStore:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is open. If it is not, because it cannot be used or the crawl has ended, the scheduler
-        accepts no requests, and hands out none.
+        """Whether the file is open. It is not open if the file cannot be used, or if the crawl has ended. Then the
+        scheduler accepts no requests and hands out none.
         """
         return self._file is not None
 
@@ -227,9 +231,9 @@ class JobStore:
             self._file.add_seen(fingerprint)
 
     def read(self, data: bytes | None) -> Request:
-        """Return the request that *data* contains in serialised form. Raises an exception of any type if *data* is
-        damaged, or needs classes that the project no longer has. *data* is None if the checksum was wrong. Then
-        ValueError is raised.
+        """Deserialise *data* and return the request. Raises an exception of any type if *data* is damaged, or needs
+        classes that the project no longer has. *data* is None if its checksum in the file was wrong. Then ValueError is
+        raised.
         """
         if data is None:
             raise ValueError("the stored data is damaged: its checksum is wrong")
@@ -243,8 +247,8 @@ class JobStore:
         return pickle.dumps(self._dicts.to_dict(request), protocol=4)
 
     def note_unreadable(self, error: Exception) -> None:
-        """Count a request that cannot be read because of *error*, and log the first such request. Such requests stay
-        in the file.
+        """Count a request in the file that cannot be deserialised because of *error*. Log the first such request. All
+        such requests stay in the file.
         """
         self._unreadable += 1
         if self._unreadable == 1 and self._file is not None:
@@ -294,8 +298,9 @@ class JobStore:
             self._write_soon()
 
     def is_ready(self) -> bool:
-        """Whether a request may be popped now. The result is False in three cases: the file is not open; the file
-        cannot be written, and too many changes wait in memory; or SQLite cannot execute the changes.
+        """Execute the waiting changes, and return whether a request may be popped now. The result is False in three
+        cases: the file is not open; the file cannot be written, and too many changes wait in memory; or SQLite cannot
+        execute the changes. Also schedule a write of the changes.
         """
         file = self._file
         if file is None:
@@ -331,7 +336,9 @@ class JobStore:
                 file.done(number)
 
     def _note_pauses(self, file: JobFile) -> None:
-        """Store the new pauses of hosts in *file*, so that the next run keeps them too."""
+        """Store in *file* the pauses that hosts have asked for since the last call, so that the next run keeps them
+        too.
+        """
         clock = self._frontier.clock
         for host, until in self._frontier.politeness.take_new_pauses().items():
             seconds = until - clock.monotonic()
@@ -351,8 +358,9 @@ class JobStore:
         if error is not None:
             self._write_soon(_RETRY_AFTER * max(1, file.waiting / _MAX_WAITING))
         elif self.in_flight:
-            # The ends of the requests in flight must be written, too. The next pop would schedule that write, but no
-            # request is popped while the downloader is full or the spider closes.
+            # When a request in flight ends, its removal must be written to the file. Usually, the next pop schedules a
+            # write. But no request is popped while the downloader is full or the spider is closing, so the next write
+            # is scheduled here.
             self._write_soon()
         was_failing, self._is_failing = self._is_failing, error is not None
         if was_failing and error is None:
@@ -390,14 +398,16 @@ def _is_of_scrapy(folder: Path, *, keeps_seen: bool) -> bool:
 
 
 def _host_in_file(key: QueueKey) -> str:
-    """Return the text, in JSON, by which the file of a JOBDIR identifies the queue with *key*."""
+    """Return *key*, the key of a queue, as text for the file of a JOBDIR. The text is a JSON array: the download slot,
+    the origin (or null), ``is_service`` and ``is_of_http``.
+    """
     origin = None if key.origin is None else str(key.origin)
     return json.dumps([key.slot, origin, key.is_service, key.is_of_http])
 
 
 def _key_in_file(host: str, file: JobFile) -> QueueKey:
-    """Return the key of the queue that the file of a JOBDIR identifies by the text *host*. Raises JobError if the text
-    is invalid.
+    """Return the key of a queue. *host* is the text by which *file* identifies the queue, in the format of
+    :func:`_host_in_file`. Raises JobError if the text is invalid; the message names the path of *file*.
     """
     try:
         slot, origin, is_service, is_of_http = json.loads(host)
@@ -422,8 +432,8 @@ class JobRequests:
     medium = "disk"
 
     def __init__(self, job: JobStore, host: str, count: int = 0) -> None:
-        """Create the store for one queue. *host* is the text that identifies the queue in the file of *job*. *count* is
-        the number of requests that the file already has in this queue.
+        """Create the store for one queue. *host* is the text by which the file of *job* identifies the queue. *count*
+        is the number of requests that the file already contains in this queue.
         """
         self._job = job
         self._host = host
@@ -436,8 +446,8 @@ class JobRequests:
         """The number of requests in the queue."""
 
     def push(self, request: Request) -> Exception | None:
-        """Add *request* to the queue, in the file. If *request* cannot be pickled, add it in memory, and return the
-        error.
+        """Add *request* to the queue, in the file, and return None. If *request* cannot be pickled, add it to the queue
+        in memory, and return the error.
         """
         job = self._job
         try:
@@ -454,8 +464,10 @@ class JobRequests:
 
     def pop(self) -> Request | None:
         """Remove the next request from the queue and return it. The file marks the request as in flight, and keeps it
-        until it is done. If the request cannot be read, return None; the request stays in the file for the next run. If
-        the file is damaged, stop the crawl and return None.
+        until its callback has ended.
+
+        If the request cannot be deserialised, return None; the request stays in the file for the next run. If the file
+        is damaged, stop the crawl and return None.
         """
         self.count -= 1
         if self._heap:
@@ -479,8 +491,8 @@ class JobRequests:
         return request
 
     def back(self, request: Request) -> None:
-        """Return *request*, which was popped but not sent, to the front of the queue, behind requests that were
-        returned earlier.
+        """Put *request*, which was popped but not sent, back at the front of the queue, behind requests that were put
+        back earlier.
         """
         self.count += 1
         number = self._job.in_flight.pop(request, None)
@@ -488,11 +500,15 @@ class JobRequests:
         heappush(self._heap, (*key, number, request))
 
     def medium_of(self, request: Request) -> str:
-        """Return ``"disk"`` if *request*, which was popped, is in the file, and ``"memory"`` if it is not."""
+        """Return where *request*, which was popped and is not done, is stored: ``"disk"`` if it is in the file, which
+        keeps a popped request until its callback has ended, or ``"memory"`` if it could not be pickled.
+        """
         return "disk" if request in self._job.in_flight else "memory"
 
     def peek(self) -> Request | None:
-        """Return the next request without removing it; None if there is none, or it cannot be read now."""
+        """Return the next request without removing it. Return None if the queue is empty, or if the request cannot be
+        read from the file now.
+        """
         if self._heap:
             return self._heap[0][-1]
         if not self.count or not self._job.is_open:

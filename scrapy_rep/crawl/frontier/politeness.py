@@ -1,4 +1,4 @@
-"""Reads the delays and pauses that hosts request in robots.txt and in responses. Passes them to the limits, logs them,
+"""Reads the delays and pauses that hosts ask for in robots.txt and in responses. Passes them to the limits, logs them,
 and measures for the ledger whether the crawl keeps them.
 """
 
@@ -54,8 +54,8 @@ _LEAST_NAMED = 1.0
 
 
 class Politeness:
-    """Tells :class:`Limits` about each crawl delay and each pause that a host requests. Logs crawl delays, and the
-    start and the first success of each back-off. Records the actual gaps between requests in the ledger.
+    """Tells :class:`Limits` about each crawl delay and each pause that a host asks for. Logs crawl delays, and the
+    start and the first success of each back-off. Records in the ledger the actual time between requests.
     """
 
     def __init__(self, crawler: Crawler, limits: Limits, alarms: Alarms) -> None:
@@ -69,8 +69,8 @@ class Politeness:
         """Whether the crawl pauses a host after a 429 or 503."""
 
         self._new_pauses: dict[str, float] | None = None
-        """The ends of the pauses that hosts requested since the last :meth:`take_new_pauses`, by the key of the
-        host's limiter. None if the scheduler stores no pauses."""
+        """The pauses that hosts have asked for since the last :meth:`take_new_pauses`: the time when each pause ends,
+        by the key of the host's limiter. None if the scheduler stores no pauses."""
 
         self._identity = Identity.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
@@ -78,8 +78,9 @@ class Politeness:
         self.measures = self._traffic is not None
         """Whether delays and pauses are measured, because the crawl writes a ledger."""
 
-        # An earlier run with the same JOBDIR may have sent a request to any host just before it ended. So no crawl
-        # delay is measured from a time before the start of this run.
+        # An earlier run with the same JOBDIR may have sent a request to any host just before it ended. So if robots.txt
+        # was fetched before the start of this run, the first crawl delay of its host is measured from the start of this
+        # run.
         self._resumed_at = clock.monotonic() if job_dir(crawler.settings) else -inf
         self._names_over = crawler.settings.getfloat("DOWNLOAD_DELAY")
         """The log names the first host whose crawl delay is longer than this number of seconds. Then the number becomes
@@ -87,17 +88,19 @@ class Politeness:
 
         self._has_warned_of_no_pause = False
         self._logged_once: set[int] = set()
-        """The hashes of all pairs of a stat and a host (or origin) that was counted in this stat. A set of hashes takes
-        less memory than a set of pairs."""
+        """What :meth:`_is_first` has already counted: pairs of a stat and a host (or origin). So each host is counted
+        in a stat, and mentioned in the log, only once. The set contains hashes, which take less memory than the
+        pairs."""
 
     # Crawl delays.
 
     def keep_pace(
         self, host: Limiter, origin: Origin, pace: Pace, site_rules: SiteRules | None
     ) -> None:
-        """Keep the delay in *pace* between requests to *host*. The robots.txt of *origin*, or an override for *origin*,
-        requests this delay. *site_rules* is the result of the last fetch of robots.txt; None if there is none. The
-        first delay is measured from this fetch, or from the host's last answer if the answer came later.
+        """Keep the delay in *pace* between requests to *host*, and log the delay if it is long. The robots.txt of
+        *origin*, or an override for *origin*, asks for this delay. *site_rules* is the result of the last fetch of this
+        robots.txt; None if it was not fetched. The first delay is measured from this fetch, or from the host's last
+        answer if that is later.
         """
         delay = self._settings.delay(pace)
         if not delay and host.crawl_delay is None:
@@ -124,8 +127,8 @@ class Politeness:
             self._alarms.at(now + _LOG_AFTER, self._log_long_delay, host)
 
     def report_delay(self, origin: Origin, pace: Pace) -> bool:
-        """Report that *origin* requests a delay. Return True if this is the first report for *origin*; otherwise,
-        report nothing and return False.
+        """Report and count that *origin* asks for the delay in *pace*, and return True. If this was reported for
+        *origin* before, report nothing and return False.
         """
         is_new = self._is_first(stats.DELAYED_HOSTS, origin)
         if is_new:
@@ -136,8 +139,8 @@ class Politeness:
         return is_new
 
     def warn_of_delay(self, origin: Origin, delay: float) -> None:
-        """Warn that requests to *origin* are refused because its *delay*, in seconds, is too long. Further calls for
-        the same origin, and all calls in a dry run, do nothing.
+        """Warn that requests to *origin* are refused because its *delay*, in seconds, is too long, and count *origin*
+        in the stats. Do nothing if this method has warned of *origin* before, or in a dry run.
         """
         if self._settings.dry_run or not self._is_first(stats.SKIPPED_HOSTS, origin):
             return
@@ -182,11 +185,11 @@ class Politeness:
         self, status: int, headers: Headers, request: Request, entry: InFlight
     ) -> None:
         """Pause the host of *request* if it answered with the *status* 429 or 503. The *headers* may contain the
-        duration of the pause (``Retry-After``). Any other status counts as a success. During a back-off of the host or
-        of the download slot, a success raises its concurrency by one.
+        duration of the pause (``Retry-After``). Any other status counts as a success. If the host or the download slot
+        of *request* is in a back-off, each success allows one more request at a time there.
 
         A single 503 without ``Retry-After`` may be the error of one page. So a 503 without this header pauses the host
-        only if the answer before was a 503, too.
+        only if the previous answer of the host was a 503, too.
         """
         host, sent_at = entry.queue.host, entry.sent_at
         back_off = host.back_off
@@ -233,14 +236,19 @@ class Politeness:
         *,
         has_failed: bool = False,
     ) -> bool:
-        """Pause *host* for *delay* seconds. If *delay* is None, each pause is twice as long as the last one, up to
-        *cap* seconds. The default of *cap* is ``REP_BACKOFF_MAX``. Log the first pause of a back-off. Warn once during
-        a back-off if requests are refused because the pauses are too long.
+        """Pause *host* for *delay* seconds from now. If *delay* is None, each pause is twice as long as the last one,
+        up to *cap* seconds. If *cap* is None, ``REP_BACKOFF_MAX`` is used.
 
-        *sent_at* is the time when the request that causes the pause was sent. *has_failed* is True if the connection
-        of this request failed, and False if the host answered. *why* describes the cause in the log, as in "answered
-        429". Return True if this begins a new pause. If the request was sent before the end of the last pause, it can
-        only extend that pause. Then return False.
+        Return True if a new pause begins. If the request that causes the pause was sent before the last pause ended, no
+        new pause begins: the last pause is extended if it would end earlier. In this case, return False.
+
+        Log the first pause of a back-off, unless its cause is a failed connection. If the pauses become so long that
+        requests are refused, log one warning during the back-off.
+
+        :param sent_at: the time when the request that causes the pause was sent
+        :param why: the cause of the pause, for the log, such as "answered 429"
+        :param has_failed: True if the connection of the request failed, False if the host answered or a spider asks for
+            the pause
         """
         now = self._clock.monotonic()
         is_first = host.back_off is None
@@ -274,8 +282,8 @@ class Politeness:
             )
         elif is_first and not has_failed:
             self._logger.info(
-                "%(host)s %(why)s: it gets no request for %(pause)s, and then one request at a time. Each answer without "
-                "a request for a pause allows one more request at the same time",
+                "%(host)s %(why)s: it gets no request for %(pause)s, and then one request at a time. Each answer with "
+                "a status other than 429 and 503 raises the number of requests at a time by one",
                 host=host.key,
                 why=why,
                 pause=duration(pause),
@@ -283,14 +291,12 @@ class Politeness:
         return is_new
 
     def collect_pauses(self) -> None:
-        """From now on, collect the pauses that hosts request, so that the scheduler can store them
-        (:meth:`take_new_pauses`).
-        """
+        """From now on, collect the pauses that hosts ask for. The scheduler stores them (:meth:`take_new_pauses`)."""
         self._new_pauses = {}
 
     def take_new_pauses(self) -> dict[str, float]:
-        """Return the pauses that hosts requested since the last call. The result maps the key of each host's limiter to
-        the time when the host's pause ends, in seconds of the monotonic clock.
+        """Return the pauses that hosts have asked for since the last call, and forget them. The result maps the key of
+        each host's limiter to the time when the host's pause ends, in seconds of the monotonic clock.
         """
         pauses, self._new_pauses = self._new_pauses or {}, {}
         return pauses
@@ -320,13 +326,14 @@ class Politeness:
             f"({self._settings.wait_timeout:g} s). The next request to this host is sent in {remaining} at the earliest"
         )
 
-    # Measurements for the ledger. The gap before a request is measured when the request is sent, not when the scheduler
-    # plans the request.
+    # Measurements for the ledger. The time between two requests is measured when the second request is sent, not when
+    # the scheduler hands it out.
 
     def measure_sent(self, request: Request, entry: InFlight) -> None:
-        """Record in the ledger the gap before *request*, which is sent now. If the host has a crawl delay, record the
-        time since the host's last answer. If *request* is the first request after a pause, record the time since the
-        pause began. The actual gap may be longer, because *request* may still wait in Scrapy's download slot.
+        """Record in the ledger how long the crawl waited before *request*, which is sent now. Two cases are recorded.
+        If the host has a crawl delay, this is the time since the host's last answer. If *request* is the first request
+        after a pause, this is the time since the pause began. The actual time may be longer, because *request* may
+        still wait in Scrapy's download slot.
         """
         traffic = self._traffic
         if traffic is None:
@@ -350,21 +357,21 @@ class Politeness:
             self._traffic.note_response(request, response)
 
     def measure_waiting(self, requests: int | None) -> None:
-        """Record in the ledger the number of *requests* that wait in the scheduler and in the downloader. Do nothing if
-        *requests* is None, which means that the scheduler cannot count its requests.
+        """Record in the ledger that *requests*, a number, is how many requests wait in the scheduler and in the
+        downloader. Do nothing if *requests* is None, which means that the scheduler cannot count its requests.
         """
         if self._traffic is not None and requests is not None:
             self._traffic.note_waiting(requests)
 
     @property
     def wants_waiting(self) -> bool:
-        """Whether it is time to call :meth:`measure_waiting` again."""
+        """Whether the ledger needs a new number of waiting requests (:meth:`measure_waiting`)."""
         return self._traffic is not None and self._traffic.wants_waiting
 
     def report_slowdowns(self) -> None:
         """Log the hosts whose crawl delays held up the crawl for the longest time. Set the stat
-        ``rep/crawl_delay/waited`` to the total time, in seconds, for which crawl delays held up the crawl. The
-        frontier calls this method at the end of the crawl.
+        ``rep/crawl_delay/waited`` to the total time, in seconds, that crawl delays held up the crawl. The frontier
+        calls this method at the end of the crawl.
         """
         slowdowns = sorted(self._limits.slowdowns.values(), reverse=True)
         if slowdowns:
@@ -384,11 +391,12 @@ class Politeness:
 
 
 def pause_in(status: int, headers: Headers, now: float) -> tuple[float | None, str]:
-    """Return the pause, in seconds, that an answer with *status* (429 or 503) and *headers* requests, and a summary of
-    the answer for the ledger, such as ``429, Retry-After: 30``. The pause is None if there is no valid ``Retry-After``.
+    """Return two values for an answer with *status* (429 or 503) and *headers*. The first is the pause, in seconds,
+    that the answer asks for; None if there is no valid ``Retry-After``. The second is a summary of the answer for the
+    ledger, such as ``429, Retry-After: 30``.
 
     *now* is the current wall-clock time. It is needed only if ``Retry-After`` is a date and *headers* contain no
-    ``Date``: then the pause lasts from *now* until this date.
+    ``Date``. In this case, the pause lasts from *now* until the date in ``Retry-After``.
     """
     fields = list(headers_of(headers))
     asked = pause_asked(fields, now)

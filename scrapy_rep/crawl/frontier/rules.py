@@ -45,8 +45,9 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 
-# A queue is ready if its next request may be sent now. While fewer queues are ready than this number, robots.txt files
-# are fetched for the queues that wait for their rules. If 2 * CONCURRENT_REQUESTS is larger, it replaces this number.
+# A queue of the scheduler is ready if its next request may be sent now. While fewer queues than this number are ready,
+# robots.txt files are also fetched for the queues that wait for their rules. If 2 * CONCURRENT_REQUESTS is larger than
+# this number, it is used instead.
 _MIN_READY = 64
 
 # The minimum time, in seconds, before a robots.txt is fetched again. It prevents a busy loop if the clock is wrong.
@@ -73,9 +74,12 @@ class Rules:
         free_room: Callable[[RobotsTxtRequest], None],
         flush: Callable[[], None],
     ) -> None:
-        """Create the rules of a crawl. Three parameters are methods of the frontier: *take_room* waits until
-        delays and concurrency limits let a request for robots.txt be sent, and reserves room for the request.
-        *free_room* frees the room if the request was not sent. *flush* carries out the decisions of *limits*.
+        """Create the object that obtains the rules of a crawl. Three parameters are methods of the frontier:
+
+        :param take_room: waits until the delays and limits of its host allow a request for robots.txt, and counts the
+            request towards these limits
+        :param free_room: stops counting a request that was not sent
+        :param flush: wakes the waiting requests that may continue or are refused by a decision of *limits*
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -102,13 +106,14 @@ class Rules:
 
         self._min_ready = max(_MIN_READY, 2 * self._max_fetches)
         self._waiting = 0
-        """The number of requests for robots.txt that wait for room in their limiters."""
+        """The number of requests for robots.txt that wait until the delays and limits of their hosts allow them."""
 
     # Rules that are known without a fetch.
 
     def tell_known(self, site: Site) -> None:
-        """Pass the rules of *site* to the limits if an override applies or the cache contains the site's robots.txt.
-        Do nothing if the site already waits for a fetch (its phase is AWAITED or DOWN).
+        """Pass the rules of *site* to the limits, if they are known without a fetch: an override applies, or the cache
+        contains the site's robots.txt. Do nothing if requests already wait for a fetch (the site's phase is AWAITED or
+        DOWN).
         """
         if site.phase in {Phase.AWAITED, Phase.DOWN}:
             return
@@ -125,9 +130,12 @@ class Rules:
             outage.retry_at = -inf
 
     def _tell_limits(self, site: Site, site_rules: SiteRules | None) -> bool:
-        """Pass the rules of *site* to the limits, or record there that its robots.txt is unreachable. *site_rules* is
-        the result of the last fetch, or None if there is no result. Return False if there is neither a result nor an
-        override.
+        """Tell the limits what is known about *site*. *site_rules* is the result of the last fetch of its robots.txt;
+        None if there is no result. There are three cases:
+
+        - An override applies, or *site_rules* contains rules: the limits get the rules. Return True.
+        - No override applies, and robots.txt is unreachable: the limits record this. Return True.
+        - There is neither an override nor a result: nothing changes. Return False.
         """
         if site_rules and site_rules.state is not State.UNREACHABLE:
             self._limits.network.worked_before()
@@ -171,11 +179,13 @@ class Rules:
     # Fetching robots.txt.
 
     def begin_fetches(self) -> None:
-        """Begin the urgent fetches of robots.txt, for which a request in the downloader waits. If few queues have a
-        request that may be sent now, begin fetches for the queues that wait for their rules, too.
+        """Begin the urgent fetches of robots.txt: those that a request in the downloader waits for. If only few of the
+        scheduler's queues have a request that may be sent now, also begin fetches for the queues that wait for their
+        rules.
 
-        At most ``CONCURRENT_REQUESTS`` fetches are under way at the same time, and at most half as many while any queue
-        has a request that may be sent now. A fetch whose request waits for a delay or for room does not count.
+        The number of fetches under way at the same time is limited to ``CONCURRENT_REQUESTS`` or, while any queue has a
+        request that may be sent now, to half of this number. A fetch does not count while its own request has to wait
+        for a delay, or until its host has fewer requests in flight.
         """
         limits = self._limits
         ready = limits.ready.count
@@ -214,8 +224,8 @@ class Rules:
         return True
 
     def add_template(self, site: Site, request: Request) -> None:
-        """Add *request*, which waits for the rules of *site*, to the templates of the site. Requests for robots.txt
-        copy the proxies and headers of the templates. Do nothing if a template with the same proxy exists.
+        """Add *request*, which waits for the rules of *site*, to the page requests whose proxies and headers the
+        requests for robots.txt copy (templates). Do nothing if a template with the same proxy exists.
         """
         if site.templates is None:
             site.templates = [request]
@@ -223,12 +233,14 @@ class Rules:
             add_template(site.templates, request)
 
     async def _fetch(self, site: Site, stale: CacheEntry | None) -> None:
-        """Fetch the robots.txt of *site*, pass the result to the limits, and let the waiting requests continue. *stale*
-        is a cached copy that the fetch must replace even if the copy is fresh; None if there is no such copy.
+        """Get the rules of *site*, pass them to the limits, and let the waiting requests continue. If the cache
+        contains a fresh robots.txt, it is used without a fetch. If *stale*, a cached robots.txt, is not None, it is
+        never used, even if it is fresh: robots.txt is fetched again. While robots.txt is unreachable, its last result
+        takes the place of *stale*.
         """
         if site.templates is None:
-            # To save memory, the template is added only now, when the fetch begins: very many sites may be waiting for
-            # their fetch at the same time.
+            # To save memory, the request whose proxy and headers are copied (the template) is added only now, when the
+            # fetch begins: very many sites may be waiting for their fetch at the same time.
             queue = next(iter(site.parked or ()), None)
             request = None if queue is None else queue.requests.peek()
             self.add_template(site, request or Request(str(site.origin)))
@@ -250,8 +262,9 @@ class Rules:
             self._flush()
 
     async def _wait(self, request: RobotsTxtRequest) -> None:
-        """Wait until *request* may be sent. A waiting request does not count towards the maximum number of fetches.
-        Otherwise, redirects of robots.txt to a few hosts with a long delay could stop all fetches.
+        """Wait until the delays and limits of its host allow *request*. While it waits, it does not count towards the
+        maximum number of fetches. Otherwise, redirects of robots.txt to a few hosts with a long delay could stop all
+        fetches.
         """
         self._waiting += 1
         try:
@@ -271,12 +284,14 @@ class Rules:
     # Unreachable sites.
 
     def _note_unreachable(self, site: Site, site_rules: SiteRules) -> None:
-        """Record in the limits that the robots.txt of *site* is unreachable. If requests wait for it, log a warning
-        when they begin to wait and when they begin to be refused.
+        """Record in the limits that the robots.txt of *site* is unreachable. The site's requests now wait, or are
+        refused. If there are any, log a warning each time this changes: when they begin to wait, and later when they
+        are refused.
 
-        The requests wait for up to ``REP_WAIT_TIMEOUT`` seconds. If the host has no server, this time is at most 10
-        seconds. The requests are refused immediately if a component of the project dropped the request for
-        robots.txt, or if a user works with the crawl interactively.
+        The requests wait for up to ``REP_WAIT_TIMEOUT`` seconds after robots.txt became unreachable. If the host has no
+        server (connection refused, unknown host name), this time is at most 10 seconds. The requests are refused
+        immediately in two cases: a component of the project dropped the request for robots.txt, or the command is
+        ``scrapy shell``, ``fetch`` or ``view``, in which a person waits for the page.
         """
         before = site.phase
         count = sum(queue.count for queue in site.parked or ()) + len(
@@ -316,14 +331,15 @@ class Rules:
             )
 
     def cancel_if_alone(self, site: Site) -> None:
-        """Cancel the fetch of the robots.txt of *site* if no request waits for the rules any more. A cancelled fetch
-        leaves no result.
+        """Cancel the fetch of the robots.txt of *site* if no request waits for the rules any more. Do nothing if any
+        request still waits, or if no fetch is under way. A cancelled fetch leaves no result.
         """
         task = self.fetches.get(site)
         if task is not None and not site.has_waiting and site.phase is Phase.AWAITED:
             if site.templates is not None:
-                # The fetch checks the list of templates. An empty list means that no request waits, so that the fetch
-                # may stop.
+                # The fetcher shares this list, which contains some of the requests that waited for the rules. While the
+                # spider is open, a cancelled fetch stops only if the list is empty. Otherwise, it assumes that another
+                # component cancelled the download, and returns an error as the result.
                 site.templates.clear()
                 site.templates = None
             task.cancel()

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 class Scheduler(BaseScheduler):
     """Keeps the requests of each host, and hands out a request only when it may be sent: its robots.txt is known, the
-    delay of its host has passed, and its host and download slot have room.
+    delay of its host has passed, and its host and download slot have fewer requests in flight than their limits allow.
 
-    For Scrapy's setting ``SCHEDULER``; the add-on sets it. The download slot with the fewest requests in
-    flight is next, and among equals the slot that has waited longest. Within a host, the request with the
-    highest priority is next. Among equals, ``SCHEDULER_MEMORY_QUEUE`` and ``SCHEDULER_DISK_QUEUE``, and their
-    variants for start requests, decide whether the newest or the oldest is next. ``enqueue_request`` and
-    ``next_request`` cost O(log requests of a host).
+    For Scrapy's setting ``SCHEDULER``; the add-on sets it. The download slot with the fewest requests in flight is
+    next, and among equals the slot that has waited longest. Within a host, the request with the highest priority is
+    next. Among equals, ``SCHEDULER_MEMORY_QUEUE`` and ``SCHEDULER_DISK_QUEUE``, and their variants for start requests,
+    decide whether the newest or the oldest is next. ``enqueue_request`` and ``next_request`` cost O(log requests of a
+    host).
 
-    Without a ``JOBDIR``, requests wait in memory. With a ``JOBDIR``, they are in one SQLite file until their
-    callbacks have ended, so the process may be killed at any moment. Only requests that cannot be pickled
-    still wait in memory. As in Scrapy, these are sent before the requests of their host that are in the file.
+    Without a ``JOBDIR``, requests wait in memory. With a ``JOBDIR``, they are in one SQLite file until their callbacks
+    have ended, so the process may be killed at any moment. Only requests that cannot be pickled still wait in memory.
+    As in Scrapy, these are sent before the requests of their host that are in the file.
 
-    A host, here, is an origin in a download slot. The http and https origins of one host name do not wait
+    In this description, a host is an origin in a download slot. The http and https origins of one host name do not wait
     for each other's robots.txt, but share a download slot and a delay.
     """
 
@@ -62,7 +62,8 @@ class Scheduler(BaseScheduler):
         """Reads and writes the ``JOBDIR``; None if the crawl has none."""
 
         self._seen: set[int] | None = None
-        """The fingerprints in the ``JOBDIR``; None if the duplicate filter stores the fingerprints itself."""
+        """The fingerprints of all seen requests. The scheduler stores them in the ``JOBDIR``. None if the duplicate
+        filter keeps the fingerprints itself, as in a crawl without a ``JOBDIR``."""
 
         if settings["JOBDIR"] and self.uses_jobdir:
             from scrapy_rep.crawl.frontier.jobs import JobStore  # noqa: PLC0415  imports sqlite3
@@ -72,9 +73,11 @@ class Scheduler(BaseScheduler):
         self._dupefilter = self._made_dupefilter()
 
     def _made_dupefilter(self) -> BaseDupeFilter:
-        """Create and return the duplicate filter of the project. With a ``JOBDIR`` and Scrapy's own filter, the filter
-        only logs duplicates, and the scheduler stores the fingerprints itself: each in one transaction with its
-        request. So even after a kill, each request that counts as seen was also stored in its queue.
+        """Create and return the duplicate filter of the project.
+
+        If the crawl has a ``JOBDIR`` and uses Scrapy's own filter, the filter only logs duplicates. The scheduler
+        stores the fingerprints itself, each in one transaction with its request. So even after a kill, no fingerprint
+        is stored without its request.
         """
         crawler, settings = self._crawler, self._crawler.settings
         kind = load_object(settings["DUPEFILTER_CLASS"])
@@ -103,7 +106,9 @@ class Scheduler(BaseScheduler):
         return self._count > 0
 
     def open(self, spider: Spider) -> Deferred[None] | None:
-        """Called by Scrapy. Read the requests that an earlier run has left in the ``JOBDIR``."""
+        """Called by Scrapy. Read the requests that an earlier run has left in the ``JOBDIR``, and open the duplicate
+        filter.
+        """
         self._order.warn_of_classes(self._logger)
         if self._job is not None:
             for key, requests in self._job.open(keeps_seen=self._seen is not None):
@@ -120,7 +125,7 @@ class Scheduler(BaseScheduler):
         return self._dupefilter.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
-        """Called by Scrapy. Write the last changes to the ``JOBDIR``."""
+        """Called by Scrapy. Write the last changes to the ``JOBDIR``, and close the duplicate filter."""
         if self._job is not None:
             self._job.close()
         return self._dupefilter.close(reason)
@@ -183,8 +188,8 @@ class Scheduler(BaseScheduler):
         return request
 
     def _pop(self) -> Request | None:
-        """Remove the next request that may be sent now from its queue, reserve room for the request in its limiters,
-        and return the request. Return None if there is no such request.
+        """Remove the next request that may be sent now from its queue, and return the request. From then on, the limits
+        of its host count it. Return None if there is no such request.
         """
         frontier = self._frontier
         while (queue := frontier.next_queue()) is not None:
@@ -226,15 +231,15 @@ class Scheduler(BaseScheduler):
         return requests
 
     def _count_dequeued(self, medium: str, count: int = 1) -> None:
-        """In Scrapy's stats, count a request that is handed out. With a *count* of -1, undo this for a request that
-        comes back.
+        """Count in Scrapy's stats a request that is handed out. If *count* is -1, undo this for a request that comes
+        back. *medium* is where the request waited, ``"memory"`` or ``"disk"``.
         """
         self._stats.inc_value(f"scheduler/dequeued/{medium}", count)
         self._stats.inc_value("scheduler/dequeued", count)
 
     def _note_unwritable(self, request: Request, error: Exception) -> None:
-        """Count *request*, which cannot be written because of *error*. With ``SCHEDULER_DEBUG``, log the first such
-        request.
+        """Count *request*, which cannot be serialised because of *error*, in the stat ``scheduler/unserializable``. If
+        ``SCHEDULER_DEBUG`` is True, log the first such request.
         """
         if self._logs_unwritable:
             self._logs_unwritable = False
@@ -283,5 +288,5 @@ class MemoryRequests:
         return self._heap[0][-1] if self._heap else None
 
     def medium_of(self, request: Request) -> str:
-        """Return the medium in which *request* waits, or waited before it was popped."""
+        """Return ``"memory"``, the name that Scrapy's stats use for the place where *request* waits or has waited."""
         return self.medium

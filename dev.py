@@ -69,7 +69,7 @@ def test(arguments: list[str]) -> int:
     the oldest supported Scrapy on this machine's oldest supported Python.
     """
     install_one_of("redis-server")
-    # The headless shell is preferred, because browser tests take half the time with it.
+    # The headless shell of Chromium is preferred, because with it, browser tests take half the time.
     install_one_of("chromium-headless-shell", "chromium")
     pythons = [path for name in PYTHONS if (path := shutil.which(name)) and runs(path)]
     pythons = pythons or [sys.executable]
@@ -77,9 +77,9 @@ def test(arguments: list[str]) -> int:
     newest = environment(".venv-newest", pythons[-1], tests)
     oldest = environment(".venv-oldest", pythons[0], tests, f"scrapy=={OLDEST_SCRAPY}")
     # There are more processes than cores, because crawls spend two fifths of their time waiting for servers and timers.
-    # The oldest Scrapy gets fewer processes, because only a sixth of the tests run on it. MODES selects the reactor for
-    # tests that have the reactor as a parameter. Other tests use asyncio, and the most important tests run with each
-    # reactor.
+    # The oldest Scrapy gets fewer processes, because only a sixth of the tests run on it. Most crawl tests have a
+    # reactor as a parameter, which MODES selects. The most important tests run with each reactor, whatever MODES
+    # contains. The other tests use asyncio.
     cores = os.cpu_count() or 1
     pytest = ["-m", "pytest", "--dist", "loadscope", "--no-loadscope-reorder"]
     on_newest = [newest, *pytest, "-n", str(3 * cores)]
@@ -153,8 +153,8 @@ def run_together(*commands: list[str]) -> int:
     """Run *commands* concurrently. The number of concurrent commands is the number of cores, but at least two. Return
     the exit status of the first command that failed, or 0 if all succeeded.
 
-    The output of the first command is printed immediately. The output of the other commands is printed when they
-    end, and so is the time that each command took.
+    The output of the first command is printed immediately. The output of each other command is printed after the
+    command has ended. The time that each command took is printed too.
     """
 
     def timed(command: list[str]) -> tuple[subprocess.CompletedProcess[str], float]:
@@ -196,12 +196,14 @@ def environment(name: str, python: str, *requirements: str) -> str:
 
 @cache
 def uv() -> str:
-    """Return the path of uv. Install uv if it is missing. uv installs packages in seconds where pip needs a minute."""
+    """Return the path of the program uv, and install uv if it is missing. uv installs packages in seconds, and pip
+    would need a minute.
+    """
     folder = HERE / ".venv-uv"
     if not (folder / "bin" / "uv").exists():
         if not runs(sys.executable):  # On Debian, venv is a separate package.
             install_one_of("python3-venv")
-        print(f"Creating {folder} with {sys.executable}: uv", flush=True)
+        print(f"Creating {folder} with {sys.executable}, to install uv", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet"]
         subprocess.run([*pip, "--disable-pip-version-check", "uv"], check=True)
@@ -215,8 +217,9 @@ def runs(python: str) -> bool:
 
 
 def install_one_of(*packages: str) -> None:
-    """Install one of *packages*, unless a program with the name of one of them is already installed. If the user is
-    root on Debian, install the first package that apt-get can install. If nothing could be installed, print a note.
+    """Make sure that one of *packages* is installed. If a program with the name of a package is on the PATH, do
+    nothing. If the user is root on Debian, install the first package that apt-get can install. In all other cases,
+    print that the first package is missing.
     """
     if any(map(shutil.which, packages)):
         return

@@ -2,9 +2,10 @@
 
     python -m benchmarks [--corpus PATH] [--only WORD ...] [--rounds NUMBER]
 
-PATH is a folder or a ``.tar.gz`` file with robots.txt files. Its default is the environment variable
-SCRAPY_REP_CORPUS. Without a path, realistic files are generated. The compared programs take turns, so other
-load on the machine hardly changes the ratios.
+PATH is a folder or a ``.tar.gz`` file with robots.txt files. The default is the value of the environment variable
+SCRAPY_REP_CORPUS. Without a path, realistic files are generated. WORD selects the benchmarks whose names contain it.
+Each task is measured in NUMBER rounds. The compared programs take turns, so other load on the machine hardly changes
+the ratios.
 """
 
 from __future__ import annotations

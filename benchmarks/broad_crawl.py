@@ -2,14 +2,16 @@
 
     python -m benchmarks.broad_crawl SIDE HOSTS PAGES_OF_HOST PAGES [JOBDIR] [BY_HOST]
 
-SIDE is a key of ``SIDES``. Each of HOSTS hosts has PAGES_OF_HOST pages. All requests are pushed to the
-queue before the first request is popped. A download handler simulates the responses.
+SIDE is ``stock`` for a crawl without this package, and ``ours`` for a crawl with this package. Each of HOSTS hosts has
+PAGES_OF_HOST pages. All requests are pushed to the queue before the first request is popped. A download handler
+simulates the responses. The crawl ends after PAGES pages.
 
-The output is a JSON object with two averages: the processor seconds to push a request, and the processor
-seconds to crawl a page, including a share of robots.txt, for the first PAGES pages.
+The output is a JSON object with two averages in processor seconds. ``push`` is the time to push a request. ``page`` is
+the time of the crawl after the pushes, divided by PAGES. It includes the work for the robots.txt files.
 
-With JOBDIR, the queue is in a temporary JOBDIR. By default, one request for each host is pushed in turn.
-With BY_HOST, all requests for a host are pushed together.
+With JOBDIR, the queue is in a temporary JOBDIR. By default, the first request for each host is pushed, then the second
+request for each host, and so on. With BY_HOST, all requests for the first host are pushed, then all requests for the
+second host, and so on.
 """
 
 from __future__ import annotations
@@ -43,12 +45,12 @@ SIDES: dict[str, dict[str, object]] = {
     "ours": {"ADDONS": {"scrapy_rep.Addon": 500}},
 }
 # The settings that Scrapy recommends for broad crawls. In addition, CONCURRENT_ITEMS is 1. With the default of 100,
-# Scrapy starts 100 tasks for each page, which would take half of the measured time on both sides.
+# Scrapy starts 100 tasks for each page. These would take half of the measured time, with and without this package.
 SETTINGS: dict[str, object] = {
     "CONCURRENT_ITEMS": 1,
     "CONCURRENT_REQUESTS": 100,
-    # Equal to CONCURRENT_REQUESTS, because Scrapy may exceed a lower limit. Scrapy would then send more concurrent
-    # requests than this package, so the two sides would not be comparable.
+    # Equal to CONCURRENT_REQUESTS, because Scrapy can exceed a lower limit. Scrapy would then send more concurrent
+    # requests than this package, so the two crawls would not be comparable.
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "COOKIES_ENABLED": False,
     "DOWNLOAD_DELAY": 0,

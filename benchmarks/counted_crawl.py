@@ -3,8 +3,8 @@ machine is busy.
 
     python -m benchmarks.counted_crawl SIDE HOSTS PAGES_OF_HOST [SETTINGS]
 
-SIDE is a key of ``SIDES`` in ``broad_crawl.py``. Each of HOSTS hosts has PAGES_OF_HOST pages. SETTINGS is a JSON
-object with additional settings.
+SIDE is ``stock`` for a crawl without this package, and ``ours`` for a crawl with this package. Each of HOSTS hosts has
+PAGES_OF_HOST pages. SETTINGS is a JSON object with additional settings.
 
 The output is a JSON object with the numbers of calls per page since the first request: ``all`` for all functions,
 ``ours`` for all functions of this package, and ``by_function`` for each function of this package.
@@ -31,7 +31,8 @@ OURS = str(Path(__file__).parents[1] / "scrapy_rep") + "/"
 CALLS: Counter[CodeType] = Counter()
 
 
-# The names of comprehensions, which are not counted, because only Python versions before 3.12 call them as functions.
+# The names of the code objects of comprehensions. They are not counted, because only Python versions before 3.12 call
+# comprehensions as functions.
 INLINED = {"<dictcomp>", "<listcomp>", "<setcomp>"}
 
 

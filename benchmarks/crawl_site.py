@@ -1,10 +1,11 @@
-"""Serves small sites on the loopback interface. The server is a separate process, so its time is not measured.
+"""Serves small sites on the loopback interface, in a process of its own, so that the time of the server is not
+measured.
 
     python benchmarks/crawl_site.py HOSTS PAGES
 
-The program prints its port on standard output, and serves until its standard input is closed. The hosts are
-``127.0.0.1`` and the following addresses, which all belong to the loopback interface on Linux. Each response
-is built only once, and connections are kept alive.
+HOSTS is the number of sites, and PAGES the number of pages of each site. The program prints its port on standard
+output, and serves until its standard input is closed. The hosts are ``127.0.0.1``, ``127.0.0.2`` and so on, which all
+belong to the loopback interface on Linux. Each response is built only once, and connections are kept alive.
 """
 
 from __future__ import annotations

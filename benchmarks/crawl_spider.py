@@ -1,4 +1,6 @@
-"""The spider for both sides in ``crawls.py``. It follows all links, and yields an item for each page."""
+"""The spider of the two crawls that ``crawls.py`` compares, one without and one with this package. The spider follows
+all links, and yields an item for each page.
+"""
 
 from __future__ import annotations
 

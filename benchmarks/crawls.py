@@ -30,7 +30,9 @@ ON: dict[str, object] = {"ADDONS": {"scrapy_rep.Addon": 500}}
 
 
 class Size(NamedTuple):
-    """The size of a crawl and the target for its ratio."""
+    """The size of a crawl, and the target for a ratio: the processor time with this package, divided by the processor
+    time without it.
+    """
 
     hosts: int
     pages_of_host: int
@@ -43,8 +45,8 @@ class Size(NamedTuple):
     """``JOBDIR`` for a crawl with a JOBDIR, or an empty string for a crawl without one."""
 
     order: str = ""
-    """``BY_HOST`` if all requests for a host are pushed together, or an empty string if one request for each host is
-    pushed in turn."""
+    """``BY_HOST`` if all requests for a host are pushed one after the other; an empty string if the hosts take turns,
+    with one request for each."""
 
 
 FEW_HOSTS_TARGET, MANY_HOSTS_TARGET = Target(most_ratio=1.03), Target(most_ratio=1.0)
@@ -56,15 +58,15 @@ SIZES = (
     Size(1_000, 2, 3, MANY_HOSTS_TARGET, order="BY_HOST"),
     Size(1_000, 3, 3, MANY_HOSTS_TARGET, job="JOBDIR"),
     Size(4_000, 2, 1, Target(most_ratio=0.6)),
-    # Only the first pages are crawled, because Scrapy would need minutes for all pages.
+    # Only 1,500 pages are crawled, because Scrapy would need minutes for all pages.
     Size(20_000, 2, 1, Target(most_ratio=0.2), pages=1_500),
 )
 
 
 def crawls(_files: list[bytes], rounds: int) -> Iterator[Row]:
     """Compare the processor time of two crawls of the same sites. One runs without this package, the other with all
-    features, including a ledger. The start and the imports of each crawl count. The server of the sites is a separate
-    process on another processor, and does not count.
+    features, including a ledger. The measured time includes the start and the imports of each crawl. It does not
+    include the server of the sites, a separate process on another processor.
     """
     with (
         tempfile.NamedTemporaryFile() as ledger,
@@ -84,19 +86,22 @@ def _side(who: str, extra_settings: dict[str, object], port: str) -> Side:
         arguments += ["-s", f"{name}={text}"]
 
     def numbers(output: str, processor_time: float) -> dict[str, float]:
-        # The comparison is valid only if both sides crawled all pages.
+        # The comparison is valid only if both crawls fetched all pages.
         files = HOSTS if "ADDONS" in extra_settings else None
         expected = {"item_scraped_count": PAGES, "robotstxt/response_count": files}
         if expected.items() - json.loads(output).items():
-            raise RuntimeError(f"The crawl must count {expected}, but printed {output}")
+            raise RuntimeError(
+                f"The stats of the crawl must include {expected}, but they are {output}"
+            )
         return {"crawl": processor_time}
 
     return Side(who, arguments, numbers)
 
 
 def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Compare the processor time per page in crawls of many hosts without a network. This time consists of pushing the
-    page's request, crawling the page, and the page's share of robots.txt. All requests are in the queue at the start.
+    """Compare Scrapy with this package in crawls of many hosts without a network, by the processor time per page. This
+    is the time to push a request and to crawl a page. It includes the time for the robots.txt files, divided by the
+    number of pages. All requests are in the queue before the first page is crawled.
     """
     for size in SIZES:
         hosts, pages_of_host, pages = size.hosts, size.pages_of_host, size.pages
@@ -138,8 +143,8 @@ FEW_HOSTS, MANY_HOSTS = (10, 50), (250, 2)
 
 
 def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
-    """Compare the numbers of Python function calls per request and per host, in crawls without and with this package.
-    A separate row contains the calls of this package's own functions. Each run gives the same numbers.
+    """Compare the numbers of Python function calls per request and per host, in crawls without and with this package. A
+    separate row contains the calls of this package's own functions. The numbers are the same in each run.
     """
     stock, ours = (counted(side) for side in ("stock", "ours"))
     for what in stock:
@@ -151,8 +156,9 @@ def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
 
 
 def counted(side: str) -> dict[str, dict[str, float]]:
-    """Return the numbers of function calls per ``request`` and per ``host``. Each value is a dict: ``all`` for all
-    functions, and ``ours`` for the functions of this package.
+    """Return the numbers of function calls under the keys ``request`` (calls per request) and ``host`` (additional
+    calls per host). Each value is a dict with the calls of ``all`` functions, and of the functions of this package,
+    ``ours``. *side* is ``stock`` for a crawl without this package, or ``ours`` for a crawl with it.
     """
     few, many = (
         _counts(side, hosts, pages_of_host)
@@ -194,7 +200,9 @@ def waiting(_files: list[bytes], **_: object) -> Iterator[Row]:
 
 
 def _measured(module: str, side: str, *sizes: int) -> dict[str, float]:
-    """Run *module* for *side* in a separate process. Return the numbers that the process prints as JSON."""
+    """Run *module* in a separate process, with *side* and *sizes* as command-line arguments. *side* is ``stock`` for a
+    crawl without this package, or ``ours`` for a crawl with it. Return the numbers that the process prints as JSON.
+    """
     command = [sys.executable, "-m", module, side, *map(str, sizes)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     numbers: dict[str, float] = json.loads(output)

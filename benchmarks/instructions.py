@@ -3,11 +3,12 @@ each run, even if the machine is busy.
 
     python -m benchmarks.instructions [SIZE ...]
 
-A SIZE, such as ``10x300`` or ``1000x3,JOBDIR``, contains the number of hosts, the number of pages per host, and
-optionally an option of :mod:`benchmarks.broad_crawl`. Without a SIZE, the sizes in ``SIZES`` are measured.
+A SIZE, such as ``10x300`` or ``1000x3,JOBDIR``, consists of the number of hosts, the number of pages per host, and
+optionally ``JOBDIR`` or ``BY_HOST``, which :mod:`benchmarks.broad_crawl` explains. Without a SIZE, the sizes in
+``SIZES`` are measured.
 
-The command needs ``valgrind``, with which a crawl takes about 40 times as long. To exclude the start of a crawl, the
-instructions and pages of a crawl of ten pages are subtracted.
+The command needs ``valgrind``, with which a crawl takes about 40 times as long. To exclude the start of a crawl, a
+crawl of ten pages is also measured, and its instructions and pages are subtracted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _START_PAGES = 10
 
 def main(*sizes: str) -> None:
     for side in SIDES:
-        # Modules without a .pyc file are compiled now, which would count as part of the start.
+        # Python compiles the modules in this short crawl, which is not measured. Otherwise, it would compile them in
+        # the first measured crawl.
         subprocess.run(_command(side, "1", "1", "1"), check=True, capture_output=True)
     starts = {side: instructions(side, f"1x{_START_PAGES}")[0] for side in SIDES}
     for size in sizes or SIZES:
@@ -44,7 +46,10 @@ def main(*sizes: str) -> None:
 
 
 def instructions(side: str, size: str) -> tuple[int, int]:
-    """Run a crawl of the given *side* and *size*. Return the numbers of its processor instructions and of its pages."""
+    """Run a crawl, and return the number of its processor instructions and the number of its pages. *side* is ``stock``
+    for a crawl without this package, or ``ours`` for a crawl with it. *size* is a SIZE as on the command line, such as
+    ``10x300``.
+    """
     shape, *options = size.split(",")
     hosts, pages_of_host = map(int, shape.split("x"))
     pages = hosts * pages_of_host
@@ -58,7 +63,8 @@ def instructions(side: str, size: str) -> tuple[int, int]:
     )
     match = re.search(r"I\s*refs:\s*([\d,]+)", result.stderr)
     if match is None or "page" not in result.stdout:
-        # Without the second, the crawl has ended before its last page.
+        # The crawl prints its results, which contain the word "page", after its last page. If they are missing, it
+        # ended earlier.
         raise RuntimeError(result.stdout + result.stderr)
     return int(match[1].replace(",", "")), pages
 

@@ -2,7 +2,8 @@
 
     python -m benchmarks --only jobs
 
-Each measurement runs in a separate process (``python -m benchmarks.jobs PART SIDE HOSTS ...``).
+Each measurement runs in a separate process, which this module starts with the command
+``python -m benchmarks.jobs PART SIDE HOSTS ...``.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ if TYPE_CHECKING:
 WHO = {"stock": "Scrapy, JOBDIR", "ours": "scrapy-rep, JOBDIR"}
 COUNT, WAITING, AT_ONCE, PAIRS = 200_000, 30_000, 16, 3
 TURNS = (1, 16)
-"""The values for the number of pages that end in the same iteration of the event loop. The benchmark measures each
-value, because this package's scheduler writes all changes of an iteration in one transaction.
-"""
+"""The numbers of downloads that finish in the same iteration of the event loop. The benchmark simulates each of these
+numbers in turn. The number affects the time, because this package's scheduler writes all changes of an iteration in one
+transaction."""
 
 STOCK_COUNT = 20_000
-"""The number of timed pops of Scrapy's scheduler with many hosts. It is small, because each pop takes milliseconds."""
+"""The number of pops that are measured for Scrapy's scheduler with many hosts. It is small, because each of these pops
+takes milliseconds."""
 
 HOSTS = {1: Target(most_ratio=1 / 0.6), 10_000: Target(most_ratio=1)}
 MEMORY = Target(most_ratio=1.05)
@@ -71,7 +73,9 @@ class TurnClock(Clock):
 
 
 class Bench:
-    """A scheduler with a JOBDIR, in a crawl without a real engine."""
+    """A scheduler with a JOBDIR, in a crawl whose engine is replaced by a simple object. *side* is ``stock`` for
+    Scrapy's scheduler, or ``ours`` for the scheduler of this package.
+    """
 
     def __init__(self, side: str, folder: str) -> None:
         self.folder = folder
@@ -111,8 +115,8 @@ class Bench:
         return seconds
 
     def pop(self, number: int, turn: int = 1) -> float:
-        """Pop *number* requests, and return the processor seconds for the pops. ``AT_ONCE`` requests are in flight, and
-        *turn* of these end in each iteration of the simulated event loop.
+        """Pop *number* requests, and return the processor seconds for the pops. ``AT_ONCE`` requests are in flight at
+        the same time. In each iteration of the simulated event loop, *turn* of them finish.
         """
         in_flight: list[Request] = []
         before = time.process_time()
@@ -139,7 +143,8 @@ def size_of(folder: str) -> int:
     return sum(path.stat().st_size for path in paths)
 
 
-# The measurements. Each runs in a separate process, and returns the measured numbers by row name.
+# The measurements. Each function runs in a separate process, and returns a dict of the measured numbers by the names of
+# their rows in the table.
 
 
 def times(bench: Bench, hosts: int, number: int, pops: int) -> dict[str, float]:
@@ -172,7 +177,9 @@ def memory(bench: Bench, hosts: int, number: int) -> dict[str, float]:
 
 
 def jobs(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Compare the time that both schedulers take to push and pop, and the memory and disk space per queued request."""
+    """Compare Scrapy's scheduler with this package's scheduler, both with a JOBDIR, by the time to push and to pop a
+    request, and by the memory and disk space per queued request.
+    """
     for hosts, target in HOSTS.items():
         pops = {"stock": COUNT if hosts == 1 else STOCK_COUNT, "ours": COUNT}
         stock, ours = (_side(side, "times", hosts, COUNT, pops[side]) for side in WHO)

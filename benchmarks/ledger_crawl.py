@@ -2,8 +2,9 @@
 
     python -m benchmarks.ledger_crawl DECISIONS [LEVEL LEDGER]
 
-The crawl requests DECISIONS URLs on a few hosts. robots.txt allows one in ``SENT`` URLs. A download handler simulates
-the responses. The output is a JSON object with the numbers of fetched and refused requests.
+The crawl requests DECISIONS URLs on a few hosts. robots.txt allows one of every ``SENT`` URLs. A download handler
+simulates the responses. LEVEL is a value for REP_LEDGER_LEVEL, and LEDGER is the path of the ledger. Without them, the
+crawl writes no ledger. The output is a JSON object with the numbers of ``fetched`` and ``refused`` requests.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 HANDLER = {"DOWNLOAD_HANDLERS": {"http": "benchmarks.ledger_crawl.AtOnce"}}
 HOSTS = 10
 SENT = 30
-"""One in this number of requests is sent. All other requests are refused."""
+"""Of every 30 requests, robots.txt allows one, which is sent. All other requests are refused."""
 
 
 class AtOnce(Handler):
-    """Simulates responses without a delay, so that the compared crawls do not wait for different times."""
+    """Simulates responses without a delay, so that the crawls do not spend time waiting for responses."""
 
     LATENCY = 0.0
 
@@ -39,9 +40,10 @@ class LinksSpider(scrapy.Spider):
     fetched = ended = 0
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
-        # After one request for each host, the spider waits until all hosts have responded, so that their robots.txt
-        # files are known. Without this wait, a random number of requests would wait for robots.txt and continue at the
-        # same time, which costs more than one request after the other.
+        # After one request for each host, the spider waits until all these requests have ended, so that the robots.txt
+        # files of all hosts are known. Without this wait, a random number of requests would wait for robots.txt and
+        # then continue all at once. That takes more processor time than a series of single requests, so the measured
+        # times would vary.
         self.is_known = asyncio.Event()
         for number in range(self.count):
             if number == HOSTS:

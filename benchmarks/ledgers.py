@@ -1,6 +1,7 @@
-"""Measures how much processor time a ledger adds to a crawl, and how much the report on the ledger takes.
+"""Measures how much processor time a ledger adds to a crawl, and how much processor time the report on the ledger
+takes.
 
-python -m benchmarks --only ledger
+    python -m benchmarks --only ledger
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ if TYPE_CHECKING:
 DECISIONS, PAIRS = 300_000, 3
 LEVELS = {"denied": Target(most_ratio=1.05), "all": Target(most_ratio=1.15)}
 REPORT = Target(most_ratio=4.0)
-"""The target for the report. Its ratio is relative to one second, so the report may take 4 seconds."""
+"""The target for the report. The ratio in its row is the processor time divided by one second, so the target is at most
+4 seconds."""
 
 
 def ledger(
     _files: list[bytes], rounds: int, decisions: int = DECISIONS
 ) -> Iterator[Row]:
-    """Compare the processor time of crawls with and without a ledger, and measure the processor time of the report.
-    Most requests are refused. The start and the imports of a crawl count. Each level of the ledger is measured on a
-    separate processor, if there are enough processors.
+    """Compare the processor time of crawls with and without a ledger, and measure the processor time of the report. The
+    ratio of a crawl is the time with a ledger, divided by the time without one. Most requests are refused. The measured
+    time includes the start and the imports of a crawl. Each value of REP_LEDGER_LEVEL is measured on a separate
+    processor, if there are enough processors.
     """
     what = f"crawl with {decisions:,} decisions"
 
@@ -73,7 +76,9 @@ def _side(who: str, decisions: int, level: str = "", path: str = "") -> Side:
 
     def numbers(output: str, processor_time: float) -> dict[str, float]:
         if json.loads(output) != expected:
-            raise RuntimeError(f"The crawl must count {expected}, but printed {output}")
+            raise RuntimeError(
+                f"The result of the crawl must be {expected}, but it is {output}"
+            )
         return {f"crawl with {decisions:,} decisions": processor_time}
 
     arguments = ["-m", "benchmarks.ledger_crawl", str(decisions), level, path]

@@ -1,5 +1,5 @@
-"""Compares the time or memory of two Python processes. Both run at the same time on the same processor, so other load
-affects both equally.
+"""Compares the time or memory of two Python processes. The two processes run at the same time on the same processor, so
+other load affects them equally.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def in_pairs(
     *,
     warm_up: Side | None = None,
 ) -> Iterator[Row]:
-    """Run both sides *pairs* times, and yield the rows that compare their numbers. *targets* contains the targets by
-    row name.
+    """Run both programs *pairs* times, and yield the rows of the table that compare their numbers. *targets* contains
+    the targets for the ratios, by row name. *unit* is the unit of the numbers, as in :class:`~benchmarks.table.Row`.
 
-    An additional first run compiles the Python modules, and does not count. It consists of the process *warm_up*, if
-    given, and of a pair if not.
+    Before that, an additional run compiles the Python modules. Its numbers are not used. The additional run consists of
+    the program *warm_up*. If *warm_up* is None, both programs are run.
     """
     numbers_of_pairs: list[dict[str, Mapping[str, float]]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -51,7 +51,7 @@ def in_pairs(
             _Process(warm_up, folder).numbers()
         for number in range(pairs + (warm_up is None)):
             with on_one_processor():
-                # The sides take turns in starting first, because the first process takes longer.
+                # The two programs take turns in starting first, because the process that starts first takes longer.
                 order = (
                     (first_side, second_side)
                     if number % 2
@@ -61,7 +61,7 @@ def in_pairs(
             numbers_of_pairs.append(
                 {who: process.numbers() for who, process in running.items()}
             )
-    del numbers_of_pairs[:-pairs]  # Removes the pair of the first run.
+    del numbers_of_pairs[:-pairs]  # Removes the additional first run.
     for what in numbers_of_pairs[0][first_side.who]:
         first, second = (
             Times(tuple(pair[side.who][what] for pair in numbers_of_pairs))
@@ -92,7 +92,9 @@ class _Process:
         )  # fmt: skip
 
     def numbers(self) -> Mapping[str, float]:
-        """Wait for the end of the process, and return the numbers to compare. Raises RuntimeError if it failed."""
+        """Wait for the end of the process, and return the numbers to compare. Raises RuntimeError if the process failed
+        or printed nothing.
+        """
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         with self._output, self._log:
@@ -107,8 +109,9 @@ class _Process:
 
 @contextmanager
 def beside(*arguments: str) -> Iterator[str]:
-    """Run a server in a separate process during the ``with`` block, and yield the first line that the server prints.
-    The server does not use the processor of the crawls, unless there is only one processor.
+    """Run Python with *arguments* as a server, in a separate process during the ``with`` block. Yield the first line
+    that the server prints. If the machine has several processors, the server does not use the processor of the compared
+    programs.
     """
     process = subprocess.Popen(
         [sys.executable, *arguments],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Parser(NamedTuple):
-    """The functions of a parser. The argument of ``parse`` is a file's contents, and the first argument of the other
+    """The functions of a parser. The argument of ``parse`` is the content of a file. The first argument of the other
     functions is the result of ``parse``.
     """
 
@@ -39,8 +39,9 @@ class Parser(NamedTuple):
 
     package: str = ""
     one_in: int = 1
-    """A slow parser is measured on a sample, which contains one in this number of files. The parser is also compared
-    with this package's parser on the same sample."""
+    """The interval at which files are chosen for the sample on which the parser is measured: 1 for all files, 10 for
+    every tenth file. Slow parsers have a small sample. This package's parser is measured on the same sample for
+    comparison."""
 
     @property
     def label(self) -> str:
@@ -133,7 +134,9 @@ def warm(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def warm_largest(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Measure the time per decision on a URL by the twenty files with the most rules for AGENT."""
+    """Measure the time per decision on a URL, after the files were parsed. Only the twenty robots.txt files with the
+    most rules for AGENT are used.
+    """
 
     def number_of_rules(body: bytes) -> int:
         groups = RobotsTxt.parse(body).groups
@@ -171,9 +174,10 @@ def _compare(  # noqa: PLR0917
     targets: dict[Parser, Target],
     questions: int = 1,
 ) -> Iterator[Row]:
-    """Measure the time that each parser needs for the same task, *do*, and yield a row for each parser. Slow parsers
-    process a sample of the files, and this package's parser is also measured on each sample. The time in a row is
-    the total time divided by the number of files and by *questions*, the number of decisions per file.
+    """Measure the time that each parser needs for the same task, *do*, and yield a row for each parser. *what* is the
+    name of the task in the row. Slow parsers process only a sample of the *files*, and this package's parser is also
+    measured on each sample. The time in a row is the total time, divided by the number of files and by *questions*, the
+    number of decisions per file.
     """
     by_size = sorted(files, key=len, reverse=True)
     samples = {peer.one_in: by_size[:: peer.one_in] for peer in (OURS, *PEERS)}
@@ -196,7 +200,7 @@ def _compare(  # noqa: PLR0917
 
 
 def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Measure the memory of a parsed file after twenty decisions."""
+    """Measure the memory that a parser keeps for a file, after it has parsed the file and decided on twenty URLs."""
     urls_of_files = [corpus.urls(body) for body in files]
     what = "memory kept for a host"
     ours = 0

@@ -3,9 +3,9 @@
     python -m benchmarks.queue_memory [--requests 1000000] [--hosts 10000 1000000]
         [--serializers pickle json] [--listpack BYTES]
 
-For each row, all requests and their fingerprints are pushed to a new server. ``--listpack`` sets the server's option
-``zset-max-listpack-value``. If no request of a host is larger than this number of bytes, Redis stores the host's
-requests in a single block of memory.
+The output is a table. For each row, a new server is started, and all requests and their fingerprints are stored on it.
+``--listpack`` sets the server's option ``zset-max-listpack-value``. If no request of a host is larger than this number
+of bytes, Redis stores the host's requests in a single block of memory.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SEEN = "{crawl:requests}:dupefilter"
 
 
 class JsonSerializer:
-    """A value for the setting ``SCHEDULER_SERIALIZER``. It writes JSON, and supports only requests whose headers and
-    body are text.
+    """A serializer for the setting ``SCHEDULER_SERIALIZER``. It writes JSON, and supports only requests whose headers
+    and body are text.
     """
 
     @staticmethod
@@ -118,8 +118,8 @@ def measure(
 
 
 def _seen(queue: Any, new_requests: Iterator[Request]) -> Iterator[Request]:
-    """Yield *new_requests*. If *queue* is the queue of scrapy-redis, also store their fingerprints on the server, which
-    the scheduler of scrapy-redis would do in a crawl.
+    """Yield *new_requests*. If *queue* is the queue of scrapy-redis, also store the fingerprint of each request on the
+    server. In a crawl, the scheduler of scrapy-redis would store it.
     """
     for request in new_requests:
         if isinstance(queue, OfScrapyRedis):

@@ -1,11 +1,17 @@
-"""A worker process that pushes requests to a queue in Redis, and pops requests, without a crawl.
+"""A worker process that pushes requests to a queue in Redis and pops requests from it, without a crawl.
 
     python -m benchmarks.queue_worker
 
-Each line of standard input is a JSON object with an order: the operation (``what``), the ``url`` of a Redis server,
-the kind of ``queue``, the number of ``hosts``, and the number of requests (``count``). For each order, the worker
-writes a JSON list with the start and the end of the operation, in seconds on the monotonic clock, and the processor
-seconds in between.
+The worker reads commands from standard input, and executes them. Each line is a JSON object with these keys:
+
+- ``what``: the operation: ``push``, ``pop``, or ``fill``, which pushes many requests at once
+- ``url``: the URL of a Redis server
+- ``queue``: a key of ``KINDS``
+- ``hosts``: the number of hosts
+- ``count``: the number of requests
+
+For each command, the worker writes a JSON list with three numbers: the start and the end of the operation, in seconds
+on the monotonic clock, and the processor seconds between them.
 """
 
 from __future__ import annotations
@@ -38,8 +44,8 @@ if TYPE_CHECKING:
 KEY = "crawl:requests"
 
 IN_FLIGHT = 16
-"""The value of Scrapy's ``CONCURRENT_REQUESTS``. If this number of requests is in flight, one request ends before the
-next request is popped."""
+"""The value of Scrapy's ``CONCURRENT_REQUESTS``. When this number of requests is in flight, the benchmark ends the
+oldest one before it pops the next request."""
 
 _AT_ONCE = 500
 
@@ -69,8 +75,8 @@ def requests(spider: Spider, hosts: int, count: int, **how: Any) -> Iterator[Req
 
 
 class SkippingClock(Clock):
-    """A clock for a process without an event loop. Its timers never run, because the benchmark itself calls the
-    server.
+    """A clock for a process without an event loop. Its timers never run. They are not needed, because the benchmark
+    itself makes the scheduler call the server.
     """
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
@@ -78,8 +84,8 @@ class SkippingClock(Clock):
 
 
 class Direct:
-    """Replaces the scheduler's thread. Calls of the server run in the calling thread, because there is no event loop to
-    keep running.
+    """Replaces the thread in which the scheduler calls the Redis server. The calls run in the thread of the caller,
+    because the benchmark has no event loop that a call could block.
     """
 
     async def call(self, function: Callable[[], Any]) -> Any:
@@ -121,7 +127,7 @@ def frontier_of(crawler: Crawler, clock: Clock) -> Frontier:
 
 
 class OfScrapyRedis:
-    """The priority queue of scrapy-redis, used in the same way as its scheduler uses it."""
+    """The priority queue of scrapy-redis. It is used in the same way as by the scheduler of scrapy-redis."""
 
     def __init__(self, url: str, serializer: Any = None) -> None:
         self.crawler = _crawler(url, serializer)
@@ -138,7 +144,7 @@ class OfScrapyRedis:
     def flush(self) -> None: ...
 
     def fill(self, made: Iterator[Request]) -> None:
-        """Push the requests *made* in Redis pipelines."""
+        """Push the requests that *made* yields, in Redis pipelines."""
         server = self.queue.server
         pipeline = self.queue.server = server.pipeline(transaction=False)
         for request in made:
@@ -160,7 +166,7 @@ class OfScrapyRep:
         self._call()
 
     def _call(self) -> None:
-        """Exchange requests with the server once, and wait for the response."""
+        """Call the server once: send the unsent changes, and take requests from the response."""
         with suppress(StopIteration):
             self.scheduler._call().send(None)
 
@@ -170,8 +176,8 @@ class OfScrapyRep:
         return data
 
     def begin(self) -> None:
-        """Renew the lease. Until the next pop, the scheduler takes no requests from the server, as at a crawl's
-        start.
+        """Renew the lease of the worker on the server, and send unsent changes. Also put the scheduler into the state
+        that it has at the start of a crawl, so that it takes no requests from the server before the next pop.
         """
         self.scheduler._has_begun = False
         self._call()
@@ -189,7 +195,7 @@ class OfScrapyRep:
         return request
 
     def end(self, request: Request) -> None:
-        """Report the end of *request* to the frontier, as the wire middleware does in a crawl."""
+        """Report the end of *request* to the frontier. In a crawl, a downloader middleware does this."""
         self.frontier.end(request, self.frontier.in_flight[request])
 
     def flush(self) -> None:
@@ -208,7 +214,7 @@ KINDS = {"PriorityQueue": OfScrapyRedis, "SharedScheduler": OfScrapyRep}
 
 
 class Side:
-    """A queue, and the requests from this queue that are in flight in this worker."""
+    """A queue, and the requests that this worker has popped from the queue and that count as in flight."""
 
     def __init__(self, kind: str, url: str, hosts: int) -> None:
         self.queue = KINDS[kind](url)

@@ -33,8 +33,8 @@ EACH = 600
 """The number of requests of each worker in a round."""
 
 FILL = 200_000
-"""The number of requests in each queue at the start. It is the same for all queues, so that these differ only in the
-number of hosts. It is large, so that no host runs out of requests."""
+"""The number of requests in each queue at the start. The number is the same for all queues, so that the queues differ
+only in the number of hosts. The number is large, so that no host runs out of requests."""
 
 
 class Queue(NamedTuple):
@@ -63,7 +63,9 @@ def queues(
     requests_each: int = EACH,
     fill: int = FILL,
 ) -> Iterator[Row]:
-    """Measure pushes to and pops from filled queues, and yield the rows. The queues are measured in turn."""
+    """Measure pushes and pops in queues that already contain requests, and yield the rows of the table. The queues are
+    measured in turn.
+    """
     if BINARY is None:
         raise RuntimeError(
             "This benchmark needs redis-server, which was not found on the PATH"
@@ -117,7 +119,10 @@ def _rows(
 
 
 def _growth(what: str, whose: str, ours: list[Queue], taken: Any) -> Row:
-    """Return the row that compares the time per request in the queue with the most hosts to that with the fewest."""
+    """Return the row that compares the queue with the most hosts to the queue with the fewest hosts. The ratio in the
+    row is the time per request in the first, divided by the time per request in the second. *whose* describes the
+    workers. *taken* contains the measured rounds, by queue and operation.
+    """
     few, many = (_times(taken[queue, what]) for queue in (ours[0], ours[-1]))
     name = f"{what}, {whose}, {ours[-1].hosts:,} hosts beside {ours[0].hosts:,}"
     ratios = few.ratios(many)
@@ -139,8 +144,8 @@ def _measure(
     rounds: int,
     requests_each: int,
 ) -> dict[tuple[Queue, str], list[Round]]:
-    """Measure each queue once per round. Return the rounds by queue and operation. An additional first round warms up,
-    and does not count.
+    """Measure each queue once per round. Return the measured rounds, by queue and operation (``push`` or ``pop``).
+    Before them, an additional round is run as a warm-up. Its times are not used.
     """
     taken: dict[tuple[Queue, str], list[Round]] = {}
     turns = list(all_queues)
@@ -159,7 +164,9 @@ def _measure(
 def _all(
     crew: list[subprocess.Popen[str]], queue: Queue, what: str, count: int
 ) -> Round:
-    """Make all workers execute the operation *what* with *count* requests each at the same time. Return the times."""
+    """Make all workers execute the operation *what* at the same time, each with *count* requests. Return the average
+    times per request.
+    """
     order = json.dumps(
         {**queue._asdict(), "queue": queue.kind, "what": what, "count": count}
     )

@@ -2,8 +2,8 @@
 
     python benchmarks/race.py
 
-A crawl makes 50 requests to a new host at the same time. The response for robots.txt takes a second, and forbids all
-50 URLs. A crawler that obeys robots.txt fetches robots.txt once, and none of the pages.
+A crawl starts 50 requests to a new host at the same time. The response for robots.txt takes a second, and forbids all
+50 URLs. A crawler that obeys robots.txt fetches robots.txt once, and fetches none of the pages.
 
 Each crawl is a separate process. The numbers come from the access log of the server, which runs on the loopback
 interface.
@@ -66,7 +66,9 @@ class Spider(scrapy.Spider):
 
 
 def crawl(middleware: str, mode: str, origin: str) -> NoReturn:
-    """Run the crawl, and end this process. The process must not have run another crawl before."""
+    """Run the crawl with a key of ``MIDDLEWARES`` and a key of ``MODES``, and end this process. The process must not
+    have run another crawl before. *origin* is the URL of the server, without a path.
+    """
     process_class = CrawlerProcess if mode == "select reactor" else AsyncCrawlerProcess
     process = process_class(SETTINGS | MIDDLEWARES[middleware] | MODES[mode])
     process.crawl(Spider, origin=origin)
@@ -97,7 +99,9 @@ class Server(ThreadingTCPServer):
 
 
 def race(middleware: str, mode: str) -> tuple[int, int]:
-    """Run a crawl against a new server. Return the numbers of robots.txt fetches and of fetched forbidden pages."""
+    """Run a crawl against a new server. Return the number of requests for robots.txt, and the number of forbidden pages
+    that were fetched. *middleware* is a key of ``MIDDLEWARES``, and *mode* is a key of ``MODES``.
+    """
     with Server(("127.0.0.1", 0), Handler) as server:
         server.log = log = []
         Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()

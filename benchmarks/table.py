@@ -17,13 +17,13 @@ class Target(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the table: a measured number, and a ratio of two numbers."""
+    """A row of the table: a measured number and, in most rows, a ratio that compares this number with another one."""
 
     what: str
-    """The task that was measured."""
+    """The task that was measured, in words."""
 
     who: str
-    """The parser, or the kind of crawl, that was measured."""
+    """The program that was measured, such as a parser, a scheduler or a kind of crawl."""
 
     number: float
     """The median of the measured numbers."""
@@ -32,8 +32,11 @@ class Row(NamedTuple):
     """Half of the interquartile range, as a fraction of the median."""
 
     ratio: float | None = None
-    """In rows about parsers, the ratio of the parser's number to the number of this package's parser. In rows about
-    crawls, the ratio of a crawl with this package to a crawl without this package. None without a comparison."""
+    """The ratio of two measured numbers; None if the row contains no comparison. In rows about parsers, it is the
+    number of the parser, divided by the number of this package's parser. In rows about crawls and about schedulers with
+    a JOBDIR, it is the number with this package, divided by the number without it. In rows about queues in Redis, it is
+    the number of requests per second with this package, divided by that with scrapy-redis. The docstrings of the
+    benchmarks explain other ratios."""
 
     target: Target | None = None
     unit: str = "s"

@@ -34,25 +34,25 @@ class Times(NamedTuple):
         return (third - first) / 2 / self.median
 
     def ratios(self, other: Times) -> Times:
-        """Return the ratios of the times of *other* to the times of this task, round by round."""
+        """Return, for each round, the time of *other* divided by the time in this object."""
         pairs = zip(other.rounds, self.rounds, strict=True)
         return Times(tuple(theirs / ours for theirs, ours in pairs))
 
     def ratio(self, other: Times) -> float:
-        """Return the ratio of the time of *other* to the time of this task, as the median of all rounds."""
+        """Return the time of *other* divided by the time in this object, as the median of the ratios of all rounds."""
         return self.ratios(other).median
 
 
 def interleaved(
     tasks: Mapping[Any, Callable[[], object]], rounds: int
 ) -> dict[Any, Times]:
-    """Run all *tasks* in each of *rounds* rounds, and return the times by task. An additional first round warms up, and
-    does not count.
+    """Run all *tasks* in each of *rounds* rounds, and return the times by task. Before them, an additional round is run
+    as a warm-up. Its times are not used.
     """
     times: dict[Any, list[float]] = {name: [] for name in tasks}
     names = list(tasks)
     for number in range(rounds + 1):
-        # Each round starts with another task than the previous round.
+        # Each round starts with a different task than the round before.
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             gc.collect()
@@ -67,8 +67,8 @@ def interleaved(
 
 
 def environment(folder: str) -> dict[str, str]:
-    """Return the environment variables for a measured Python process. They are the variables of this process, without
-    those that change Scrapy's settings or measure coverage. PYTHONPATH contains this checkout.
+    """Return the environment variables for a Python process that is measured. These are the variables of this process,
+    except for variables that change Scrapy's settings or measure coverage. PYTHONPATH contains this checkout.
 
     The start of the process is measured too, so compiled modules are written to *folder* and reused. This resembles an
     installed package, which contains compiled modules.

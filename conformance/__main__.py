@@ -56,14 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             results.append(judge(adapter, suite.cases))
         except Ended as error:
-            print(f"{adapter.name}, case {error}", file=sys.stderr)
+            print(f"{adapter.name} stopped at test case {error}", file=sys.stderr)
             return 2
         finally:
             if isinstance(adapter, Command):
                 adapter.close()
     print(table(results, suite.topics))
     disputed = sum(case.is_disputed for case in suite.cases)
-    print(f"\n{len(suite.cases)} cases; {disputed} disputed cases are not counted.")
+    print(
+        f"\nThe suite has {len(suite.cases)} cases. The table does not count the {disputed} disputed cases."
+    )
     if options.failures:
         for result in results:
             show_failures(result)
@@ -98,7 +100,7 @@ def chosen(options: argparse.Namespace) -> Iterator[Adapter]:
         for command in options.command or ():
             yield Command(command, options.dialect)
         return
-    # Imported here, because tests of a custom parser do not need the packages that these modules import.
+    # Imported here, because these modules import packages that are not needed to test a custom parser.
     from conformance.adapters.ours import ScrapyRep  # noqa: PLC0415
     from conformance.adapters.peers import PEERS  # noqa: PLC0415
 

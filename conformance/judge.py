@@ -34,14 +34,14 @@ class Adapter(Protocol):
     def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the answer to *question*. Return None if the parser does not support the question.
 
-        ``README.md`` describes the fields of questions and answers. Any exception except :class:`Ended` counts
-        as a wrong answer.
+        ``README.md`` describes the fields of questions and answers. An exception counts as a wrong answer, except for
+        :class:`Ended`, which ends the run.
         """
 
 
 @dataclass
 class Failure:
-    """A case with a wrong answer."""
+    """A case with a wrong answer. *answer* is a message if the parser raised an exception."""
 
     case: Case
     expected: Mapping[str, Any]
@@ -50,18 +50,20 @@ class Failure:
 
 @dataclass
 class Result:
-    """The results of one parser in its dialect."""
+    """The results of one parser, which follows one dialect."""
 
     name: str
     dialect: str
     asked: Counter[str] = field(default_factory=Counter)
-    """The number of answered cases by topic, without disputed cases."""
+    """The number of cases by topic on which the parser gave an answer or failed. Disputed cases, and cases that the
+    parser does not support, are left out."""
 
     passed: Counter[str] = field(default_factory=Counter)
     """The number of correctly answered cases by topic, without disputed cases."""
 
     disputed: int = 0
-    """The number of disputed cases with the expected answer. Other fields ignore disputed cases."""
+    """The number of disputed cases on which the parser gave the expected answer. The other fields do not include
+    disputed cases."""
 
     failures: list[Failure] = field(default_factory=list)
     """The undisputed cases with a wrong answer."""
@@ -69,9 +71,9 @@ class Result:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError if the ``with`` block takes longer than *seconds*, because some parsers hang on some files.
+    """Raise TimeoutError if the ``with`` block takes longer than *seconds*. Some parsers hang on some files.
 
-    The time limit needs SIGALRM. It has no effect on Windows, and outside of the main thread.
+    The time limit needs the signal SIGALRM. On Windows, and in threads other than the main thread, there is no limit.
     """
     if not hasattr(signal, "setitimer") or current_thread() is not main_thread():
         yield

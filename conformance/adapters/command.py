@@ -34,8 +34,9 @@ class Command:
         self._read = b""
 
     def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the command's answer to *question*; None if the command does not support the question. Raises Ended
-        if the command ended, or if its answer took too long, in which case the command is killed.
+        """Return the command's answer to *question*; None if the command does not support the question. If the answer
+        takes too long, the command is killed. Raises Ended if the command ended or was killed. Raises ValueError if the
+        answer is not valid JSON, or is neither an object nor ``null``.
         """
         assert self._process.stdin is not None
         try:

@@ -27,7 +27,7 @@ _INDEXING = (
 
 
 class ScrapyRep:
-    """The adapter for scrapy-rep in one dialect. It supports all kinds of questions."""
+    """The adapter for scrapy-rep in one dialect. It supports all kinds of questions in the suite."""
 
     def __init__(self, dialect: str) -> None:
         self.name = "scrapy-rep"
@@ -81,8 +81,9 @@ def _indexing(
 def _after_fetches(
     question: Mapping[str, Any], agents: tuple[str, ...], dialect: Dialect
 ) -> dict[str, Any]:
-    """Return the answer to a question about a URL after a series of robots.txt fetches. If the question contains a
-    time ``at``, the answer includes whether the robots.txt is still fresh at this time.
+    """Return the answer to a question about a URL after a series of robots.txt fetches. If the question contains a time
+    ``at``, the answer includes whether the robots.txt is still fresh at this time, so that it need not be fetched
+    again.
     """
     entry: CacheEntry | None = None
     for fetch in question["fetches"]:

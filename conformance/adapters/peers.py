@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class Peer:
-    """The base class of adapters for parsers that accept only a single product token."""
+    """The base class of adapters for parsers that accept only a single product token. Questions about a crawler with
+    several tokens are not supported.
+    """
 
     package = ""
     dialect = "rfc9309"
@@ -48,7 +50,9 @@ class Peer:
 
 
 def text(body: bytes) -> str:
-    """Return the text of a robots.txt. It is decoded in the same way as Scrapy decodes it for parsers of text."""
+    """Return the body of a robots.txt decoded as UTF-8, for parsers that take a string. A byte order mark is left out,
+    as in Scrapy. Invalid bytes become U+FFFD, whereas Scrapy leaves them out.
+    """
     return body.decode("utf-8-sig", "replace")
 
 
@@ -82,7 +86,8 @@ class StandardLibrary(Peer):
 
     def __init__(self) -> None:
         self.name = f"urllib.robotparser {platform.python_version()}"
-        # Only the older parser follows the first rule that matches, and thus denies this URL.
+        # Parsers of the older Python versions follow the first rule that matches, "Disallow: /". Newer ones follow the
+        # longest.
         is_rfc = self.is_allowed(b"User-agent: *\nDisallow: /\nAllow: /a", "a", "/a")
         self.dialect = "rfc9309" if is_rfc else "classic"
 
@@ -156,7 +161,7 @@ class Gpyrobotstxt(Peer):
 
 
 class FastRobotstxt(Peer):
-    """fast-robotstxt, C++ code derived from Google's parser. Each call parses the robots.txt again."""
+    """fast-robotstxt, C++ code derived from Google's parser. It parses the robots.txt again for each decision."""
 
     package = "fast-robotstxt"
 

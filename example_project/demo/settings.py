@@ -11,7 +11,8 @@ USER_AGENT = "demobot/1.0 (+https://www.example.com/demobot)"
 
 # The settings of this project that differ from the defaults (see below).
 
-# The robots.txt of one host is always unreachable. By default, the crawl would wait ten minutes for it.
+# The server of one host always responds with an error to requests for robots.txt. By default, requests to this host
+# would wait ten minutes before they are refused.
 REP_WAIT_TIMEOUT = 2
 
 # Links with these rel values are not followed, because the author does not vouch for these links.
@@ -68,7 +69,7 @@ REP_LEDGER_LEVEL = "all"
 # REP_BACKOFF_MAX = 60
 
 # The maximum time in seconds that requests wait while their host's robots.txt is
-# unreachable, or while the host requests a pause. After that, the requests are refused. If
+# unreachable, or while the host asks for a pause. After that, the requests are refused. If
 # the crawler has no network for this time, the crawl ends.
 # REP_WAIT_TIMEOUT = 600
 
@@ -127,8 +128,8 @@ REP_LEDGER_LEVEL = "all"
 DOWNLOADER_MIDDLEWARES = {"demo.offline.middleware.OfflineSite": 700}
 EXTENSIONS = {"demo.offline.report.Report": 0}
 
-# Warnings are off, because the table contains the same information. "DEBUG" logs each
-# decision.
+# The log does not contain warnings, because the table at the end of the demo contains the same
+# information. With "DEBUG", the log contains each decision.
 LOG_LEVEL = "ERROR"
 # The console is off, because workers that start at the same time could choose the same port.
 TELNETCONSOLE_ENABLED = False

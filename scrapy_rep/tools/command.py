@@ -158,8 +158,7 @@ SUBCOMMANDS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
     ),
 }  # fmt: skip
 """The help text and the arguments of each subcommand, by name. The module ``scrapy_rep.tools.NAME`` defines the
-function ``run`` of the subcommand NAME. The exception is ``report``, whose function is in ``report.command``.
-"""
+function ``run`` of the subcommand NAME. For ``report``, the function is in ``scrapy_rep.tools.report.command``."""
 
 
 class RepCommand(ScrapyCommand):

@@ -1,5 +1,5 @@
-"""The subcommand ``scrapy rep diff``, which compares two sources of rules. It shows the verdicts on URLs that change
-and, between two robots.txt files, the rules and records that change.
+"""The subcommand ``scrapy rep diff``, which compares two sources of rules. It shows the URLs on which the verdict
+differs and, for two robots.txt files, the rules and records that differ.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
 
 _Records: TypeAlias = "dict[tuple[str, str], int]"
-"""The line number of each record, by the record's field and value."""
+"""The line number of each rule or other record of a robots.txt, by its field and value, such as
+``("disallow", "/shop")``."""
 
 _Followed: TypeAlias = "tuple[tuple[int, int], ...]"
 """The groups that an agent follows. Each pair contains the group's index in the file, and the first line number of the
@@ -80,10 +81,12 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
     """Return the rules and records that differ between two robots.txt files, as JSON objects. Return None if there
     are too many records to compare.
 
-    Each object contains a change of rules and records, and the agents that this change concerns. The agents are in
-    lower case, and ``*`` stands for everyone. If records outside of groups differ, such as sitemaps, the last object
-    contains these records, and its list of agents is empty. The order of rules is not compared. Sitemaps are compared
-    as absolute URLs.
+    Each object describes a change, and the agents that this change concerns. Its keys are ``change`` (``changed``,
+    ``removed`` or ``added``), ``agents``, and the lists of records ``added`` and ``removed``. The agents are in lower
+    case, and ``*`` stands for everyone. If records outside of groups differ, such as sitemaps, the last object contains
+    these records, and its list of agents is empty.
+
+    The order of rules is not compared. Sitemaps are compared as absolute URLs.
     """
     if old.body == new.body and old.dialect == new.dialect:
         return []
@@ -93,7 +96,8 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
         _followed_by_agent(old_groups, merges=old.dialect.merge_groups),
         _followed_by_agent(new_groups, merges=new.dialect.merge_groups),
     )
-    # Agents that follow the same groups are compared once, because thousands of agents may share thousands of rules.
+    # Agents that follow the same groups are compared once, because a file can contain thousands of agents that share
+    # thousands of rules.
     following: dict[tuple[_Followed, _Followed], list[str]] = {}
     for agent in filter(None, dict.fromkeys(chain(*followed))):
         pair = followed[0].get(agent, ()), followed[1].get(agent, ())
@@ -180,7 +184,8 @@ def _followed_by_agent(
     groups: Sequence[Group], *, merges: bool
 ) -> dict[str, _Followed]:
     """Return the groups that each agent follows, in file order. If *merges* is True, because the dialect merges groups,
-    an agent follows all groups that name the agent. If it is False, the agent follows only the first of these groups.
+    an agent follows all groups that name the agent. If *merges* is False, the agent follows only the first of these
+    groups.
     """
     runs_of: dict[str, dict[tuple[int, int], None]] = {}
     first_of: dict[str, int] = {}
@@ -252,7 +257,7 @@ _WORDS = {
     "overridden": "overridden",
     "unknown": "unknown",
 }
-"""The words with which the output describes each kind of changed verdict."""
+"""For each kind of difference between two verdicts on a URL, the words that the output shows."""
 
 
 _ROWS = ("{words:word}\t{url}\t{why}",)
@@ -349,8 +354,9 @@ class Differences:
     ) -> None:
         """Prepare the comparison. Raises UsageError if the list of URLs cannot be opened.
 
-        *ledgers* maps arguments that name ledgers to the open ledgers. *purge* is the function that writes text to
-        the purge list; None without a purge list.
+        *ledgers* contains the open ledgers, by the tuple of the command-line arguments that name them. *purge* is a
+        function that writes text to the file of ``--purge-list``, which receives the URLs that only the old rules
+        allow. *purge* is None without this option.
         """
         self._arguments = arguments
         self._profile = profile
@@ -474,7 +480,7 @@ class Differences:
     async def _load(
         self, origins: Iterable[Origin | None]
     ) -> tuple[SourcesByOrigin, SourcesByOrigin]:
-        """Return the rules of the old and of the new side at *origins*."""
+        """Return the rules of the old side and of the new side for each of *origins*."""
         distinct_origins = [*dict.fromkeys(origins)]
         old, new = (side.sources for side in self._sides)
         old_sources = await old.load(distinct_origins)
@@ -489,8 +495,12 @@ class Differences:
         return source.read_as(self._dialect(side, source.crawl))
 
     def _dialect(self, side: Side, crawl: dict[str, Any] | None) -> Dialect:
-        """Return the dialect in which to read the rules of *side*. An argument that names a dialect takes precedence,
-        followed by the dialect of the recorded *crawl*, and then by the dialect in the settings.
+        """Return the dialect in which to read the rules of *side*. This is the first of these dialects that exists:
+
+        1. the dialect that the argument OLD or NEW names
+        2. the dialect of the option ``--dialect``
+        3. the dialect of *crawl*, the crawl in a ledger from which the rules come
+        4. the dialect in the settings
         """
         profile = self._profile
         if side.dialect or self._arguments.dialect is not None or crawl is None:
@@ -498,7 +508,9 @@ class Differences:
         return profile.dialects.get(crawl["dialect"], profile.dialect)
 
     def _show_rules(self, old: RobotsTxt | None, new: RobotsTxt | None) -> bool:
-        """Show the added and removed rules and records. Return whether rules or records differ."""
+        """Show the added and removed rules and records. Return whether rules or records differ; False if the rules of a
+        side are not known.
+        """
         if old is None or new is None:
             return False
         changes = rule_changes(old, new)
@@ -591,7 +603,7 @@ class Differences:
         return SideDecision(record, is_fetched, robots)
 
     def _end(self, *, have_rules_changed: bool) -> int:
-        """Show the changes that are reported by host, and the summary. Return the exit status."""
+        """Show the changes that are reported once for each host, and the summary. Return the exit status."""
         for (kind, origin, why), urls in self._of_hosts.items():
             record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
             self._output.show(record, _HOST_ROWS, words=_WORDS[kind])

@@ -1,8 +1,8 @@
 """Reads the inputs of commands: lists of URLs, and robots.txt files from various sources.
 
-A :class:`RulesSource` contains a robots.txt, its URL, and the time of its fetch. :class:`Sources` return the
-RulesSource for an origin. Sources can be a single robots.txt, the present robots.txt files of all hosts, or the
-robots.txt files in ledgers.
+A :class:`RulesSource` contains a robots.txt, its URL, and the time of its fetch. A :class:`Sources` object returns the
+RulesSource for an origin. There are objects for a single robots.txt, for the present robots.txt files of all hosts, and
+for the robots.txt files in ledgers.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ _MAX_READ = 16 * 1024 * 1024
 
 
 class UrlToJudge(NamedTuple):
-    """A URL on which a command decides, with the URL's origin. If the URL comes from a ledger, the tuple also contains
-    the row of the latest decision on the URL.
-    """
+    """A URL that a command judges, and the URL's origin."""
 
     url: str
     """The URL, encoded as in a request of a crawl. Instead of a URL, this can be a path, such as ``/shop``."""
@@ -76,7 +74,8 @@ class UrlToJudge(NamedTuple):
     """The URL's origin. None for a path of an unknown host, and for a URL whose origin in the ledger is invalid."""
 
     row: sqlite3.Row | None = None
-    """The row of the latest decision on the URL if the URL comes from ledgers; None for other URLs."""
+    """If the URL comes from ledgers, the row of the latest decision on the URL in the table ``decision``; None for
+    other URLs."""
 
 
 def parse_url(text: str) -> UrlToJudge | None:
@@ -220,7 +219,8 @@ class RulesSource:
     """The result of the fetch. A file or an override, which is not fetched, has the result of a successful fetch."""
 
     body: bytes | None
-    """The text of the rules. If the fetch failed, this may be an older copy. None if there is no text."""
+    """The text of the rules. If the fetch failed, this can be an older copy of the robots.txt. None if there is no
+    text."""
 
     fetched: float | None = None
     """The time of the fetch, in seconds since the epoch; None for a file or an override."""
@@ -295,7 +295,8 @@ class RulesSource:
     @property
     def access(self) -> dict[str, Any]:
         """The source of the robots.txt and the outcome of the fetch, as a JSON object. The key ``why`` contains a
-        description for users.
+        description for users. The other keys are ``outcome``, ``status``, ``redirects``, ``error``, ``html`` (whether
+        the response is an HTML page) and ``fetched``.
         """
         result, status = self.result, None
         if self.override is not None:
@@ -322,10 +323,12 @@ class RulesSource:
     def _excerpt(
         self, line: int | None, agent: str | None, dialect: Dialect
     ) -> list[dict[str, Any]]:
-        """Return an excerpt of the robots.txt as JSON objects, one per line. The excerpt consists of the *line* that
-        decided, the two lines before and after it, and up to ten user-agent lines of the decisive line's group. If the
-        group has more than ten, the lines that name *agent* are chosen first, and then the last ones in the group.
-        Return an empty list if there is no robots.txt, or if no line decided.
+        """Return an excerpt of the robots.txt as a list of JSON objects. Each object contains the number of a line,
+        ``line``, and its ``text``. Return an empty list if there is no robots.txt, or if no line decided.
+
+        *line* is the number of the line that decided. The excerpt contains this line, the two lines before and after
+        it, and up to ten user-agent lines of its group. If the group has more than ten user-agent lines, those that
+        name *agent* are chosen first, and then the last ones in the group.
         """
         if not line or not self.body:
             return []
@@ -361,8 +364,8 @@ def _known(sources: Mapping[Any, RulesSource | None]) -> SourcesByOrigin:
 
 
 class Sources:
-    """A source of robots.txt files for origins. An instance of this class itself has one robots.txt, which it returns
-    for every origin. Its subclasses fetch the robots.txt of each origin, or read it from ledgers.
+    """Returns the robots.txt for an origin. This class itself returns the same robots.txt for every origin. Its
+    subclasses fetch the robots.txt of each origin, or read it from ledgers.
     """
 
     def __init__(self, source: RulesSource | None = None) -> None:
@@ -370,9 +373,8 @@ class Sources:
         self.is_single = source is not None
         """Whether the same robots.txt is used for all origins."""
         self.origin = None if source is None else source.origin
-        """The only origin to which the rules apply. None if there are rules for several origins, or if the origin is not
-        known, as for a robots.txt in a local file.
-        """
+        """The only origin to which the rules apply. None if there are rules for several origins. Also None if the
+        origin is not known, as for a robots.txt in a local file."""
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
         """Return the rules that a crawl follows at each of *origins*. An origin is missing in the result if nothing
@@ -402,7 +404,9 @@ class PresentSources(Sources):
                 notify(f"REP_OVERRIDES[{override.pattern!r}], {warning}")
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
-        """Return the rules that a crawl follows at *origins*. Files that are not cached are fetched concurrently."""
+        """Return the rules that a crawl follows at each of *origins*. Files that are not cached are fetched
+        concurrently.
+        """
         overrides = {origin: self._override(origin) for origin in origins if origin}
         sites = {origin: self._kept.get(origin) for origin in overrides}
         missing = [
@@ -476,8 +480,8 @@ _REQUESTS = {
     "snapshot": "fetched <= :until",
     "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
 }
-"""The SQL conditions, by table, for the rows that :class:`Ledgers` copies: decisions about requests, and the robots.txt
-files."""
+"""For each table of a ledger, the SQL condition for the rows that :class:`Ledgers` copies: decisions about requests,
+and the robots.txt files."""
 
 # Selects the latest decision on each URL. With max(time), SQLite takes the other columns from the row with the latest
 # time. SQLite sorts on disk if the rows do not fit into memory.
@@ -560,9 +564,11 @@ async def sources_of(
     web: Web | None,
     ledgers: Mapping[tuple[str, ...], LedgerSources],
 ) -> Sources | None:
-    """Return the source of rules that the command-line arguments *names* name: a file, a URL, one or more ledgers, or
-    ``live``. Return None if they name a dialect, which does not have rules of its own. *ledgers* maps arguments that
-    name ledgers to the open ledgers. Raises UsageError for a source that cannot be read.
+    """Return the source of rules for *names*, the command-line arguments of one side of a comparison. The arguments are
+    a file, a URL, one or more ledgers, or ``live``. Return None if the only argument is a dialect, because a dialect
+    does not have rules of its own. Raises UsageError for a source that cannot be read.
+
+    *ledgers* contains the open ledgers, by the tuple of the command-line arguments that name them.
     """
     if sources := ledgers.get(tuple(names)):
         return sources

@@ -41,8 +41,8 @@ VIEWS = _BEGIN + _VIEWS
 """The SQL statements that create the views of a ledger."""
 
 
-# Measures how much a ledger contains: the greatest ids of decisions and snapshots, which count up, and the number
-# of pages. The later of two copies of a ledger has greater values.
+# Measures how much a ledger contains: the greatest ids of decisions and snapshots, which increase with each row, and
+# the number of pages. If one file is a later copy of the same ledger, its values are greater.
 _WRITTEN = """
 SELECT (SELECT coalesce(max(id), 0) FROM decision), (SELECT coalesce(max(id), 0) FROM snapshot),
        (SELECT total(pages) FROM progress)
@@ -60,7 +60,7 @@ class LedgerName(NamedTuple):
     """The ``id`` of the only crawl to read; None for all crawls."""
 
     until: float = math.inf
-    """The time of the state to read, in seconds since the epoch; ``inf`` for the latest state."""
+    """Only rows up to this time are read, in seconds since the epoch. With ``inf``, all rows are read."""
 
 
 def ledger_named(argument: str) -> LedgerName | None:
@@ -131,9 +131,8 @@ class Ledgers:
         for _, crawl in states:
             latest.setdefault(crawl["uuid"], crawl)
         self.crawls = sorted(latest.values(), key=itemgetter("started"))
-        """The crawls, as :func:`crawls_of` yields them, sorted by start time. In addition, each crawl has the key ``number``: its id
-        in :attr:`database`.
-        """
+        """The crawls, as :func:`crawls_of` yields them, sorted by start time. In addition, each crawl has the key
+        ``number``, its id in :attr:`database`."""
         self.by_number = {crawl["number"]: crawl for crawl in self.crawls}
         with ExitStack() as opened, reading(self._paths):
             self.database = sqlite3.connect("", uri=True, isolation_level=None)
@@ -189,8 +188,8 @@ def _crawls(name: LedgerName) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
     """
     with closing(open_ledger(name.path)) as connection, reading(name.path):
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-        # Of two copies of a ledger, the one with more rows has the later state. The file size does not show which one
-        # that is, because the latest rows may still be in the write-ahead log.
+        # Of two copies of a ledger, the copy with more rows has the later state. The file sizes are not compared,
+        # because the latest rows can still be in the write-ahead log.
         written = tuple(connection.execute(_WRITTEN).fetchone())
         crawls = [
             ((crawl["ended"] is not None, written, name.until), crawl)
@@ -216,7 +215,10 @@ def _select(table: str, index: int) -> str:
 
 
 def recorded(row: sqlite3.Row) -> dict[str, Any]:
-    """Return the decision in *row*, a row of the table ``decision``, as a JSON object."""
+    """Return the decision in *row*, a row of the table ``decision``, as a JSON object. Its keys are ``allowed``,
+    ``reason``, ``agent``, ``form``, ``why``, ``time``, and ``override``: the rule or reason of the override that
+    decided, or None if no override decided.
+    """
     is_override = row["layer"] == "override"
     return {
         "allowed": row["verdict"] == "allowed",

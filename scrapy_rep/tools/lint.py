@@ -118,7 +118,9 @@ def _findings(file: RulesSource, dialect: Dialect) -> Sequence[Finding]:
 
 
 def _explanation(code: str) -> dict[str, Any]:
-    """Return a JSON object that explains the finding *code* by an example."""
+    """Return a JSON object that explains the finding *code* by an example. ``example`` is the text of a robots.txt with
+    this mistake. The other keys, ``code``, ``severity``, ``line`` and ``message``, are those of the finding.
+    """
     finding = explain(code)
     return {
         "code": code,

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
 CLEAN, FOUND, WRONG_USAGE, UNKNOWN = 0, 1, 2, 3
-"""The exit statuses of all commands. CLEAN: everything is allowed, or there are no findings. FOUND: something is
-denied, or there are findings. WRONG_USAGE: the arguments or an input are invalid. UNKNOWN: the answer is not
-known, because a server did not respond, or responded with an error (5xx)."""
+"""The exit statuses of all commands. CLEAN: everything is allowed, or there are no findings. FOUND: a URL is denied, or
+there are findings, such as mistakes in a robots.txt or differences between two of them. WRONG_USAGE: the arguments or
+an input are invalid. UNKNOWN: the result is not known, because a server did not respond or responded with an error
+(5xx), or because the ledgers do not contain what the user asked for."""
 
 # The exit statuses that shells report for a process that was ended by SIGINT or SIGPIPE.
 _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
@@ -66,14 +67,14 @@ Row: TypeAlias = "str | tuple[str, Rows]"
 Rows: TypeAlias = "Sequence[Row]"
 
 EXCERPT: Row = ("context", ("{line:blue>5}  {text}",))
-"""The rows for an excerpt of a robots.txt: the rule that decided, the lines around the rule, and the
-user-agent lines of the rule's group."""
+"""The row (see :class:`Output`) that prints an excerpt of a robots.txt: the rule that decided, the lines around the
+rule, and the user-agent lines of the rule's group."""
 
 
 def status_of(answers: Collection[bool | None], *, is_wrong: bool = False) -> int:
-    """Return the exit status of a command with these *answers*. An answer is True if a URL is allowed or a file has
-    no findings, False if the URL is denied or the file has findings, and None if this is not known. *is_wrong*
-    is whether a part of the input is invalid.
+    """Return the exit status of a command. *answers* contains a value for each URL or file that the command judged:
+    True if the URL is allowed or the file has no findings, False if the URL is denied or the file has findings, and
+    None if this is not known. *is_wrong* is whether a part of the input is invalid.
     """
     if is_wrong:
         return WRONG_USAGE
@@ -98,9 +99,13 @@ class Output(Formatter):
       key ``name`` is the element's key or index, and ``item`` is the element itself if it is not a dict.
 
     After a colon, a placeholder can name a style, an alignment with a width, or both, as in ``{host:bold}`` or
-    ``{host:<20}``. The styles are ``bold``; the name of a colour; ``word``, which writes a result such as "denied" in
-    the colour of that result; and ``some``, which also leaves the row out if the value is 0. The format ``=`` with a
-    noun, as in ``{urls:=URL}``, writes a number with this noun, such as ``2 URLs``.
+    ``{host:<20}``. There are these styles:
+
+    - ``bold``, and the name of a colour, such as ``red``.
+    - ``word`` writes a result such as "denied" in the colour of that result.
+    - ``some`` leaves the row out if the value is 0. Other values are written without a style.
+
+    The format ``=`` with a noun, as in ``{urls:=URL}``, writes a number with this noun, such as ``2 URLs``.
     """
 
     def __init__(self, arguments: Namespace) -> None:
@@ -150,8 +155,9 @@ class Output(Formatter):
         return value_and_key
 
     def format_field(self, value: object, format_spec: str) -> str:
-        """Return *value* as text in the given format. Control characters are escaped, so that text from a site
-        cannot control the terminal. Raises _Empty for the value 0 with the style ``some``.
+        """Return *value* as text, in the format *format_spec* that the docstring of the class describes. Control
+        characters are escaped, so that text from a site cannot control the terminal. Raises _Empty if the style is
+        ``some`` and *value* is 0, so that the row is left out.
         """
         if format_spec.startswith("="):
             return f"{value:,} {format_spec[1:]}{'' if value == 1 else 's'}"
@@ -235,11 +241,11 @@ def notify(message: str) -> None:
 
 def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) -> int:
     """Run the subcommand in *arguments*, and return its exit status. Expected errors of the subcommand, such as
-    UsageError, become messages on standard error. *unknown* contains the arguments that the parser did not
-    recognize; they are an error too.
+    UsageError, become messages on standard error. *unknown* contains the arguments that the parser did not recognize.
+    If there are any, the subcommand is not run, and the error is reported in the same way.
     """
     for name in ("stdin", "stdout", "stderr"):
-        # If a standard file descriptor is closed, as daemons may do, Python sets its stream to None.
+        # Python sets a standard stream to None if the process was started without it, as some daemons are.
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
@@ -292,9 +298,9 @@ def output_file(
     """Open a new text file, and yield a function that writes text to this file. If the ``with`` block ends
     without an error, the new file replaces the file at *path*. Symbolic links are followed.
 
-    Raises UsageError, with a message that begins with *name*, if *path* cannot be written, is a device or a
-    pipe, or is one of the paths *inputs*. If *mark* is not empty, only a file that is empty or begins with *mark* may
-    be replaced; any other existing file also raises UsageError.
+    Raises UsageError if *path* cannot be written, is a device or a pipe, or is one of the paths *inputs*. If *mark* is
+    not empty, an existing file at *path* must be empty or begin with *mark*; otherwise, UsageError is raised. The
+    message of the error begins with *name*.
     """
     try:
         target = Path(path).resolve()
@@ -330,6 +336,6 @@ def output_file(
 
 
 def _may_replace(path: Path, mark: bytes) -> bool:
-    """Whether the file at *path* is empty or begins with *mark*, so that the command may replace the file."""
+    """Whether the command is allowed to replace the file at *path*: the file is empty or begins with *mark*."""
     with path.open("rb") as file:
         return file.read(len(mark)) in {b"", mark}

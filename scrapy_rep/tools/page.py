@@ -196,8 +196,8 @@ async def _fetch(
 
 
 _NOT_KNOWN = {"verdict": "unknown", "indexable": None}
-"""The values in the JSON object of a page that was not fetched, because a server did not respond, or responded with an
-error (5xx)."""
+"""The values to add to the JSON object of a page that was not fetched, because the site's robots.txt is unreachable, or
+because the download of the page failed."""
 
 
 def _of_response(
@@ -281,9 +281,12 @@ def _statement(statement: Statement) -> dict[str, Any]:
 def _effects(
     response_effects: Effects, rep: RepSettings, *, is_data: bool
 ) -> dict[str, str]:
-    """Return what a crawl does with the items and links of a page, as a JSON object. *response_effects* are the effects
-    of the page's indexing rules and usage preferences. *is_data* is True if the page is data, such as JSON, and
-    states indexing rules, which have no effect on data.
+    """Return what a crawl does with the items and links of a page, as a JSON object. Its keys are ``items``, ``links``,
+    and ``why``, which describes both in words.
+
+    *response_effects* are the effects of the page's indexing rules and usage preferences. *is_data* is True if indexing
+    rules are stated for a response that is data, such as JSON. Indexing rules have no effect on data, and ``why`` then
+    says so.
     """
     items = (
         "annotated"

@@ -92,7 +92,9 @@ class Profile:
 
     @property
     def record(self) -> dict[str, Any]:
-        """The product tokens and the dialect, as entries for a command's JSON object."""
+        """The product tokens and the dialect, as a dict to add to a command's JSON object. Its keys are ``agents``,
+        ``agents_named`` and ``dialect``.
+        """
         return {
             "agents": list(self.agents),
             "agents_named": self.is_named,
@@ -121,12 +123,12 @@ class Profile:
             )
 
     def decide(self, robots: RobotsTxt, url: str) -> Decision:
-        """Return the decision by *robots* on *url* for this crawler."""
+        """Return whether the rules *robots* let this crawler fetch *url*, and which rule decides."""
         return decide(robots, url, self.agents, self.rep.clients)
 
     def decide_as_crawl(self, robots: RobotsTxt, url: str) -> Decision:
-        """Return the decision of a crawl on *url*, according to *robots*. A crawl also refuses a URL that the rules
-        allow if *robots* states a longer delay than ``REP_SKIP_DELAY_OVER``.
+        """Return the decision of a crawl on *url*. *robots* contains the rules of the site. A crawl refuses a URL if a
+        rule forbids it. A crawl also refuses a URL if *robots* states a longer delay than ``REP_SKIP_DELAY_OVER``.
         """
         decision = self.decide(robots, url)
         if not decision.allowed or decision.reason is Reason.ROBOTS_TXT:
@@ -138,9 +140,10 @@ class Profile:
 def decision_record(
     decision: Decision, profile: Profile | None = None, *, is_known: bool = True
 ) -> dict[str, Any]:
-    """Return a decision as a JSON object, with its reason in words. If *profile* is given, a reason that depends on a
-    setting includes the setting's value. If *is_known* is False, because the site's robots.txt is not known, the
-    value of ``allowed`` is None.
+    """Return a decision as a JSON object. Its keys are the fields of Decision, and ``why``, the reason in words. If
+    *profile* is given, and the reason is that the delay of the site is too long, ``why`` includes the value of the
+    setting that limits delays. If *is_known* is False, because the site's robots.txt is not known, the value of
+    ``allowed`` is None.
     """
     return {
         **decision._asdict(),
@@ -152,7 +155,7 @@ def decision_record(
 
 
 def _why(decision: Decision, profile: Profile | None) -> str:
-    """Return the reason for a decision in words, as one line."""
+    """Return the reason for a decision in words, as one line. *profile* is used as in :func:`decision_record`."""
     rule, (words, setting, _) = decision.rule, words_of(decision.reason)
     if decision.reason is not Reason.CRAWL_DELAY:
         words = "" if rule else words
@@ -168,14 +171,15 @@ USAGE_ROWS = (
     ("usage[purposes]", ("  for {name:bold}: {why}",)),
     "  licences and policies: {usage[licenses]}",
 )
-"""The templates of the lines that a command prints for ``usage``, a value in its JSON object."""
+"""The rows (see :class:`~scrapy_rep.tools.output.Output`) that print the usage preferences for a URL. A command's JSON
+object contains these preferences under the key ``usage``, in the form that :func:`usage_record` returns."""
 
 _OUTCOMES = {True: "allowed", False: "disallowed", None: "unknown"}
 
 
 def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
-    """Return the usage preferences that *robots* states for *url*. HTTP clients may send the URL in several forms; the
-    preferences for all these forms are combined.
+    """Return the usage preferences that *robots* states for *url*. Different HTTP clients can send the URL in different
+    forms, such as with other characters encoded. The preferences for all these forms are combined.
     """
     preferences = NOTHING_STATED
     for form in forms(url, profile.rep.clients):
@@ -189,11 +193,14 @@ def _purposes(profile: Profile) -> tuple[str, ...]:
 
 
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
-    """Return usage preferences as a JSON object.
+    """Return usage preferences as a JSON object with these keys:
 
-    The key ``purposes`` contains the purposes in the settings, or all purposes if the settings contain none. In the
-    latter case, a purpose about which nothing is stated has an empty ``why``, so that the text output leaves the
-    purpose out.
+    - ``purposes``: an object for each purpose in the settings, or for every known purpose if the settings contain none.
+      Without purposes in the settings, ``why`` is empty for a purpose about which nothing is stated, so that the text
+      output leaves the purpose out.
+    - ``statements``: the statements on which the preferences are based.
+    - ``licenses``: the URLs of licences and policies.
+    - ``denied``: whether a purpose in the settings is not allowed.
     """
     rep = profile.rep
     has_purposes = bool(rep.purposes)
@@ -223,8 +230,12 @@ def _statement(statement: UsageStatement) -> dict[str, Any]:
 def usage_change(
     old: RobotsTxt, new: RobotsTxt, url: str, profile: Profile
 ) -> dict[str, Any] | None:
-    """Return the purposes for which two robots.txt files state different preferences for *url*, as a JSON object. The
-    key ``why`` contains the differences in words. Return None if the preferences are the same.
+    """Return the usage preferences for *url* that differ between the robots.txt files *old* and *new*, as a JSON
+    object. Return None if there is no difference. The purposes in the settings are compared, or all known purposes if
+    the settings contain none.
+
+    The keys ``old`` and ``new`` each contain a dict with the purposes that differ. The values are True (allowed), False
+    (disallowed) or None (unknown). The key ``why`` contains the differences in words.
     """
     before = robotstxt_usage(old, url, profile)
     after = robotstxt_usage(new, url, profile)
@@ -305,8 +316,8 @@ def _ignored(settings: Settings) -> tuple[str, ...]:
     """Return the names of this package's settings that a crawl would ignore.
 
     If *settings* enable the add-on or a downloader middleware of this package, the result is empty. Otherwise, a crawl
-    ignores all settings of this package that the project or the spider sets. The exception is ``REP_DIALECT``, which is
-    not ignored if ``ROBOTSTXT_PARSER`` is the parser of this package.
+    ignores all settings of this package that the project or the spider sets. If ``ROBOTSTXT_PARSER`` is the parser of
+    this package, ``REP_DIALECT`` is not ignored, and is left out of the result.
     """
     priorities = SETTINGS_PRIORITIES["project"], SETTINGS_PRIORITIES["spider"]
     names = [name for name in DEFAULTS if settings.getpriority(name) in priorities]
@@ -322,7 +333,8 @@ def _ignored(settings: Settings) -> tuple[str, ...]:
         try:
             kinds = getattr(load_object(key), "__mro__", ())
         except (ImportError, NameError, TypeError, ValueError):
-            # The component cannot be imported, and it may belong to this package. So no settings count as ignored.
+            # The component cannot be imported, so it could belong to this package. To avoid a wrong warning, no
+            # settings count as ignored.
             return ()
         if any(kind.__module__.startswith("scrapy_rep.") for kind in kinds):
             return ()
@@ -343,8 +355,8 @@ def _spider(name: str | None, settings: Settings) -> type[Spider] | None:
     return spider
 
 
-# A command fetches in a separate crawl. This crawl uses the project's settings, such as proxies and User-Agent, but
-# not its extensions, pipelines, feeds and queues.
+# Commands fetch in a separate crawl. This crawl uses the project's settings, such as proxies and User-Agent, but not
+# the project's extensions, pipelines, feeds and queues.
 
 _T = TypeVar("_T")
 
@@ -384,7 +396,9 @@ class Web:
         return [result for _, result in await maybe_deferred_to_future(done)]
 
     async def page(self, url: str) -> Response:
-        """Fetch *url*, and return the response, which may be a redirect. If the download fails, raise its exception."""
+        """Fetch *url*, and return the response. Redirects are not followed, so the response can be a redirect. If the
+        download fails, its exception is raised.
+        """
         progress.say(f"fetching {url}")
         request = Request(
             url,
@@ -394,7 +408,8 @@ class Web:
                 # The command checked the URL against robots.txt before this call.
                 meta.DONT_OBEY_ROBOTSTXT: True,
                 meta.DONT_OBEY_NOINDEX: True,
-                # The command only shows the page's usage preferences, and does not use the page for a purpose.
+                # The crawl of a command has none of the purposes in REP_PURPOSES: the command shows the usage
+                # preferences of the page, but does not use its content.
                 meta.PURPOSES: [],
                 "allow_offsite": True,
                 "dont_cache": True,
@@ -415,8 +430,8 @@ def ask(
     """Run *job* in a crawl, and return the job's result or raise its exception. The job receives a :class:`Web`, with
     which it can fetch. Raises UsageError if Scrapy cannot start the crawl.
 
-    With *offline*, *job* runs without a crawl and without an event loop. It receives None, and must not wait for
-    anything.
+    With *offline*, *job* runs without a crawl and without an event loop. It receives None in place of the Web, and must
+    not await anything that is not ready at once.
     """
     if offline:
         try:

@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.origins import Origin
 
-# The columns of the table "decision" that the answer contains unchanged.
+# The columns of the table "decision" whose values the JSON output contains unchanged.
 _SHOWN = (
     "subject", "verdict", "layer", "reason", "url", "origin", "page", "agent", "line",
     "statement", "form", "source", "via",
 )  # fmt: skip
 
 _WITHHELD = ("refused", "dropped", "would-refuse", "would-drop")
-"""The verdicts against a request, an item, a link or a file, including the verdicts of dry runs."""
+"""The verdicts that a request is refused, or that an item, a link or a file is dropped, including the verdicts of dry
+runs."""
 
 # Decisions with equal values in these columns are shown as a single decision, with the number of equal decisions.
 # _ALIKE lists the columns for questions about a host, _ALIKE_ON_URL those for questions about a URL.
@@ -50,8 +51,8 @@ _CONDITIONS = {
     "snapshot": "instr(origin, :host) OR id IN (SELECT snapshot FROM main.decision)",
     "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
 }
-"""For each table, the SQL condition for rows to copy from ledgers. The conditions are fast, but may accept too many
-rows. Later, the SQL function is_asked() selects the rows that match the question exactly."""
+"""For each table, the SQL condition for rows to copy from ledgers. The conditions are fast, but can accept too many
+rows. Later, the SQL function is_asked() selects the rows that match the URL or host of the user exactly."""
 
 # "is_own" is true for decisions about the URL or host in question, and false for decisions about a link, an item
 # or a file on the page in question.
@@ -170,7 +171,9 @@ class Question(NamedTuple):
 
 
 def asked_about(text: str) -> Question:
-    """Return the question about *text*, a URL or a host. Raises UsageError if *text* is neither."""
+    """Return the Question for *text*, the URL or host that the user gave. Raises UsageError if *text* is neither a URL
+    nor a host.
+    """
     text = text.strip()
     has_scheme = is_url(text)
     url = parse_url(text if has_scheme else f"http://{text}")
@@ -206,7 +209,9 @@ def asked_about(text: str) -> Question:
 
 
 class _History:
-    """Finds the answer to a question in ledgers. The attribute ``record`` contains the answer as a JSON object."""
+    """Finds the decisions about a URL or a host in ledgers, and the robots.txt files and crawls to which they belong.
+    The attribute ``record`` contains them as the JSON object that the command writes.
+    """
 
     def __init__(self, question: Question, past: LedgerSources, limit: int) -> None:
         self._past = past
@@ -241,7 +246,9 @@ class _History:
         }
 
     def _decision(self, group: sqlite3.Row) -> dict[str, Any]:
-        """Return a group of equal decisions as one JSON object, with the values of the group's first decision."""
+        """Return a group of equal decisions as one JSON object, with the values of the group's first decision. *group*
+        is a row of the query ``_FOUND``.
+        """
         [row] = self._past.ledgers.rows(_ROW, id=group["id"])
         crawl = self._crawl(row["crawl"])
         source = self._past.source(row["snapshot"])
@@ -263,8 +270,8 @@ class _History:
         }
 
     def _crawl(self, number: int) -> dict[str, Any]:
-        """Return the crawl with the number *number* as a JSON object. Also add the crawl to the answer if it is missing
-        there.
+        """Return the crawl *number* as a JSON object, and add the crawl to the crawls that the command shows. *number*
+        is the key ``number`` of the crawl in :class:`~scrapy_rep.tools.ledgers.Ledgers`.
         """
         if number not in self._crawls:
             crawl = self._past.ledgers.by_number[number]
@@ -280,9 +287,9 @@ class _History:
         return self._crawls[number]
 
     def _robotstxt(self, snapshot: int | None) -> int | None:
-        """Return the number that the answer gives to a robots.txt. Add the robots.txt to the answer if it is missing
-        there. *snapshot* is the id of the robots.txt in the table ``snapshot``. Return None if the ledgers do not
-        contain the robots.txt.
+        """Add a robots.txt to the files that the command shows, unless it is already among them. Return the number by
+        which the output refers to this file. *snapshot* is the id of the robots.txt in the table ``snapshot``. Return
+        None if the ledgers do not contain the robots.txt.
         """
         source = self._past.source(snapshot)
         if source is None or source.row is None:

@@ -1,3 +1,3 @@
-"""The offline site that the example project crawls, and the judge that checks the crawl. Your own project does not need
-these modules.
+"""The offline site that the example project crawls, and the modules that check the crawl and print its results. Your
+own project does not need these modules.
 """

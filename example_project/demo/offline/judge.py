@@ -1,5 +1,5 @@
 """Checks a crawl by the site's access log. Lists the requests that a polite crawler would not send, and the items that
-it would not keep.
+a polite crawler would not keep.
 
 This module does not use scrapy-rep. It parses robots.txt with Protego, and pages with parsel. Scrapy depends on both.
 """
@@ -83,8 +83,8 @@ def robotstxt(url: str) -> Protego:
 
 
 def smallest_gaps(log: list[Hit]) -> dict[str, tuple[float, float]]:
-    """Return the Crawl-delay and the shortest time between two requests for each site, both in seconds. Sites without a
-    Crawl-delay, and sites with fewer than two requests, are left out.
+    """Return a dict by site. Each value contains the Crawl-delay of the site, and the shortest time between two
+    requests to the site, in seconds. Sites without a Crawl-delay, and sites with fewer than two requests, are left out.
     """
     gaps = {}
     by_site = sorted((urljoin(hit.url, "/"), hit.seconds, token(hit)) for hit in log)
@@ -100,8 +100,9 @@ def smallest_gaps(log: list[Hit]) -> dict[str, tuple[float, float]]:
 
 
 def pauses_kept(log: list[Hit]) -> Iterator[tuple[str, int, float]]:
-    """Yield the pauses that sites requested with Retry-After. Each tuple contains the site, the requested seconds, and
-    the seconds until the next request to the site. Pauses without a later request are left out.
+    """Yield the pauses for which sites asked with Retry-After. Each tuple contains the site, the seconds in
+    Retry-After, and the seconds until the crawler sent the next request to the site. Pauses without a later request are
+    left out.
     """
     for hit in log:
         if not hit.retry_after:

@@ -1,4 +1,4 @@
-"""Crawls the site first with one worker and then with several workers, and compares the access logs.
+"""Crawls the offline site first with one worker and then with several workers, and compares the site's access logs.
 
     python -m demo.offline.many [WORKERS] [--kill]
 
@@ -64,14 +64,14 @@ def main() -> int:
     missing = sorted((alone_urls - shared_urls).elements())
     again = sorted((shared_urls - alone_urls).elements())
     print(
-        f"{len(missing)} requests of the single worker are missing",
+        f"{len(missing)} requests were sent by the single worker only",
         *missing,
         sep="\n  ",
     )
     print(f"{len(again)} requests were sent more than once", *again, sep="\n  ")
     print()
     wrong = judge(together) + len(missing)
-    # If a worker is killed, another worker sends the killed worker's requests in flight again.
+    # If a worker was killed, the requests that it had in flight are sent again by another worker, and are not an error.
     if not options.kill:
         wrong += len(again)
     return int(wrong > 0)

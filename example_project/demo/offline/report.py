@@ -25,7 +25,8 @@ OUTCOMES = ["refused", "not followed", "dropped", "kept"]
 
 class Report:
     """Prints a table at the end of a crawl. The table lists the pages that were refused, not followed or dropped, and
-    the statement behind each decision. Then prints the verdict of the judge.
+    the statement behind each decision. Below the table, the violations that the module ``judge`` finds in the access
+    log are printed.
 
     The extension collects the decisions from signals of Scrapy and scrapy-rep.
     """

@@ -1,7 +1,7 @@
 """A server on the loopback interface for all hosts of the offline site, with an access log.
 
-The folder ``hosts/NAME`` contains the robots.txt of the host NAME.example, and the pages with links or statements. All
-other URLs of the host return a page with only a title.
+The folder ``hosts/NAME`` contains the robots.txt of the host NAME.example, and the host's pages with links or with
+statements about indexing. For all other URLs of the host, the server generates a page that contains only its path.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 HOSTS = Path(__file__).resolve().with_name("hosts")
 
-# The URLs whose response has another status than 200, or additional headers. The values are this status and headers.
+# The URLs whose response has a status other than 200, or additional headers. Each value contains the status and these
+# headers.
 SPECIAL: dict[str, tuple[int, dict[str, str]]] = {
     "http://down.example/robots.txt": (503, {}),
     "http://gallery.example/essay.html": (

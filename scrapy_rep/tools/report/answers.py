@@ -32,8 +32,8 @@ _DRY_RUN = (
 )
 
 Answer: TypeAlias = "tuple[list[str], bool]"
-"""The sentences of an answer, and whether the crawl kept the delays or pauses that the answer is about. The second
-value is True for other answers."""
+"""The sentences of an answer, and a boolean. For an answer about delays or pauses, the boolean is whether the crawl
+kept all of them. For other answers, it is True."""
 
 
 def headline(total: dict[str, int], check: dict[str, Any]) -> dict[str, Any]:
@@ -143,8 +143,9 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
 
 
 def answers(ledgers: ReportLedgers, total: dict[str, int]) -> list[dict[str, Any]]:
-    """Return common questions about a crawl, each with the answer for *ledgers*. *total* contains the figures of all
-    crawls.
+    """Return common questions about crawls, and the answers for the crawls in *ledgers*. Each dict contains a
+    ``question``, its ``answer``, and ``kept``, the boolean of :data:`Answer`. *total* contains the figures that
+    :func:`figures` returns.
     """
     answer_to: dict[str, Answer] = {
         "What was fetched?": _fetched(ledgers),
@@ -218,9 +219,10 @@ def _pauses(ledgers: ReportLedgers) -> Answer:
 
 
 def _kept(totals: Row, rows: list[Row], asked: str, gap: str) -> Answer:
-    """Return the answer to whether the crawl kept the delays or pauses that hosts asked for. *rows* contains a row for
-    each host. *asked* is the name of the column with the seconds that a host asked for. *gap* is the name of the column
-    with the shortest time from an answer of the host to the next request, in seconds.
+    """Return the answer to whether the crawl kept the delays or pauses that hosts asked for. *totals* contains the
+    number of hosts for which this was measured (``known``) and of those where it was kept (``kept``). *rows* contains a
+    row for each host. *asked* is the name of the column with the seconds that a host asked for. *gap* is the name of
+    the column with the shortest time from an answer of the host to the next request, in seconds.
     """
     if broken := totals["known"] - totals["kept"]:
         hosts = [

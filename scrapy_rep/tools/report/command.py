@@ -72,8 +72,8 @@ def _write_page(arguments: Namespace, output: str) -> None:
 
 @contextmanager
 def _opened(arguments: Namespace, limits: ReportLimits) -> Iterator[ReportLedgers]:
-    """Yield the open ledgers, and close them at the end of the ``with`` block. SQLite errors in the block, which a
-    damaged ledger causes, become a LedgerError.
+    """Yield the open ledgers, and close them at the end of the ``with`` block. If a ledger is damaged, SQLite raises an
+    error in the block, which becomes a LedgerError.
     """
     paths = arguments.ledgers
     with reading(", ".join(paths)), closing(ReportLedgers(paths, limits)) as ledgers:

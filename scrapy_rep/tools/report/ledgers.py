@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
 TEXT_LIMIT = 2**18
-"""The maximum number of bytes of a text in a view's rows. Longer texts, which no crawl writes, are cut."""
+"""The maximum number of bytes of a text that a report reads from the ledgers. Longer texts are cut. Crawls do not write
+such texts, but a forged ledger can contain them."""
 
 _EXAMPLES = 10
 """The maximum number of forbidden URLs that the report lists as examples."""
@@ -44,7 +45,8 @@ _VIEW = re.compile(
     r"CREATE VIEW (?=(?:tally|latest_robotstxt|hosts|minutes|shortest_gaps) )"
 )
 
-# In a report, the refusals and drops of a dry run count like those of a real crawl. The headline mentions the dry run.
+# In a report, the refusals and drops that a dry run would have made count like those of a real crawl. The headline
+# mentions the dry run.
 _AS_IF = """
     UPDATE decision SET verdict = iif(verdict = 'would-refuse', 'refused', 'dropped')
     WHERE verdict IN ('would-refuse', 'would-drop')
@@ -53,8 +55,8 @@ _AS_IF = """
 _AI = {token: crawler for token, crawler in CRAWLERS.items() if crawler.is_ai}
 _MAY_NAME = re.compile("|".join(map(re.escape, _AI)).encode(), re.IGNORECASE).search
 _MAY_SLOW = re.compile(rb"crawl-delay|request-rate", re.IGNORECASE).search
-"""The functions that search the body of a robots.txt for names of AI crawlers (_MAY_NAME) and for delays (_MAY_SLOW).
-A body in which such a function finds nothing need not be parsed for names or delays, respectively. Parsing would take
+"""Fast searches in the body of a robots.txt. If _MAY_NAME finds nothing, the body does not name an AI crawler. If
+_MAY_SLOW finds nothing, the body does not state a delay. In these cases, the body is not parsed, which would take
 longer than the search."""
 
 _EVERYTHING = frozenset({"/", "*", "/*"})
@@ -81,11 +83,13 @@ class ReportLimits(NamedTuple):
     """The maximum number of hosts whose robots.txt is shown."""
 
     others: int = 500
-    """The maximum number of rows in most tables other than the table of hosts."""
+    """The maximum number of rows in each of the other long tables, such as those of delays, of pauses and of
+    unreachable robots.txt files."""
 
     urls: int = 20
-    """The maximum number of URLs for each host, of hosts for each reason why a robots.txt is missing, and of rows in a
-    few short tables."""
+    """The maximum number of URLs that are listed for a host. The same limit applies to the hosts that are listed for a
+    reason why a robots.txt is missing, to the outcomes of requests for robots.txt, and to the hosts at which the crawl
+    takes longest."""
 
 
 NO_LIMITS = ReportLimits(*[2**62] * 4)
@@ -95,8 +99,9 @@ _LIMITED = {
     "slow": "urls",
     **dict.fromkeys(("fetched", "delay", "pause", "purpose", "outage", "overridden"), "others"),
 }  # fmt: skip
-"""For each view whose number of rows is limited, the field of :class:`ReportLimits` that contains the limit. In the
-rows of these views, the column ``of_all`` contains the number of rows without the limit."""
+"""For each view whose rows :meth:`ReportLedgers.view` limits, the field of :class:`ReportLimits` that contains the
+limit. In the rows of these views, the column ``of_all`` contains the number of rows without the limit. Other views
+limit their rows in SQL, or return all rows."""
 
 
 class ReportLedgers(Ledgers):
@@ -106,8 +111,10 @@ class ReportLedgers(Ledgers):
 
     def __init__(self, paths: Sequence[str], limits: ReportLimits) -> None:
         """Read the ledgers at *paths*, and compute views that other views use. Raises LedgerError for a file that is
-        damaged or is not a ledger. Damage that is found only when a view is computed raises another exception, which
-        the caller must turn into a LedgerError with :func:`reading`.
+        damaged or is not a ledger.
+
+        Some damage is found only when a view is computed, here or in a later query. Then an exception of sqlite3 is
+        raised. Callers use :func:`~scrapy_rep.crawl.ledger.reader.reading` to turn it into a LedgerError.
         """
         super().__init__(list(map(LedgerName, paths)), dict.fromkeys(_TABLES, "true"))
         self.limits = limits
@@ -126,8 +133,8 @@ class ReportLedgers(Ledgers):
             opened.pop_all()
 
     def view(self, name: str, **columns: object) -> sqlite3.Cursor:
-        """Return the rows of the view *name*, up to the limit of the view. If *columns* are given, return only rows
-        with these values in the columns of the same names.
+        """Return the rows of the SQL view *name*. If ``_LIMITED`` contains a limit for the view, return at most this
+        number of rows. If *columns* are given, return only rows with these values in the columns of the same names.
         """
         where = "".join(f" AND {column} = :{column}" for column in columns)
         query = f"SELECT * FROM {name} WHERE true{where}"  # noqa: S608
@@ -218,8 +225,9 @@ def _text(octets: bytes) -> str:
 
 
 def _modes(crawl: dict[str, Any]) -> dict[str, Any]:
-    """Return facts about a crawl by name: whether it is a dry run, whether it ignores robots.txt, whether it ended
-    because the network was gone, and the number of requests that were not sent for this reason.
+    """Return facts about a crawl as a dict: whether the crawl is a dry run (``is_dry_run``), whether it ignores
+    robots.txt (``ignores``), whether it ended because no host responded any more (``without_network``), and how many
+    requests were not sent for this reason (``not_sent``).
     """
     is_dry_run = _is_on(crawl["settings"].get(DRY_RUN))
     obeys = _is_on(crawl["settings"].get(OBEY, True))

@@ -1,10 +1,10 @@
 -- The tables and views of a report. They use the tables and views of a ledger (crawl/ledger/tables.sql),
--- which here have the rows of all ledgers. The table "limits" has a single row: how many hosts, robots.txt
--- files, other rows and URLs of a host to show. A column that ends with "_at" is a time. Results that
--- several views use are tables, so that SQLite computes them once, and not all at the same time.
+-- which here contain the rows of all ledgers. The table "limits" has a single row with the maximum numbers of
+-- hosts, robots.txt files, other rows and URLs of a host to show. A column whose name ends with "_at" is a time.
+-- Results that several views use are tables, so that SQLite computes them once, and not all at the same time.
 
--- ledgers.py fills these two tables from the latest robots.txt of each host: "asked" with the delay for
--- which the file asks this crawl, "named" with the AI crawlers that the file names, and how much it
+-- ledgers.py fills these two tables from the latest robots.txt of each host. "asked" contains the delay that the
+-- file states for the crawler. "named" contains the AI crawlers that the file names, and how much the file
 -- forbids to them.
 CREATE TABLE asked (origin, delay, PRIMARY KEY (origin));
 CREATE TABLE named (origin, crawler, operator, purpose, forbids, line);
@@ -28,7 +28,7 @@ FROM (SELECT DISTINCT origin FROM snapshot WHERE sha256 IS NOT NULL) LEFT JOIN (
 ) USING (origin)
 ORDER BY number LIMIT (SELECT files FROM limits);
 
--- The hosts for which URLs are shown: those with the most refusals.
+-- The hosts for which the report lists URLs: the hosts with the most refused requests.
 CREATE TABLE judged AS
 SELECT row_number() OVER (ORDER BY refused DESC, origin) AS number, *,
        count(*) OVER () AS of_all
@@ -39,7 +39,7 @@ FROM (
 )
 ORDER BY number LIMIT (SELECT others FROM limits);
 
--- The requests to judge again, sorted so that each robots.txt is parsed only once.
+-- The requests that the report judges again, sorted so that each robots.txt is parsed only once.
 CREATE VIEW to_check AS
 SELECT sha256, decision.crawl AS crawl, agent, decision.url AS url
 FROM decision JOIN snapshot ON snapshot.id = decision.snapshot
@@ -89,9 +89,10 @@ SELECT coalesce(sum(pages), 0) AS pages, coalesce(sum(bytes), 0) AS bytes,
        (SELECT count(DISTINCT date(minute, 'unixepoch')) FROM minutes WHERE pages > 0) AS days
 FROM hosts;
 
--- The hosts with a delay. "asked" is the delay of their latest robots.txt. "delay" and "gap" are those of
--- the request that came soonest in proportion to its delay. "kept" is NULL if no request had to keep to a
--- delay. Times are rounded, so a gap may seem a millisecond too short.
+-- The hosts with a delay. "asked" is the delay in the latest robots.txt of the host. "gap" is the time from an
+-- answer of the host to the next request, and "delay" is the delay that applied to this request. Of all requests to
+-- the host, the request with the smallest ratio of the two is chosen. "kept" is NULL if no request had to keep to a
+-- delay. Times are rounded, so a gap can seem to be a millisecond too short.
 CREATE VIEW delay AS
 SELECT origin, asked.delay AS asked, waited.asked AS delay, gap, round(ratio, 4) AS ratio,
        CASE WHEN waited.asked IS NOT NULL THEN gap IS NULL OR gap >= waited.asked - 0.001 END
@@ -186,8 +187,8 @@ FROM tally LEFT JOIN file USING (origin) WHERE layer = 'usage'
 GROUP BY origin, purpose, verdict, source, statement, line
 ORDER BY verdict = 'noted', times DESC, origin, purpose, statement;
 
--- The hosts that were treated as having no robots.txt, by the reason. A host counts only for its last
--- reason.
+-- The hosts that were treated as having no robots.txt, grouped by the reason. If the reason of a host changed, only
+-- the last reason counts.
 CREATE VIEW without AS
 SELECT * FROM (
     SELECT *, dense_rank() OVER (ORDER BY hosts DESC, status, error) AS number FROM (
@@ -207,8 +208,8 @@ SELECT * FROM (
     ) WHERE place <= (SELECT urls FROM limits)
 ) WHERE number <= (SELECT others FROM limits) ORDER BY number, place;
 
--- The hosts with an unreachable robots.txt. With max(), SQLite takes "status" and "error" from the row
--- with the maximum: those of the last failed fetch.
+-- The hosts with an unreachable robots.txt. "status" and "error" are those of the last failed fetch:
+-- with max(), SQLite takes the other columns from the row with the maximum.
 CREATE VIEW outage AS
 SELECT failed.origin AS origin, times, first_at, last_at, failed.status AS status,
        failed.error AS error, copy_at, hosts.access != 'unreachable' AS recovered,
@@ -241,7 +242,8 @@ SELECT file.*, found.* FROM file JOIN (
 ) AS found ON origin = host
 ORDER BY number, last DESC;
 
--- The lines of each version that decided. With min(), "example" is that of a refusal, if there is one.
+-- The lines that decided, for each version of a robots.txt. With min(), SQLite takes "example" from a row with the
+-- smallest value, which is a refusal if the line caused one.
 CREATE VIEW mark AS
 SELECT origin, sha256, line, sum(times) AS times,
        sum(times * (verdict = 'refused')) AS refused,
@@ -270,7 +272,7 @@ FROM (
 )
 GROUP BY start_at HAVING fetched OR refused OR waiting ORDER BY start_at;
 
--- The bars of the timeline, each with its place, and the largest numbers of all bars.
+-- The bars of the timeline. Each row contains the index of its bar ("place"), and the largest numbers of all bars.
 CREATE VIEW bar AS
 SELECT *, (start_at - min(start_at) OVER ()) / seconds AS place,
        max(fetched + refused) OVER () AS most, max(waiting) OVER () AS most_waiting

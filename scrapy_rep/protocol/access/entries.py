@@ -1,7 +1,8 @@
 """Cache entries: the results of fetching the robots.txt of an origin, and how long they are fresh.
 
-A cache entry contains the last result and, while robots.txt is unreachable, the last good copy of
-robots.txt (RFC 9309, 2.3.1.4 and 2.4). Points in time are in seconds since the epoch.
+A cache entry contains the result of the last fetch. While robots.txt is unreachable, the entry also
+contains the last result before the outage, which is called the last good copy (RFC 9309, 2.3.1.4 and
+2.4). Points in time are in seconds since the epoch.
 """
 
 from datetime import timedelta
@@ -25,8 +26,8 @@ _TDMREP_RETRY = 60 * 60.0
 """The maximum time, in seconds, until a crawler requests an unreachable tdmrep.json again."""
 
 MAX_AHEAD = 300.0
-"""The number of seconds by which the clock of another worker may be ahead. A cache entry whose fetch time is further
-in the future is not fresh."""
+"""A tolerance, in seconds, for the clocks of other workers, which share their cache entries. A cache entry whose fetch
+time is further in the future than this is not fresh."""
 
 
 class State(str, Enum):
@@ -39,7 +40,8 @@ class State(str, Enum):
     If the status is in the ``denying_statuses`` of the crawler's dialect, the crawler may fetch nothing.
     Otherwise, it may fetch everything."""
     STALE = "stale"
-    """The crawler follows the last good copy, because robots.txt is unreachable now."""
+    """The crawler follows the last good copy, which is the result of the last fetch before robots.txt became
+    unreachable (RFC 9309, 2.3.1.4)."""
     UNREACHABLE = "unreachable"
     """The crawler may fetch nothing: robots.txt is unreachable (RFC 9309, 2.3.1.4)."""
     ASSUMED_UNAVAILABLE = "assumed-unavailable"
@@ -64,26 +66,28 @@ class CacheEntry(NamedTuple):
     """When the entry stops being fresh, and the crawler must fetch robots.txt again."""
 
     unreachable_since: float | None = None
-    """When robots.txt became unreachable; None if it is reachable. This time is calculated: :func:`renew`
-    measures the length of the outage on monotonic clocks, and subtracts it from ``fetched``."""
+    """When robots.txt became unreachable; None if robots.txt is reachable. This time is not read from a clock:
+    :func:`renew` measures the length of the outage on monotonic clocks, and subtracts it from ``fetched``."""
 
     attempts: int = 0
     """The number of failed fetches of robots.txt in a row."""
 
     copy: AccessResult | None = None
-    """The last good copy, which is the last result before robots.txt became unreachable. None if robots.txt
-    is reachable, or if it has always been unreachable."""
+    """The result of the last fetch before robots.txt became unreachable (the last good copy): a robots.txt, or
+    an *unavailable* result. None if robots.txt is reachable, or if it has always been unreachable."""
 
     copy_fetched: float | None = None
-    """When the crawler fetched the copy; None if there is no copy."""
+    """When the crawler fetched the result in ``copy``, the last one before robots.txt became unreachable. None
+    if ``copy`` is None."""
 
     tdmrep: AccessResult | None = None
-    """The last result of fetching tdmrep.json, not counting *unreachable* results. None if there is no such
-    result, or if the crawl does not need this file."""
+    """The result of the last fetch of tdmrep.json that was not *unreachable*. None if there is no such result,
+    or if the crawl does not need this file."""
 
     tdmrep_fetched: float | None = None
     """When the crawler last requested tdmrep.json; None if it never did. If this time is before ``fetched``,
-    tdmrep.json must be requested again, because each fetch of robots.txt requires a new request for it."""
+    tdmrep.json must be requested again, because the crawler requests tdmrep.json after each fetch of
+    robots.txt."""
 
     @property
     def has_tdmrep(self) -> bool:
@@ -93,15 +97,16 @@ class CacheEntry(NamedTuple):
         return self.tdmrep_fetched is not None and self.tdmrep_fetched >= self.fetched
 
     def is_fresh(self, now: float) -> bool:
-        """Whether the entry may be used at the time *now* without another fetch. An entry whose fetch time is
-        more than :data:`MAX_AHEAD` seconds in the future is not fresh: the clock that set the time was wrong,
-        and the entry might not expire for years.
+        """Whether the crawler can use the entry at the time *now* without another fetch. An entry whose fetch
+        time is more than :data:`MAX_AHEAD` seconds in the future is not fresh. In this case, the clock that set
+        the time was wrong, and the entry might not expire for years.
         """
         return now < self.expires and self.fetched <= now + MAX_AHEAD
 
     def state(self, dialect: Dialect) -> State:
-        """Return which rules a crawler follows until it fetches robots.txt again. *dialect* determines how long
-        an unreachable robots.txt forbids everything, and whether the last good copy is followed.
+        """Return which rules a crawler follows until it fetches robots.txt again. If robots.txt is unreachable,
+        *dialect* determines how long everything is forbidden, and whether the crawler follows the last result
+        before the outage (the last good copy).
         """
         if self.unreachable_since is None:
             return State(self.result.access.value)
@@ -117,8 +122,8 @@ class CacheEntry(NamedTuple):
         return State.UNREACHABLE
 
     def answer(self, dialect: Dialect) -> AccessResult | None:
-        """Return the fetch result whose rules a crawler follows: in ``State.STALE``, the last good copy;
-        otherwise, the result of the last fetch.
+        """Return the fetch result whose rules a crawler follows. While robots.txt is reachable, this is the
+        result of the last fetch. In ``State.STALE``, it is the last result before robots.txt became unreachable.
 
         Return None in ``State.UNREACHABLE``, in which everything is forbidden, and in
         ``State.ASSUMED_UNAVAILABLE``, in which everything is allowed.
@@ -140,16 +145,18 @@ def renew(
     max_age: float = DAY,
     jitter: float = 0.0,
 ) -> CacheEntry:
-    """Return the new cache entry after robots.txt was fetched with *result*. *before* is the previous entry;
-    None if there is none.
+    """Return the new cache entry of an origin after a fetch of robots.txt. *result* is the result of the fetch, and
+    *now* is its time. *before* is the previous entry; None if there is none.
 
     If robots.txt remains unreachable, the length of the outage grows by *elapsed*, the seconds on a
-    monotonic clock since the crawler received *before*. The wall clock does not determine the length. If it
-    were set forward, the outage would appear longer than it is, and the crawler would be allowed everything
-    too early.
+    monotonic clock since the crawler received *before*. The length is not calculated from the wall clock. If
+    the wall clock were set forward, the outage would appear longer than it is, and everything would be
+    allowed too early.
 
     *min_age* and *max_age* limit the lifetime of the entry, in seconds. *jitter*, from 0 to 1, makes the
-    wait after a failed fetch longer, so that several crawlers do not fetch at the same time.
+    wait after a failed fetch longer, so that several crawlers do not fetch at the same time. The details are
+    in :func:`~scrapy_rep.protocol.access.freshness.lifetime` and
+    :func:`~scrapy_rep.protocol.access.freshness.retry_delay`.
     """
     tdmrep, tdmrep_fetched = None, None
     if before is not None:
@@ -185,11 +192,12 @@ def renew(
 
 
 def with_tdmrep(entry: CacheEntry, result: AccessResult, now: float) -> CacheEntry:
-    """Return a copy of *entry*, updated after tdmrep.json was fetched with *result* at the time *now*.
+    """Return a new cache entry, which is *entry* updated after a fetch of tdmrep.json. *result* is the result of the
+    fetch, and *now* is its time.
 
-    A tdmrep.json stays fresh until the robots.txt of the same origin must be fetched again. While
-    tdmrep.json is unreachable, its last good copy applies, and the entry expires within an hour, so that
-    the crawler requests both files again.
+    A tdmrep.json stays fresh until the robots.txt of the same origin must be fetched again. If the fetch
+    of tdmrep.json failed (*unreachable*), the entry keeps the result of an earlier fetch, if any, and expires
+    within an hour, so that the crawler requests both files again.
     """
     entry = entry._replace(tdmrep_fetched=max(now, entry.fetched))
     if result.access is not Access.UNREACHABLE:

@@ -1,6 +1,6 @@
 """How long a fetched robots.txt is fresh, and how long a crawler waits after a failed fetch.
 
-Sources: RFC 9309, 2.4, which lets crawlers use the cache control of RFC 9111, and RFC 9110, 10.2.3,
+Sources: RFC 9309, 2.4, which allows crawlers to use the cache control of RFC 9111; and RFC 9110, 10.2.3,
 for ``Retry-After``. Header fields are pairs of a name in lower case and a value. Durations are in seconds,
 and points in time are in seconds since the epoch.
 """
@@ -23,8 +23,9 @@ _MAX_LIFETIME = 30 * DAY
 _FIRST_RETRY, _LAST_RETRY = 30.0, 60 * 60.0
 _MIN_RETRY_AFTER, _MAX_RETRY_AFTER = 1.0, DAY
 
-# For each value of Dialect.freshness, the directives of Cache-Control that set the lifetime. The first directive that
-# is present and valid counts. s-maxage is included because several crawls can share a cache.
+# Maps each value of Dialect.freshness to the directives of Cache-Control that set the lifetime. If a response has
+# several of them, the first valid one in this order is used. s-maxage is included because several crawls can share a
+# cache.
 _AGE_DIRECTIVES = {
     "cache-control": ("s-maxage", "max-age"),
     "max-age": ("max-age",),
@@ -36,7 +37,7 @@ _WITH_FRACTION = r"(?a)\d+(\.\d+)?"
 _MAX_SECONDS = 2.0**31
 """The maximum duration in seconds. A larger number is reduced to this number (RFC 9111, 1.2.2)."""
 _MAX_CHARACTERS = 64
-"""The maximum number of characters that are read of a number or date in a header field; the rest is ignored."""
+"""The maximum length, in characters, of a number or date in a header field. Further characters are ignored."""
 
 _DIRECTIVE = r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*'
 
@@ -56,9 +57,10 @@ def lifetime(
 ) -> float:
     """Return the lifetime, in seconds, of a response with *headers* that was received at the time *fetched*.
 
-    If the headers state no lifetime, the ``ttl`` of the *dialect* is used. A lifetime shorter than *min_age* is
-    raised to *min_age*, or to *max_age* if *max_age* is less than *min_age*. A lifetime longer than *max_age* is
-    reduced to *max_age* if the ``freshness`` of the *dialect* is ``"cache-control"`` (RFC 9309, 2.4).
+    If the headers state no lifetime, the ``ttl`` of the *dialect* is used. If the ``freshness`` of the *dialect*
+    is ``"cache-control"``, a lifetime longer than *max_age* is reduced to *max_age* (RFC 9309, 2.4). In every
+    dialect, a lifetime longer than 30 days is reduced to 30 days, and a lifetime shorter than *min_age* is raised
+    to *min_age*. If *max_age* is less than *min_age*, it replaces *min_age*.
     """
     fields = dict(headers)
     directives = cache_control(fields)
@@ -76,9 +78,9 @@ def _stated_lifetime(
     dialect: Dialect,
     fetched: float,
 ) -> float | None:
-    """Return the lifetime, in seconds, that the header *fields* state in this *dialect* (RFC 9111, 4.2.1). Return
-    None if they do not state a lifetime. *directives* are those of ``Cache-Control``, and *fetched* is the time
-    at which the response was received.
+    """Return the lifetime, in seconds, that the header *fields* of a response state (RFC 9111, 4.2.1). Return None if
+    they state no lifetime. *dialect* determines which fields are read. *directives* are those of
+    ``Cache-Control``, and *fetched* is the time at which the response was received.
     """
     forbids_caching = "no-cache" in directives or "no-store" in directives
     if dialect.freshness == "cache-control" and forbids_caching:
@@ -96,7 +98,9 @@ def _stated_lifetime(
 
 
 def must_revalidate(headers: Headers) -> bool:
-    """Whether *headers* forbid the use of a stale copy even while the server is unreachable (RFC 9111, 5.2.2.2)."""
+    """Whether a response with *headers* must not be used after its lifetime, even while the server is unreachable
+    (RFC 9111, 5.2.2.2).
+    """
     directives = cache_control(dict(headers))
     return not directives.keys().isdisjoint(
         {"must-revalidate", "proxy-revalidate", "no-cache", "no-store"}
@@ -105,12 +109,12 @@ def must_revalidate(headers: Headers) -> bool:
 
 def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> float:
     """Return how many seconds to wait before the next fetch, after *attempts* failed fetches in a row. The
-    wait starts at *now*, the time of the last fetch. *headers* are those of the last response; empty if there
-    was none.
+    wait starts at *now*, the time of the last fetch. *headers* are those of the response to the last fetch;
+    they are empty if there was no response.
 
     A valid ``Retry-After`` in *headers* (RFC 9110, 10.2.3) determines the wait, up to a day. But the wait is
-    at least 1 second after the first failed fetch, 2 seconds after the second, 4 after the third, and so on,
-    up to an hour.
+    at least 1 second after the first failed fetch, 2 seconds after the second, 4 after the third, and so on.
+    This minimum never exceeds an hour.
 
     Without a ``Retry-After``, the wait is 30 seconds after the first failed fetch, 60 after the second, 120
     after the third, and so on, up to an hour. *jitter*, from 0 to 1, makes this wait up to 1.5 times as long,
@@ -125,15 +129,17 @@ def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> f
 
 
 def pause_asked(headers: Headers, now: float) -> float | None:
-    """Return the pause, in seconds, that ``Retry-After`` in *headers* requests. Return None if the field is
-    missing or invalid. *now* is the time when the response was received.
+    """Return the length, in seconds, of the pause for which a server asks with ``Retry-After`` in *headers*. Return
+    None if the field is missing or invalid. *now* is the time when the response was received.
 
-    The value is a number of seconds, or the date of the end of the pause (RFC 9110, 10.2.3). If it is a
-    date, the pause starts at the ``Date`` of the response, so that the clocks of server and crawler do
-    not have to agree. Without a ``Date``, it starts at *now*. For a date in the past, the pause is 0.
+    The value of the field is a number of seconds, or the date on which the pause ends (RFC 9110, 10.2.3). In
+    the case of a date, the pause starts at the ``Date`` of the response, so that the clocks of server and
+    crawler do not have to agree. If the response has no ``Date``, the pause starts at *now*. The result is 0
+    for a date before the start of the pause.
 
-    A number may have a fraction, because some servers send fractions. Negative numbers and all other
-    values are invalid. If there are several fields, the longest pause counts. The result is at most 2**31.
+    Numbers with a fraction are valid, because some servers send them. Negative numbers and all other values
+    are invalid. If there are several ``Retry-After`` fields, the longest pause is returned. The result is at
+    most 2**31.
     """
     fields = list(headers)
     sent = _moment(dict(fields).get("date", ""))
@@ -143,8 +149,8 @@ def pause_asked(headers: Headers, now: float) -> float | None:
 
 
 def _pause(value: str, since: float) -> float | None:
-    """Return the pause, in seconds, that the *value* of a ``Retry-After`` field states. Return None if the value
-    is invalid. If the value is a date, it is the end of the pause, and *since* is the start.
+    """Return the length, in seconds, of the pause that the *value* of a ``Retry-After`` field states. Return None if
+    the value is invalid. If the value is a date, it is the end of the pause, and *since* is the start.
     """
     seconds = _seconds(value, _WITH_FRACTION)
     if seconds is not None or (moment := _moment(value)) is None:
@@ -171,7 +177,9 @@ def _seconds(value: str, form: str = _DELTA_SECONDS) -> float | None:
 
 
 def _moment(value: str) -> float | None:
-    """Parse an HTTP-date (RFC 9110, 5.6.7), and return it in seconds since the epoch; None if it is invalid."""
+    """Parse an HTTP-date (RFC 9110, 5.6.7), and return it in seconds since the epoch. Return None if *value* is not a
+    valid date.
+    """
     try:
         date = parsedate_to_datetime(value[:_MAX_CHARACTERS])
         # A date in the format of asctime() contains no time zone, but all HTTP-dates are in UTC.

@@ -1,4 +1,7 @@
-"""Overrides: decisions of a crawl's operator that replace the robots.txt of certain hosts."""
+"""Overrides: decisions of a crawl's operator to obey, ignore or replace the robots.txt of certain hosts.
+
+An override can also limit how many pages the crawl fetches from each of these hosts.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -31,7 +34,7 @@ _KEYS = {
 
 _CODES_FOR_SITES = frozenset({"everything-forbidden"})
 """The codes of linter findings that are not reported for an override. These findings warn the owner of a site about
-possible mistakes, but the author of an override writes such rules on purpose."""
+rules that might be mistakes, but the author of an override writes such rules on purpose."""
 
 _MAX_PORT = 65535
 
@@ -39,8 +42,9 @@ _HOST_PATTERN = r"(\*|(?:\*\.)?(?:\[[0-9a-f:.]+\]|[^\s/*:]+))(?::(\d{1,5}))?"
 
 
 class Override(NamedTuple):
-    """An entry of ``REP_OVERRIDES``: the operator's decision to obey, ignore or replace the robots.txt of all
-    hosts that a pattern matches, and, optionally, how many of their pages to fetch.
+    """An item of the setting ``REP_OVERRIDES``, which applies to all hosts that its pattern matches. It is the
+    decision of the crawl's operator to obey, ignore or replace the robots.txt of these hosts. The field ``pages``
+    can also limit how many pages the crawl fetches from each of the hosts.
     """
 
     pattern: str
@@ -49,7 +53,7 @@ class Override(NamedTuple):
     kind: Literal["obey", "ignore", "robotstxt"]
 
     robots: RobotsTxt | None
-    """The robots.txt to follow in place of the host's, if ``kind`` is ``"robotstxt"``; otherwise None."""
+    """The robots.txt that replaces the robots.txt of the hosts if ``kind`` is ``"robotstxt"``; otherwise None."""
 
     host: str
     port: int | None
@@ -58,8 +62,8 @@ class Override(NamedTuple):
     """The operator's reason for the override, as one line of text; empty if none is given."""
 
     until: str = ""
-    """The last day of the override, or the time when it ends, as written; empty if the override does not
-    end."""
+    """The last day on which the override applies, or the time when it ends, as written in ``REP_OVERRIDES``. Empty
+    if the override does not end."""
 
     ends: float = inf
     """When the override ends, in seconds since the epoch; infinity if it does not end."""
@@ -68,16 +72,16 @@ class Override(NamedTuple):
     """The possible mistakes in the override's robots.txt. Each text contains the line number and a remedy."""
 
     pages: int | None = None
-    """The maximum number of pages to fetch from each host; 0 for no limit, None if the override sets no
-    number."""
+    """The maximum number of pages to fetch from each host; 0 for no limit. None if the override sets no number, so
+    that the setting ``REP_PAGES_PER_HOST`` applies."""
 
     def __str__(self) -> str:
         return f"{self.pattern}: {self.kind}{self.note}"
 
     @property
     def note(self) -> str:
-        """The suffix for messages about the override: a space, and the override's reason and end in parentheses.
-        Empty if the override has neither a reason nor an end.
+        """A suffix for messages about the override. It consists of a space, and of the override's reason and end in
+        parentheses. It is empty if the override has no reason and does not end.
         """
         until = self.until and f"until {self.until}"
         note = "; ".join(filter(None, (self.reason, until)))
@@ -85,7 +89,7 @@ class Override(NamedTuple):
 
     @property
     def end_notice(self) -> str:
-        """The warning that a crawl logs if the override has ended."""
+        """The text of the warning that a crawl logs after the override has ended."""
         return (
             f"REP_OVERRIDES[{self.pattern!r}] has ended and no longer has an effect: "
             f"{self.kind}{self.note}. Remove it, or set a later date"
@@ -103,7 +107,9 @@ class Override(NamedTuple):
 
     @property
     def specificity(self) -> tuple[bool, int, bool]:
-        """A sort key. If several overrides match an origin, the override with the greatest key applies."""
+        """A sort key, which is greater for a more specific host pattern. If several overrides match an origin, the
+        override with the greatest key applies.
+        """
         return (not self.host.startswith("*"), len(self.host), self.port is not None)
 
 
@@ -111,8 +117,9 @@ class OverrideError(ValueError):
     """Raised for an invalid override.
 
     *value* is the invalid value, and *allowed* describes the valid values. *keys* are the keys in
-    ``REP_OVERRIDES`` that lead to the value; they are empty if a host pattern is invalid. *line* is the
-    number of the invalid line in the override's robots.txt; 0 if another part of the override is invalid.
+    ``REP_OVERRIDES`` that lead to the value, such as ``("example.com", "pages")``. They are empty if the value
+    is an invalid host pattern. *line* is the number of the invalid line in the override's robots.txt; 0 if
+    another part of the override is invalid.
     """
 
     def __init__(
@@ -140,11 +147,12 @@ def parse_overrides(
 def override_for(
     overrides: Iterable[Override], origin: Origin, now: float
 ) -> Override | None:
-    """Return the override that applies to *origin* at the time *now*, or None. Overrides that have ended do not
-    apply. If *origin* has a virtual host, which is the ``Host`` header of its requests, host patterns are
-    compared with the virtual host and not with the host in the URL.
+    """Return the override that applies to *origin*; None if there is none. Overrides that have ended at the time
+    *now*, in seconds since the epoch, do not apply.
 
-    *overrides* are the result of :func:`parse_overrides`, which sorts them.
+    *overrides* must be sorted, with the most specific override first, as :func:`parse_overrides` returns them.
+    If *origin* has a virtual host, which is the ``Host`` header of its requests, host patterns are compared with
+    the virtual host and not with the host in the URL.
     """
     named = origin.named
     return next(
@@ -158,8 +166,8 @@ def override_for(
 
 
 def _parse_pattern(pattern: str) -> tuple[str, int | None]:
-    """Return the host and the port of a host pattern; the port is None if the pattern contains no port. Raises
-    OverrideError if the pattern is invalid.
+    """Return the host, in lower case, and the port of a host pattern. The port is None if the pattern contains no
+    port. Raises OverrideError if the pattern is invalid.
     """
     match = re.fullmatch(_HOST_PATTERN, pattern.lower())
     port = int(match[2]) if match and match[2] else None
@@ -171,7 +179,9 @@ def _parse_pattern(pattern: str) -> tuple[str, int | None]:
 def _long_form(value: object) -> dict[Any, object]:
     """Return the *value* of an override as a dict. The text ``"obey"`` becomes ``{"obey": True}``, and
     ``"ignore"`` becomes ``{"obey": False}``. Any other value that is not a dict becomes ``{"robotstxt": value}``.
-    A dict with ``pages``, but without ``obey`` and ``robotstxt``, gets ``"obey": True``.
+
+    If *value* is a dict with ``pages``, but without ``obey`` and ``robotstxt``, the item ``"obey": True`` is
+    added. All other dicts are returned as they are.
     """
     if not isinstance(value, dict):
         is_word = value in ("obey", "ignore")
@@ -228,8 +238,9 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
 
 
 def _warnings(robots: RobotsTxt, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the linter's warnings about the robots.txt of an override. Raises OverrideError at the linter's
-    first error. *keys* are the keys in ``REP_OVERRIDES`` that lead to the text of this robots.txt.
+    """Return the linter's warnings about the robots.txt of an override. Each text begins with the line number. Raises
+    OverrideError if the linter finds an error. *keys* are the keys in ``REP_OVERRIDES`` that lead to the text of
+    this robots.txt.
     """
     # The linter is imported here, because few crawls have an override with a robots.txt.
     from scrapy_rep.protocol.linter import lint  # noqa: PLC0415
@@ -245,9 +256,10 @@ def _warnings(robots: RobotsTxt, keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _end(until: object) -> float:
-    """Return when an override ends, in seconds since the epoch. If *until* is a date, this is the end of that
-    day in UTC; if *until* is a time, it is that time. Raises ValueError, TypeError or OverflowError if
-    *until* is neither a date nor a time with a time zone.
+    """Return when an override ends, in seconds since the epoch. *until* is a date or a datetime, or a text in ISO 8601
+    for one of these. If *until* is a date, the override ends at the end of that day in UTC. If *until* is a
+    datetime, the override ends at that time. Raises ValueError, TypeError or OverflowError for any other *until*,
+    and for a datetime without a time zone.
     """
     if isinstance(until, str):
         text = until.strip()

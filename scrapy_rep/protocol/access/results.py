@@ -15,16 +15,16 @@ HEADERS = frozenset(
         "retry-after",
     }
 )
-"""The names, in lower case, of the header fields of a response that an :class:`AccessResult` keeps: those about the
-type and lifetime of the body, and ``Retry-After``."""
+"""The names, in lower case, of the header fields that an :class:`AccessResult` keeps of a response: the fields about
+the type and lifetime of the body, and ``Retry-After``."""
 
 # "Proxy Authentication Required". A response with this status comes from a proxy, so it says nothing about the site.
 _PROXY_STATUS = 407
 
 
 class Access(str, Enum):
-    """The kinds of results of fetching a file (RFC 9309, 2.3.1), except *redirected*: the crawler follows
-    redirects, so the last response determines the kind.
+    """The kinds of results of fetching a file (RFC 9309, 2.3.1). The kind *redirected* of the RFC is missing,
+    because the crawler follows redirects: the last response determines the kind.
     """
 
     SUCCESSFUL = "successful"
@@ -43,23 +43,24 @@ class Failure(str, Enum):
 
     NETWORK = "network"
     """No server answered: the host name was not resolved, the connection was refused or timed out, or
-    the host, the proxy or the network was unreachable. The cause may be the host or the crawler's network.
+    the host, the proxy or the network was unreachable. The cause can be the host or the crawler's network.
 
     A response that timed out is also a failure of this kind, because download handlers do not
     distinguish it from a connection that timed out."""
 
     NO_SERVER = "no-server"
     """The host name of the URL was not resolved, or the host refused the connection, and no proxy was used. So
-    requests for the host's pages would fail too. A robots.txt or tdmrep.json that cannot be fetched for one of
-    these reasons has this kind of failure instead of *network*."""
+    requests for the host's pages would fail too. This kind, and not ``NETWORK``, is used if a robots.txt or
+    tdmrep.json cannot be fetched for one of these reasons."""
 
     DROPPED = "dropped"
-    """The crawler itself ended the fetch: a component of the project dropped the request, or robots.txt
-    forbids the URL. So the failure does not mean that the site is down. The next fetch would fail in the same
-    way."""
+    """The crawler itself ended the fetch. For example, a component of the project dropped the request, or
+    robots.txt forbids the URL. So the failure does not mean that the site is down. The next fetch would fail in
+    the same way."""
 
     OTHER = "other"
-    """A server answered, but TLS failed, or the response was invalid or incomplete."""
+    """Any other failure: usually, a server answered, but TLS failed, or the response was invalid or
+    incomplete."""
 
 
 class AccessResult(NamedTuple):
@@ -72,33 +73,36 @@ class AccessResult(NamedTuple):
     """The status of the last response; None if there was no response."""
 
     headers: tuple[tuple[str, str], ...] = ()
-    """Those header fields of the last response whose names are in ``HEADERS``, as pairs of the name in lower
-    case and the value."""
+    """The header fields of the last response, as pairs of the name in lower case and the value. Only the fields
+    whose names are in :data:`HEADERS` are kept."""
 
     body: bytes = b""
     """The body of the last response if its status is 2xx; otherwise empty."""
 
     redirects: tuple[str, ...] = ()
-    """The URLs to which the crawler was redirected, in order. The last response came from the last URL."""
+    """The URLs to which the crawler was redirected, in order. The last URL is the one that was requested last."""
 
     error: str = ""
-    """A text that explains why there was no response, or why the crawler did not follow the last redirect;
-    empty if neither happened."""
+    """A text that explains why there was no response, or why the crawler did not follow the last redirect.
+    Otherwise empty."""
 
     failure: Failure | None = None
-    """Why there was no response; None if there was a response, or if the reason is unknown."""
+    """The kind of reason why there was no response. None if there was a response, or if the reason is
+    unknown."""
 
     @property
     def is_of_server(self) -> bool:
-        """Whether a response came from the server. A response with the status 407 comes from a proxy that
-        requires authentication. A result without a response from the server is not stored.
+        """Whether the last response came from the server. False if there was no response, or if its status is 407:
+        such a response comes from a proxy that requires authentication. Crawls that share a store for their cache
+        entries store only results that came from the server.
         """
         return self.status is not None and self.status != _PROXY_STATUS
 
     @property
     def access(self) -> Access:
-        """The kind of result (RFC 9309, 2.3.1). A missing response and the statuses 407 and 429 count as
-        *unreachable*, like a 5xx status.
+        """The kind of result (RFC 9309, 2.3.1): *successful* for a 2xx status, *unavailable* for a 3xx or 4xx
+        status, and *unreachable* for a 5xx status. Also *unreachable* if there was no response, or if its status
+        is 407 or 429.
         """
         if self.status in {None, _PROXY_STATUS, 429}:
             return Access.UNREACHABLE
@@ -118,9 +122,7 @@ class AccessResult(NamedTuple):
 
     @property
     def is_html(self) -> bool:
-        """Whether the body is an HTML page in place of a robots.txt, such as the challenge page of a bot
-        wall.
-        """
+        """Whether the body is an HTML page, such as the challenge page of a bot wall, and not a robots.txt."""
         if not self.body[:1024].lstrip().startswith(b"<"):
             return False
         # Imported here, because few files begin with a "<".

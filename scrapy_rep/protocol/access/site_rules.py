@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 def robots_of(
     entry: CacheEntry, dialect: Dialect, state: State | None = None
 ) -> RobotsTxt:
-    """Return the parsed robots.txt that a crawler follows until the next fetch. If no robots.txt can be followed,
-    the returned one allows or forbids everything. A caller that already knows ``entry.state(dialect)`` can pass
-    it as *state*.
+    """Return the parsed robots.txt that a crawler follows until the next fetch. If robots.txt is unavailable, or if it
+    is unreachable and no earlier copy is followed, return a RobotsTxt that allows or forbids everything.
+
+    *state* is the result of ``entry.state(dialect)``, if the caller has it already.
     """
     state = state or entry.state(dialect)
     if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
@@ -40,7 +41,7 @@ def robots_of(
 
 
 class SiteRules:
-    """An origin's parsed robots.txt and tdmrep.json, and the cache entry that contains the two files."""
+    """The parsed robots.txt and tdmrep.json of an origin, and the cache entry that contains the two files."""
 
     __slots__ = (
         "entry", "learned", "origin", "robots", "state", "tdmrep",
@@ -65,9 +66,10 @@ class SiteRules:
         self.robots = robots
 
         self.tdmrep = tdmrep
-        """The parsed tdmrep.json; None if the crawl does not need this file, if robots.txt forbids it, or
-        if it has not been fetched yet or has always been unreachable."""
+        """The parsed tdmrep.json. None in these cases: the crawl does not need this file, robots.txt forbids it, the
+        file has not been fetched yet, or it has always been unreachable."""
 
         self.learned = learned
-        """The time, on the monotonic clock, at which this process received ``entry``. If robots.txt is unreachable,
-        and the next fetch fails too, the seconds since this time are added to the length of the outage."""
+        """The time, on the monotonic clock, at which this process received ``entry`` from a fetch of robots.txt or
+        from a store. If robots.txt is unreachable, and the next fetch fails too, the seconds since this time are
+        added to the length of the outage."""

@@ -6,9 +6,10 @@ time zone of the machine, on today's date (for missing parts of a date), or on t
 
 Sources:
 
-- RFC 822, 5 (with RFC 1123, 5.2.14): ``25 Jun 10 15:00:00 PST``, its zone names;
-- RFC 850, 2.1.4: ``Friday, 25-Jun-10 15:00:00 GMT``;
-- ISO 8601: ``2010-06-25T15:00:00+02:00``, and until 2019 ``2010-06-25T24:00:00Z``, the end of the day;
+- RFC 822, 5 (with RFC 1123, 5.2.14): dates such as ``25 Jun 10 15:00:00 PST``, and the names of zones;
+- RFC 850, 2.1.4: dates such as ``Friday, 25-Jun-10 15:00:00 GMT``;
+- ISO 8601: dates such as ``2010-06-25T15:00:00+02:00``. Until 2019, ISO 8601 also allowed the time 24:00
+  for the end of a day, as in ``2010-06-25T24:00:00Z``;
 - RFC 1123, 5.2.14, and RFC 2822, 4.3: the military zones, which are single letters from A to Y, are
   ambiguous, because RFC 822 defined them with the wrong sign. So a date with such a zone is invalid;
 - RFC 6265, 5.1.1: two-digit years mean 1970 to 2069.
@@ -40,8 +41,9 @@ _HOURS = {
 }  # fmt: skip
 
 ZONES = {name: int(hours * 3600) for name, hours in _HOURS.items()}
-"""The offsets from UTC, in seconds, of all known zone names. If several zones have the same name, the name means the
-zone in RFC 822. If RFC 822 does not contain the name, it means the zone with the largest population."""
+"""The offsets from UTC, in seconds, of all known zone names. Several zones in the world can have the same name. A name
+in RFC 822 then means the zone in RFC 822. For other names, this dict contains one of the zones: ``IST``, for example,
+means Indian Standard Time."""
 
 _WORDS = frozenset(ZONES) | {
     word.upper()
@@ -63,8 +65,9 @@ _END_OF_DAY = re.compile(
     r"(?<![\d:+-])24:00(?::00(?:[.,]0{1,9})?)?(?![\d:.,])|(?<=\dT)2400(?:00)?(?!\d)"
 )
 _COMMENT = re.compile(r"\(([A-Z ]+|(?:GMT|UTC)[+-]\d\d:?\d\d)\)\Z")
-"""Matches a zone in parentheses at the end of a date: ``(PST)`` (RFC 822, 3.4.3), ``(GMT+02:00)``, or
-``(Coordinated Universal Time)``, the form that JavaScript writes."""
+"""Matches a time zone in parentheses at the end of a date in upper case. In RFC 822, 3.4.3, such a text in parentheses
+is a comment. It is the name of a zone (``(PST)``), an offset (``(GMT+02:00)``), or the name in words that JavaScript
+writes (``(COORDINATED UNIVERSAL TIME)``)."""
 _LONG_NAMES = {"COORDINATED UNIVERSAL TIME": 0, "GREENWICH MEAN TIME": 0}
 _NAMED_OFFSET = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
 """Matches ``GMT`` or ``UTC`` before an offset. :func:`read_date` deletes this name, because authors write ``GMT+2`` for
@@ -117,8 +120,9 @@ def _zone(name: str | None, offset: int | None) -> timezone | None:
 def read_date(text: str) -> datetime | None:
     """Parse a date, and return it as an aware datetime in UTC. Return None if *text* is not a valid date.
 
-    A date without a time means the beginning of the day; the time 24:00 means the end of the day. A date or
-    time without a zone is in UTC. Case does not matter. A text that contains unknown words is not a date.
+    A date without a time means the beginning of the day. The time 24:00 means the end of the day. A date
+    without a time zone is in UTC. Case does not matter. A text that contains unknown words is not a valid
+    date, and neither is a date before 1900.
     """
     # A text with a null character is rejected. dateutil ignores null characters, so it would find a date that the
     # text does not contain.

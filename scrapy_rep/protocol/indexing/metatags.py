@@ -1,24 +1,30 @@
 """Finds the robots meta tags and the usage tags in a page, and parses them.
 
-Most pages contain none of these tags. A fast search finds the offsets in the page where such a tag may
-begin. If there are any, a tokenizer reads the page up to the last of these offsets. It determines at
-which offsets there is a real tag, and not a part of a comment or a script.
+Usage tags are the tags that state usage preferences: ``<meta>`` tags with the name ``tdm-reservation`` or
+``tdm-policy``, and ``<link rel="license">``.
+
+Most pages contain none of these tags. A fast search finds the offsets in the page at which such a tag
+might begin. If the search finds any, a tokenizer reads the page up to the last of these offsets. It
+determines at which offsets a real tag begins, and not a part of a comment or a script.
 
 The tokenizer is that of the HTML Standard (WHATWG, 13.2.5), reduced to the states that determine whether
 bytes are a ``<meta>`` or ``<link>`` tag: comments, elements that contain only text, ``<template>``,
 and attributes with their quotes. It accepts any encoding that extends ASCII. Its time is linear in
-the size of the page, because no expression below can match a byte in two ways, and because the
-tokenizer stops when a search finds nothing.
+the size of the page, for two reasons: no expression below can match a byte in two ways, and the tokenizer
+stops at the first comment, text element or tag that has no end, so that it does not search the rest of the
+page again.
 
 The tokenizer does not build a tree. So it finds tags in ``<select>`` and ``<frameset>`` that a browser
 would leave out of its tree. In ``<svg>`` and ``<math>``, it treats text elements and CDATA sections as in
 the rest of the page, with two exceptions (13.2.6.5): a self-closing element, such as ``<style/>``,
 contains no text, and ``<template>`` is an element like any other.
 
-lxml cannot replace the tokenizer, because its results depend on the version of libxml2. Versions before
-2.14 find tags in ``<textarea>`` and ``<iframe>``, and differ in where a comment ends. The lxml wheels for
-Windows and many Linux distributions contain these versions. In all versions, ``<title/>`` contains no
-text, and the time to build a tree is quadratic in the number of attributes of a tag.
+lxml cannot replace the tokenizer, because the results of lxml depend on the version of libxml2. Versions
+before 2.14 find tags in ``<textarea>`` and ``<iframe>``, and not all of these versions end a comment where
+the standard does. The lxml wheels for Windows and many Linux distributions contain such versions. Two
+faults are in all versions: the time to build a tree is quadratic in the number of attributes of a tag,
+and ``<title/>`` is an element without text. In the standard, the slash has no effect, so that the text of
+``<title/>`` continues up to ``</title>``, and a tag in this text is not a real tag.
 """
 
 from __future__ import annotations
@@ -65,8 +71,9 @@ _TEXT_ENDS = {
         b"xmp",
     )
 }  # fmt: skip
-# Three sets of element names (HTML Standard, 13.2.6.5): the root elements of SVG and MathML, the elements in SVG and
-# MathML that contain HTML, and the HTML elements that end SVG and MathML.
+# Three sets of element names (HTML Standard, 13.2.6.5): the root elements of SVG and MathML; the elements in SVG and
+# MathML whose content is HTML (integration points); and the HTML elements whose tags close all open elements of SVG and
+# MathML.
 _FOREIGN = frozenset({b"svg", b"math"})
 _HTML_IN_FOREIGN = frozenset({
     b"foreignobject", b"desc", b"mi", b"mo", b"mn", b"ms", b"mtext",
@@ -95,8 +102,10 @@ def attributes(
     tag ends with ``/>``.
 
     The dict contains only the attributes name, content, rel and href, with their values as written. If an
-    attribute appears twice, the first value counts. *position* is the offset after the name of the tag.
-    The returned offset is -1 if *html*, or its part before *end*, ends within the tag.
+    attribute appears twice, the first value counts.
+
+    *position* is the offset after the name of the tag. *html* is read up to the offset *end*, or completely
+    if *end* is None. If the tag does not end in this part, the returned offset is -1.
     """
     end = len(html) if end is None else end
     values: dict[bytes, bytes] = {}
@@ -179,8 +188,8 @@ class _OpenElements:
         return bool(self.foreign) and self.foreign[-1] in _FOREIGN
 
     def note(self, name: bytes, *, is_end: bool, closes_itself: bool) -> None:
-        """Update the open elements after a tag of the element *name*. *is_end* is whether this is an end tag,
-        and *closes_itself* is whether the tag ends with ``/>``.
+        """Update the lists of open elements after the tokenizer has read a tag of the element *name*. *is_end* is
+        whether this is an end tag, and *closes_itself* is whether the tag ends with ``/>``.
         """
         if self.foreign or name in _FOREIGN:
             depth = len(self.foreign)
@@ -195,8 +204,8 @@ class _OpenElements:
         if is_end and foreign[-1:] == [name]:
             foreign.pop()
         elif name in _ENDS_FOREIGN:
-            # A start tag or end tag of an element in _ENDS_FOREIGN ends the open SVG and MathML elements, up to the
-            # innermost element that contains HTML.
+            # This start tag or end tag closes the open SVG and MathML elements, but not the innermost open integration
+            # point, such as <foreignObject>, nor the elements outside it.
             while self.is_in_foreign:
                 foreign.pop()
         elif is_end or closes_itself:
@@ -244,7 +253,8 @@ def _text_end(html: bytes, position: int, name: bytes) -> int:
 
 
 def _script_end(html: bytes, position: int) -> int:
-    """Return the offset of the end tag of a script that contains a comment.
+    """Return the offset of the end tag of a script that contains a comment. The text of the script begins at
+    *position*.
 
     Each ``<script>`` inside the comment has its own end tag, which does not end the outer script
     (HTML Standard, 13.2.5.22 to 13.2.5.31, "script data double escaped").
@@ -279,30 +289,30 @@ _SPACES = "\t\n\f\r "
 _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
 
 _ANGLE_BRACKET = re.compile(rb"[<>]")
-"""Finds a ``<`` or ``>``, which no statement contains. If the attribute ``content`` of a tag contains one, its closing
-quote is missing, and its value includes the markup after the tag."""
+"""Finds a ``<`` or ``>``. No statement contains these characters. If the attribute ``content`` of a tag contains one,
+the closing quote of the attribute is missing, so the value includes markup that follows the tag."""
 
 _PLAIN = re.compile(
     rb'<meta(?:[\t\n\f\r ]+(?:charset|content|http-equiv|itemprop|property)="[^"]{0,1000}")'
     rb'{0,5}[\t\n\f\r ]*(?:[\t\n\f\r ]name="([^"&]{0,100})"|/?>)'
 )
-"""Matches a ``<meta`` tag up to the end of its attribute ``name``, in a page in lower case. Does not match if the tag
-has an uncommon attribute before ``name``. If the tag has no attribute ``name``, the match extends to the end of the
-tag."""
+"""Matches a ``<meta`` tag in a page in lower case, up to the end of the attribute ``name``. If the tag has no attribute
+``name``, the match extends to the end of the tag. Only tags in the usual form match: ``name`` and the attributes before
+it are in double quotes, and these attributes are common ones."""
 
 _AFTER_NAME = frozenset({b"\t", b"\n", b"\f", b"\r", b" ", b"/"})
 """The bytes that may follow ``<meta`` or ``<link`` in a tag with attributes."""
 _MAX_NAMES_CHECKED = 500
-"""The maximum number of ``<meta`` tags in a page whose attribute ``name`` is checked by a fast search. The name of each
-further tag is read by the tokenizer, which is slower."""
+"""The fast search checks the attribute ``name`` of at most this number of ``<meta`` tags in a page. Further ``<meta``
+tags are left to the tokenizer, which is slower."""
 _MAX_BYTES_CHECKED = 2_000
-"""The maximum number of bytes in which the fast search looks for the attribute ``name`` of a ``<meta`` tag that does
-not match :data:`_PLAIN`. The name of a longer tag is read by the tokenizer, which is slower."""
+"""If a ``<meta`` tag does not match :data:`_PLAIN`, the fast search parses at most this number of its bytes to find the
+attribute ``name``. A longer tag is left to the tokenizer, which is slower."""
 
 _MAX_ROBOTS_TAGS = MAX_STATEMENTS
 """The maximum number of robots meta tags of a page that are read, including tags without a statement."""
 _MAX_VALUE = 4_096
-"""The maximum number of bytes of the content of a usage tag that are read."""
+"""The maximum number of bytes that are read of the content of a usage tag, such as ``<meta name="tdm-policy">``."""
 
 _WIDE = re.compile("utf-(?:16|32)(?:-[bl]e)?")
 _NARROW = re.compile(
@@ -316,11 +326,11 @@ are not used, because some, such as punycode, take more than linear time."""
 def read_page(
     html: bytes, agents: frozenset[str], encoding: str | None, reader: StatementReader
 ) -> None:
-    """Parse the robots meta tags and the usage tags of a page, and add what they contain to *reader*. Only the first
-    :data:`MAX_PAGE` bytes of the page are read.
+    """Parse the robots meta tags and the usage tags of a page. Add the indexing statements, the usage tags and the
+    findings about mistakes to *reader*. Only the first :data:`MAX_PAGE` bytes of the page are read.
 
     *agents* are the crawler's product tokens, in lower case. Only statements that are addressed to one of
-    these or to everyone are added. *encoding* is the encoding in the ``Content-Type`` header, if any.
+    *agents*, or to everyone, are added. *encoding* is the encoding in the ``Content-Type`` header, if any.
     """
     if len(html) > MAX_PAGE:
         message = (
@@ -378,11 +388,13 @@ def read_page(
 
 
 def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]:
-    """Return the offsets where a robots meta tag or a usage tag may begin, in ascending order.
+    """Return the offsets at which a robots meta tag or a usage tag might begin, in ascending order. *lowered* is the
+    page *html* in lower case.
 
-    These are the offsets of the ``<meta`` tags whose attribute ``name`` is one of *names*. A ``<meta`` tag whose
-    name is not checked, because the tag is too long or the page has too many ``<meta`` tags, is included too.
-    If the head of the page contains the word "license", the offset of each ``<link`` tag in the head is included.
+    The result contains the offsets of all ``<meta`` tags whose attribute ``name`` is one of *names*. It also
+    contains the offsets of the ``<meta`` tags whose ``name`` is not checked, because the tag is too long or the
+    page has too many ``<meta`` tags. If the head of the page contains the word "license", the result contains
+    the offsets of the ``<link`` tags in the head too.
     """
     metas = _offsets(lowered, b"<meta", len(lowered))
     starts = [
@@ -416,8 +428,8 @@ def _offsets(lowered: bytes, tag: bytes, end: int) -> list[int]:
 def _may_be_ours(
     html: bytes, lowered: bytes, start: int, names: frozenset[str]
 ) -> bool:
-    """Whether the attribute ``name`` of the ``<meta`` tag at the offset *start* may be one of *names*. *lowered* is
-    the page *html* in lower case.
+    """Whether the attribute ``name`` of the ``<meta`` tag at the offset *start* is one of *names*. Also True if the
+    tag is too long to be checked. *lowered* is the page *html* in lower case.
     """
     if (plain := _PLAIN.match(lowered, start)) is not None:
         return (plain[1] or b"").decode("ascii", "replace").strip(_SPACES) in names
@@ -482,7 +494,7 @@ def _unescape(text: str) -> str:
 
 def _codec(html: bytes, encoding: str | None) -> str:
     """Return the name of the Python codec for a page. *encoding* is the encoding in the ``Content-Type`` header,
-    if any. The codec is one of UTF-16 or UTF-32 only if the page contains null bytes.
+    if any. A codec for UTF-16 or UTF-32 is returned only if the page contains null bytes.
     """
     bom, _ = read_bom(html)
     declared = resolve_encoding(encoding) if encoding else None

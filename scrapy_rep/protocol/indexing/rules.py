@@ -2,10 +2,12 @@
 
 An indexing rule limits what a search index may show of a document, such as a page or an image. JSON,
 feeds and sitemaps are data and not documents: ``noindex`` on a sitemap keeps the file itself out of
-search results, but does not apply to the pages that the sitemap lists. WordPress sends
-``X-Robots-Tag: noindex`` with every response of its REST API and of ``admin-ajax.php``
-(class-wp-rest-server.php, admin-ajax.php). SEO plugins send ``noindex, follow`` with the sitemap that
-they publish for crawlers.
+search results, but does not apply to the pages that the sitemap lists. So indexing rules do not apply to
+data.
+
+Examples of data with ``noindex`` are common. WordPress sends ``X-Robots-Tag: noindex`` with every response
+of its REST API and of ``admin-ajax.php`` (class-wp-rest-server.php, admin-ajax.php). SEO plugins send
+``noindex, follow`` with the sitemap that they publish for crawlers.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 _DENYING_NAMES = {
     denied[0]: name for name, denied in DENIALS.items() if len(denied) == 1
 }
-"""For each right, such as ``index``, the name of the rule that denies only this right, such as ``noindex``."""
+"""Maps each right, such as ``index``, to the name of the rule that denies only this right, such as ``noindex``."""
 
 
 class IndexingRules:
@@ -49,12 +51,13 @@ class IndexingRules:
     """All statements that are addressed to the crawler, as the evidence for the rules. The statements in
     headers come first."""
     findings: tuple[IndexingFinding, ...]
-    """The mistakes in the statements, and the limits that were exceeded."""
+    """Messages about mistakes in the statements, and about limits that the page or its headers exceed."""
     tags: tuple[Tag, ...]
-    """The usage tags of the page, such as ``<meta name="tdm-reservation">``."""
+    """The tags of the page that state usage preferences, such as ``<meta name="tdm-reservation">``."""
 
     index: bool = True
-    """Whether the page may be in an index. :meth:`indexable` also considers ``unavailable_after``."""
+    """Whether the page may be in an index, whatever the time. :meth:`indexable` also considers
+    ``unavailable_after``."""
     follow: bool = True
     """Whether the page's links may be followed."""
     archive: bool = True
@@ -114,8 +117,10 @@ class IndexingRules:
 
         :param headers: the name and value of each header field line; only ``X-Robots-Tag`` is read
         :param html: the body, if it is an HTML page
-        :param agents: the crawler's product tokens; statements addressed to any of them count
-        :param dialect: the dialect, which determines the known rules and their separators
+        :param agents: the crawler's product tokens; only statements that are addressed to one of them, or to
+            all crawlers, have an effect
+        :param dialect: the dialect, which determines which rules have an effect, and which characters separate
+            rules
         :param encoding: the encoding of the page, if the ``Content-Type`` header declares it
         :raises TypeError: if *headers* is a text instead of a list of pairs
         """
@@ -135,8 +140,8 @@ class IndexingRules:
         dialect: Dialect = RFC9309,
         encoding: str | None = None,
     ) -> IndexingRules:
-        """Return the same as :meth:`parse`. Instead of all headers, pass only the *values* of the
-        ``X-Robots-Tag`` fields.
+        """Return the same as :meth:`parse`, for the *values* of the ``X-Robots-Tag`` fields instead of all
+        headers.
         """
         names = _lowered(agents if isinstance(agents, str) else tuple(agents))
         reader = StatementReader(
@@ -159,15 +164,15 @@ class IndexingRules:
 
     @property
     def unknown(self) -> tuple[Statement, ...]:
-        """The statements whose names are not in the dialect's vocabulary."""
+        """The statements of rules that are unknown, or have no effect in the dialect."""
         return tuple(statement for statement in self.statements if not statement.known)
 
     def because(self, name: str) -> Statement | None:
         """Return the first statement that has the effect of the rule *name*; None if there is no such statement.
         For example, the statements ``noindex`` and ``none`` both have the effect of ``noindex``.
 
-        For ``unavailable_after``, return the statement with the earliest date. For other rules with a value,
-        such as ``max-snippet``, return None.
+        For ``unavailable_after``, return the statement with the earliest date. For all other rules that take a
+        value, such as ``max-snippet``, and for rules that deny nothing, such as ``index``, return None.
         """
         rights = set(DENIALS.get(name, ()))
         for statement in self.statements:
@@ -181,9 +186,12 @@ class IndexingRules:
         return None
 
     def evidence(self) -> dict[str, list[Statement]]:
-        """Return a dict that maps each restriction of the page to all statements that impose such a
-        restriction. For example, the key ``index`` maps to all statements ``noindex`` and ``none``. The
-        keys are those of :meth:`to_dict`, without the keys of rules that do not restrict the page.
+        """Return a dict that maps each restricted attribute of these rules to the statements that restrict it.
+        For example, if the page may not be in an index, the key ``index`` maps to the statements ``noindex``
+        and ``none`` of the page.
+
+        The keys are those keys of :meth:`to_dict` whose values differ from the values for a page without
+        statements.
         """
         unrestricted = _NOTHING_STATED.to_dict()
         alone = [
@@ -201,8 +209,8 @@ class IndexingRules:
         }
 
     def indexable(self, now: datetime) -> bool:
-        """Whether the page may be in an index at the time *now*, an aware datetime. Raises ValueError if *now*
-        has no time zone.
+        """Whether the page may be in an index at the time *now*, which must be an aware datetime. Raises
+        ValueError if *now* has no time zone.
         """
         return not self.why_not_indexable(now)
 
@@ -210,7 +218,7 @@ class IndexingRules:
         """Return the name of the rule that keeps the page out of an index at the time *now*: ``noindex`` or
         ``unavailable_after``. Return an empty string if the page may be in an index.
 
-        *now* is an aware datetime. Raises ValueError if it has no time zone.
+        *now* must be an aware datetime. Raises ValueError if *now* has no time zone.
         """
         if now.tzinfo is None:
             raise ValueError(
@@ -222,7 +230,10 @@ class IndexingRules:
         return "unavailable_after" if expired else ""
 
     def to_dict(self) -> dict[str, bool | int | str | None]:
-        """Return a dict of all rules, as JSON values. The statements and findings are not included."""
+        """Return a dict of all rules, with JSON values. The keys are the names of the attributes, such as
+        ``index`` and ``max_snippet``. ``unavailable_after`` is a text in ISO 8601, or None. Statements, findings
+        and tags are not included.
+        """
         date = self.unavailable_after
         return {
             **{name: getattr(self, name) for name in _DENYING_NAMES},
@@ -235,8 +246,11 @@ class IndexingRules:
 
     def restrictions(self) -> dict[str, bool | int | str]:
         """Return only the items of :meth:`to_dict` that restrict the page, such as ``{"index": False}`` for a
-        page with ``noindex``. Return an empty dict for a page without restrictions. ``index_embedded`` is
-        included only for a page with ``noindex`` that may still be in an index as part of another page.
+        page with ``noindex``. Return an empty dict for a page without restrictions.
+
+        If an index must not show a snippet, the dict contains ``"snippet": False`` and no ``max_snippet``.
+        ``"index_embedded": True`` is included if a page with ``noindex`` may still be in an index as part of
+        another page that embeds it. Otherwise, ``index_embedded`` is not included.
         """
         rules: dict[str, bool | int | str] = {
             name: False for name in _DENYING_NAMES if not getattr(self, name)
@@ -254,7 +268,9 @@ class IndexingRules:
         return rules
 
     def to_header(self) -> str:
-        """Return the value of an ``X-Robots-Tag`` header that states these rules for all crawlers."""
+        """Return the value of an ``X-Robots-Tag`` header that states these rules for all crawlers. Without
+        restrictions, this is ``all``.
+        """
         parts = [
             name for right, name in _DENYING_NAMES.items() if not getattr(self, right)
         ]
@@ -324,7 +340,7 @@ def _combined(statements: Iterable[Statement]) -> dict[str, Any]:
 
 
 _NOTHING_STATED = IndexingRules()
-"""The rules of a response without statements, shared by all such responses."""
+"""The rules of a response without statements, findings and usage tags. All such responses share this instance."""
 
 
 DOCUMENTS = (
@@ -355,10 +371,10 @@ DOCUMENTS = (
     "video/",
 )
 """The media types of documents, or prefixes of these types. All other types are treated as data, including unknown
-types and ``application/octet-stream``. If data were treated as a document by mistake, a crawl would obey a ``noindex``
-and drop the items from the data, and its user might not notice this."""
+types and ``application/octet-stream``. To treat data as a document would be the worse mistake: a crawl would obey a
+``noindex``, drop the items from the data, and its user might not notice the loss."""
 
-# Many servers send these types by default, even if the body is data.
+# Many servers send these types by default, even if the body of the response is data.
 _DEFAULT_TYPES = frozenset({"text/html", "text/plain"})
 _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 _XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s")
@@ -384,7 +400,7 @@ def is_document(media_type: str, body: bytes = b"") -> bool:
 
 
 def _is_data(body: bytes) -> bool:
-    """Whether *body* looks like JSON (at its start and its end), or like XML other than XHTML (at its start)."""
+    """Whether *body* starts and ends like JSON, or starts like XML that is not XHTML."""
     if _JSON.match(body, 0, _MAX_PROLOGUE) is not None:
         return body[-_MAX_PROLOGUE:].rstrip().endswith((b"]", b"}"))
     is_xml = _XML.match(body, 0, _MAX_PROLOGUE) is not None

@@ -18,12 +18,15 @@ No standard defines the grammar of the header. Google and MDN explain the meanin
 
     field-line = [ part *( "," [ part ] ) ]
     part       = *( agent ":" ) [ statement ]
-    agent      = token [ "/" version ]           ; opens a scope up to the next agent
+    agent      = token [ "/" version ]           ; the next statements are addressed to it
     statement  = name [ ":" value ]
 
-Only the value of ``unavailable_after``, a date, may contain commas. Some sites separate rules by other
-characters than commas. If the dialect allows these separators, a statement with an unknown name is
-split at them, provided that all the parts are known rules.
+Statements before the first agent are addressed to all crawlers, and all others to the last agent before
+them. Only the value of ``unavailable_after``, a date, may contain commas.
+
+Some sites separate rules by semicolons, slashes, vertical bars or white space. If the dialect allows
+these separators, ``noindex; nofollow`` is read as two statements. A text is split like this only if all
+its parts are known rules.
 """
 
 import re
@@ -35,14 +38,15 @@ Source = Literal["header", "meta"]
 Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
-"""The maximum number of statements of a response that are read, and the maximum number of findings about it."""
+"""The maximum number of statements of a response that are read. The number of findings about a response is limited to
+one more than this number."""
 
 MAX_PAGE = 4 * 2**20
 """The maximum number of bytes of a page that are read. Every crawler needs a limit, because pages can be of any
 length; Googlebot reads the first 15 MB."""
 
 MAX_TEXT = 65_536
-"""The maximum number of bytes of a header field, or of the content of a tag, that are read."""
+"""The maximum number of bytes that are read of an ``X-Robots-Tag`` field, or of the content of a robots meta tag."""
 
 IMAGE_PREVIEWS = ("none", "standard", "large")
 """The values of ``max-image-preview``, with the most restrictive value first."""
@@ -69,9 +73,9 @@ DENIALS: dict[str, tuple[str, ...]] = {
     "noai": ("ai",),
     "noimageai": ("image_ai",),
 }
-"""The rights that each rule without a value denies. A right is the name of an attribute of
-:class:`~scrapy_rep.protocol.indexing.rules.IndexingRules`. If several rules deny the same rights,
-``IndexingRules.to_header()`` writes the last of these rules."""
+"""Maps the name of each rule that takes no value to the rights that the rule denies. A right is the name of an
+attribute of :class:`~scrapy_rep.protocol.indexing.rules.IndexingRules`, such as ``index``. If several rules deny the
+same single right, as ``nocache`` and ``noarchive`` do, ``IndexingRules.to_header()`` writes the last of these rules."""
 
 
 def _limit(text: str) -> int | None:
@@ -97,14 +101,14 @@ VALUED: dict[str, Callable[[str], Value]] = {
     "max-image-preview": _image_preview,
     "unavailable_after": _date,
 }
-"""Maps the name of each rule that takes a value to a function, which parses the value and returns None if the value is
-invalid. In every dialect, these names are never agents: ``max-snippet: 50`` in a header is a rule with a value, and not
-a statement to an agent with the name ``max-snippet``."""
+"""Maps the name of each rule that takes a value to a function that parses the value. The function returns None if the
+value is invalid. In every dialect, these names are never agents: ``max-snippet: 50`` in a header is a rule with a
+value, and not a statement to an agent with the name ``max-snippet``."""
 
 VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 """The names of all known rules, in lower case."""
 
-# The maximum number of characters that a finding quotes from a list of rules without commas.
+# The message about a list of rules without commas quotes at most this number of characters from the list.
 _MAX_SHOWN = 100
 
 # The maximum number of parts of a date. In a header, the parts are separated by commas. In a meta tag, the parts are
@@ -123,27 +127,30 @@ class Statement(NamedTuple):
 
     source: Source
     agent: str | None
-    """The agent to which the statement is addressed, as written; None for everyone."""
+    """The agent to which the statement is addressed, as written in the header or in the ``name`` of the meta tag.
+    None if a header names no agent, or if the tag has the name ``robots``: the statement is then addressed to
+    all crawlers."""
     position: int
-    """The position in the source, from 1: the number of the header field among all ``X-Robots-Tag`` fields, or
-    the number of the line in the page on which the tag begins."""
+    """The position in the source, from 1. In headers, this is the number of the field among all ``X-Robots-Tag``
+    fields; in a page, the number of the line on which the tag begins."""
     text: str
     """The statement as written."""
     name: str
     """The name of the rule, in lower case."""
     value: Value = None
-    """The parsed value of the rule. None if the rule takes no value, or if the value is invalid. With an invalid
-    value, the statement has no effect."""
+    """The parsed value of the rule. None if the rule takes no value, or if the value is invalid. A statement with
+    an invalid value has no effect."""
     known: bool = True
-    """Whether the dialect's vocabulary contains the name. If not, the statement has no effect."""
+    """Whether the ``indexing_vocabulary`` of the dialect contains the name. If False, the statement has no
+    effect."""
 
     def __str__(self) -> str:
         return f"{self.text} ({self.source})"
 
 
 class IndexingFinding(NamedTuple):
-    """A message about a mistake in a statement, a tag or a header, or about content that the crawler does not
-    read because of a limit.
+    """A message about the indexing statements of a response. It describes a mistake in a statement, a tag or a
+    header, or says which content the crawler does not read because of a limit.
     """
 
     code: str
@@ -153,20 +160,23 @@ class IndexingFinding(NamedTuple):
     message: str
     source: Source
     position: int
-    """The line of the meta tag, or the number of the header, as in :class:`Statement`. If the page is too long, the
-    number of the last line that was read."""
+    """The number, from 1, of the line on which the meta tag begins, or of the field among all ``X-Robots-Tag``
+    fields. With the code ``page-too-long``, the number of the last line that was read."""
 
 
 USAGE_TAGS = ("tdm-reservation", "tdm-policy")
-"""The names of the ``<meta>`` tags that contain usage statements."""
+"""The names of the ``<meta>`` tags in which sites state usage preferences."""
 
 
 _MAX_TAGS = 100
-"""The maximum number of usage tags of a page that are kept; further tags are dropped."""
+"""The maximum number of usage tags that are kept for a page. Usage tags are the ``<meta>`` and ``<link>`` tags that
+state usage preferences. Further usage tags are ignored."""
 
 
 class Tag(NamedTuple):
-    """A usage tag, which is a ``<meta>`` or ``<link rel="license">`` tag that contains a usage statement."""
+    """A tag of a page that contains a usage statement (a usage tag). It is a ``<meta>`` tag with one of the names in
+    :data:`USAGE_TAGS`, or a ``<link rel="license">``.
+    """
 
     name: str
     """One of :data:`USAGE_TAGS`, or ``license`` for a ``<link>``."""
@@ -177,7 +187,9 @@ class Tag(NamedTuple):
 
 
 class StatementReader:
-    """Parses and collects the indexing statements of a response, and collects its usage tags and findings."""
+    """Parses the indexing statements of a response, and collects them. Also collects the tags of the page that
+    state usage preferences (usage tags), and the findings about mistakes in the response.
+    """
 
     __slots__ = (
         "_separates", "_vocabulary", "findings", "is_full", "statements", "tags",
@@ -189,8 +201,8 @@ class StatementReader:
         """Create a reader for one response.
 
         *vocabulary* contains the names of the rules that have an effect; None for all known rules.
-        *separates* is whether other characters than the comma may separate rules. The values of both come
-        from a dialect: its ``indexing_vocabulary`` and ``indexing_separators``.
+        *separates* is whether rules may be separated by other characters than the comma. The two values are
+        the ``indexing_vocabulary`` and the ``indexing_separators`` of a dialect.
         """
         self._vocabulary = VOCABULARY if vocabulary is None else vocabulary
         self._separates = separates
@@ -201,21 +213,23 @@ class StatementReader:
         """Whether the response has more than :data:`MAX_STATEMENTS` statements, so that the rest is ignored."""
 
     def add_finding(self, code: str, message: str, location: Location) -> None:
-        """Add a finding. It is dropped if there are already more than :data:`MAX_STATEMENTS` findings."""
+        """Add a finding, unless this reader already contains more than :data:`MAX_STATEMENTS` findings."""
         if len(self.findings) <= MAX_STATEMENTS:
             self.findings.append(
                 IndexingFinding(code, message, location[0], location[2])
             )
 
     def add_tag(self, tag: Tag) -> None:
-        """Add a usage tag. It is dropped if there are already ``_MAX_TAGS`` usage tags."""
+        """Add a tag that states a usage preference, unless this reader already contains ``_MAX_TAGS`` such tags."""
         if len(self.tags) < _MAX_TAGS:
             self.tags.append(tag)
 
     def read(self, location: Location, text: str, spans: list[Span]) -> None:
-        """Parse the statements in *text*, and add them to this reader. Each of *spans* is a part of *text*
-        between two separators. It usually contains one statement, but a date with separators extends over
-        several spans.
+        """Parse the statements in *text*, and add them to this reader. *location* is the source, the agent and
+        the position of these statements.
+
+        *spans* are the parts of *text* between separators. A span usually contains one statement, but a date
+        that contains separators extends over several spans. The list *spans* is modified.
         """
         at = 0
         while at < len(spans):
@@ -267,11 +281,11 @@ class StatementReader:
 def _read_value(
     read: Callable[[str], Value], text: str, spans: list[Span]
 ) -> tuple[Value, int]:
-    """Parse the value of the statement in *text* that begins with the first of *spans*. *read* is the function
-    that parses values of this rule.
+    """Parse the value of a statement of a rule that takes a value, such as ``max-snippet: 50``. The statement
+    begins in *text* at the first of *spans*. *read* is the function in :data:`VALUED` for the rule.
 
-    Return the parsed value (None if it is invalid) and the number of spans over which the statement
-    extends. This number is greater than 1 only for a date.
+    Return the parsed value and the number of spans over which the statement extends. The value is None if it
+    is invalid. The number is greater than 1 only for a date.
     """
     start, end = spans[0]
     _, colon, value = text[start:end].partition(":")
@@ -291,9 +305,9 @@ _LISTED = re.compile(
 
 
 def _listed(text: str, start: int, end: int) -> list[Span]:
-    """Return the spans of the rules in ``text[start:end]`` if this is a list of rules with other separators than
-    commas, such as ``noindex; nofollow``. Return an empty list if ``text[start:end]`` is a single rule, or if a
-    part of it is not a known rule.
+    """Split ``text[start:end]`` if it is a list of rules with other separators than commas, such as
+    ``noindex; nofollow``. Return the start and end of each rule, as offsets in *text*. Return an empty list if
+    ``text[start:end]`` is a single rule, or if a part of it is not a known rule.
     """
     spans: list[Span] = []
     for match in _LISTED.finditer(text, start, end):
@@ -320,7 +334,8 @@ _AGENT = re.compile(
 
 def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
     """Yield the agents that are named in *text*, the value of an ``X-Robots-Tag`` field. Each agent is yielded with
-    the spans of the statements that are addressed to it. The agent is None for statements to everyone.
+    the spans of the statements that are addressed to it. The first item is different: its agent is None, and its
+    spans, if any, are the statements before the first agent, which are addressed to everyone.
     """
     agent = None
     spans: list[Span] = []

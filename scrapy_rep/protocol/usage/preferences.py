@@ -1,4 +1,6 @@
-"""The usage preferences of a page: which uses of the page its headers, its tags and a tdmrep.json allow."""
+"""The usage preferences of a page: the uses of the page that its headers, its tags and a tdmrep.json allow or
+disallow.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,13 +43,15 @@ def page_statements(
     statements: Iterable[Statement],
     tags: Iterable[Tag],
 ) -> Iterator[UsageStatement]:
-    """Yield the usage statements of a response. They come from its header *fields* (with names in lower case), from
-    its indexing *statements*, such as ``noai``, and from its usage *tags*, such as ``<meta name="tdm-reservation">``.
+    """Yield the usage statements of a response. They come from three sources: its header *fields* (with names in lower
+    case), its indexing *statements*, such as ``noai``, and the *tags* of the page that state usage preferences, such
+    as ``<meta name="tdm-reservation">``.
     """
     by_name: dict[str, list[str]] = {name: [] for name in _SIGNALS}
     for name, value in fields:
         lines = by_name.get(name, [])
-        # Lines beyond the two limits are ignored, so that no page takes long to parse. Real pages have few lines.
+        # The number and the total length of the lines with one name are limited, so that no page takes long to parse.
+        # Further lines are ignored. Real pages have few lines.
         if sum(map(len, lines)) <= MAX_TEXT and len(lines) < _MAX_LINES:
             lines.append(value.strip().decode("utf-8", "replace"))
     # All Content-Usage lines together form one dictionary (RFC 9651, 4.2), so a mistake in one line makes
@@ -99,7 +103,7 @@ class UsagePreferences:
 
     statements: tuple[UsageStatement, ...]
     """The statements that are addressed to the crawler, as the evidence for the preferences. If many statements
-    have the same value for a category, only the first of them are kept."""
+    have the same value for the same category of use, only the first few of them are kept."""
 
     def __init__(self, statements: tuple[UsageStatement, ...] = ()) -> None:
         vars(self)["statements"] = statements
@@ -120,10 +124,11 @@ class UsagePreferences:
 
         :param headers: the name and value of each header field line
         :param html: the body, if it is an HTML page
-        :param agents: the crawler's product tokens; statements addressed to any of them count
+        :param agents: the crawler's product tokens; only statements that are addressed to one of them, or to
+            all crawlers, have an effect
         :param encoding: the encoding of the page, if the ``Content-Type`` header declares it
-        :param tdmrep: the preferences for the page in ``tdmrep.json``; headers and tags of the page
-            override them
+        :param tdmrep: the preferences for the page in the site's ``tdmrep.json``; a valid ``tdm-reservation``
+            in a header or a tag of the page overrides those in this file
         :raises TypeError: if *headers* is a text instead of a list of pairs
         """
         if isinstance(headers, (bytes, str)):
@@ -145,8 +150,9 @@ class UsagePreferences:
         """Return the same as :meth:`parse`, for a response whose indexing rules are already parsed.
 
         *fields* are the header fields, with names in lower case. *statements* and *tags* are those of the
-        response's :class:`IndexingRules`. All three override *tdmrep*, the preferences for the page in
-        ``tdmrep.json``.
+        response's :class:`IndexingRules`. *tdmrep* contains the preferences for the page in the site's
+        ``tdmrep.json``. A valid ``tdm-reservation`` in a header or a tag of the page overrides those in this
+        file.
         """
         all_statements = [*page_statements(fields, statements, tags)]
         if tdmrep is not None:
@@ -157,17 +163,17 @@ class UsagePreferences:
 
     def get(self, category: str, *, image: bool = False) -> bool | None:
         """Return whether the use of the page for *category* is allowed. Return False if any statement
-        disallows the use. Otherwise, return True if any statement allows the use, and None if no
-        statement does (draft-ietf-aipref-vocab-08, 5.1).
+        disallows the use. Otherwise, return True if any statement allows the use. Return None if no
+        statement allows or disallows the use (draft-ietf-aipref-vocab-08, 5.1).
 
-        If *image* is True, statements that are only about the page's images count too.
+        Statements that are only about the page's images are ignored, unless *image* is True.
         """
         statement = self.because(category, image=image)
         return None if statement is None else statement.value
 
     def because(self, category: str, *, image: bool = False) -> UsageStatement | None:
-        """Return the first statement that makes :meth:`get` return True or False. Return None if
-        :meth:`get` returns None.
+        """Return the first statement that makes :meth:`get` return True or False for *category* and *image*.
+        Return None if :meth:`get` returns None.
         """
         allows = None
         for statement in self.statements:
@@ -182,11 +188,12 @@ class UsagePreferences:
     def denial(
         self, purposes: Iterable[str], *, unknown: bool = True, image: bool = False
     ) -> tuple[str, UsageStatement | None] | None:
-        """Return the first of *purposes* that is not allowed, and the statement that disallows it. Return
-        None if all purposes are allowed.
+        """Return the first of *purposes* for which the page may not be used, and the statement that disallows
+        this use. Return None if all purposes are allowed. A purpose is a category of use.
 
-        *unknown* is whether a purpose counts as allowed if no statement allows or disallows it. If False, such
-        a purpose can be returned, with None in place of a statement.
+        *unknown* is whether a purpose is allowed if no statement allows or disallows it. If *unknown* is
+        False, such a purpose can be returned, with None in place of a statement. Statements that are only
+        about the page's images are ignored, unless *image* is True.
         """
         for purpose in purposes:
             allowed = self.get(purpose, image=image)
@@ -196,7 +203,7 @@ class UsagePreferences:
 
     @property
     def licenses(self) -> tuple[str, ...]:
-        """The URLs of the page's licences (RSL) and policies (TDMRep), as written, without duplicates."""
+        """The URLs of the licences (RSL) and policies (TDMRep) for the page, as written, without duplicates."""
         urls = (
             statement.label
             for statement in self.statements
@@ -209,8 +216,9 @@ class UsagePreferences:
         return {category: self.get(category) for category in CATEGORIES}
 
     def __or__(self, other: "UsagePreferences") -> "UsagePreferences":
-        """Return the combination of two instances. A use is disallowed if either disallows it. Otherwise, it
-        is allowed if either allows it. Otherwise, it is unknown."""
+        """Return new preferences with the statements of both instances. A use is disallowed if one of the
+        instances disallows it. Otherwise, the use is allowed if one of the instances allows it. Otherwise, the
+        preference is unknown."""
         if not other.statements:
             return self
         if not self.statements:
@@ -250,13 +258,14 @@ NOTHING_STATED = UsagePreferences()
 """The preferences of a page without statements."""
 
 _PRIORITY = (Source.TDMREP, Source.HEADER, Source.META)
-"""The sources of TDMRep statements in ascending priority. A source overrides all sources before it."""
+"""The sources of ``tdm-reservation`` statements, in ascending priority. A source overrides all sources before it in
+this tuple."""
 
 
 def _overridden(statements: list[UsageStatement]) -> list[UsageStatement]:
     """Return *statements*, with ``is_overridden`` set to True in each ``tdm-reservation`` statement that is
-    overridden. A statement is overridden if a source with a higher priority contains a ``tdm-reservation``
-    with a valid value, 0 or 1.
+    overridden. A statement is overridden if a source with a higher priority contains a ``tdm-reservation`` with
+    a valid value, 0 or 1. For example, a header overrides a ``tdmrep.json``.
     """
     reservations = [
         statement

@@ -57,17 +57,18 @@ if TYPE_CHECKING:
     Statements = tuple[UsageStatement, ...]
 
 MAX_COMPARED = 4_000_000
-"""The limit for comparing one target, the path and query of a URL, with the patterns of a file. The length of the
-target in octets, times the number of patterns with text after a ``*``, must not exceed this limit. Otherwise, the
-target is not compared: all statements that disallow a use apply to it. A target of 1 KB can be compared with 4,000
-patterns, which takes some hundredths of a second."""
+"""The maximum effort of comparing one target, which is the path and query of a URL, with the patterns of a file. The
+effort is the length of the target in octets, times the number of patterns with text after a ``*``. If it exceeds this
+limit, the target is not compared, and all statements in the file that disallow a use apply to the target. The limit
+allows a target of 1 KB to be compared with 4,000 patterns, which takes some hundredths of a second."""
 
 
 class StatementsByPath:
-    """A collection of usage records with paths. It finds the statements that apply to a URL.
+    """Finds the usage statements that apply to a URL. *records* are pairs of a path and the statements for this
+    path. They come from robots.txt or tdmrep.json.
 
-    Depending on the dialect, these are the statements of all records with the longest matching path, or
-    the statements of the first record with a matching path. An empty path matches every URL.
+    The ``rule_choice`` of the dialect determines which statements apply: those of all records with the longest
+    matching path, or those of the first record with a matching path. An empty path matches every URL.
     """
 
     __slots__ = ("_dialect", "_ranked", "_wildcard_patterns")
@@ -77,8 +78,9 @@ class StatementsByPath:
     ) -> None:
         self._dialect = dialect
         self._ranked: list[tuple[int, paths.Pattern, Statements]] = []
-        """The rank, the pattern and the statements of each record, sorted by rank. Among the records that
-        match a URL, those with the lowest rank apply."""
+        """The rank, the pattern and the statements of each record, sorted by rank. The rank is a number that
+        orders the records by precedence. Among the records that match a URL, those with the lowest rank
+        apply."""
 
         for number, (path, statements) in enumerate(records):
             pattern = paths.EVERYTHING
@@ -95,14 +97,15 @@ class StatementsByPath:
             any(pattern.segments[1:]) for _, pattern, _ in self._ranked
         )
         """The number of patterns with text after a ``*``, such as ``/*.pdf``. Such a pattern takes longer to
-        compare, because the whole path and query of a URL is searched for the text."""
+        compare with a URL, because the whole path and query of the URL is searched for the text."""
 
     def for_target(self, target: str, written: str = "") -> Statements:
         """Return the statements that apply to a target, which is the path and query of a URL.
 
-        *target* is the normalized target, and *written* is the target as written, or empty (see
-        :class:`~scrapy_rep.protocol.robotstxt.paths.Target`). If the target is too long to be compared with all
-        patterns (:data:`MAX_COMPARED`), return all statements that disallow a use, whatever their paths.
+        *target* is the normalized target. *written* is the target as written, or empty if only the normalized
+        target must be compared (see :class:`~scrapy_rep.protocol.robotstxt.paths.Target`). If the target is too
+        long to be compared with all patterns (:data:`MAX_COMPARED`), return all statements that disallow a use,
+        whatever their paths.
         """
         if (len(target) + len(written)) * self._wildcard_patterns > MAX_COMPARED:
             everything = chain.from_iterable(map(itemgetter(2), self._ranked))
@@ -124,26 +127,29 @@ class StatementsByPath:
 PURPOSE_TOKENS = tuple(
     label.name for label in LABELS if label.signal is Signal.USER_AGENT
 )
-"""The tokens that, in a user-agent line, name a purpose and not a crawler. The rules of a group for one of these tokens
-are usage statements. They do not restrict access, because no crawler uses such a token as its name."""
+"""The product tokens that name a purpose and not a crawler if they appear in a user-agent line, such as
+``__usage_ai-training``. The rules of a group for one of these tokens are usage statements. They do not restrict access,
+because no crawler uses such a token as its name."""
 
 _BY_PATH = (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
 _SIGNALS = {signal.lower(): signal for signal in (*_BY_PATH, Signal.LICENSE)}
 FIELDS = frozenset(_SIGNALS)
-"""The names of the fields of usage records in robots.txt, in lower case."""
+"""The fields of the lines of robots.txt that state usage preferences (usage records), in lower case."""
 
 _NAMES = tuple(name.encode() for name in (*FIELDS, *PURPOSE_TOKENS))
 _RULES = frozenset({*RULES, "content-usage"})
 
-# The maximum total length, in characters, of the usage records that are parsed for one crawler. No known site has
-# more. The limit is needed because the value of a Content-Usage record is a Dictionary (RFC 9651), which takes a
-# thousand times as long to parse as an allow or disallow rule.
+# The maximum total length, in characters, of the usage records in one robots.txt that are parsed for one crawler. No
+# known robots.txt exceeds this length. The limit is needed because the value of a Content-Usage record is a Dictionary
+# (RFC 9651), which takes a thousand times as long to parse as an allow or disallow rule.
 _MAX_READ = 50_000
 
 
 def may_state_usage(body: bytes, dialect: Dialect) -> bool:
-    """Whether a robots.txt may contain usage records, or groups whose user-agent lines name a purpose instead of a
-    crawler. The check is fast. The result is False for most files. True does not mean that the file contains any.
+    """Search a robots.txt for the names of usage records, and for the tokens that name a purpose instead of a crawler
+    in user-agent lines. This search is fast. Return False if the file contains none of these, as most files do. True
+    does not prove that the file states usage preferences, because the text that was found can be in a comment, for
+    example.
     """
     if NUL in body:  # A null byte shows that the file may be in UTF-16.
         body = decoded_text(body, dialect)
@@ -152,9 +158,11 @@ def may_state_usage(body: bytes, dialect: Dialect) -> bool:
 
 
 class UsageRecords:
-    """What a robots.txt says to one crawler about the use of pages: the usage records that apply to the crawler,
-    such as ``Content-Signal: ai-train=no``, and the purposes that user-agent lines name, such as
-    ``User-agent: __usage_ai-training``. *agents* are the crawler's product tokens.
+    """What a robots.txt says to one crawler about the use of pages. This consists of the usage records that apply to
+    the crawler, such as ``Content-Signal: ai-train=no``, and of the purposes that appear in user-agent lines, such as
+    ``User-agent: __usage_ai-training``.
+
+    *body* is the content of robots.txt, and *agents* are the crawler's product tokens.
     """
 
     __slots__ = ("_by_path", "_licenses", "purpose_tokens")
@@ -170,7 +178,7 @@ class UsageRecords:
         self.purpose_tokens = [
             token for token in PURPOSE_TOKENS if token in group_tokens
         ]
-        """The tokens in :data:`PURPOSE_TOKENS` that user-agent lines of the file name."""
+        """The tokens in :data:`PURPOSE_TOKENS` that appear in user-agent lines of the robots.txt."""
 
         self._by_path: list[StatementsByPath] = []
         self._licenses: tuple[UsageStatement, ...] = ()
@@ -204,11 +212,11 @@ class UsageRecords:
                 )
 
     def of_target(self, target: str, written: str = "") -> UsagePreferences:
-        """Return the usage preferences that the usage records state for a target, which is the path and query of
-        a URL. Groups whose user-agent lines name a purpose are ignored; :func:`purpose_statements` reads them.
+        """Return the usage preferences that the usage records state for a URL. *target* and *written* are the path
+        and query of the URL, as in :meth:`StatementsByPath.for_target`.
 
-        The caller must check that the crawler may fetch the target. *target* and *written* are as in
-        :meth:`StatementsByPath.for_target`.
+        The caller must check that the crawler may fetch the URL. Groups whose user-agent lines name a purpose
+        are ignored here; see :func:`purpose_statements`.
         """
         statements = [
             statement
@@ -220,12 +228,12 @@ class UsageRecords:
 
 
 def purpose_statements(token: str, decision: Decision) -> Statements:
-    """Return what the groups for a purpose say about a URL: a tuple with one usage statement, which allows or
-    disallows the use of the URL for the purpose. Return an empty tuple if no rule in these groups matches the
-    URL. The groups for all crawlers (``*``) are ignored.
+    """Return what the groups for a purpose, such as ``User-agent: __usage_ai-training``, say about a URL. The result
+    is a tuple with one usage statement, which allows or disallows the use of the URL for the purpose. The tuple is
+    empty if no rule in these groups matches the URL. The groups for all crawlers (``*``) are ignored.
 
-    *token* is the product token that names the purpose, such as ``__usage_ai-training``. *decision* says whether
-    a crawler with this product token may fetch the URL, and which rule decides.
+    *token* is the product token that names the purpose: ``__usage_ai-training``. *decision* is the decision of
+    robots.txt whether a crawler with this product token may fetch the URL.
     """
     rule = decision.rule
     if decision.agent != token or rule is None:
@@ -237,8 +245,8 @@ def purpose_statements(token: str, decision: Decision) -> Statements:
 
 
 def records_for_all(lines: Iterable[Line]) -> list[OtherRecord]:
-    """Return the usage records for all crawlers, which are those before the first group. A ``Content-Usage`` there
-    is ignored, because it is a rule, and rules have an effect only in groups.
+    """Return the usage records for all crawlers, which are those before the first group. A ``Content-Usage`` before
+    the first group is ignored, because ``Content-Usage`` is a rule, and rules have an effect only in groups.
     """
     before = takewhile(lambda line: line.field != USER_AGENT, lines)
     return [
@@ -251,9 +259,9 @@ def records_for_all(lines: Iterable[Line]) -> list[OtherRecord]:
 def _records_of(
     groups: Iterable[Group], tokens: AbstractSet[str], dialect: Dialect
 ) -> list[OtherRecord]:
-    """Return the usage records in *groups* that apply to a crawler. *tokens* are the product tokens of the
-    user-agent lines that match the crawler. In a dialect that does not merge groups, only the first group with
-    such a line counts.
+    """Return the usage records in *groups* that apply to a crawler. *tokens* are the product tokens in user-agent
+    lines that match the crawler. In a dialect that does not merge groups, only the records of the first group with
+    such a user-agent line are returned.
     """
     by_group = [
         [
@@ -269,7 +277,7 @@ def _records_of(
 
 
 def _within_limit(records: list[OtherRecord]) -> list[OtherRecord]:
-    """Return as many of the first *records* as fit into ``_MAX_READ`` characters."""
+    """Return the first of *records*, up to a total length of ``_MAX_READ`` characters."""
     sizes = accumulate(len(record.value) for record in records)
     return [
         record for record, size in zip(records, sizes, strict=True) if size <= _MAX_READ
@@ -277,8 +285,9 @@ def _within_limit(records: list[OtherRecord]) -> list[OtherRecord]:
 
 
 def statements_of(record: OtherRecord, agent: str | None) -> Iterable[UsageStatement]:
-    """Return the statements in a usage record. The statements are addressed to *agent*, or to all crawlers if
-    *agent* is None.
+    """Parse a usage record of robots.txt into its usage statements. *agent* is the crawler to which the record is
+    addressed; None if the record stands before the first group, and is therefore addressed to all crawlers.
+    *agent* is stored in each statement.
     """
     signal, expression = expression_of(record.field, record.value)
     text = f"{signal}: {record.value}"
@@ -290,16 +299,16 @@ def expression_of(field: str, value: str) -> tuple[Signal, Expression]:
     """Parse a usage record of robots.txt, such as ``Content-Signal: /blog/ search=yes, ai-train=no``. *field* is
     the name before the colon, in lower case, and *value* is the text after the colon.
 
-    Return the kind of usage statement (``Content-Signal``) and the labels with their values (``search=yes`` and
-    ``ai-train=no``). The path at the start of *value* is skipped.
+    Return the kind of usage statement (``Content-Signal``) and the parsed text, which contains the pairs of names
+    and values in the record (``search=yes`` and ``ai-train=no``). The path at the start of *value* is skipped.
     """
     signal = _SIGNALS[field]
     return signal, read_expression(signal, split_path(value)[1])
 
 
 MAX_SIZE = 512_000
-"""The maximum size, in bytes, of a tdmrep.json. A larger file is ignored as a whole, because the first part of a
-file is not valid JSON."""
+"""The maximum size, in bytes, of a tdmrep.json. A larger file is ignored as a whole. It cannot be cut to this size,
+because a part of a file is not valid JSON."""
 
 # TDMRep adopts the path patterns of a draft of RFC 9309. But in TDMRep, the first rule that matches applies, and not
 # the rule with the longest pattern.
@@ -307,8 +316,8 @@ _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 
 
 class TdmRep:
-    """A parsed tdmrep.json, which contains an origin's usage statements by path. Create an instance with
-    :meth:`parse`. Instances are immutable.
+    """A parsed tdmrep.json, the file in which an origin states usage preferences for its paths. Create an instance
+    with :meth:`parse`. Instances are immutable.
     """
 
     __slots__ = ("_statements", "is_valid")

@@ -1,4 +1,8 @@
-"""Usage statements: the categories of use, the labels and values of each signal, and their parsers.
+"""Usage statements: the categories of use, the kinds of statements (signals), and their parsers.
+
+A statement such as ``Content-Signal: ai-train=no`` consists of a signal (``Content-Signal``), a label
+(``ai-train``) and a value (``no``). The label stands for one or more categories of use. The value says
+whether the site allows these uses.
 
 The sources, with their dates:
 
@@ -23,9 +27,9 @@ The grammars::
     pair           = label "=" value
     path           = "/" *non-white-space
 
-The grammar of ``content-usage`` is that of draft-ietf-aipref-attach-05, 3.2. Only records in robots.txt
-have a path. No specification defines ``content-signal``; this grammar covers the examples on
-contentsignals.org, and the forms that sites use.
+The grammar of ``content-usage`` is that of draft-ietf-aipref-attach-05, 3.2. A path is only read in
+robots.txt, and not in headers. No specification defines ``content-signal``; this grammar covers the
+examples on contentsignals.org, and the forms that sites use.
 """
 
 import re
@@ -49,8 +53,8 @@ class Source(str, Enum):
 
 
 class Signal(str, Enum):
-    """The kind of usage statement. It is named after the header field, the record of robots.txt or the tag in
-    which sites publish such statements.
+    """The kinds of usage statements. Each kind is named after the header field, the record of robots.txt or the
+    tag in which sites publish such statements.
     """
 
     CONTENT_USAGE = "Content-Usage"
@@ -58,10 +62,11 @@ class Signal(str, Enum):
     TDM_RESERVATION = "tdm-reservation"
     TDM_POLICY = "tdm-policy"
     ROBOTS_TAG = "robots"
-    """``X-Robots-Tag`` and robots meta tags."""
+    """``noai`` and ``noimageai`` in ``X-Robots-Tag`` headers and robots meta tags."""
     LICENSE = "License"
     USER_AGENT = "User-agent"
-    """A group of robots.txt that is addressed to a purpose instead of a crawler."""
+    """A rule in a group of robots.txt whose user-agent line names a purpose instead of a crawler:
+    ``User-agent: __usage_ai-training``."""
 
     __str__ = str.__str__
 
@@ -82,8 +87,8 @@ last."""
 
 
 class Label(NamedTuple):
-    """A label of usage statements, such as ``ai-train`` in ``Content-Signal: ai-train=no``. A label and its value
-    together allow or disallow one or more categories of use.
+    """A name that usage statements contain (a label), such as ``ai-train`` in ``Content-Signal: ai-train=no``. A
+    label and its value together allow or disallow one or more categories of use.
     """
 
     signal: Signal
@@ -94,7 +99,8 @@ class Label(NamedTuple):
     """The value that disallows the use; None if no value disallows it. For a label without values, such as
     ``noai``, this is the label itself."""
     categories: tuple[str, ...]
-    """The categories of use; empty for a label that neither allows nor disallows a use, such as a licence."""
+    """The categories of use that the label is about; empty for a licence or policy, which neither allows nor
+    disallows a use."""
     images: bool = False
     """Whether the label applies only to the images of a page."""
 
@@ -119,42 +125,45 @@ LABELS = (
     # This label is the product token of a group in robots.txt. The rules of the group allow or disallow the use.
     Label(Signal.USER_AGENT, "__usage_ai-training", "allow", "disallow", (TRAIN_AI,)),
 )
-"""All known labels. A value that neither allows nor disallows the use leaves the preference unknown."""
+"""All known labels of usage statements. If the value of a label is neither the one that allows the use nor the one that
+disallows it, the preference is unknown."""
 
 _BY_NAME = {(label.signal, label.name): label for label in LABELS}
 
 
 def label_of(signal: Signal, name: str) -> Label | None:
-    """Return the label *name* of statements of the kind *signal*; None if this kind has no such label.
-    Names are case-sensitive.
+    """Return the meaning of *name*, such as ``ai-train``, in usage statements of the kind *signal*, such as
+    ``Content-Signal: ai-train=no``: the categories of use for which the name stands, and the values that allow
+    and disallow these uses. Return None if the name is unknown in such statements. Names are case-sensitive.
     """
     return _BY_NAME.get((signal, name))
 
 
 MINING = frozenset(_BY_NAME[Signal.TDM_RESERVATION, "tdm-reservation"].categories)
-"""The categories of use that a tdmrep.json can disallow. A crawl whose purposes include one of them needs this
-file."""
+"""The categories of use that a tdmrep.json can disallow. A crawl needs the tdmrep.json of a site if the purposes of the
+crawl include one of these categories."""
 
 
 MAX_TEXT = 65_536
-"""The maximum length, in characters, of a record or header field with usage statements. Longer ones are ignored,
-except ``Link`` fields, which are cut after this length."""
+"""The maximum length, in characters, of a record or header field with usage statements. A longer record or field is
+ignored. Only a ``Link`` field is not ignored, but cut after this length."""
 
 MAX_SHOWN = 1_024
-"""The maximum number of characters of a statement's text; the text is cut after them."""
+"""The maximum length, in characters, of the text and of the label that are kept for a usage statement. Longer texts and
+labels are cut."""
 
 _MAX_PAIRS = 1_000
 
-# The maximum number of statements with the same category and the same value, and the maximum number of statements
-# without a category, such as licences. Further statements are dropped.
+# The maximum number of statements with the same category of use and the same value, and the maximum number of
+# statements without a category, such as licences. Further statements are dropped.
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 
 _PATH = rf"/[^{WHITE_SPACE}]*"
 _URLS = frozenset({Signal.LICENSE, Signal.TDM_POLICY})
 
-# The word before the position of a statement in messages, as in "robots.txt, line 3". For sources that are not in this
-# dict, messages do not show the position.
+# Messages show the position of a statement after this word, as in "robots.txt, line 3". For sources that are not in
+# this dict, messages do not show the position.
 _NUMBERED = {Source.ROBOTS_TXT: "line", Source.TDMREP: "rule"}
 
 
@@ -182,14 +191,16 @@ class UsageStatement(NamedTuple):
     """The text of the statement as written, cut after 1,024 characters."""
 
     label: str
-    """The label, such as ``ai-train``; it may be one that this package does not know. For a licence or policy,
-    the URL of the licence or policy."""
+    """The name in the statement, such as ``ai-train`` in ``ai-train=no``. This package does not know all of these
+    names. For a licence or policy, this field contains the URL of the licence or policy."""
 
     category: str = ""
-    """The category of use; empty if the label is unknown or has no category."""
+    """The category of use, such as ``train-ai``, that the statement is about. Empty if the label is unknown, or
+    if the statement names a licence or policy."""
 
     value: bool | None = None
-    """True if the statement allows the use, False if it disallows the use, None if it does neither."""
+    """True if the statement allows the use, False if it disallows the use. None if the statement has no category
+    of use, or a value that neither allows nor disallows the use."""
 
     images: bool = False
     """Whether the statement applies only to the images of a page."""
@@ -206,10 +217,14 @@ class UsageStatement(NamedTuple):
 def statements_at(
     location: Location, text: str, pairs: Iterable[tuple[str, str | None]]
 ) -> Iterator[UsageStatement]:
-    """Yield the statements for *pairs* of a label and its value. There is a statement for each category of
-    the label, or a single statement if the label is unknown or has no category.
+    """Yield the usage statements for *pairs*. Each pair consists of the name in a statement (its label), such as
+    ``ai-train``, and the value of this label, such as ``no``; the value is None if the label has no value.
 
-    All these statements have the same *location* and *text*.
+    If a label stands for several categories of use, its pair gives a statement for each of them. If the label is
+    unknown, or is the URL of a licence or policy, its pair gives a single statement without a category.
+
+    *location* is the source, signal, agent and position of all these statements, and *text* is their text as
+    written.
     """
     common = *location, text[:MAX_SHOWN]
     for name, value in pairs:
@@ -224,21 +239,22 @@ def statements_at(
 
 
 class Expression(NamedTuple):
-    """The result of parsing the text of a usage record, header field or tag: its labels and values, and whether
-    the text contains a mistake.
+    """The result of parsing the text of a usage record, a header field or a tag, such as ``ai-train=no``. It consists
+    of the pairs of names and values in the text, and a description of the first mistake.
     """
 
     pairs: tuple[tuple[str, str | None], ...] = ()
-    """Pairs of a label and its value. The value is None if the label has no value, or if the value has a type
-    that no label accepts, such as a number in ``Content-Usage``."""
+    """Pairs of a name (the label), such as ``ai-train``, and its value, such as ``no``. The value is None if the
+    label has no value, or if the value has a type that no label accepts, such as a number in
+    ``Content-Usage``. For a licence or policy, the only pair consists of its URL and None."""
 
     mistake: str = ""
     """A description of the first mistake in the text; empty if there is no mistake."""
 
 
 def split_path(value: str) -> tuple[str, str]:
-    """Split the *value* of a usage record, such as ``/blog/ ai-train=no``, into its path and the rest. The path is
-    empty if the value does not begin with one.
+    """Split the *value* of a usage record, such as ``/blog/ ai-train=no``, into its path and the text after the path.
+    The path is empty if the value does not begin with a path.
     """
     match = re.match(_PATH, value)
     path = match[0] if match else ""
@@ -246,10 +262,13 @@ def split_path(value: str) -> tuple[str, str]:
 
 
 def read_expression(signal: Signal, text: str) -> Expression:
-    """Parse *text*, the value of a record (without its path), of a header field or of a tag.
+    """Parse *text* into pairs of a name (a label) and its value, such as ``ai-train`` and ``no``. *text* is the value
+    of a header field or of a tag, or the value of a robots.txt record without the path at its start. *signal* is the
+    kind of usage statement.
 
-    ``Content-Usage`` is parsed according to draft-ietf-aipref-vocab-08, 6.5. The URL of a licence or
-    policy becomes a label without a value.
+    ``Content-Usage`` is parsed according to draft-ietf-aipref-vocab-08, 6.5. For a licence or policy, *text*
+    is its URL, and the result contains one pair: the URL as the label, and None as the value. Mistakes in
+    *text* raise no exception; the result describes the first mistake.
     """
     if not text.strip():
         return Expression(mistake="the line has no labels")
@@ -299,8 +318,9 @@ def _read_pairs(text: str) -> Expression:
 
 
 def limited(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
-    """Return *statements* without duplicates, and cut to two limits: at most ``_MAX_ALIKE`` statements with the
-    same value for the same category, and at most ``_MAX_OTHERS`` statements without a category.
+    """Return the first of *statements*, without duplicates. Two numbers limit the result: at most ``_MAX_ALIKE``
+    statements with the same value for the same category of use are returned, and at most ``_MAX_OTHERS``
+    statements without a category.
     """
     alike: dict[object, int] = {}
     kept: dict[UsageStatement, None] = {}

@@ -1,5 +1,6 @@
-"""The cache of site rules. It looks up the robots.txt and tdmrep.json of an origin in memory, then in the store, and
-then fetches the missing files from the server. An override of the project replaces the robots.txt.
+"""The cache of the rules of sites, which are the parsed robots.txt and tdmrep.json of each origin. The cache looks for
+the rules of an origin in memory, and then in the store. If they are in neither, it fetches the files from the origin's
+server. An override in the setting ``REP_OVERRIDES`` replaces the robots.txt of an origin.
 """
 
 from __future__ import annotations
@@ -82,26 +83,28 @@ class RobotsTxtCache:
         self._store, max_bytes = open_client(crawler, settings.store)
         self._memory = Memory(max_bytes, self._read)
         self.stored: Deferred[None] = succeed(None)
-        """Fires when the last write to the store ends, whether it succeeds or fails. Commands wait for this Deferred
-        before they exit."""
+        """Fires when the most recent write to the store has ended, whether it succeeded or failed. If nothing was
+        written yet, this Deferred has already fired."""
 
         self._waiting_calls: dict[str, list[Deferred[None]]] = {}
-        """Maps the URL of each file that is being looked up or fetched to the calls that wait for the file. So a file
-        is never fetched twice at the same time (single flight)."""
+        """The calls that wait for a file that another call is looking up or fetching. So a file is never fetched twice
+        at the same time (single flight). Each key is the URL of a file. Its value contains one Deferred for each
+        waiting call, and is empty if no other call waits."""
 
         self._overrides = settings.overrides
-        """The overrides in ``REP_OVERRIDES``. An override is removed after its end date."""
+        """The overrides in ``REP_OVERRIDES``, without those whose end date has passed."""
 
         self._matched_patterns: set[str] = set()
-        """The patterns of ``REP_OVERRIDES`` that matched a requested origin. When the spider closes, patterns without
-        a match are logged."""
+        """The patterns of ``REP_OVERRIDES`` that matched the origin of a request. When the spider closes, the other
+        patterns are logged, since they may be misspelt."""
 
         self._next_end = _first_end(self._overrides)
         self._locked_count = 0
-        """The number of requests for robots.txt that were answered with 401 or 403, so that everything is allowed."""
+        """How often a robots.txt had the status 401 or 403, so that everything was allowed. If the dialect denies
+        everything for these statuses, they are not counted."""
 
         self._html_count = 0
-        """The number of robots.txt files that were HTML pages without rules, and so allow everything."""
+        """How often a robots.txt was an HTML page without rules, so that everything was allowed."""
 
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
@@ -109,8 +112,9 @@ class RobotsTxtCache:
     # Overrides.
 
     def override_for(self, origin: Origin) -> Override | None:
-        """Return the override that applies to *origin*. Return None if no override applies. Unlike :meth:`override`,
-        also return an override of the kind ``"obey"``, which lets robots.txt decide.
+        """Return the override in ``REP_OVERRIDES`` that applies to *origin*. Return None if no override applies. Unlike
+        :meth:`override`, this method also returns overrides of the kind ``"obey"``, which do not replace the
+        robots.txt. Overrides whose end date has passed are ignored.
         """
         now = self._clock.time()
         if now >= self._next_end:
@@ -121,8 +125,8 @@ class RobotsTxtCache:
         return override
 
     def override(self, origin: Origin) -> Override | None:
-        """Return the override that replaces the robots.txt of *origin*. Return None if robots.txt decides, because no
-        override applies or its kind is ``"obey"``.
+        """Return the override that replaces the robots.txt of *origin*. Return None if the robots.txt itself applies:
+        no override applies to *origin*, or the override that applies has the kind ``"obey"``.
         """
         override = self.override_for(origin) if self._overrides else None
         return None if override is None or override.kind == "obey" else override
@@ -149,8 +153,9 @@ class RobotsTxtCache:
     # Looking up and fetching the rules of sites.
 
     def cached(self, origin: Origin) -> SiteRules | None:
-        """Return the rules of *origin* from memory. Return None if they are missing, stale, or lack a needed
-        tdmrep.json. The caller then needs :meth:`learn` to get the rules.
+        """Return the rules of *origin* from memory, if they can be used without a fetch. Otherwise, return None: the
+        rules are not in memory, they are stale, or the crawl still needs the tdmrep.json of the origin. The caller
+        then calls :meth:`learn` to get the rules.
         """
         rules = self._memory.get(origin)
         if rules is None or not rules.entry.is_fresh(self._clock.time()):
@@ -159,7 +164,7 @@ class RobotsTxtCache:
 
     def latest(self, origin: Origin) -> SiteRules | None:
         """Return the rules of *origin* from memory, even if they are stale. Return None if no rules are in memory, or
-        if the rules refuse everything because robots.txt is unreachable.
+        if the rules in memory forbid everything because robots.txt is unreachable.
         """
         rules = self._memory.get(origin)
         is_decided = rules is not None and rules.state is not State.UNREACHABLE
@@ -174,11 +179,17 @@ class RobotsTxtCache:
         needs_tdmrep: bool | None = None,
     ) -> SiteRules:
         """Return the rules of *origin* from memory, from the store, or from the origin's server. Concurrent calls for
-        one origin share a single fetch. If the fetch fails, the returned rules treat robots.txt as unreachable.
+        one origin share a single fetch.
 
-        :param templates: page requests that wait for the rules; see :func:`add_template`
-        :param stale: an entry that must be replaced by a newer one even if it has not expired
-        :param needs_tdmrep: whether to fetch the tdmrep.json too; None if the purposes of the crawl decide
+        A failed fetch raises no exception. The returned rules then forbid everything. After a longer outage, they are
+        those of the last good copy, or allow everything, as the dialect says.
+
+        :param templates: page requests that wait for the rules. The requests for robots.txt and tdmrep.json copy their
+            User-Agent, proxy and some meta keys; see :func:`add_template`
+        :param stale: a cache entry of *origin* that must not be used, even if it has not expired. The returned rules
+            come from a newer entry
+        :param needs_tdmrep: whether to fetch the tdmrep.json too. If None, it is fetched if the purposes of the crawl
+            need it
         :raises SpiderClosing: if the spider closes during the call. Depending on what the call waits for,
             CancelledError is raised instead
         :raises CancelledError: if the fetch is cancelled because no request waits for the rules any more
@@ -214,8 +225,8 @@ class RobotsTxtCache:
         return rules
 
     def _serves(self, entry: CacheEntry, stale: CacheEntry | None) -> bool:
-        """Return whether *entry* can be used without a fetch. It must be fresh and, if *stale* is not None, newer than
-        *stale*.
+        """Return whether *entry* can be used without a fetch. To be usable, *entry* must be fresh. If *stale* is not
+        None, *entry* must also have been fetched later than *stale*.
         """
         is_newer = stale is None or entry.fetched > stale.fetched
         return is_newer and entry.is_fresh(self._clock.time())
@@ -231,8 +242,8 @@ class RobotsTxtCache:
         if self._needs_tdmrep and entry.tdmrep is not None:
             from scrapy_rep.protocol.usage.sites import TdmRep  # noqa: PLC0415
 
-            # A missing tdmrep.json counts as an empty list: a server without this file states no preferences (TDMRep,
-            # "TDM File on the Origin Server").
+            # If the server has no tdmrep.json, it states no preferences (TDMRep, "TDM File on the Origin Server"), as
+            # with an empty list.
             is_read = entry.tdmrep.access is Access.SUCCESSFUL
             tdmrep = TdmRep.parse(entry.tdmrep.body if is_read else b"[]")
         return SiteRules(origin, entry, state, robots, tdmrep=tdmrep, learned=learned)
@@ -247,13 +258,14 @@ class RobotsTxtCache:
         """Return the new rules of *origin* after its robots.txt was fetched.
 
         :param result: the result of the fetch
-        :param in_memory: the rules in memory before the fetch; None if there were none
-        :param before: the newest entry before the fetch, from memory or the store; None if there was none
+        :param in_memory: the rules that were in memory before the fetch; None if no rules were in memory
+        :param before: the newest cache entry before the fetch, from memory or from the store; None if neither
+            contained an entry
         """
         settings, now = self._settings, self._clock.time()
         learned, elapsed = self._clock.monotonic(), 0.0
-        # *elapsed* is the number of seconds, on the monotonic clock, since this process received *before*. It is known
-        # only if *before* was in memory, and otherwise 0.
+        # *elapsed* is the number of seconds, on the monotonic clock, since this process received the previous entry
+        # (*before*). The number is known only if the previous entry was in memory. Otherwise, *elapsed* is 0.
         if in_memory and before and in_memory.entry.fetched == before.fetched:
             elapsed = learned - in_memory.learned
         entry = renew(
@@ -267,35 +279,38 @@ class RobotsTxtCache:
         )
         has_failed = entry.unreachable_since is not None
         if has_failed and entry.state(settings.dialect) is not State.UNREACHABLE:
-            # The fetch failed, but requests are not refused: an older copy decides or, after a long outage, everything
-            # is allowed. Once the entry is stale, requests wait for the next fetch. So the entry is kept fresh for at
-            # least MIN_AGE seconds.
+            # The fetch failed, but requests can be sent: the crawl follows the last good copy of robots.txt or, after
+            # a long outage, everything is allowed. When the entry expires, requests must wait for the next fetch. So
+            # that they do not wait all the time, the entry stays fresh for at least MIN_AGE seconds.
             until = max(entry.expires, now + MIN_AGE)
             entry = entry._replace(expires=until)
         return self._read(origin, entry, learned)
 
     def _put(self, rules: SiteRules, result: AccessResult) -> None:
-        """Keep *rules* in memory after a fetch with *result*. If the server answered, also write the rules to the
-        store. Failures are not stored, because only this crawler may be affected, and other crawlers should still
-        try to fetch the file.
+        """Keep *rules* in memory, and write them to the store. *result* is the result of the fetch, of robots.txt or
+        tdmrep.json, that has just ended.
+
+        Nothing is written to the store if the server did not answer this fetch, or the last fetch of robots.txt. The
+        failure possibly affects only this crawler, so other crawlers should still try to fetch the file.
         """
         self._memory.put(rules)
         if self._store is None:
             return
         if result.is_of_server and rules.entry.result.is_of_server:
             stored = self._store.put(rules.origin, rules.entry)
-            # The Deferred of a skipped write has already fired. It must not replace the Deferred of an earlier write.
+            # If the store skips the write, the returned Deferred has already fired. It must not replace the Deferred
+            # of an earlier write.
             if not stored.called:
                 self.stored = stored
 
     async def _wait(self, url: str) -> None:
-        """Wait for the current lookup or fetch of the file at *url* to end."""
+        """Wait until the current lookup or fetch of the file at *url* has ended."""
         ended: Deferred[None] = Deferred()
         self._waiting_calls[url].append(ended)
         await maybe_deferred_to_future(ended)
 
     def _end(self, url: str) -> None:
-        """Wake the calls that wait for the file at *url*, whose lookup or fetch has ended."""
+        """Let the calls that wait for the file at *url* continue, since the lookup or fetch of the file has ended."""
         for ended in self._waiting_calls.pop(url):
             if not ended.called:  # The Deferred of a cancelled call has already fired.
                 ended.callback(None)
@@ -303,8 +318,10 @@ class RobotsTxtCache:
     # The tdmrep.json of a site.
 
     def _lacks_tdmrep(self, rules: SiteRules) -> bool:
-        """Return whether *rules* lack an up-to-date tdmrep.json, and the crawl may fetch it. The crawl may fetch the
-        file if robots.txt is reachable, allows the URL, and does not request a longer delay than the crawl accepts.
+        """Return True if the tdmrep.json in *rules* is missing or out of date, and the crawl is allowed to fetch it.
+
+        It is allowed under three conditions: robots.txt is not unreachable, it allows the URL of the tdmrep.json, and
+        it does not ask for a longer delay than the crawl accepts.
         """
         if rules.entry.has_tdmrep or rules.state is State.UNREACHABLE:
             return False
@@ -314,8 +331,9 @@ class RobotsTxtCache:
         )
 
     async def _complete(self, rules: SiteRules, templates: list[Request]) -> SiteRules:
-        """Fetch the tdmrep.json that *rules* lack, and return the completed rules. Concurrent calls for one origin
-        share a single fetch.
+        """Fetch the tdmrep.json that is missing from *rules*, and return new rules that include the file. Concurrent
+        calls for one origin share a single fetch. *templates* are page requests that wait for the rules. The request
+        for the file copies their User-Agent, proxy and some meta keys.
         """
         origin = rules.origin
         url = tdmrep_url(origin)
@@ -327,7 +345,8 @@ class RobotsTxtCache:
         self._waiting_calls[url] = []
         try:
             result = await self._fetcher.fetch(url, templates, self._check)
-            # Use the rules in memory, since robots.txt may have been fetched again during the fetch of tdmrep.json.
+            # Use the rules in memory instead of *rules*, since robots.txt may have been fetched again during the fetch
+            # of tdmrep.json.
             rules, now = self._memory.get(origin) or rules, self._clock.time()
             entry = with_tdmrep(rules.entry, result, now)
             rules = self._read(origin, entry, rules.learned)
@@ -338,8 +357,12 @@ class RobotsTxtCache:
         return rules
 
     async def _check(self, request: RobotsTxtRequest, templates: list[Request]) -> None:
-        """Raise RobotsDenied if robots.txt or an override forbids *request*, which is for a tdmrep.json. If a redirect
-        led *request* to another origin, the robots.txt of that origin decides, and is fetched if needed.
+        """Raise RobotsDenied if *request*, a request for a tdmrep.json, is forbidden: robots.txt or an override
+        disallows its URL, or asks for a longer delay than the crawl accepts.
+
+        The robots.txt is that of the origin of *request*, which after a redirect can differ from the origin of the
+        tdmrep.json. If this robots.txt is not known, it is fetched. *templates* are page requests that wait for the
+        tdmrep.json.
         """
         origin = origin_of(request.url)
         if origin is not None and request.fetch.virtual_host:
@@ -353,8 +376,8 @@ class RobotsTxtCache:
         if check.override is not None:
             robots = check.override.robots
         else:
-            # The tdmrep.json of the origin is not needed here. If it were fetched, two sites that redirect their
-            # tdmrep.json to each other would wait for each other forever.
+            # Only robots.txt is needed here. If the tdmrep.json of this origin were fetched too, two sites that
+            # redirect their tdmrep.json to each other would wait for each other forever.
             check.rules = await self.learn(origin, templates, needs_tdmrep=False)
             robots = check.rules.robots
         if robots is None:
@@ -374,8 +397,9 @@ class RobotsTxtCache:
     async def _report(
         self, rules: SiteRules, templates: list[Request], *, is_new: bool
     ) -> None:
-        """Report *rules* in the stats, in the log and by signals. *is_new* is True if their robots.txt was fetched,
-        and False if it was read from the store.
+        """Count *rules* in the stats, write a log line, and send the signals ``robotstxt_known`` and
+        ``robots_parsed``. *is_new* is True if robots.txt was fetched, and False if it was read from the store.
+        *templates* are page requests that wait for the rules. The first of them is the signals' argument *request*.
         """
         entry, crawler = rules.entry, self._crawler
         result, access = entry.result, entry.result.access
@@ -393,7 +417,8 @@ class RobotsTxtCache:
         if access is Access.UNAVAILABLE:
             self._log_unavailable(result, rules.robots)
             return
-        # An unreachable robots.txt is logged only at DEBUG here, since the frontier logs what it means for requests.
+        # If robots.txt is unreachable, this line is at DEBUG too. The frontier logs a warning if requests wait for the
+        # file or are refused.
         words = str(access)
         if access is Access.SUCCESSFUL:
             words = "fetched" if is_new else "taken from the store"
@@ -404,7 +429,7 @@ class RobotsTxtCache:
         if result.is_html:
             self._log_page(result, rules.robots)
         if HAS_ROBOTS_PARSED_SIGNAL and is_heard(crawler, signals.robots_parsed):
-            # Imported here, since the module loads Scrapy's robots.txt parsers, which most crawls do not need.
+            # Imported here, since the module imports Scrapy's robots.txt parsers, which most crawls do not need.
             from scrapy_rep.crawl.fetching.robotparser import RobotParser  # noqa: PLC0415
 
             await crawler.signals.send_catch_log_async(
@@ -443,7 +468,8 @@ class RobotsTxtCache:
             return
         is_denying, level = result.status in robots.dialect.denying_statuses, DEBUG
         if result.status in _LOCKED_STATUSES and not is_denying:
-            # A 401 or 403 may mean that the site wants no crawlers, so the first one is logged at INFO.
+            # The status 401 or 403 can mean that the site wants no crawlers, so the first such response of a crawl is
+            # logged at INFO. Later ones are logged at DEBUG.
             level = DEBUG if self._locked_count else INFO
             self._locked_count += 1
         self._logger.log(
@@ -501,7 +527,9 @@ class RobotsTxtCache:
 
 
 def _first_end(overrides: Iterable[Override]) -> float:
-    """Return the earliest end of *overrides*, in seconds since the epoch; infinity if *overrides* is empty."""
+    """Return the time, in seconds since the epoch, at which the first of *overrides* ends. Return infinity if no
+    override has an end date, or if *overrides* is empty.
+    """
     return min((override.ends for override in overrides), default=inf)
 
 

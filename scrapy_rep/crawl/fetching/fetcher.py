@@ -38,15 +38,16 @@ if TYPE_CHECKING:
 
     from scrapy_rep.base.settings import RepSettings
 
-    # A function whose arguments are a request for a file, and the page requests that wait for this file. It raises
-    # RobotsDenied if robots.txt or an override forbids the request for the file.
+    # An async function that raises RobotsDenied if robots.txt or an override forbids a request for a file. Its
+    # arguments are this request, and the page requests that wait for the file.
     Check: TypeAlias = Callable[[RobotsTxtRequest, list[Request]], Awaitable[None]]
 
 
 _ATTEMPTS = 2
-"""The number of times that a request is sent if no answer arrives. If the waiting page requests use more proxies than
-this, the request is sent once through each proxy. Further attempts follow immediately, since most failures last only a
-moment. After longer outages, the frontier starts a new fetch later."""
+"""The number of times that a request for a robots.txt or tdmrep.json is sent if no answer arrives, or if a proxy
+refuses it. If the page requests that wait for the file use more proxies than this number, the request for the file is
+sent once through each of these proxies. Repeated requests follow immediately, since most failures last only a moment.
+After a longer outage, the frontier starts a new fetch later."""
 
 _PROXY_REFUSES = 407
 
@@ -56,7 +57,7 @@ that is too large for a column of the ledger."""
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-# The maximum number of Retry-After fields to read from one response.
+# The maximum number of Retry-After header fields that are read from one response.
 _MAX_PAUSES = 4
 
 # The maximum total length, in bytes, of a response's Set-Cookie fields. If they are longer, all of them are ignored,
@@ -69,18 +70,18 @@ _STOPPED = (
 )
 
 _HEADER_NAMES = {name.title().encode(): name for name in HEADERS}
-"""The header fields that an AccessResult keeps. Maps each name, as spelt in Scrapy's Headers, to the name in the
-result."""
+"""The names of the header fields that an AccessResult keeps. Maps each name as Scrapy's Headers spell it, such as
+``b"Retry-After"``, to the name in the AccessResult, such as ``"retry-after"``."""
 
 
 class RobotsTxtFetcher:
     """Fetches robots.txt and tdmrep.json files through Scrapy's downloader.
 
     A request for robots.txt uses the proxy, TLS settings and connections of ordinary requests. But middlewares that
-    redirect, retry, cache or drop ordinary requests must not handle a request for robots.txt. Otherwise, the crawl
-    would take the result of these middlewares for the rules of the site. For example, if a project disables redirects,
-    the answer to a redirected robots.txt would contain no rules, and so allow everything. Therefore, the fetcher itself
-    follows redirects and repeats failed requests.
+    redirect, retry, cache or drop ordinary requests must not handle a request for robots.txt, since their result would
+    be mistaken for the rules of the site. For example, in a project that disables redirects, a robots.txt that is
+    redirected would seem to contain no rules, and everything would be allowed. Therefore, the fetcher itself follows
+    redirects and repeats failed requests.
     """
 
     def __init__(
@@ -97,9 +98,10 @@ class RobotsTxtFetcher:
         :param take_room: waits until the limits of the host (concurrency, delays, pauses) allow the request, and then
             counts the request as one of the host's concurrent requests. Raises BackingOff if the host requested too
             long a pause, and SpiderClosing if the spider closes
-        :param free_room: stops counting a request that *take_room* has counted, but that was not sent
+        :param free_room: called after each request, whether it was sent or not. If *take_room* has counted the
+            request, but the request was not sent, this function stops counting it
         :param is_own_fault: returns whether the crawler itself caused a failure, for example because its network is
-            down. If so, the fetcher sends the request again as soon as the limits allow that
+            down. The fetcher then sends the request again as soon as the limits allow that
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -109,25 +111,27 @@ class RobotsTxtFetcher:
         self._free_room = free_room
         self._is_own_fault = is_own_fault
         self._downloads = 0
-        """The number of this fetcher's requests in the downloader. While it is not 0, a handler of the signal
-        ``bytes_received`` is connected."""
+        """The number of this fetcher's requests that Scrapy is downloading now. While this number is not 0, a handler
+        of the signal ``bytes_received`` is connected."""
 
         self._has_logged_traceback = False
 
     async def fetch(
         self, url: str, templates: list[Request], check: Check | None = None
     ) -> AccessResult:
-        """Fetch a robots.txt (or another file) and return the result. Errors of the site, of the network and of this
+        """Fetch a robots.txt or tdmrep.json, and return the result. Errors of the site, of the network and of this
         crawler are not raised, but described in the result.
 
-        A request is repeated immediately if it gets no answer, or if a proxy refuses it. Each attempt uses the
-        User-Agent and proxy of the next template.
+        A request is repeated immediately if it gets no answer, or if a proxy refuses it. Each attempt copies the
+        User-Agent and proxy of the next page request in *templates*.
 
         :param url: the URL of the file, as :meth:`Origin.url` returns it
-        :param templates: page requests that wait for the file, at least one; see :func:`add_template`
-        :param check: for a file other than robots.txt, a function that raises RobotsDenied if robots.txt forbids
-            a request. It is called for each request, including redirects (RFC 9309, 2.3.1.2, exempts only the
-            redirects of robots.txt). Scrapy's ``robotstxt/*`` stats do not count the requests for such a file
+        :param templates: page requests that wait for the file, at least one; see :func:`add_template`. The fetch
+            changes the order of the list
+        :param check: None for a robots.txt. For a tdmrep.json, a function that raises RobotsDenied if robots.txt
+            forbids a request. It is called before the first request and before each redirect is followed (RFC 9309,
+            2.3.1.2, exempts only the redirects of robots.txt). Requests for a tdmrep.json are not counted in Scrapy's
+            ``robotstxt/*`` stats
         :raises SpiderClosing: if the spider closes during the fetch. Depending on what the fetch waits for,
             CancelledError is raised instead
         :raises CancelledError: if the fetch is cancelled because no request waits for the file any more, so that
@@ -159,7 +163,7 @@ class RobotsTxtFetcher:
         count: Callable[[str], None],
     ) -> AccessResult:
         """Request *url*, follow redirects, repeat failed requests, and return the final result. *count* is a function
-        that increments the stat with a given key.
+        that increments the stat with a given key. For *templates* and *check*, see :meth:`fetch`.
         """
         current, virtual_host = split_virtual_host(url)
         attempts, is_redirected, targets = 0, False, list[str]()
@@ -189,8 +193,9 @@ class RobotsTxtFetcher:
             else:
                 is_final = answer.status != _PROXY_REFUSES
             attempts += 1
-            # Make at least _ATTEMPTS attempts, and one through each proxy. Templates with other proxies may have been
-            # added during the download.
+            # Make at least _ATTEMPTS attempts, and one through the proxy of each page request in *templates*. During
+            # the download, more page requests may have begun to wait for the file, and may have been added to
+            # *templates*.
             if not is_final and attempts < max(_ATTEMPTS, len(templates)):
                 continue
             if isinstance(answer, AccessResult):
@@ -216,8 +221,9 @@ class RobotsTxtFetcher:
         """Send *request* as soon as the limiters of its host allow that. Return the response or, if the request fails,
         an AccessResult that describes the error.
 
-        *count* is a function that increments the stat with a given key. *allowed*, if not None, is awaited before the
-        request is sent, and raises RobotsDenied if robots.txt forbids the request.
+        *count* is a function that increments the stat with a given key. *allowed* is None if the request needs no
+        check. Otherwise, it is an awaitable that raises RobotsDenied if robots.txt forbids the request. The request is
+        sent after *allowed* was awaited.
         """
         try:
             if allowed is not None:
@@ -231,14 +237,14 @@ class RobotsTxtFetcher:
                 await self._take_room(request)
             self._downloads, is_counted = self._downloads + 1, True
             if self._downloads == 1:
-                # The handler is connected only during downloads of robots.txt, since Scrapy calls it for each chunk of
-                # each page. A page of 100 KB can arrive in 70 chunks, for which the handler would take 70 times 11 µs.
-                # That is as much as a crawl needs for a whole page (700 µs).
+                # The handler is connected only during downloads of this fetcher, since Scrapy calls a connected
+                # handler for each chunk of each page. For a page of 100 KB, which can arrive in 70 chunks, the calls
+                # would take 70 times 11 µs. This is as much as all other work of a crawl for a page (700 µs).
                 signal_manager.connect(self._received, signals.bytes_received)
             answer = await self._crawler.engine.download_async(request)
-            # If a component of the project stopped the download, the body is incomplete. This matters only for a 2xx
-            # response, since the bodies of other responses are not used. If this package stopped the download at the
-            # size limit (is_stopped), the received part of the body is enough.
+            # If a component of the project stopped the download, the body is incomplete, and the request has failed.
+            # There are two exceptions. If this package stopped the download at the size limit (is_stopped), the
+            # received part of the body is enough. If the response does not have a 2xx status, its body is not used.
             is_whole = request.fetch.is_stopped or answer.status // 100 != 2
             if not is_whole and "download_stopped" in answer.flags:
                 raise StopDownload
@@ -250,9 +256,9 @@ class RobotsTxtFetcher:
                 self._downloads -= 1
                 if not self._downloads:
                     signal_manager.disconnect(self._received, signals.bytes_received)
-            # take_room() counted the request as one of the host's concurrent requests. If the request reaches
-            # WireMiddleware, that middleware ends the count. A request that is cancelled or dropped earlier would be
-            # counted until the crawl ends, so this call ends the count.
+            # take_room() has counted the request as one of the host's concurrent requests. Usually, the request then
+            # reaches WireMiddleware, which stops counting it when its download ends. If the request was cancelled or
+            # dropped before, free_room() must stop counting it. Otherwise, it would be counted until the crawl ends.
             self._free_room(request)
 
     def _failed(
@@ -261,8 +267,9 @@ class RobotsTxtFetcher:
         exception: Exception,
         count: Callable[[str], None],
     ) -> AccessResult:
-        """Return the result of *request*, which failed with *exception*. Raises *exception* again if the request was
-        cancelled or the spider closes, since neither is a failure of the site.
+        """Return a result that describes *exception*, the error with which *request* failed. *count* is a function that
+        increments the stat with a given key. If the request was cancelled, or the spider closes, *exception* is raised
+        again, since the site has not failed.
         """
         failure = Failure.DROPPED
         match exception:
@@ -284,8 +291,8 @@ class RobotsTxtFetcher:
             case _:
                 count(stats.EXCEPTION_COUNT.format(type=type(exception)))
                 error = in_words(exception)
-                # An exception of a type that download handlers raise counts as a failed download, even if another
-                # component raised it, such as a middleware with its own HTTP client.
+                # An exception counts as a failed download if it has a type that download handlers raise, even if it
+                # comes from another component, such as a middleware with its own HTTP client.
                 is_of_download = any(map(_description, _causes(exception)))
                 if exception is not request.fetch.error and not is_of_download:
                     error += ", raised by a component (see REP_REQUEST_META_KEYS)"
@@ -327,8 +334,9 @@ def _not_counted(_: str) -> None:
 def _result(
     url: str, response: Response, targets: list[str], error: str
 ) -> AccessResult:
-    """Return the result of a fetch of *url* that ended with *response*, after redirects to *targets*. If *response* is
-    a redirect that was not followed, *error* is the reason; otherwise, *error* is empty.
+    """Return the result of a fetch of *url* that ended with *response*. *targets* are the URLs to which the fetch was
+    redirected before. If *response* is a redirect that was not followed, *error* is the reason. Otherwise, *error* is
+    empty.
     """
     is_of_http = response.status in _STATUSES
     no_status = f"{str(response.status)[:20]} is not an HTTP status"
@@ -343,8 +351,10 @@ def _result(
 
 
 def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
-    """Return the absolute URL to which *response* redirects *url*, and the text of an error. The URL is None if
-    *response* is not a redirect, or is an invalid redirect. The text is empty unless the redirect is invalid.
+    """Return a pair of the absolute URL to which *response* redirects *url*, and an error text.
+
+    For a valid redirect, the error text is empty. For an invalid redirect, the URL is None, and the error text explains
+    what is wrong. For any other response, the URL is None, and the error text is empty.
     """
     if response.status not in _REDIRECTS:
         return None, ""
@@ -356,7 +366,8 @@ def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
         origin, location = None, ""
     if not location or origin is None or origin.scheme not in {"http", "https"}:
         return None, "redirected to something other than an http or https URL"
-    # User information is left out of the new URL, since some download handlers refuse it. The fragment is left out too.
+    # User information ("user:password@") is left out of the new URL, since some download handlers refuse such a URL.
+    # The fragment is left out too.
     host = str(origin).partition("://")[2]
     return urlunsplit((origin.scheme, host, *parts[2:4], "")), ""
 
@@ -364,8 +375,8 @@ def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
 def _with_cookies(
     cookies: CookieJar | None, response: Response, request: Request
 ) -> CookieJar | None:
-    """Add the cookies of *response*, the answer to *request*, to the jar *cookies*, and return the jar. A jar is
-    created for the first cookie. Until then, *cookies* and the returned value are None.
+    """Add the cookies of *response*, the answer to *request*, to the jar *cookies*, and return the jar. If *cookies* is
+    None, return a new jar or, if there are no cookies to add, None.
     """
     fields = response.headers.getlist("Set-Cookie")
     if 0 < sum(map(len, fields)) <= _MAX_COOKIES:
@@ -375,8 +386,8 @@ def _with_cookies(
 
 
 def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
-    """Return the fields of *headers* that an AccessResult keeps, as pairs (name, value): the media type, the fields
-    that define how long a robots.txt stays fresh, and ``Retry-After``.
+    """Return the fields of *headers* that an AccessResult keeps, as pairs of the name in lower case and the value. They
+    are the fields about the type and lifetime of a robots.txt, and ``Retry-After``.
     """
     kept: list[tuple[str, str]] = []
     for field in sorted(_HEADER_NAMES.keys() & headers.keys()):
@@ -384,7 +395,7 @@ def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
         if name == "cache-control":
             # Cache-Control is a list, which may be split over several fields (RFC 9110, 5.3).
             values = [b", ".join(values)]
-        # A response may contain several Retry-After fields. The caller selects one of them.
+        # A response can contain several Retry-After fields. The reader of the AccessResult selects one of them.
         most = _MAX_PAUSES if name == "retry-after" else 1
         kept += [(name, value.decode("latin-1")) for value in values[:most]]
     return tuple(kept)
@@ -418,14 +429,15 @@ _DESCRIPTIONS = {
     "DataLoss|curl18;": "the answer is incomplete",
     r"\bSSLError|OpenSSL\.SSL\.": _TLS,
 }
-"""The descriptions of errors. Each key is a regular expression that is searched in the result of :func:`_names`. The
-first expression that matches decides."""
+"""Maps regular expressions to the descriptions of errors. The expressions are searched in the text that :func:`_names`
+returns for an error. The first expression that matches determines the description of the error."""
 
 NO_SERVER = frozenset({_NO_HOST, _REFUSED})
-"""The descriptions of errors that show that the host has no server."""
+"""The descriptions of those errors that show that the host has no server, if the request used no proxy."""
 
 _NETWORK_ERRORS = NO_SERVER | {_NO_PROXY, _HOST_UNREACHABLE, _NO_NETWORK, _TIMED_OUT}
-"""The descriptions of errors because of which no answer arrived. The cause may be the crawler's own network."""
+"""The descriptions of those errors that mean that no server answered. The cause can be the host, the proxy, or the
+crawler's own network."""
 
 # The maximum number of exceptions to visit in the tree of an exception's causes, which can be circular. Download
 # handlers nest far fewer.
@@ -433,8 +445,8 @@ _MAX_ERRORS = 50
 
 
 def kind_of(error: BaseException) -> Failure:
-    """Return the kind of failure of a download that raised *error*: Failure.OWN for an error of this machine,
-    Failure.NETWORK for an error of the network, otherwise Failure.OTHER.
+    """Return the kind of failure for *error*, the exception of a failed download: Failure.OWN for an error of this
+    machine, Failure.NETWORK for an error of the network, and Failure.OTHER for any other error.
     """
     # If *error* was raised while an error of this machine was handled, the machine error is only in error.__context__.
     causes = _causes(error, with_context=True)
@@ -446,7 +458,7 @@ def kind_of(error: BaseException) -> Failure:
 
 
 def in_words(error: BaseException) -> str:
-    """Return a text for logs and reports that explains why a download failed with *error*."""
+    """Return a short text for log lines and reports that explains *error*, the exception of a failed download."""
     causes = _causes(error)
     described = [(text, cause) for cause in causes if (text := _description(cause))]
     of_machine = [pair for pair in described if pair[0] == _MACHINE_ERROR]
@@ -463,10 +475,13 @@ def _causes(
     with_context: bool = False,
     seen: list[BaseException] | None = None,
 ) -> list[BaseException]:
-    """Return the exceptions that caused *error*, from the root cause to *error* itself.
+    """Return a list of *error* and the exceptions that caused it. Each exception comes after its own causes, so that
+    the list begins with the root cause.
 
-    If *with_context* is True, each exception is followed by its ``__context__``. *seen* contains the exceptions that
-    were already visited. They are not returned again.
+    If *with_context* is True, the list also contains the ``__context__`` of each exception: Python sets this attribute
+    if an exception is raised while another one is handled. In the list, an exception comes before its ``__context__``.
+    *seen* is used only by recursive calls: it contains the exceptions that were already visited and are not returned
+    again.
     """
     seen = [] if seen is None else seen
     if len(seen) == _MAX_ERRORS or any(earlier is error for earlier in seen):
@@ -492,8 +507,8 @@ def _causes(
 
 
 def _description(error: BaseException) -> str:
-    """Return the description in :data:`_DESCRIPTIONS` that matches *error* itself, without regard to the exceptions
-    that caused it. Return an empty text if none matches.
+    """Return the description of *error* in :data:`_DESCRIPTIONS`, or an empty text if there is none. The exceptions
+    that caused *error* are not considered.
     """
     names = _names(error)
     for pattern, description in _DESCRIPTIONS.items():
@@ -503,9 +518,9 @@ def _description(error: BaseException) -> str:
 
 
 def _names(error: BaseException) -> str:
-    """Return a text that identifies *error*, to be matched by :data:`_DESCRIPTIONS`. The text contains the names of the
-    error's classes and the name of its error number, such as ``ECONNRESET``. For an error of libcurl, the text also
-    contains ``curl`` and the code (https://curl.se/libcurl/c/libcurl-errors.html).
+    """Return a text in which the regular expressions in :data:`_DESCRIPTIONS` are searched. The text contains the names
+    of the error's classes and the name of its error number, such as ``ECONNRESET``. For an error of libcurl, the text
+    also contains ``curl`` and the code, such as ``curl28;`` (https://curl.se/libcurl/c/libcurl-errors.html).
     """
     names = [f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__]
     codes: Mapping[int, str] = errno.errorcode
@@ -523,8 +538,8 @@ def _names(error: BaseException) -> str:
 
 
 def _detail(error: BaseException) -> str:
-    """Return the message of *error*. For an error of OpenSSL, the message is in its attribute ``reason``, or in the
-    last entry of its error queue.
+    """Return the message of *error*. An error of OpenSSL has its message in the attribute ``reason``, or in the last
+    item of a list that is its first argument.
     """
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
@@ -536,7 +551,9 @@ def _detail(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """Return the message of *error*. Return an empty text for a Twisted error whose message only lists its causes."""
+    """Return the message of *error*. Return an empty text for a Twisted error with the attribute ``reasons``, since its
+    message only lists the exceptions that caused it.
+    """
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if hasattr(error, "reasons"):

@@ -1,8 +1,9 @@
-"""An LRU cache for site rules, and the serialised form of cache entries (*packed* entries).
+"""A cache in memory for the rules of sites, and functions that serialise and deserialise cache entries.
 
-A packed entry is a line of JSON with the entry's fields that differ from their defaults, followed by the bodies of the
-entry's files. Everything is compressed by zlib, whose checksum detects damage. Anybody who can write to a store may
-forge entries. So :func:`loads` limits the size of the data, and does not use pickle, which could execute code.
+A serialised and compressed entry is called *packed*. It consists of a line of JSON, which contains the entry's fields
+that differ from their defaults, and of the bodies of the robots.txt and tdmrep.json. All of this is compressed by zlib,
+whose checksum detects damage. Anybody who can write to a store can also forge entries. So :func:`loads` limits the size
+of the data, and does not use pickle, which could execute code.
 """
 
 from __future__ import annotations
@@ -27,48 +28,50 @@ V = TypeVar("V")
 _T = TypeVar("_T")
 
 MAX_SIZE = 1024 * 1024
-"""The limit for the size of a packed entry in bytes, before and after compression. It is twice the size of the longest
-robots.txt that a dialect of this package parses."""
+"""The limit for the size of a packed (serialised and compressed) entry in bytes. An entry must be shorter than this
+both before and after the compression. The limit is twice the size of the longest robots.txt that a dialect of this
+package parses."""
 
 KEEP = 30 * 24 * 3600.0
-"""The time in seconds that a store keeps an entry after the entry expires. A stored entry also stays fresh for at most
-this time. While a robots.txt is unreachable, the crawler may use the last good copy for 30 days (RFC 9309,
-2.3.1.4)."""
+"""How long, in seconds, a store keeps an entry after the entry has expired. Expired entries are kept because a crawler
+can use the last good copy of a robots.txt for 30 days while the robots.txt is unreachable (RFC 9309, 2.3.1.4). An entry
+from a store also expires at most this time after it was fetched."""
 
 _LAST_TIME = 2.0**37
 """The latest valid time in an entry, about the year 6300. An entry with a later time is damaged."""
 
 _ROBOTSTXT_SIZE = "robotstxt"
-"""The JSON field of a packed entry with the length of the robots.txt in bytes. In the packed entry, the tdmrep.json
-follows directly after the robots.txt, so this length says where the tdmrep.json begins."""
+"""The name of the JSON field of a packed (serialised) entry that contains the length of the robots.txt in bytes. The
+tdmrep.json follows directly after the robots.txt, so this length shows where the tdmrep.json begins."""
 
 _MAX_ITEMS = 16
-"""The maximum number of headers, and of redirects, to read from a packed entry. Entries that this package writes
-contain fewer."""
+"""The maximum number of headers, and of redirects, to read from a packed (serialised) entry. Entries that this package
+writes contain fewer headers and fewer redirects."""
 
 _PARSED_SHARE = 4
-"""Parsed files may use a quarter of the memory (the memory is divided by this number). The rest is for packed
-entries."""
+"""The memory limit of a crawl is divided by this number. The result, a quarter of the memory, is for parsed files. The
+other three quarters are for packed entries, which are serialised and compressed."""
 
-# The memory that an entry uses in addition to its data, in bytes (measured). For a packed entry, this is the memory of
-# its key. For a parsed entry, the objects for the entry, its result and its headers are added.
+# The memory that an entry uses in addition to its data, in bytes (measured). For a packed (serialised and compressed)
+# entry, this is the memory of its key. For a parsed entry, it also includes the objects for the entry, its result and
+# its headers.
 _PACKED_OVERHEAD = 580
 _PARSED_OVERHEAD = 1_600
 
-# The maximum memory of a parsed robots.txt in bytes (measured): for each line, for each "*" in a rule, and for each
-# record of usage preferences. The numbers include the lookup tables of the rules, which are built when the rules are
-# first used.
+# The maximum memory that a parsed robots.txt uses, in bytes (measured), for each line, for each "*" in a rule, and for
+# each record of usage preferences. The numbers include the lookup tables of the rules, which are built when the rules
+# are first used.
 _LINE_BYTES = 160
 _WILDCARD_BYTES = 310
 _RECORD_BYTES = 2_000
-# The maximum memory of all usage preference records of a file, in bytes. There is a maximum because only a limited
-# number of records is parsed.
+# The maximum memory of all usage preference records of a file, in bytes. It is limited because only a limited number of
+# records is parsed.
 _ALL_RECORDS_BYTES = 8_000_000
 
 
 class LRU(Generic[V]):
-    """A mapping with a limit for the total size of its values. When the size exceeds *max_size*, the least recently
-    used values are evicted.
+    """A mapping with a limit for the total size of its values. When the total size exceeds *max_size*, the least
+    recently used values are evicted.
     """
 
     def __init__(self, max_size: int) -> None:
@@ -91,8 +94,8 @@ class LRU(Generic[V]):
         return value
 
     def put(self, key: Hashable, value: V, size: int) -> list[V]:
-        """Store *value* under *key*, and return the values that are evicted to make room. *value* itself is never
-        evicted, even if its *size* exceeds the limit.
+        """Store *value* under *key*, evict the least recently used values until the total size is within the limit, and
+        return the evicted values. *value* itself is never evicted, even if its *size* exceeds the limit.
         """
         _, size_before = self._kept.pop(key, (None, 0))
         self._kept[key] = value, size
@@ -106,23 +109,27 @@ class LRU(Generic[V]):
 
 
 class Memory:
-    """Caches the rules of origins in at most *max_bytes* of memory. The most recently used rules are kept parsed. Other
+    """Caches the rules of origins in about *max_bytes* of memory. The most recently used rules are kept parsed. Other
     rules are kept packed, which means serialised and compressed. When packed rules are needed again, they are unpacked,
-    and the function *read* parses them.
+    and the function *read* parses them. Its arguments are the origin, the cache entry, and the time, on the monotonic
+    clock, at which this process received the entry.
 
-    Parsed rules may use a quarter of *max_bytes*. This limit is exceeded only if a single parsed file is larger.
+    Parsed rules use at most a quarter of *max_bytes*. They use more only while the rules of a single origin are larger
+    than this quarter.
     """
 
-    # Rules are kept in two forms to save memory. Measured with 2,143 real files, 128 MB hold the rules of 65,000 hosts
-    # if most are packed. If all were parsed, and used for one decision each, 128 MB would hold the rules of only 27,000
-    # hosts, or of 3,000 in the worst case. Unpacking and parsing a file takes 0.1 ms. For
-    # comparison, a crawl needs 0.7 ms for a page.
+    # To save memory, only some rules are kept parsed. The others are kept packed (serialised and compressed). Measured
+    # with 2,143 real files, 128 MB hold the rules of 65,000 hosts if most of them are packed. If all were parsed, 128
+    # MB would hold the rules of only 27,000 hosts after one decision with each file, and of only 3,000 hosts if each
+    # file took the maximum memory for its size. Unpacking and parsing a file takes 0.1 ms. For comparison, a crawl
+    # needs 0.7 ms for a page.
 
     def __init__(
         self, max_bytes: int, read: Callable[[Origin, CacheEntry, float], SiteRules]
     ) -> None:
         parsed_bytes = max_bytes // _PARSED_SHARE
-        # Pairs of a packed entry and the time, on the monotonic clock, at which this process received the entry.
+        # The values are pairs of a packed entry, and the time, on the monotonic clock, at which this process received
+        # the entry.
         self._packed: LRU[tuple[bytes, float]] = LRU(max_bytes - parsed_bytes)
         self._parsed: LRU[SiteRules] = LRU(parsed_bytes)
         self._read = read
@@ -133,7 +140,9 @@ class Memory:
         return self._packed.size + self._parsed.size
 
     def get(self, origin: Origin) -> SiteRules | None:
-        """Return the rules of *origin*, and mark them as most recently used. Return None if they are not in memory."""
+        """Return the rules of *origin*, and mark the rules as most recently used. Return None if memory contains no
+        rules of *origin*.
+        """
         rules = self._parsed.get(origin)
         if rules is not None:
             return rules
@@ -141,19 +150,19 @@ class Memory:
         if packed is None:
             return None
         data, learned = packed
-        # An entry that cannot be unpacked is dropped. This happens only if a wrong clock gave the entry times before
-        # 1970.
+        # If the entry cannot be unpacked, it is dropped, and None is returned. This happens only if the clock of the
+        # machine was wrong, so that the entry has a time before 1970.
         with suppress(ValueError):
             rules = self._read(origin, loads(data, origin), learned)
             self.put(rules)
         return rules
 
     def put(self, rules: SiteRules) -> None:
-        """Store *rules* for their origin, and replace its earlier rules."""
+        """Store *rules* as the rules of the origin ``rules.origin``. They replace earlier rules of this origin."""
         self._packed.pop(rules.origin)
         size = _PARSED_OVERHEAD + _text_size(rules.entry)
         for evicted in self._parsed.put(rules.origin, rules, size):
-            # A file that is too long to be packed is dropped. It is fetched again when it is needed.
+            # Rules that are too long to be packed are dropped. Their robots.txt is fetched again when it is needed.
             with suppress(ValueError):
                 data = dumps(evicted.entry)
                 size = len(data) + _PACKED_OVERHEAD
@@ -176,7 +185,9 @@ def parsed_size(body: bytes) -> int:
 
 
 def _text_size(entry: CacheEntry) -> int:
-    """Return an upper bound, in bytes, for the memory of the parsed files and the texts in *entry*."""
+    """Return an upper bound, in bytes, for the memory of a parsed *entry*: the parsed robots.txt and tdmrep.json, and
+    the texts in *entry*.
+    """
     size = 0
     for result in (entry.result, entry.copy, entry.tdmrep):
         if result is None:
@@ -193,14 +204,15 @@ def _text_size(entry: CacheEntry) -> int:
 
 
 def dumps(entry: CacheEntry) -> bytes:
-    """Serialise and compress *entry*, and return the packed entry. The URL of the robots.txt is left out, since
-    :func:`loads` derives it from the origin. Raises ValueError if the size of the packed entry reaches
-    :data:`MAX_SIZE` before or after compression.
+    """Serialise and compress *entry*, and return the data. The data does not contain the URL of the robots.txt, since
+    :func:`loads` derives the URL from the origin. Raises ValueError if the data is not shorter than :data:`MAX_SIZE`,
+    before or after the compression.
     """
     head = _fields_of(entry) | {"result": _fields_of(entry.result)}
     if entry.copy is not None:
         head["copy"] = _fields_of(entry.copy)
-    # An entry contains at most one robots.txt: the body of the result or, after a failed fetch, the older copy.
+    # An entry contains at most one robots.txt. Usually, it is the body of the last result. If robots.txt is unreachable
+    # now, it is the body of the last good copy.
     body = entry.result.body if entry.copy is None else entry.copy.body
     if entry.tdmrep is not None:
         head |= {"tdmrep": _fields_of(entry.tdmrep), _ROBOTSTXT_SIZE: len(body)}
@@ -215,8 +227,8 @@ def dumps(entry: CacheEntry) -> bytes:
 
 
 def loads(data: bytes, origin: Origin) -> CacheEntry:
-    """Return the entry of *origin* that :func:`dumps` has packed into *data*. Raises ValueError if *data* is damaged,
-    or was not written by :func:`dumps`.
+    """Deserialise *data*, which :func:`dumps` has returned for an entry of *origin*, and return the entry. Raises
+    ValueError if *data* is damaged, or does not come from :func:`dumps`.
     """
     inflater = zlib.decompressobj()
     try:
@@ -238,8 +250,8 @@ def loads(data: bytes, origin: Origin) -> CacheEntry:
 
 
 _LEFT_OUT = frozenset({"url", "body"})
-"""The fields of an AccessResult that are not part of the JSON in a packed entry. The URL follows from the origin, and
-the body is written after the JSON."""
+"""The fields of an AccessResult that are not part of the JSON in a packed (serialised) entry. The URL is left out,
+since :func:`loads` derives it from the origin. The body is written after the JSON."""
 
 
 def _fields_of(value: CacheEntry | AccessResult) -> dict[str, Any]:
@@ -301,7 +313,7 @@ def _integer(value: object) -> int:
 
 
 def _time(value: object) -> float:
-    # This form of the condition also rejects NaN, for which each comparison is false.
+    # Written in this form, the condition also rejects NaN, since each comparison with NaN is false.
     if not isinstance(value, (int, float)) or not 0 <= value <= _LAST_TIME:
         raise ValueError(
             "a time in the entry is not a number, or is negative or too large"

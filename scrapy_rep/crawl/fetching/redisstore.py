@@ -1,4 +1,4 @@
-"""A store of robots.txt files on a Redis server, which processes on several machines can share."""
+"""A store of robots.txt files on a Redis server. Processes on several machines can share the store."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class RedisStore(Store):
-    """Keeps fetched robots.txt files on the Redis server at *url*. The file of an origin has the Redis key
-    ``PREFIX:file:ORIGIN``, such as ``rep:file:https://example.com``.
+    """Keeps fetched robots.txt files on the Redis server at *url*. The entry of an origin has the Redis key
+    ``PREFIX:file:ORIGIN``, such as ``rep:file:https://example.com``. *prefix* is the first part of all keys.
 
     *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://...`` for TLS, or ``unix://PATH[?db=DB]``. The
     query of *url* may contain further options of the Redis client. A call waits at most *timeout* seconds for the
-    connection, and then at most *timeout* seconds for the answer. The Redis server deletes a file at the time that
-    :meth:`Store.put` received as *until*.
+    connection, and then at most *timeout* seconds for the answer. The Redis server deletes an entry at the time *until*
+    that was passed to :meth:`Store.put`.
 
     Raises StoreNotInstalled if the Redis client is not installed, and ValueError if *url* is invalid.
     """
@@ -55,8 +55,8 @@ class RedisStore(Store):
     def get_many(self, keys: Collection[str]) -> dict[str, bytes | None]:
         commands = self._commands()
         for key in keys:
-            # A valid entry has less than MAX_SIZE bytes. Of a longer value, GETRANGE returns only the first bytes. They
-            # suffice, since loads() rejects the value anyway.
+            # A valid entry is shorter than MAX_SIZE bytes. If another program has written a longer value, GETRANGE
+            # returns only its first bytes. The cut value does no harm, since loads() rejects values of this length.
             commands.getrange(self._name(key), 0, MAX_SIZE)
         # GETRANGE returns empty data for a missing key.
         entries = (data or None for data in self._execute(commands))
@@ -66,7 +66,7 @@ class RedisStore(Store):
         commands = self._commands()
         for key, (data, until) in entries.items():
             # The expiry is sent as a duration instead of a time, so that the clocks of the Redis server and the crawler
-            # need not agree. Redis rejects a duration of 0.
+            # need not agree. The duration is at least 1 ms, since Redis rejects a duration of 0.
             ttl_ms = max(math.ceil((until - time.time()) * 1000), 1)
             commands.set(self._name(key), data, px=ttl_ms)
         self._execute(commands)
@@ -90,8 +90,8 @@ class RedisStore(Store):
 
 
 def without_handshake() -> dict[str, Any]:
-    """Return options for the Redis client that save round trips. With these options, the client does not send HELLO and
-    CLIENT SETINFO on each new connection.
+    """Return keyword arguments for the Redis client that save round trips. With these arguments, the client does not
+    send the commands HELLO and CLIENT SETINFO on each new connection.
     """
     from redis.connection import AbstractConnection  # noqa: PLC0415
 

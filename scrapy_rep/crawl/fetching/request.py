@@ -1,8 +1,9 @@
-"""The request for a robots.txt, and the downloader middleware that prepares this request and decodes its response.
+"""The request for a robots.txt or tdmrep.json, and the downloader middleware that prepares this request and decodes its
+response.
 
 Scrapy's HttpCompressionMiddleware silently accepts a truncated body. A robots.txt would then lack its last rules, and
-the crawler would fetch URLs that the site disallows. So FetchMiddleware requests robots.txt without compression, and
-rejects an encoded body that is incomplete.
+the crawler would fetch URLs that the site disallows. So FetchMiddleware asks servers for a robots.txt without
+compression, and rejects a compressed body that is incomplete.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 _MAX_TEMPLATES = 8
 
 _MAX_REPLACED = 10
-"""The maximum number of times that components may replace a request for robots.txt by a new request. The limit ends
-infinite loops. Plugins that repeat a request through other proxies need fewer replacements."""
+"""The maximum number of times that components can replace a request for robots.txt by a new request, before the request
+fails. The limit ends infinite loops. Plugins that repeat a request through other proxies replace it fewer times."""
 
 _META = {
     meta.DONT_OBEY_ROBOTSTXT: True,
@@ -47,8 +48,8 @@ _META = {
     "dont_redirect": True,
     "dont_retry": True,
     "download_fail_on_dataloss": True,
-    # A long robots.txt is cut at the dialect's size limit (see RobotsTxtRequest.received). Without these keys, the
-    # download would fail at the size limit of the project.
+    # A long robots.txt is cut at the dialect's size limit (see RobotsTxtRequest.received). The two keys below disable
+    # the project's own limits, at which the download would fail or cause a warning.
     "download_maxsize": 0,
     "download_warnsize": 0,
     "handle_httpstatus_all": True,
@@ -61,8 +62,11 @@ is too long for a robots.txt, since all page requests to the host wait for the f
 
 
 class Fetch:
-    """The state of one download of a robots.txt. A component may replace a :class:`RobotsTxtRequest` by another
-    request; both then share the state. Only the methods of :class:`RobotsTxtRequest` change the state.
+    """The state of one download of a robots.txt or tdmrep.json.
+
+    A component can replace a :class:`RobotsTxtRequest` by a copy, which its method ``replace()`` returns. The original
+    and its copies belong to the same download, and so share this object. Only the methods of :class:`RobotsTxtRequest`
+    change the object.
     """
 
     def __init__(
@@ -73,33 +77,34 @@ class Fetch:
         is_redirected: bool = False,
     ) -> None:
         self.asked_url = asked_url
-        """The original URL of the file. After a redirect, the URL of the request is a different one."""
+        """The URL of the file before redirects. After a redirect, the URL of the request differs from this URL."""
 
         self.virtual_host = virtual_host
-        """The value of the ``Host`` header. Empty if the header contains the host of the URL, as usual."""
+        """The value of the ``Host`` header to send, if it differs from the host in the URL. Otherwise empty."""
 
         self.is_redirected = is_redirected
-        """Whether redirects led the request to an origin other than that of the original URL."""
+        """Whether the request is for another origin than that of the original URL, because of redirects."""
 
         self.is_sent = False
         """Whether the request passed all middlewares and was handed to the download handler."""
 
         self.passes = 0
-        """The number of requests for this download so far: the first request and its replacements."""
+        """The number of request objects of this download that have reached RobotsTxtMiddleware so far: the first
+        request, and each request by which a component replaced it."""
 
         self.size = 0
-        """The number of received bytes of the body so far."""
+        """The number of bytes of the body that have been received so far."""
 
         self.began = 0.0
-        """The time, on the monotonic clock, at which the first byte of the body arrived. 0 before that."""
+        """The time, on the monotonic clock, at which the first byte of the body arrived. 0 before that time."""
 
         self.is_stopped = False
         """Whether this package stopped the download at the size limit or the time limit. At the size limit, the
         received part becomes the response. At the time limit, the download fails."""
 
         self.error: Exception | None = None
-        """The error that the download handler raised. None if it raised no error. If the request fails with another
-        error, a component of the project raised that error."""
+        """The error that the download handler raised. None if the download handler raised no error. A request can also
+        fail with a different error, which a component of the project raised."""
 
 
 class RobotsTxtRequest(Request):
@@ -115,8 +120,8 @@ class RobotsTxtRequest(Request):
         self.fetch = Fetch()
 
     def replace(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a copy with new values, like :meth:`Request.replace`. The copy shares the state of the download
-        (``fetch``) with the original.
+        """Return a copy of this request with new values, like :meth:`Request.replace`. The copy and this request share
+        the state of the download (``fetch``).
         """
         copy = super().replace(*args, **kwargs)
         if isinstance(copy, RobotsTxtRequest):
@@ -124,8 +129,11 @@ class RobotsTxtRequest(Request):
         return copy
 
     def passed(self) -> None:
-        """Count this request in the state of its download. Raises IgnoreRequest if components replaced the request too
-        often, since the engine would otherwise download replacements in an infinite loop.
+        """Add 1 to the number of request objects of this download. RobotsTxtMiddleware (in a dry run, its replacement)
+        calls this method for each request for a robots.txt or tdmrep.json that it gets.
+
+        Raises IgnoreRequest if components have replaced the request more than :data:`_MAX_REPLACED` times. Without this
+        limit, a component that replaces each request would cause an infinite loop.
         """
         self.fetch.passes += 1
         if self.fetch.passes > 1 + _MAX_REPLACED:
@@ -136,7 +144,7 @@ class RobotsTxtRequest(Request):
             )
 
     def at_wire(self) -> None:
-        """Record that the request passed all middlewares, and is handed to the download handler."""
+        """Record that the request has passed all middlewares, and is now handed to the download handler."""
         self.fetch.is_sent = True
 
     def failed(self, error: Exception) -> None:
@@ -158,16 +166,16 @@ class RobotsTxtRequest(Request):
         file.
 
         :param meta_keys: further meta keys to copy from *template*
-        :param asked_url: the original URL of the file, if *url* is the target of a redirect
-        :param virtual_host: the ``Host`` header, if it differs from the host in *url*
-        :param is_redirected: whether redirects led to an origin other than that of *asked_url*
+        :param asked_url: the URL of the file before redirects. After a redirect, *url* is the target of the redirect
+        :param virtual_host: the ``Host`` header to send, if it differs from the host in *url*; otherwise empty
+        :param is_redirected: whether *url* has another origin than *asked_url*, because of redirects
         """
         template_meta = template.meta
         copied = {key: template_meta[key] for key in meta_keys if key in template_meta}
         if "redirect_urls" in template_meta:
             origin = request_origin(template)
             if origin is not None and was_redirected(template, bare_host(origin)):
-                # The template was redirected from another host, and its download slot belongs to that host.
+                # The page request was redirected from another host, and its download slot belongs to that host.
                 copied.pop("download_slot", None)
         names = [b"User-Agent"]
         if "proxy" in template_meta:
@@ -196,8 +204,8 @@ class RobotsTxtRequest(Request):
         return min(timeout, MAX_TIMEOUT)
 
     def received(self, size: int, limit: int) -> None:
-        """Count *size* newly received bytes of the body. Raises StopDownload if the body is longer than *limit* bytes,
-        or if it is still arriving when the time-out has passed.
+        """Record that *size* more bytes of the body were received. Raises StopDownload if the body is now longer than
+        *limit* bytes, or if more than :attr:`timeout` seconds have passed since the first byte arrived.
         """
         now = time.monotonic()
         self.fetch.began = self.fetch.began or now
@@ -214,12 +222,12 @@ class RobotsTxtRequest(Request):
 
 
 def add_template(templates: list[Request], request: Request) -> None:
-    """Add the page request *request* to the *templates* of a fetch. Nothing is added if a template with the same proxy
-    exists.
+    """Add the page request *request* to the *templates* of a fetch, unless *templates* already contains a request with
+    the same proxy. If there are then more than :data:`_MAX_TEMPLATES` templates, the last one is removed.
 
     A template is a page request that waits for the robots.txt or tdmrep.json of its site. A request for the file
     copies the template's User-Agent, proxy, and meta keys in ``REP_REQUEST_META_KEYS``. Each attempt uses the next
-    template, and so another proxy. Templates may be added during the fetch.
+    template, and so another proxy. Templates can also be added during the fetch.
     """
     proxy = request.meta.get("proxy")
     if all(template.meta.get("proxy") != proxy for template in templates):
@@ -228,13 +236,13 @@ def add_template(templates: list[Request], request: Request) -> None:
 
 
 class FetchMiddleware:
-    """Prepares each request for robots.txt: disables compression, sets the ``Host`` header, and shortens the time-out.
-    If the response is compressed nevertheless, decodes the body. Rejects a damaged body.
+    """Prepares each request for robots.txt: it disables compression, sets the ``Host`` header, and shortens the
+    time-out. If the response is compressed nevertheless, the middleware decodes the body. It rejects a damaged body.
     """
 
     ORDER = 595
-    """The order in ``DOWNLOADER_MIDDLEWARES``. It is higher than that of HttpCompressionMiddleware (590), so that this
-    middleware gets the compressed body of a robots.txt and decodes the body itself. HttpCompressionMiddleware then has
+    """The order in ``DOWNLOADER_MIDDLEWARES``. It is higher than that of HttpCompressionMiddleware (590). So this
+    middleware gets the response first, and decodes a compressed robots.txt itself. HttpCompressionMiddleware then has
     nothing to decode."""
 
     def __init__(self, crawler: Crawler) -> None:
@@ -243,8 +251,9 @@ class FetchMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
-        """Return a middleware for commands and dry runs, which have no WireMiddleware to record that a request passed
-        all middlewares. So this middleware records it, in a handler of the signal ``request_reached_downloader``.
+        """Return a middleware for commands and dry runs. In other crawls, WireMiddleware records which requests have
+        passed all middlewares. Commands and dry runs have no WireMiddleware. So the returned middleware records these
+        requests itself, in a handler of the signal ``request_reached_downloader``.
         """
         middleware = cls(crawler)
         crawler.signals.connect(
@@ -254,8 +263,8 @@ class FetchMiddleware:
 
     @staticmethod
     def reached_downloader(request: Request) -> None:
-        """Record that *request* is handed to the download handler. This is the handler of the signal
-        ``request_reached_downloader``.
+        """Handle the signal ``request_reached_downloader``: if *request* is for a robots.txt, record that it is now
+        handed to the download handler.
         """
         if isinstance(request, RobotsTxtRequest):
             request.at_wire()
@@ -264,8 +273,8 @@ class FetchMiddleware:
         if isinstance(request, RobotsTxtRequest):
             # Without Accept-Encoding, the server may use any encoding (RFC 9110, 12.5.3).
             request.headers["Accept-Encoding"] = "identity"
-            # DEFAULT_REQUEST_HEADERS or a middleware may have set a Host header. With this header, the server would
-            # send the robots.txt of another site.
+            # Remove a Host header that DEFAULT_REQUEST_HEADERS or a middleware has set. With this header, the server
+            # could send the robots.txt of another site.
             request.headers.pop("Host", None)
             if request.fetch.virtual_host:
                 request.headers["Host"] = request.fetch.virtual_host
@@ -285,15 +294,15 @@ class FetchMiddleware:
 # Decoding of compressed bodies.
 
 # The maximum number of members of a gzip body, or of frames of a Zstandard body, to decode. The limit bounds the time,
-# since a hostile body of 500 KiB can contain 60,000 empty members. Servers send a single member. Parallel compressors
-# write a member for each 64 KiB or more.
+# since a hostile body of 500 KiB can contain 60,000 empty members. Ordinary bodies contain a single member. Parallel
+# compressors write several, each for 64 KiB of data or more.
 _MAX_MEMBERS = 1_000
 
 # The maximum number of characters of a Content-Encoding in an error message.
 _MAX_SHOWN = 80
 
-# The module for Zstandard: in the standard library from Python 3.14 on, before that in a package that Scrapy 2.19
-# requires.
+# The module for Zstandard. Since Python 3.14, it is in the standard library. For older versions of Python, it is in a
+# package that Scrapy 2.19 requires.
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 _DECODERS: dict[str, Callable[[bytes], Any]] = {
@@ -311,20 +320,20 @@ _MAX_ABOVE_ASCII = 0.3
 
 
 class UndecodableBody(Exception):
-    """The body of a robots.txt cannot be decoded. The body has an unknown encoding or several encodings, is damaged or
-    incomplete, or contains too many members (see ``_MAX_MEMBERS``)."""
+    """Raised if the body of a robots.txt cannot be decompressed. The body has an unknown encoding or several encodings,
+    is damaged or incomplete, or contains too many members (see ``_MAX_MEMBERS``)."""
 
 
 def decoded(response: Response, limit: int) -> Response:
-    """Return *response* with a decoded body, and without ``Content-Encoding``. Decoding stops after *limit* bytes, so
-    that a decompression bomb does not exhaust the memory.
+    """Return *response* with its body decompressed, and without the header ``Content-Encoding``. Decoding stops after
+    *limit* bytes, so that a decompression bomb does not exhaust the memory.
 
-    A plain text body is returned unchanged, regardless of ``Content-Encoding``. This is because servers send values
-    that are not encodings (``utf-8``), values meant for a proxy (``aws-chunked``), and encodings that they did not
-    apply. The body of a response without a 2xx status is never used, so it is removed.
+    If the body is already plain text, it is left unchanged, whatever ``Content-Encoding`` says. Some servers send
+    values that are not encodings (``utf-8``), values meant for a proxy (``aws-chunked``), or encodings that they did
+    not apply. If the status is not 2xx, the body is removed, since it is never used.
 
-    Raises UndecodableBody if the body is damaged or its encoding is unknown. An incomplete body is accepted only if
-    this package cut the download at the size limit.
+    Raises UndecodableBody if the body is damaged or incomplete, or its encoding is unknown. An incomplete body is
+    accepted if the download was stopped, as this package does at the size limit.
     """
     is_successful = response.status // 100 == 2
     if is_successful and "Content-Encoding" not in response.headers:
@@ -351,9 +360,11 @@ def decoded(response: Response, limit: int) -> Response:
 
 
 def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
-    """Decode *body* up to *limit* bytes. Return the decoded bytes, and whether decoding reached the limit or the
-    regular end of *body*. All members of a gzip body, and all frames of a Zstandard body, are decoded. If there are
-    more than :data:`_MAX_MEMBERS`, return empty bytes and False.
+    """Decode *body* up to *limit* decoded bytes. Return a pair: the decoded bytes, and whether the result is complete.
+    It is complete if decoding reached the limit or the regular end of *body*.
+
+    All members of a gzip body, and all frames of a Zstandard body, are decoded. If *body* contains more members or
+    frames than :data:`_MAX_MEMBERS`, return empty bytes and False.
 
     Raises KeyError if *coding* is unknown or contains several encodings, ImportError if the library for *coding* is
     missing, and the library's own error if the body is damaged.
@@ -374,7 +385,7 @@ def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
 
 
 def _is_text(body: bytes) -> bool:
-    """Whether *body*, which may be incomplete, is text and not compressed data."""
+    """Whether *body* is text and not compressed data. The body can be incomplete."""
     text = body
     if body.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
         text = decoded_text(body, RFC9309)

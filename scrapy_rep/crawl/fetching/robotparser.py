@@ -1,5 +1,5 @@
-"""The robots.txt parser of this package for Scrapy's own RobotsTxtMiddleware. A project without the add-on enables it
-by the setting ``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``.
+"""The robots.txt parser of this package, for use in Scrapy's own RobotsTxtMiddleware. A project without the add-on
+enables the parser with the setting ``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 _ANY_BASE = "http://host.invalid/robots.txt"
-"""A base URL that is used to validate relative sitemap URLs if the URL of the robots.txt is unknown."""
+"""If the URL of the robots.txt is unknown, relative sitemap URLs are resolved against this URL, to check whether they
+are valid."""
 
 
 class RobotParser(BaseRobotParser):
@@ -38,8 +39,8 @@ class RobotParser(BaseRobotParser):
     def from_crawler(
         cls, crawler: Crawler | None, robotstxt_body: bytes
     ) -> RobotParser:
-        """Return a parser for *robotstxt_body*. The dialect comes from the setting ``REP_DIALECT``. If *crawler* is
-        None, the dialect is RFC 9309.
+        """Return a parser for *robotstxt_body*, the content of a robots.txt. The setting ``REP_DIALECT`` of *crawler*
+        selects the dialect. If *crawler* is None, the dialect is that of RFC 9309.
         """
         dialect, clients = RFC9309, frozenset[str]()
         if crawler is not None:
@@ -58,15 +59,16 @@ class RobotParser(BaseRobotParser):
 
     def crawl_delay(self, user_agent: str | bytes) -> float | None:
         """Return the ``Crawl-delay`` in seconds for *user_agent*, a product token or a ``User-Agent`` header. Return
-        None if robots.txt contains no delay for it.
+        None if robots.txt states no ``Crawl-delay`` for *user_agent*.
         """
         return self.robots.crawl_delay(product_tokens(to_unicode(user_agent)))
 
     def sitemaps(self) -> list[str]:
         """Return the URLs of the sitemaps that robots.txt lists, in file order, without duplicates.
 
-        With the add-on, all URLs are absolute. Scrapy's own middleware does not pass the URL of the robots.txt to the
-        parser. In this case, relative URLs are returned as written; ``response.urljoin()`` makes them absolute.
+        With the add-on, all returned URLs are absolute. Without the add-on, relative URLs are returned as written,
+        since Scrapy's own middleware does not pass the URL of the robots.txt to the parser. To make them absolute, use
+        ``response.urljoin()``.
         """
         robots = self.robots
         if robots.url is not None:

@@ -1,4 +1,4 @@
-"""A store of robots.txt files in a SQLite file, which processes on one machine can share."""
+"""A store of robots.txt files in a SQLite file. Processes on one machine can share the store."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ SCHEMA = Schema(
         "CREATE INDEX entries_until ON entries (until)",
     ),
 )
-# Data that is too long is replaced by a text that loads() rejects. length() is cheap, because SQLite determines the
-# length of a value without reading the value.
+# Instead of data that is too long, the query returns the text 'too long', which loads() rejects. length() is cheap,
+# because SQLite determines the length of a value without reading the value.
 _GET = (
     "SELECT key, CASE WHEN length(data) <= ? THEN data ELSE 'too long' END"
     " FROM entries WHERE key IN ({})"
 )
 
-# After every _SWEPT_EVERY written rows, at most 500 expired rows are deleted. The limit of 500 keeps the deletion fast.
-# It is above _SWEPT_EVERY, so that expired rows do not accumulate.
+# Each time _SWEPT_EVERY rows have been written, up to 500 expired rows are deleted. The limit of 500 keeps the deletion
+# fast. The limit is greater than _SWEPT_EVERY, so that expired rows do not accumulate.
 _SWEPT_EVERY = 100
 _SWEEP = (
     "DELETE FROM entries WHERE key IN"
@@ -96,8 +96,9 @@ class SqliteStore(Store):
 
     @contextmanager
     def _used(self) -> Iterator[sqlite3.Connection]:
-        """A context manager that returns the connection to the SQLite file. If the ``with`` block raises an error, the
-        connection is closed, and StoreError is raised instead. The next call then opens a new connection.
+        """A context manager that opens the SQLite file if needed, and returns the connection. If this fails, or the
+        ``with`` block raises an error, the connection is closed, and StoreError is raised in place of the error. The
+        next call then opens a new connection.
         """
         try:
             yield self._connected()
@@ -114,6 +115,7 @@ class SqliteStore(Store):
             prepare_file(connection, SCHEMA)
             self._file = identity(self.path)
         elif identity(self.path) != self._file:
-            # SQLite does not notice that its file was removed or replaced, and would continue to write to the old file.
+            # The file at the path was removed or replaced. SQLite does not notice that, and would continue to write to
+            # the old file.
             raise OSError("the file was moved or removed")
         return self._connection

@@ -1,5 +1,5 @@
-"""The base class of stores, which share robots.txt files among crawls and machines. Also the client through which a
-crawl uses a store without blocking the event loop.
+"""The base class of stores, through which several crawls share robots.txt files. This module also contains the client
+with which a crawl uses a store without blocking the event loop.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _STORES = {
     ),
 }
 
-# The time in seconds between a failed call to the store and the next call. Without this pause, each request would wait
-# until one more call has failed.
+# The time in seconds between a failed call to the store and the next call. Without this pause, each request would have
+# to wait until another call to the store fails.
 _PAUSE_SECONDS = 3.0
 
 # The maximum time in seconds to wait for the end of a call to the store. The stores of this package have shorter
@@ -81,10 +81,10 @@ class Store(ABC):
     """The base class of stores. A store is a key-value store of bytes that several crawls can share.
 
     A *key* is an origin, such as ``https://example.com``. A crawl calls all methods on one thread, which is not the
-    thread of the event loop, so methods may block. Other processes may read and write the same data.
+    thread of the event loop, so methods are allowed to block. Other processes can read and write the same data.
 
-    Methods raise StoreError if a disk or a network fails. The crawl then continues without the store, and uses it again
-    after some seconds.
+    Methods raise StoreError if a disk or a network fails. The crawl then continues without the store, and tries to use
+    the store again after some seconds.
     """
 
     @abstractmethod
@@ -93,8 +93,8 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, key: str, data: bytes, until: float) -> None:
-        """Store *data* (at most 1 MiB) under *key*, and replace earlier data. The store may delete the data after the
-        time *until*, in seconds since the epoch.
+        """Store *data* (at most 1 MiB) under *key*, and replace earlier data. The data is needed until the time
+        *until*, in seconds since the epoch. The store is allowed to delete it afterwards.
         """
 
     @abstractmethod
@@ -110,7 +110,9 @@ class Store(ABC):
         return {key: self.get(key) for key in keys}
 
     def put_many(self, entries: Mapping[str, tuple[bytes, float]]) -> None:
-        """Store *entries*, a mapping from keys to pairs (data, until). See :meth:`put` for *data* and *until*.
+        """Store *entries*, which maps each key to a pair of the data and the time until which the data is needed (see
+        *until* in :meth:`put`).
+
         This implementation calls :meth:`put` for each key. Override it if the store can write several keys in one
         operation.
         """
@@ -119,20 +121,22 @@ class Store(ABC):
 
 
 def open_store(address: str | Path) -> tuple[Store | None, int]:
-    """Return the store at *address*, and the limit, in bytes, for the memory that a crawl uses for robots.txt files.
+    """Return a pair: the store at *address*, and the limit, in bytes, for the memory that a crawl uses for robots.txt
+    files.
 
-    The store is None for ``memory://``. Other stores open their file or connection on first use, not in this function.
+    For ``memory://``, the store is None. Other stores open their file or connection on first use, not in this function.
 
-    :param address: an address in one of the forms in :data:`ALLOWED`; or the Path of a SQLite file, which may contain
-        any characters. A relative path starts at the working directory. Paths are not percent-decoded
-    :raises ValueError: if *address* has another form
+    :param address: a string in one of the forms in :data:`ALLOWED`; or a ``pathlib.Path`` object with the path of a
+        SQLite file. A Path object can contain any characters. A relative path starts at the working directory. Paths
+        are not percent-decoded
+    :raises ValueError: if *address* is a string in another form
     :raises StoreNotInstalled: if the store needs a package that is not installed
     """
     if isinstance(address, Path):
         return load_object(_STORES["sqlite"])(address), 1_000_000 * DEFAULT_MEGABYTES
     mb = _MB.search(address)
     max_bytes = 1_000_000 * int(mb[2] if mb else DEFAULT_MEGABYTES)
-    # Remove the option "mb" from the address. The other options are passed to the Redis client, which would reject
+    # Remove the option "mb" from the address. The remaining options are passed to the Redis client, which would reject
     # "mb".
     address = _MB.sub(lambda option: option[1] if option[3] else "", address, count=1)
     scheme, separator, rest = address.partition("://")
@@ -141,7 +145,7 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
     if scheme == "sqlite" and _is_file(rest):
         return load_object(_STORES[scheme])(rest[1:]), max_bytes
     if scheme in {"redis", "rediss", "unix"} and separator and _is_server(address):
-        # The Redis client raises these errors for an invalid option in the address.
+        # The Redis client raises TypeError or ValueError if an option in the address is invalid.
         with suppress(TypeError, ValueError):
             return load_object(_STORES[scheme])(address), max_bytes
     # The message leaves out the address, which may contain a password.
@@ -168,9 +172,9 @@ def _is_server(address: str) -> bool:
 
 
 class StoreClient:
-    """Calls the store of a crawl on a separate thread, so that the event loop is not blocked. Reads and writes that are
-    requested during a call are combined in the next call. While the store fails, or a call hangs, the crawl continues
-    without the store.
+    """Calls the store of a crawl on a separate thread, so that the event loop is not blocked. Reads and writes that the
+    crawl asks for during a call are combined in the next call. While the store fails, or a call hangs, the crawl
+    continues without the store.
     """
 
     def __init__(self, crawler: Crawler, store: Store) -> None:
@@ -180,13 +184,13 @@ class StoreClient:
         self._gets: list[tuple[str, Deferred[bytes | None]]] = []
         self._puts: list[tuple[str, tuple[bytes, float], Deferred[None]]] = []
         self._work: Deferred[None] | None = None
-        """Fires when all waiting reads and writes are done. None if no reads or writes are waiting."""
+        """Fires when all reads and writes that the crawl has asked for are done. None if all of them are done."""
 
         self._calls: SimpleQueue[tuple[Callable[[], object], Callable[..., None]]]
         self._calls = SimpleQueue()
         self._has_thread = False
         self._is_stuck = False
-        """Whether a call exceeded its time-out and has not returned yet."""
+        """Whether a call to the store has exceeded its time-out and has not returned yet."""
 
         self._is_failing = False
         self._paused_until = -inf
@@ -195,9 +199,11 @@ class StoreClient:
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     async def get(self, origin: Origin) -> CacheEntry | None:
-        """Return the entry of *origin* from the store. Return None if the store fails or contains no entry, or if the
-        entry is damaged, expired more than 30 days ago, or is dated in the future. Raises SpiderClosing if the client
-        is closed, because the spider closes.
+        """Return the entry of *origin* from the store. The entry can have expired, but at most 30 days ago.
+
+        Return None if the store fails or contains no entry of *origin*. Also return None if the entry cannot be used:
+        it is damaged, it expired more than 30 days ago, or its fetch time is in the future. Raises SpiderClosing if the
+        client is closed, because the spider closes.
         """
         data = None
         if self._may_call():
@@ -217,13 +223,18 @@ class StoreClient:
             return None
         now = time.time()
         if entry.fetched > now + MAX_AHEAD:
-            self._warn_of_entry(origin, ValueError("its fetch time is in the future"))
+            self._warn_of_entry(
+                origin, ValueError("the fetch time of the entry is in the future")
+            )
             return None
         return entry if now < entry.expires + KEEP else None
 
     def put(self, origin: Origin, entry: CacheEntry) -> Deferred[None]:
-        """Write *entry* to the store. Return a Deferred that fires when the write ends, whether it succeeds or fails.
-        If the store is failing, or the entry is too long, the write is skipped, and the Deferred has already fired.
+        """Write *entry*, the cache entry of *origin*, to the store. Return a Deferred that fires when the write ends,
+        whether it succeeds or fails.
+
+        Nothing is written if *entry* is too long, the store is failing, or the client is closed. The returned Deferred
+        has then already fired.
         """
         written: Deferred[None] = Deferred()
         try:
@@ -238,14 +249,17 @@ class StoreClient:
         return written
 
     def _may_call(self) -> bool:
-        """Whether the store may be called now. False if the client is closed, while a call hangs, and during the pause
-        after a failure.
+        """Return whether the store may be called now. Return False if the client is closed, while a call hangs, and
+        during the pause after a failed call.
+
+        After the pause, one caller gets True, and must then call the store. The pause begins again for all others,
+        until the store works.
         """
         if self._is_closed or self._is_stuck or time.monotonic() < self._paused_until:
             return False
         if self._is_failing:
-            # The store has failed before, so only this caller may try it again now. The new pause keeps other requests
-            # from the store until the attempt succeeds, or the pause is over.
+            # The last call failed, so only the caller of this method may try the store again now. A new pause keeps
+            # others from calling the store until this attempt has succeeded or the pause is over.
             self._paused_until = time.monotonic() + _PAUSE_SECONDS
         return True
 
@@ -258,7 +272,7 @@ class StoreClient:
             deferred_from_coro(self._read_and_write()).chainDeferred(work)
 
     async def _read_and_write(self) -> None:
-        """Do all waiting reads and writes, in as few calls to the store as possible."""
+        """Do all reads and writes that the crawl has asked for, in as few calls to the store as possible."""
         while self._gets or self._puts:
             gets, self._gets = self._gets[:_MAX_KEYS], self._gets[_MAX_KEYS:]
             puts, self._puts = self._puts[:_MAX_KEYS], self._puts[_MAX_KEYS:]
@@ -267,7 +281,8 @@ class StoreClient:
             try:
                 await self._call(partial(self._exchange, gets, data, entries))
                 self._paused_until = -inf
-                # Only a successful write shows that the store works again, since a locked file can still be read.
+                # Only a successful write shows that the store works again. A successful read does not, since a SQLite
+                # file can be read while it is locked for writing.
                 if puts and self._is_failing:
                     self._is_failing = False
                     self._logger.info(
@@ -291,8 +306,8 @@ class StoreClient:
         data: dict[str, bytes | None],
         entries: dict[str, tuple[bytes, float]],
     ) -> None:
-        """Read the data of the keys in *gets* into *data*, and write *entries*. This method runs on the thread for the
-        store.
+        """Read the keys in *gets* from the store, add their data to the dictionary *data*, and write *entries* to the
+        store. This method runs on the thread for the store.
         """
         if gets:
             data.update(self._store.get_many([key for key, _ in gets]))
@@ -331,8 +346,8 @@ class StoreClient:
             timer.cancel()
 
     def _run(self, call_in_loop: Callable[..., object]) -> None:
-        """Execute the queued calls one after the other until the store is closed. This is the main function of the
-        thread.
+        """Execute the functions in the queue ``_calls`` one after the other, until the store is closed. This is the
+        main function of the thread. After each function, *call_in_loop* passes its error, or None, to the event loop.
         """
         function = None
         while function != self._store.close:
@@ -353,8 +368,8 @@ class StoreClient:
             await maybe_deferred_to_future(self._work)
 
     async def _spider_closed(self) -> None:
-        """Wait until all reads and writes are done, and then close the store. During the wait, fetches that are still
-        running may add reads and writes.
+        """Wait until all reads and writes are done, and then close the store. Fetches that are still running can add
+        reads and writes during the wait. These are done too.
         """
         await self._until_idle()
         self._is_closed = True
@@ -397,8 +412,9 @@ class StoreClient:
 
 
 def _make_folder(crawler: Crawler, store: Any, address: str) -> None:
-    """Create the folder for the file of *store*, if it is missing. Raises SettingError if the parent of the folder is
-    missing too, since the path is then probably mistyped.
+    """Create the folder for the file of *store*, a SqliteStore, if the folder is missing. Raises SettingError if the
+    parent of the folder is missing too, since the path is then probably mistyped. *address* is the address of the
+    store, for the error message.
     """
     from scrapy_rep.base.sqlitefile import make_folder  # noqa: PLC0415
 
@@ -414,10 +430,10 @@ def _make_folder(crawler: Crawler, store: Any, address: str) -> None:
 def open_client(
     crawler: Crawler, chosen: str | Path | type
 ) -> tuple[StoreClient | None, int]:
-    """Return a client for the store that ``REP_STORE`` selects, and the limit, in bytes, for the memory that the crawl
-    uses for robots.txt files. The client is None for ``memory://``.
+    """Return a pair: a client for the store that the setting ``REP_STORE`` selects, and the limit, in bytes, for the
+    memory that the crawl uses for robots.txt files. For ``memory://``, the client is None.
 
-    :param chosen: the value of ``REP_STORE``: the address of a store, a Path, or a subclass of Store
+    :param chosen: the value of ``REP_STORE``: the address of a store, the Path of a SQLite file, or a subclass of Store
     :raises SettingError: if *chosen* is not a valid value, or if the store needs a package that is not installed
     """
     allowed = f"{ALLOWED}, or the import path of a Store"

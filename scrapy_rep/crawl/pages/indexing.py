@@ -1,6 +1,6 @@
-"""The downloader middleware that reads the indexing rules and usage preferences of each response, and flags
-responses that must not be indexed or whose links must not be followed. The middleware also withholds forbidden
-files from media pipelines.
+"""The downloader middleware that reads the indexing rules and usage preferences of each response. It adds flags to
+responses that must not be indexed or whose links must not be followed. It also keeps media pipelines from getting files
+that must not be indexed or used.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class IndexingMiddleware:
 
     ORDER = 545
     """The order in ``DOWNLOADER_MIDDLEWARES``. Scrapy calls ``process_response`` in descending order. So this
-    middleware gets bodies that HttpCompressionMiddleware (590) has decompressed. It gets only final responses,
-    since RedirectMiddleware (600), MetaRefreshMiddleware (580) and RetryMiddleware (550) have already turned
-    redirects and failures into new requests."""
+    middleware gets bodies that HttpCompressionMiddleware (590) has decompressed. Redirects and failures do not reach
+    this middleware, since RedirectMiddleware (600), MetaRefreshMiddleware (580) and RetryMiddleware (550) have already
+    turned them into new requests."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -91,8 +91,8 @@ class IndexingMiddleware:
         return response
 
     def _rules_of(self, request: Request, response: Response) -> IndexingRules:
-        """Return the indexing rules from the ``X-Robots-Tag`` headers of *response*. If *response* is HTML, the rules
-        also come from its meta tags.
+        """Return the indexing rules of *response*. They come from its ``X-Robots-Tag`` headers and, if *response* is
+        HTML, also from its meta tags.
         """
         headers, html, encoding = response.headers, b"", None
         lines = headers.getlist(b"X-Robots-Tag")
@@ -106,8 +106,8 @@ class IndexingMiddleware:
         return IndexingRules.of_page(lines, html, tokens, dialect, encoding)
 
     def _set_flags(self, response: Response, rules: IndexingRules) -> None:
-        """Add the flag ``"noindex"`` to *response* if *rules* forbid indexing, and ``"nofollow"`` if they forbid
-        following links. No flags are added in a dry run, or to a response without a 2xx status.
+        """Add the flag ``"noindex"`` to *response* if *rules* forbid indexing, and the flag ``"nofollow"`` if *rules*
+        forbid following links. Add no flags in a dry run, or if the status of *response* is not 2xx.
         """
         if self._settings.dry_run or not is_success(response):
             return
@@ -127,10 +127,13 @@ class IndexingMiddleware:
     ) -> None:
         """Report the statements of *response* to the ledger, and each setting or meta key that overrides a statement.
 
-        At the ledger level ``"all"``, all statements are reported. At the level ``"denied"``, usage preferences are not
-        reported. Indexing rules are reported only if they would forbid something, but have no effect on this response,
-        because it is a data file or has no 2xx status. Where indexing rules have an effect, other methods later report
-        each item, link or file that is dropped.
+        At the ledger level ``"all"``, all usage preferences and all known indexing rules are reported, but at most
+        :data:`_MAX_STATEMENTS` of each. At the level ``"denied"``, usage preferences are not reported, and indexing
+        rules only in one case: they would forbid something, but have no effect on *response*, because it is a data
+        file or does not have a 2xx status.
+
+        If indexing rules have an effect on *response*, other methods later report each item, link or file that is
+        dropped.
         """
         report = partial(
             self._reporter.stated,
@@ -160,8 +163,8 @@ class IndexingMiddleware:
     def _overridden(
         self, request: Request, rules: IndexingRules
     ) -> Iterator[tuple[str, Statement | None]]:
-        """Yield a pair for each setting or meta key that overrides *rules* for *request*: its name, and the statement
-        that it overrides.
+        """Yield the settings and meta keys that override *rules* for *request*. Each is a pair of the name of the
+        setting or meta key, and the statement that is overridden.
         """
         rule = rules.why_not_indexable(datetime.now(timezone.utc))
         if rule and request.meta.get(meta.DONT_OBEY_NOINDEX):
@@ -175,8 +178,8 @@ class IndexingMiddleware:
 
     def _warn_of_drops(self, request: Request, response: Response) -> None:
         """Warn the user of ``scrapy parse`` about the items and links of *response* that a crawl would drop.
-        ``scrapy parse`` shows these items and links, because the output of callbacks bypasses the spider middlewares in
-        this command.
+        ``scrapy parse`` shows these items and links, because it does not pass the output of callbacks to the spider
+        middlewares.
         """
         effects = self._usage.effects_of(request, response)
         rels = self._settings.rel if is_success(response) else frozenset()
@@ -192,11 +195,11 @@ class IndexingMiddleware:
     # Files of media pipelines.
 
     def _judge_file(self, request: Request, response: Response) -> None:
-        """Raise FileDenied if *response* is a file that must not be indexed, or must not be used for a purpose of
-        the crawl. A dry run raises nothing, and only reports the decision.
+        """Raise FileDenied if *response* is a file that must not be indexed, or must not be used for a purpose of the
+        crawl. The decision is also reported. In a dry run, it is only reported.
 
-        *request* has the callback NO_CALLBACK, like all requests that media pipelines send for files. HTML responses
-        are not judged, since other components use NO_CALLBACK to request pages.
+        *request* has the callback NO_CALLBACK, like all requests of media pipelines for files. Nothing is done for HTML
+        responses, since these are pages that other components request with NO_CALLBACK.
         """
         if isinstance(response, HtmlResponse):
             return
@@ -218,8 +221,9 @@ class IndexingMiddleware:
 
 
 def _drops(effects: Effects, rels: frozenset[str]) -> Iterator[str]:
-    """Yield phrases that name what a crawl would drop of a page's items, images and links. Each phrase includes the
-    reason. *rels* are values of the ``rel`` attribute. A crawl drops links that have one of these values.
+    """Yield phrases for a message. Each phrase says which items, images or links of a page a crawl would drop, and why.
+    *effects* are the effects of the page's indexing rules and usage preferences. *rels* are values of the ``rel``
+    attribute. A crawl drops links that have one of these values.
     """
     if effects.items is not None:
         yield f"its items, which {forbidden(*effects.items)}"

@@ -1,6 +1,6 @@
-"""The spider middleware that applies the indexing rules and usage preferences of a page to the output of its
-callback. The middleware drops forbidden requests and items, or writes the restrictions into the items. To find
-forbidden requests, this module also parses the links of a page.
+"""The spider middleware that applies the indexing rules and usage preferences of a page to the requests and items that
+the callback for this page yields. The middleware drops forbidden requests and items, or writes into the items what is
+forbidden. To find forbidden requests, this module also parses the links of a page.
 """
 
 from __future__ import annotations
@@ -47,8 +47,11 @@ logger = get_logger(__name__)
 
 class OutputMiddleware:
     """Drops requests and items that a callback yields if the indexing rules, usage preferences or ``rel`` attributes
-    of its response forbid them. With ``REP_NOINDEX`` or ``REP_USAGE`` set to ``"annotate"``, items are not dropped.
-    Instead, the middleware writes the restrictions of the response into the item field ``REP_ITEM_FIELD``.
+    of the response forbid them.
+
+    If the setting ``REP_NOINDEX`` is ``"annotate"``, items are not dropped because of indexing rules. If ``REP_USAGE``
+    is ``"annotate"``, items are not dropped because of usage preferences. Instead, the middleware writes the
+    restrictions of the response, such as ``{"index": False}``, into the item field that ``REP_ITEM_FIELD`` names.
     """
 
     ORDER = 100
@@ -92,7 +95,9 @@ class OutputMiddleware:
                 yield output
 
     def _page_of(self, response: Response) -> _Page | None:
-        """Return *response* with its restrictions on items and links. Return None if there are no restrictions."""
+        """Return a _Page with *response* and its restrictions on items and links. Return None if *response* has no
+        restrictions.
+        """
         request, effects = response.request, NO_EFFECT
         if request is not None:
             effects = self._usage.effects_of(request, response)
@@ -109,8 +114,8 @@ class OutputMiddleware:
         return self._may_keep(output, page.response, page.effects)
 
     def _may_follow(self, request: Request, page: _Page) -> bool:
-        """Return whether *request*, which the callback of *page* yielded, may be scheduled. Report a forbidden
-        request. In a dry run, return True for forbidden requests too.
+        """Return True if *request*, which the callback for *page* has yielded, is passed on to the scheduler, and False
+        if it is dropped. A forbidden request is reported and dropped. In a dry run, it is only reported.
         """
         because = page.why_not_follow(request)
         if because is None:
@@ -136,9 +141,11 @@ class OutputMiddleware:
         return is_dry_run
 
     def _may_keep(self, item: Any, response: Response, effects: Effects) -> bool:
-        """Apply *effects*, the restrictions of a page, to an *item* of the page, and return whether *item* may pass to
-        the item pipelines. If *item* may pass, restrictions are written into it, and forbidden image URLs are removed
-        from it. A dry run only reports the decisions, and passes each item unchanged.
+        """Apply *effects*, the restrictions of *response*, to an *item* that the callback has yielded. Return True if
+        *item* is passed on to the item pipelines, and False if it is dropped.
+
+        If *item* is passed on, the restrictions are written into it if the settings say so, and forbidden image URLs
+        are removed from it. A dry run only reports the decisions, and passes on each item unchanged.
         """
         if effects.items is not None:
             return self._drop(item, *effects.items, response)
@@ -156,9 +163,11 @@ class OutputMiddleware:
         return True
 
     def _annotate(self, item: Any, response: Response, effects: Effects) -> None:
-        """Write the restrictions in *effects* into the field ``REP_ITEM_FIELD`` of *item*, and report each
-        restriction. If *item* does not accept the field, log a warning, count the item in the stats, and leave
-        the item unchanged.
+        """Write the restrictions and disallowed purposes in *effects* into the field of *item* that the setting
+        ``REP_ITEM_FIELD`` names, and report each denial in ``effects.noted``.
+
+        If *item* does not accept the field, the item is left unchanged and counted in the stats. A warning is logged,
+        once for each item class.
         """
         for denied in effects.noted:
             self._report(Verdict.ANNOTATED, *denied, response)
@@ -186,16 +195,16 @@ class OutputMiddleware:
             count(stats.USAGE_ANNOTATED)
 
     def _warn_of_class(self, kind: type) -> None:
-        """Warn that the restrictions of pages cannot be written into items of the class *kind*. The warning is logged
-        once for each class.
+        """Warn that the restrictions of pages cannot be written into items of the class *kind*. If the warning was
+        already logged for this class, do nothing.
         """
         if kind in self._warned_of:
             return
         self._warned_of.add(kind)
         self._logger.warning(
-            "Items of the class %(kind)s are passed on without the restrictions of their pages, because "
-            "%(kind)s has no writable field %(field)r. Add the field to the class, or name another field "
-            "in %(setting)s. The stat %(stat)s counts these items",
+            "The restrictions of pages (such as noindex) are not written into items of the class %(kind)s, because "
+            "%(kind)s has no writable field %(field)r. The items are kept. Add the field to the class, or name "
+            "another field in %(setting)s. The stat %(stat)s counts these items",
             kind=f"{kind.__module__}.{kind.__qualname__}",
             field=self._settings.item_field,
             setting=ITEM_FIELD,
@@ -210,8 +219,8 @@ class OutputMiddleware:
         response: Response,
         image: str = "",
     ) -> Record:
-        """Report a decision about an item of *response*, and return the record of the decision. If *image*, the URL
-        of an image of the item, is not empty, the decision is about the image.
+        """Report a decision about an item of *response*, or about an image of the item, and return the record of the
+        decision. *image* is the URL of the image, and is empty for a decision about the item.
         """
         return self._reporter.stated(
             Subject.FILE if image else Subject.ITEM,
@@ -227,11 +236,10 @@ class OutputMiddleware:
     def _drop(
         self, item: Any, reason: str, because: Because, response: Response
     ) -> bool:
-        """Report that *item* is dropped, and return whether it may pass to the item pipelines: True in a dry run,
-        otherwise False.
+        """Report that *item* must be dropped, log it, send Scrapy's signal ``item_dropped``, and return False. Scrapy
+        does the same when an item pipeline raises DropItem.
 
-        Outside of a dry run, the item is dropped as Scrapy does when an item pipeline raises DropItem: it is
-        logged, and the signal ``item_dropped`` is sent.
+        In a dry run, only report the decision, and return True: the item is then passed on to the item pipelines.
         """
         record = self._report(Verdict.DROPPED, reason, because, response)
         if self._settings.dry_run:
@@ -259,7 +267,7 @@ class OutputMiddleware:
 
 
 class _Page:
-    """A response, with its restrictions on the items and requests that its callback yields."""
+    """A response, with its restrictions on the items and requests that the callback for this response yields."""
 
     def __init__(self, response: Response, effects: Effects, rels: frozenset[str]):
         self.response = response
@@ -270,35 +278,36 @@ class _Page:
 
     @cached_property
     def _links(self) -> Links:
-        """The links of the page. The page is parsed on first access, since parsing is slow, and the links of most
-        pages are not needed.
+        """The links of the page. The page is parsed when this property is first used, since parsing is slow, and the
+        links of most pages are not needed.
         """
         return Links.of(self.response)
 
     @cached_property
     def marked(self) -> Mapping[str, str]:
-        """The URLs that must not be followed because of ``REP_REL``, in canonical form. A URL must not be followed if
-        each link to the URL on the page has a ``rel`` value listed in ``REP_REL``, such as ``nofollow``. Each URL is
-        mapped to the ``rel`` of its first link, as written.
+        """The URLs that must not be followed because of the setting ``REP_REL``. A URL must not be followed if every
+        link to it on the page has a ``rel`` value that is listed in ``REP_REL``, such as ``nofollow``. The keys are the
+        URLs in canonical form. The values are the ``rel`` attributes of the first link to each URL, as written.
         """
         if not self._rels or not isinstance(self.response, HtmlResponse):
             return {}
         body = self.response.body.lower()
-        # Most pages need not be parsed, because their bytes contain no value of REP_REL. Searching a page of 50 KB
-        # takes 0.2 ms, parsing it 2 ms. The search can miss a value only if the page is in UTF-16 (which contains
-        # zero bytes), or if the value is written with character references (&#...;).
+        # Most pages need not be parsed, because their bytes contain no value of REP_REL. To search a page of 50 KB
+        # takes 0.2 ms; to parse it takes 2 ms. The search can miss a value only in two cases: the page is in UTF-16
+        # (which contains zero bytes), or the value is written with character references (&#...;).
         may_hide = b"\0" in body or b"&#" in body
         if not may_hide and not any(rel.encode() in body for rel in self._rels):
             return {}
         return self._links.only_marked(self._rels)
 
     def why_not_follow(self, request: Request) -> Statement | str | None:
-        """Return what forbids following *request*: the page's nofollow statement, or the ``rel`` of the link. Return
-        None if *request* may be followed.
+        """Return why *request*, which the callback for this page has yielded, is forbidden: the page's nofollow
+        statement, or the ``rel`` attribute of the link. Return None if *request* is allowed.
 
-        Only requests for a link of the page can be forbidden. Form submissions, and requests for URLs that the page
-        does not link to, may be followed. If the page contains too many links to read them all, its nofollow statement
-        forbids all GET requests without a body, since the page may link to their URLs.
+        Only requests for a link of the page can be forbidden. These requests are allowed: form submissions, requests
+        for URLs to which the page does not link, requests for the page itself, and requests with the meta key
+        ``dont_obey_nofollow``. If the page has so many links that not all were read, its nofollow statement forbids all
+        other GET requests without a body, since the page could link to their URLs.
         """
         stated = self.effects.links
         if stated is None and not self.marked:
@@ -318,8 +327,8 @@ class _Page:
 
 
 def _take_image_urls(item: Any, fields: list[str]) -> list[str]:
-    """Remove and return all URLs in the *fields* of *item*, so that an ImagesPipeline, which reads these fields,
-    downloads no images. Raises AttributeError, TypeError or ValueError if *item* cannot be changed.
+    """Empty the *fields* of *item*, and return the URLs that they contained. ImagesPipeline reads these fields, and so
+    downloads no images for *item*. Raises AttributeError, TypeError or ValueError if *item* cannot be changed.
     """
     from itemadapter import ItemAdapter  # noqa: PLC0415
 
@@ -335,9 +344,9 @@ def _take_image_urls(item: Any, fields: list[str]) -> list[str]:
 
 _SEPARATORS = re.compile(r"[\s,]+")
 
-# The maximum work for canonicalising the links of one page, which limits the time to about one second (enough for
-# 15,000 links). The work for a link is _WORK_OF_LINK, plus 1 for each character of the page's base URL and of the
-# link's URL. In a link's URL that is not ASCII, each character counts as _WORK_OF_NON_ASCII.
+# The maximum work for converting the links of one page into canonical URLs. It limits the time to about one second,
+# which is enough for 15,000 links. The work for a link is _WORK_OF_LINK, plus the length of the page's base URL, plus
+# the length of the link's URL. If the link's URL is not ASCII, its length is multiplied by _WORK_OF_NON_ASCII.
 _MAX_WORK = 2_000_000
 _WORK_OF_LINK = 100
 _WORK_OF_NON_ASCII = 4
@@ -350,8 +359,8 @@ class Links:
         self, targets: tuple[tuple[str, str], ...] = (), *, is_whole: bool = True
     ) -> None:
         self.targets = targets
-        """The links as pairs of the canonical URL (from w3lib's ``canonicalize_url``, which Scrapy's fingerprints
-        use too) and the ``rel`` attribute as written."""
+        """The links. Each is a pair of the canonical URL and the ``rel`` attribute as written. The canonical URL comes
+        from w3lib's ``canonicalize_url``, which Scrapy's fingerprints use too."""
 
         self.is_whole = is_whole
         """Whether *targets* contains all links of the page. False if reading all links would have taken too long."""
@@ -362,8 +371,9 @@ class Links:
         return frozenset(url for url, _ in self.targets)
 
     def only_marked(self, rels: frozenset[str]) -> dict[str, str]:
-        """Return the URLs for which each link on the page has one of *rels* in its ``rel`` attribute. Each URL is
-        mapped to the ``rel`` of its first link, as written. *rels* must be in lower case.
+        """Return the canonical URLs to which the page links only with one of *rels* in the ``rel`` attribute. A URL is
+        left out if the page also contains a link to it without any of *rels*. Each URL is mapped to the ``rel``
+        attribute of the first link to it, as written. *rels* must be in lower case.
         """
         marked: dict[str, str] = {}
         unmarked: set[str] = set()
@@ -376,7 +386,9 @@ class Links:
 
     @classmethod
     def of(cls, response: Response) -> Links:
-        """Parse *response* and return its links. A response that is not HTML has no links."""
+        """Parse *response* and return its links. If there are too many to read them all, :attr:`is_whole` is False. A
+        response that is not HTML has no links.
+        """
         if not isinstance(response, HtmlResponse):
             return cls()
         base, work = get_base_url(response.text[:4096], response.url), 0
@@ -391,8 +403,8 @@ class Links:
 
 
 def _elements(response: HtmlResponse) -> Iterator[tuple[str, str]]:
-    """Yield the ``href`` and ``rel`` of each ``<a>`` and ``<area>`` element with an ``href``. A missing ``rel`` is
-    empty.
+    """Yield a pair of the ``href`` and the ``rel`` of each ``<a>`` and ``<area>`` element that has an ``href``. If the
+    element has no ``rel``, the second value is empty.
     """
     for element in response.selector.root.iter("a", "area"):
         href = element.get("href")
@@ -401,9 +413,9 @@ def _elements(response: HtmlResponse) -> Iterator[tuple[str, str]]:
 
 
 def _canonical(href: str, response: HtmlResponse) -> set[str]:
-    """Return the canonical URLs that a request for the link *href* can have: usually one. If the URL is not ASCII,
-    there can be two, since spiders encode its query in UTF-8 or in the encoding of the page. For an invalid URL,
-    such as ``http://[``, the set is empty.
+    """Return the canonical URLs that a request for the link *href* can have. Usually, the set contains one URL. If the
+    URL is not ASCII, the set can contain two, since spiders encode the query of a URL in UTF-8 or in the encoding of
+    the page. If the URL is invalid, such as ``http://[``, the set is empty.
     """
     try:
         url = response.urljoin(href)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 # A separate dictionary is used instead of a key in Request.meta, because projects serialise meta, and copy it to
 # other requests.
 _STATED: WeakKeyDictionary[Response | Request, Stated] = WeakKeyDictionary()
-"""The indexing rules and usage preferences of each response, under two keys: the response and its request. The request
-is a key because a copy of the response (``response.replace()``) refers to the same request. An entry is deleted when
-its key is garbage-collected."""
+"""The indexing rules and usage preferences of each response, under two keys: the response and its request. They are
+also kept under the request because a copy of the response (``response.replace()``) is a different key, but has the same
+request. When a key is garbage-collected, its rules and preferences are deleted."""
 
 
 def note(request: Request, response: Response, stated: Stated) -> None:
@@ -34,8 +34,8 @@ def note(request: Request, response: Response, stated: Stated) -> None:
     """
     _STATED[response] = _STATED[request] = stated
     if response.request is not None and response.request is not request:
-        # A component sent its own request in place of the spider's request, and then set response.request to the
-        # spider's request.
+        # A component has sent its own request in place of the spider's request, and has then set response.request to
+        # the spider's request.
         _STATED[response.request] = stated
 
 
@@ -50,17 +50,17 @@ def stated_by(response: Response) -> Stated | None:
 
 
 def indexing_rules(response: Response) -> IndexingRules:
-    """Return the indexing rules of a response that apply to the product tokens and the dialect of the crawl.
+    """Return the indexing rules of a response, as they apply to this crawl, with its product tokens and its dialect.
 
     The function works in callbacks, errbacks (``failure.value.response``) and pipelines, and for copies made by
     ``response.replace()``. The rules are kept as long as the response or its ``request`` exists. Nothing is
     written to ``meta``.
 
     :param response: a response of a crawl with the add-on, with any status
-    :raises ValueError: if ``IndexingMiddleware`` did not read the response, because a test created the response, the
-        response comes from a pickle or ``deepcopy()``, a component replaced its request, or the crawl runs
-        without the add-on. Parse these responses with :meth:`IndexingRules.parse`. This function cannot parse
-        them, since a response does not contain the product tokens and the dialect.
+    :raises ValueError: if ``IndexingMiddleware`` did not read the response. The reason is one of these: a test created
+        the response, the response comes from a pickle or ``deepcopy()``, a component replaced the request of the
+        response, or the crawl runs without the add-on. Parse such a response with :meth:`IndexingRules.parse`. This
+        function cannot parse it, since a response does not contain the product tokens and the dialect.
     """
     rules, _ = _read(response, "IndexingRules")
     return rules
@@ -68,11 +68,11 @@ def indexing_rules(response: Response) -> IndexingRules:
 
 def usage_preferences(response: Response) -> UsagePreferences:
     """Return the usage preferences of a response. They come from its headers, its meta tags, and the robots.txt and
-    tdmrep.json of its site at the time of the request.
+    tdmrep.json that its site had at the time of the request.
 
     :param response: a response of a crawl with the add-on, with any status
     :raises ValueError: if ``IndexingMiddleware`` did not read the response; :func:`indexing_rules` lists
-        the reasons. Parse these responses with :meth:`UsagePreferences.parse`.
+        the reasons. Parse such a response with :meth:`UsagePreferences.parse`.
     """
     _, preferences = _read(response, "UsagePreferences")
     return preferences

@@ -1,5 +1,6 @@
-"""Keeps the usage preferences of the site for each request in flight, and combines them with the preferences of the
-response. Also returns the effects of a response's indexing rules and usage preferences on items, images and links.
+"""Keeps the usage preferences that sites state in robots.txt and tdmrep.json, for each request in flight, and combines
+them with the preferences that the response states. Also determines which effects the indexing rules and usage
+preferences of a response have on items, images and links.
 """
 
 from __future__ import annotations
@@ -36,20 +37,23 @@ _HEADER_FIELDS = frozenset(name.title().encode() for name in FIELDS)
 
 
 class _SitePreferences(NamedTuple):
-    """The usage preferences that the robots.txt and the tdmrep.json of a site stated when a URL was requested."""
+    """The usage preferences that the robots.txt and the tdmrep.json of a site stated for a URL at the time of the
+    request.
+    """
 
     robotstxt: UsagePreferences = NOTHING_STATED
     tdmrep: UsagePreferences = NOTHING_STATED
     entry: CacheEntry | None = None
-    """The cache entry of the robots.txt, as evidence for the ledger. None if an override replaced the robots.txt."""
+    """The cache entry of the robots.txt, which the ledger records as evidence. None if an override replaced the
+    robots.txt, or if the site stated no usage preferences."""
 
 
 _NO_SITE_PREFERENCES = _SitePreferences()
 
 
 class SiteUsage:
-    """Keeps, for each request in flight, the usage preferences that its site stated when the request was sent.
-    Combines them with the preferences that the response states.
+    """Keeps, for each request in flight, the usage preferences that its site stated when the request was sent. Combines
+    these preferences with those that the response states.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -60,13 +64,13 @@ class SiteUsage:
 
     @classmethod
     def of(cls, crawler: Crawler) -> SiteUsage:
-        """Return the SiteUsage that all components of a crawl share."""
+        """Return the instance that all components of a crawl share."""
         return shared_component(crawler, cls)
 
     def purposes_of(self, request: Request) -> tuple[str, ...]:
-        """Return the purposes for which the crawl uses the response to *request*. They come from the
-        ``rep_purposes`` meta key of *request* or, if it is not set, from ``REP_PURPOSES``. Raises ValueError if
-        the value of the meta key is neither a purpose nor a list of purposes.
+        """Return the purposes for which the crawl uses the response to *request*. They come from the meta key
+        ``rep_purposes`` of *request* or, if *request* does not have this key, from the setting ``REP_PURPOSES``. Raises
+        ValueError if the value of the meta key is neither a purpose nor a list of purposes.
         """
         value = request.meta.get(meta.PURPOSES)
         if value is None:
@@ -86,10 +90,10 @@ class SiteUsage:
         rules: SiteRules | None,
         tokens: tuple[str, ...],
     ) -> None:
-        """Keep the usage preferences that a site states for the URL of *request*, until they are combined with those of
-        the response. Nothing is kept for a site without usage preferences.
+        """Keep the usage preferences that a site states for the URL of *request*. They are combined with those of the
+        response when the response arrives. Nothing is kept for a site without usage preferences.
 
-        :param robots: the robots.txt of the site, or the rules of the override that replaces it
+        :param robots: the robots.txt of the site, or the rules of the override that replaces this robots.txt
         :param rules: the robots.txt and tdmrep.json of the site; None if an override replaces the robots.txt
         :param tokens: the product tokens of the crawler
         """
@@ -107,7 +111,10 @@ class SiteUsage:
         self._by_request[request] = _SitePreferences(preferences, mining, entry)
 
     def take_over(self, request: Request, other: Request) -> None:
-        """Move the preferences kept for *other* to *request*, which replaces *other*."""
+        """Move the site's usage preferences that are kept for *other* to *request*. They replace those that were kept
+        for *request*. The gate calls this if the download handler has followed a redirect of *request*: *other* is then
+        a request for the URL to which the redirect led.
+        """
         self._by_request.pop(request, None)
         preferences = self._by_request.pop(other, None)
         if preferences is not None:
@@ -116,8 +123,9 @@ class SiteUsage:
     def preferences_of(
         self, request: Request, response: Response, rules: IndexingRules
     ) -> UsagePreferences:
-        """Return the usage preferences for *response* from its site, its headers and its meta tags. *rules* are the
-        indexing rules of *response*. The object *rules* also contains the parsed meta tags.
+        """Return the usage preferences for *response*, the response to *request*. They come from its site, its headers
+        and its meta tags. *rules* are the indexing rules of *response*. The object *rules* also contains the parsed
+        meta tags.
         """
         headers, site = response.headers, self._site_preferences(request)
         fields = [
@@ -135,9 +143,10 @@ class SiteUsage:
         )
 
     def effects_of(self, request: Request, response: Response) -> Effects:
-        """Return the effects on items, images and links that the indexing rules and usage preferences of *response*
-        have. *request* is the request for *response*. If IndexingMiddleware did not read *response*, the result is the
-        same as for a response without indexing rules and usage preferences.
+        """Return how the indexing rules and usage preferences of *response* affect its items, images and links.
+        *request* is the request for *response*. If IndexingMiddleware did not read *response*, the result is the same
+        as for a response without indexing rules and usage preferences. Raises ValueError if the meta key
+        ``rep_purposes`` of *request* is invalid.
         """
         purposes, request_meta = self._settings.purposes, request.meta
         if meta.PURPOSES in request_meta:
@@ -154,9 +163,9 @@ class SiteUsage:
         )
 
     def entry(self, request: Request | None) -> CacheEntry | None:
-        """Return the cache entry of the robots.txt that applied to *request*. The ledger refers to this robots.txt as
-        the evidence for usage preferences. Return None if an override replaced the robots.txt, or if the site stated no
-        usage preferences.
+        """Return the cache entry of the robots.txt that applied to *request*. The ledger records this robots.txt as the
+        evidence for usage preferences. Return None if *request* is None, an override replaced the robots.txt, or the
+        site stated no usage preferences.
         """
         return None if request is None else self._site_preferences(request).entry
 

@@ -75,8 +75,8 @@ def _why_not(crawler: Crawler, frontier: Frontier) -> str:
         return "a dry run (REP_DRY_RUN) pauses no host"
     if not settings.backoff_max:
         return "REP_BACKOFF_MAX is 0"
-    # The wire, the downloader middleware that keeps pauses, is created together with Scrapy's engine. Before the engine
-    # exists, every crawl is without a wire, so a missing wire does not mean that the crawl ignores pauses.
+    # Pauses are kept by a downloader middleware of this package, the wire. Scrapy creates it together with the engine.
+    # So a missing wire means that the crawl ignores pauses, but only if the engine exists already.
     if crawler.engine is not None and not frontier.has_wire:
         return (
             "the downloader middlewares of scrapy-rep are not in use "
@@ -86,8 +86,10 @@ def _why_not(crawler: Crawler, frontier: Frontier) -> str:
 
 
 def _seconds(name: str, value: Any) -> float | None:
-    """Return *value*, the argument for the parameter *name*, as a number of seconds of at most 2**31. Return None if
-    *value* is None. Raises ValueError if *value* is not a finite number that is 0 or greater.
+    """Return *value*, the argument for the parameter *name*, as a number of seconds. If *value* is greater than 2**31,
+    return 2**31. If *value* is None, return None.
+
+    Raises ValueError if *value* is neither None nor a finite number that is 0 or greater.
     """
     if value is None:
         return None

@@ -62,7 +62,7 @@ class Budget:
         requests that an earlier run counted."""
 
         self._counted_urls: LocalCache[int, int] = LocalCache(_MAX_URLS)
-        """The hashes of the URLs of counted pages, with the number of counted requests that have the URL."""
+        """Maps the hash of each counted page's URL to the number of counted requests with this URL."""
 
         self._full: set[str] = set()
         """The hosts that reached their limit."""
@@ -74,15 +74,18 @@ class Budget:
         self._keeper = keeper
 
     def resume(self, pages: Mapping[str, int]) -> None:
-        """Set the numbers of pages, by host, that an earlier run stored. Counting continues from these numbers."""
+        """Continue counting from the numbers in *pages*. It maps hosts to their numbers of pages, including the pages
+        of earlier runs or of other workers (processes of the same crawl).
+        """
         for host, number in pages.items():
             self.pages[host] = number
 
     def admits(self, request: Request, entry: InFlight) -> bool:
-        """Count *request* as a page of its host, and return True; return False if the host has reached its limit.
+        """Count *request* as a page of its host, record this host in *entry* (the state of *request* in flight), and
+        return True. If the host has reached its limit, do nothing and return False.
 
-        A retry of a counted page, or a redirect of a counted page within the same host, is always admitted and not
-        counted again.
+        A retry of a counted page, or a redirect of a counted page within the same host, is not counted again. The
+        result is True even if the host has reached its limit.
         """
         origin = url_origin(request)
         if origin is None:
@@ -92,7 +95,8 @@ class Budget:
             page = self._repeated(request)
             host = _host_of(origin, entry)
             if page is not None:
-                # Remember the URL of *request*, which is added below, in place of the URL of the counted page.
+                # *request* repeats a page that was counted earlier. Forget the URL of that page. The URL of *request*
+                # is added below instead, so that a further retry or redirect is recognized.
                 self._forget_url(page)
                 self._free.add(request)
             elif self._count(request, host, origin):
@@ -105,8 +109,8 @@ class Budget:
         return True
 
     def _forget_url(self, url: int) -> None:
-        """Subtract one from the number of counted requests that have the URL with the hash *url*. Forget the URL if no
-        counted request has it any more.
+        """Subtract one from the number of counted requests with the URL whose hash is *url*. If the number becomes 0,
+        forget the URL.
         """
         others = self._counted_urls.pop(url, 1) - 1
         if others:
@@ -203,10 +207,12 @@ class Budget:
 
 
 def _host_of(origin: Origin, entry: InFlight) -> str:
-    """Return the host whose budget counts the request of *entry*, which goes to *origin*. Usually, this is the host of
-    *origin*. If *origin* is a service, such as a rendering proxy, that fetches a page from another host, return the
-    host of the page. In this case, the key of the download slot is the host of the page.
+    """Return the host whose page budget counts the request of *entry*, a request to *origin*.
+
+    Usually, this is the host of *origin*. If *origin* belongs to a service that fetches a page from another host, such
+    as a rendering proxy, this is the host of the page.
     """
     key = entry.queue.key
+    # A request to a service has the download slot of the page's host.
     slot: str = key.slot
     return slot if key.is_service else bare_host(origin)

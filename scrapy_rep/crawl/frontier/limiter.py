@@ -28,10 +28,12 @@ class BackOff:
     """The back-off of a host after a 429, a 503 or a failed connection.
 
     The back-off begins with a pause, in which no request to the host is sent. The pause lasts for the duration in
-    ``Retry-After``; without this header, for 1, 2, 4, ... seconds, up to ``REP_BACKOFF_MAX``. After the pause, one
-    request at a time is sent. Each success raises the concurrency by one, and the back-off ends when the host has
-    its full concurrency again. If a pause, or a series of pauses without a success in between, is longer than
-    ``REP_WAIT_TIMEOUT``, the gate refuses the requests to the host until the pause is over.
+    ``Retry-After``. Without this header, the first pause lasts 1 second, and further pauses 2, 4, ... seconds, up to
+    ``REP_BACKOFF_MAX``. After the pause, one request at a time is sent. Each success raises the number of requests at a
+    time (the concurrency) by one, and the back-off ends when the host has its full concurrency again.
+
+    If a pause, or a series of pauses without a success in between, is longer than ``REP_WAIT_TIMEOUT``, requests to the
+    host are refused until the pause is over.
     """
 
     __slots__ = (
@@ -45,26 +47,28 @@ class BackOff:
         time."""
 
         self.asked_until = -inf
-        """The end of the last pause that a 429, a 503 or a spider requested; ``-inf`` if there was none."""
+        """The end of the last pause that a 429, a 503 or a spider's call of ``back_off()`` caused; ``-inf`` if there
+        was no such pause."""
 
         self.failed_until = -inf
-        """The end of the last pause that a failed connection caused; ``-inf`` if there was none. The pause is cancelled
-        if the connection turns out to have failed because of the crawler's own network."""
+        """The end of the last pause that a failed connection caused; ``-inf`` if there was no such pause. If the
+        connection turns out to have failed because of the crawler's own network, the pause is cancelled."""
 
         self.own_pause = 0.0
-        """The duration, in seconds, that the crawl chose for the last pause. A duration that the host states takes
-        precedence. Each new pause doubles this value, and a success resets it to 0."""
+        """The duration, in seconds, that the last pause has if the host states none: 1 for the first pause, and twice
+        the last value for each further pause, up to a maximum. If the host states a duration, the stated duration
+        applies instead, but this value is doubled as well. A success resets the value to 0."""
 
         self.concurrency = 1
         """The maximum number of requests to the host in flight after the pause: 1 at first, and one more after each
         success."""
 
         self.paused_at = -inf
-        """The time when the last pause began."""
+        """The time when the last pause began; ``-inf`` before the first pause."""
 
         self.unmeasured_pause = 0.0
-        """The duration, in seconds, of the last pause; 0 as soon as the ledger has recorded the first request after the
-        pause."""
+        """The intended duration, in seconds, of the last pause. When the first request after the pause is sent, the
+        ledger records this value together with the actual duration, and the value becomes 0."""
 
         self.has_answered = False
         """Whether a request has succeeded since the first pause of this back-off."""
@@ -82,13 +86,14 @@ class Limiter:
     """Limits the requests that share one resource: a host name, a crawl delay, an IP address, a download slot whose
     name is not the host's, or the crawler's own network.
 
-    A request is *planned* when the scheduler has handed it out or when room is reserved for it, and *sent* when it
-    is on the network.
+    A limiter has *room* for a request if the limiter allows the request to be sent now. The limiter counts two kinds of
+    requests. For a *planned* request, room is reserved, but the request is not sent yet: usually, the scheduler has
+    handed it out. A *sent* request was passed to Scrapy's download handler or download slot, and has not ended yet.
     """
 
     delay = 0.0
-    """The pause, in seconds, from the end of one request to the start of the next. Always 0 except in a
-    :class:`DelayLimiter`."""
+    """The pause, in seconds, from the end of one request to the start of the next. 0 in all limiters except
+    a :class:`DelayLimiter`."""
 
     __slots__ = (
         "address", "alarm_at", "back_off", "concurrency", "concurrency_now", "crawl_delay", "ended_at",
@@ -102,28 +107,30 @@ class Limiter:
         """The maximum number of requests in flight while there is no back-off."""
 
         self.concurrency_now = concurrency
-        """The maximum number of requests in flight now. Lower than :attr:`concurrency` during a back-off."""
+        """The maximum number of requests in flight now. During a back-off, it can be lower than
+        :attr:`concurrency`."""
 
         self.next_at = -inf
         """No request is sent before this time."""
 
         self.held_until = -inf
-        """This worker sends no request to the host before this time, because another worker is sending one. ``-inf`` if
-        no other worker is."""
+        """This worker (process of the crawl) sends no request to the host before this time, because another worker
+        sends requests to the host. ``-inf`` if this worker has never had to wait for another worker."""
 
         self.slot_free_at = -inf
-        """No request is planned before this time, because an earlier request still waits in Scrapy's download
-        slot."""
+        """For a download slot: the scheduler hands out no request for the slot before this time, because an earlier
+        request still waits in Scrapy's download slot. ``-inf`` if no request waits in the slot."""
 
         self.slot_due_at = -inf
         """For a download slot with a delay of its own (Scrapy's ``DOWNLOAD_DELAY``): the earliest time when Scrapy
-        sends the slot's next request."""
+        sends the slot's next request. ``-inf`` for a slot without a delay."""
 
         self.planned = 0
-        """The number of requests that are planned but not sent yet."""
+        """The number of requests for which room is reserved, and which are not sent yet."""
 
         self.sent = 0
-        """The number of requests on the network."""
+        """The number of requests that were sent and have not ended yet. Some of them may still wait in Scrapy's
+        download slot."""
 
         self.ended_at = -inf
         """The time when the last download ended; ``-inf`` if none has ended yet."""
@@ -132,44 +139,46 @@ class Limiter:
         """The back-off of the host; None if the host has its full concurrency."""
 
         self.refuses_until = -inf
-        """Requests are refused before this time, because the pauses of the host exceed ``REP_WAIT_TIMEOUT``; ``-inf``
+        """Requests are refused until this time, because the pauses of the host exceed ``REP_WAIT_TIMEOUT``; ``-inf``
         if no requests are refused."""
 
         self.had_503 = False
         """Whether the last answer of the host was a 503."""
 
         self.crawl_delay: DelayLimiter | None = None
-        """The limiter that keeps the host's crawl delay; None if the host has had no crawl delay so far, or if this is
-        not the limiter of a host."""
+        """For the limiter of a host: the limiter that keeps the host's crawl delay; None if the host has had no crawl
+        delay so far."""
 
         self.address: Limiter | None = None
-        """The limiter that all hosts at the host's IP address share; None if the address is not known,
-        ``REP_CONCURRENCY_PER_ADDRESS`` is not set, or this is not the limiter of a host."""
+        """For the limiter of a host: the limiter that all hosts at the host's IP address share; None if the address is
+        not known, or if ``REP_CONCURRENCY_PER_ADDRESS`` is not set."""
 
         self.waiters: deque[Any] | None = None
-        """The requests outside the scheduler that wait for this limiter, the next one first; None if there are
-        none."""
+        """The requests outside the scheduler, such as media downloads, that wait for this limiter, the next one first;
+        None if there are none."""
 
         self.parked: OrderedDict[Any, None] | None = None
         """The scheduler's queues that wait for this limiter, the next one first; None if there are none."""
 
         self.is_queue_next = False
-        """Whether the next turn belongs to the first parked queue of the scheduler, and not to the first waiter
-        (request outside the scheduler), because the last turn was a waiter's."""
+        """The scheduler's queues that wait for this limiter (:attr:`parked`) and the requests that wait outside the
+        scheduler (:attr:`waiters`) take turns. True if it is a queue's turn, because the last turn was a waiter's."""
 
         self.waiters_go_at = inf
-        """Until this time, the first waiter (request outside the scheduler) lets a parked queue and the planned
-        requests go first. ``inf`` if no waiter has let them go first since the last request ended."""
+        """Even if the limiter allows a request now, the first of :attr:`waiters` lets requests of the scheduler go
+        first, but only until this time. ``inf`` if no waiter has begun to let them go
+        first."""
 
         self.ready: OrderedDict[Any, None] | None = None
-        """For a download slot: its ready queues, in the order of their turns; None if there are none."""
+        """For a download slot: its ready queues (those whose next request the scheduler may hand out), the next one
+        first; None if there are none."""
 
         self.users = 0
-        """The number of queues that need this limiter."""
+        """The number of queues that have this limiter as the limiter of their host or download slot."""
 
         self.alarm_at = inf
-        """The time when :meth:`Limits.tick` next lets the waiters and queues of this limiter continue as far as there
-        is room; ``inf`` if no alarm is set."""
+        """The time when :meth:`Limits.tick` next checks whether requests that wait for this limiter may continue;
+        ``inf`` if no such check is needed."""
 
     def __repr__(self) -> str:
         words = [f"{self.planned} planned, {self.sent} sent"]
@@ -185,25 +194,28 @@ class Limiter:
         return f"<Limiter {self.key}: {'; '.join(words)}>"
 
     def set_concurrency(self, concurrency: float) -> None:
-        """Set the maximum number of requests in flight. During a back-off, the lower limit of the back-off stays in
-        force.
+        """Set the maximum number of requests in flight to *concurrency*. If the current back-off has a smaller maximum,
+        that maximum applies until the back-off ends.
         """
         self.concurrency = concurrency
         self.concurrency_now = concurrency
         if self.back_off is not None:
             self.concurrency_now = min(concurrency, self.back_off.concurrency)
 
-    # Each of the methods opens_for_...() returns the time from which the limiter has room for a request. There is room
-    # now if this time is not later than now. The time is ``inf`` if another request has to end first, or has to be sent
-    # first.
+    # Each of the methods opens_for_...() returns the time from which the limiter has room for a request of one kind. If
+    # this time is in the past, the limiter has room now. The time is ``inf`` if it is not known, because another
+    # request has to be sent or has to end first.
 
     def opens_for_planned(self) -> float:
-        """Return the time from which a planned request may be sent; ``inf`` if another request has to end first."""
+        """Return the time from which a planned request may be sent; ``inf`` if another request has to end first. Room
+        is already reserved for a planned request: usually, the scheduler has handed it out.
+        """
         return self.next_at if self.sent < self.concurrency_now else inf
 
     def opens_for_newcomer(self) -> float:
-        """Return the time from which a request that is not planned, and has not waited yet, may be sent; ``inf`` if
-        other requests must be sent or must end first.
+        """Return the time from which a new request without reserved room may be sent, such as a media download that has
+        not waited yet. The time is ``inf`` in two cases: other requests wait outside the scheduler, and go first, or
+        another request has to end first.
         """
         return inf if self.waiters else self.opens_for_waiter()
 
@@ -211,11 +223,12 @@ class Limiter:
         """Return the time from which the first of the requests that wait outside the scheduler may be sent. The time
         is ``inf`` if another request has to end first.
 
-        If all remaining room is reserved for planned requests, the waiting request lets them go first until
-        :attr:`waiters_go_at`. Afterwards, it may be sent before them. But only one request at a time takes reserved
-        room, because a planned request may be on the network without a limiter's knowledge: a component such as
-        Selenium's middleware may be downloading it.
+        If all remaining room is reserved for planned requests (usually handed out by the scheduler, but not sent yet),
+        the planned requests go first until :attr:`waiters_go_at`. From this time on, the waiting request may be sent
+        before them. But only one request at a time takes reserved room.
         """
+        # Why one at a time: a planned request may already be on the network without the limiter's knowledge, if a
+        # component such as Selenium's middleware downloads it.
         in_flight = self.planned + self.sent
         if in_flight < self.concurrency_now:
             return self.next_at
@@ -224,9 +237,9 @@ class Limiter:
         return max(self.opens_for_planned(), self.waiters_go_at)
 
     def opens_for_queue(self, now: float) -> float:
-        """Return the time from which the scheduler may plan another request; ``inf`` if other requests must be sent or
-        must end first. While requests outside the scheduler wait, the scheduler may plan a request only if it is a
-        queue's turn (:meth:`is_queue_turn`).
+        """Return the time from which the scheduler may hand out another request. The time is ``inf`` in two cases:
+        another request has to end first, or requests wait outside the scheduler and one of them has the next turn
+        (:meth:`is_queue_turn` is False).
         """
         is_full = self.planned + self.sent >= self.concurrency_now
         if is_full or (self.waiters and not self.is_queue_turn(now)):
@@ -234,13 +247,14 @@ class Limiter:
         return max(self.next_at, self.slot_free_at)
 
     def is_queue_turn(self, now: float) -> bool:
-        """Whether the next turn belongs to a queue of the scheduler, and not to the first request that waits outside
-        the scheduler.
+        """Whether a queue of the scheduler has the next turn. If False, the first of the requests that wait outside the
+        scheduler has the next turn. After a request from outside the scheduler, a queue has the next turn,
+        but only until :attr:`waiters_go_at`.
         """
         return self.is_queue_next and now < self.waiters_go_at
 
     def is_quiet(self, now: float) -> bool:
-        """Whether the limiter may be forgotten, because no request is in flight or waits, and enough time has passed
+        """Whether the limiter may be deleted: no request is in flight, no request waits, and enough time has passed
         since the last answer and the last pause.
         """
         if (
@@ -270,14 +284,16 @@ class DelayLimiter(Limiter):
         super().__init__(key)
         self.delay = 0.0
         self.delays: dict[Origin, float] = {}
-        """The delay, in seconds, that each origin of the host requests. The longest delay applies."""
+        """The delay, in seconds, for which each origin of the host asks. The longest delay applies."""
 
         self.waiting_since: float | None = None
-        """The time when requests began to wait for the delay while no request to the host was in flight; None if no
-        such wait is recorded."""
+        """The time since which requests have been waiting for the delay while no request to the host is in flight; None
+        if no such wait is recorded."""
 
     def set_delay(self, origin: Origin, delay: float) -> None:
-        """Set the delay, in seconds, that *origin* requests. 0 means that *origin* requests no delay."""
+        """Record that *origin* asks for a delay of *delay* seconds. 0 means that *origin* asks for no delay. If several
+        origins of the host ask for a delay, the longest one applies.
+        """
         if delay:
             self.delays[origin] = delay
         else:

@@ -2,17 +2,21 @@
 times are seconds of a monotonic clock.
 
 A :class:`Limiter` stands for one resource whose use is limited: a host name, the host's crawl delay, its IP address,
-a download slot whose name is not the host's, or the crawler's own network. A request needs room in all of its
-limiters. The scheduler *plans* a request. Later the wire, the downloader middleware nearest to the network, *sends*
-the request. Planned and sent requests both take room, so the scheduler never plans more requests than may be sent.
+a download slot whose name is not the host's, or the crawler's own network. A limiter has *room* for a request if the
+limiter allows the request to be sent now. A request needs room in all of its limiters.
+
+First the scheduler *plans* a request: it hands the request to Scrapy's engine, and the limiters reserve room for the
+request. Later the wire, the downloader middleware nearest to the network, *sends* the request. Planned and sent
+requests both take room, so the scheduler never plans more requests than may be sent.
 
 Requests wait in one of two ways:
 
 =================  =======================================================================
-a :class:`Queue`   contains requests that the scheduler stores. The queue is empty, ready, parked
-                   at its site until the rules are known, or parked at the first limiter that has
-                   no room. The next request of a ready queue may be sent now, or will be refused
-                   by the gate (the downloader middleware that judges requests by robots.txt)
+a :class:`Queue`   contains requests that the scheduler stores. A queue is *ready* if its next
+                   request may be sent now, or will be refused by the gate (the downloader
+                   middleware that judges requests by robots.txt). Otherwise, a queue that has
+                   requests is *parked*: it waits at its site until the rules are known, or at
+                   the first limiter that has no room
 a :class:`Waiter`  is one request outside the scheduler, such as a media download. The waiter waits
                    at the first limiter that has no room, or at the site whose rules it needs
 =================  =======================================================================
@@ -21,16 +25,16 @@ Two examples:
 
 - *A host answers 429.* ``Politeness.answered`` reads the duration of the pause from ``Retry-After`` (without this
   header, 1, 2, 4, ... seconds). :meth:`Limits.back_off` pauses the host's limiter for this time, and the host's queue
-  is parked there. When the pause ends, :meth:`Limits.tick` makes the queue ready again, and the limiter has room for
-  one request at a time. Each success (:meth:`Limits.succeeded`) adds room for one more request. If the pauses exceed
-  ``REP_WAIT_TIMEOUT`` seconds, the queue becomes ready immediately, and the gate refuses its requests until the pause
-  is over. Scrapy's retry middleware retries the request that was answered with 429.
+  waits there (is parked). When the pause ends, :meth:`Limits.tick` makes the queue ready again, and the limiter has
+  room for one request at a time. Each success (:meth:`Limits.succeeded`) adds room for one more request. If the pauses
+  exceed ``REP_WAIT_TIMEOUT`` seconds, the queue becomes ready immediately, and the gate refuses its requests until the
+  pause is over. Scrapy's retry middleware retries the request that was answered with 429.
 - *A robots.txt is unreachable.* ``Rules`` reports this to :meth:`Limits.unreachable`. The site's queues stay parked at
   the site, and robots.txt is fetched again from time to time. When a fetch succeeds, the queues become ready, and
   their requests are judged and sent (:meth:`Limits.learned`). If no fetch succeeds within ``REP_WAIT_TIMEOUT``
   seconds, the queues become ready, too, but the gate refuses their requests.
 
-Each change of a limiter ends in :meth:`Limits.reconcile`, which makes parked queues ready and lets waiters continue,
+After a change that gives a limiter room, :meth:`Limits.reconcile` makes parked queues ready and lets waiters continue,
 in turns, while the limiter has room. :class:`Limits` calls no other component. Its owner, the frontier, reads the
 results from :attr:`Limits.decided` (waiters that may continue or are refused), :attr:`Limits.urgent` and
 :attr:`Limits.wanted` (sites whose robots.txt should be fetched) and :attr:`Limits.has_news` (whether a queue became
@@ -59,9 +63,10 @@ if TYPE_CHECKING:
 # robots.txt is fetched again if a fetch ended without a result, for example because it was cancelled.
 _FIRST_PAUSE = 1.0
 
-# The time, in seconds, for which waiters (requests from outside the scheduler) let parked queues and planned requests
-# (both from the scheduler) go first. A longer time could block the crawl, because a planned request may depend on a
-# waiter: the downloader may be full of waiters, or a component may delay planned requests until a waiter has ended.
+# Requests that wait outside the scheduler (waiters) let the requests of the scheduler go first, but at most for this
+# number of seconds. A longer time could block the crawl, because a request that the scheduler has already handed out
+# may depend on a waiter: the downloader may be full of waiters, or a component may delay the scheduler's request until
+# a waiter's request has ended.
 _WAITERS_YIELD = 0.2
 
 # A site whose robots.txt is unreachable is kept in memory until its robots.txt may be fetched again. While more than
@@ -84,13 +89,13 @@ class Requests(Protocol):
         """The number of requests."""
 
     def push(self, request: Any) -> Exception | None:
-        """Add a new request, and return None. If :attr:`medium` cannot store *request*, keep *request* in memory, and
-        return the error.
+        """Add *request*, a new request, and return None. If the storage (:attr:`medium`) cannot store *request*, keep
+        it in memory, and return the error.
         """
 
     def pop(self) -> Any:
-        """Remove the request with the highest priority, and return it. Return None if the stored request cannot be
-        read.
+        """Remove the request with the highest priority, and return it. Return None if the stored data of this request
+        cannot be read or deserialized.
         """
 
     def back(self, request: Any) -> None:
@@ -99,17 +104,17 @@ class Requests(Protocol):
         """
 
     def medium_of(self, request: Any) -> str:
-        """Return the kind of storage, as in :attr:`medium`, from which *request* was popped."""
+        """Return the kind of storage from which *request* was popped. It is named as in :attr:`medium`."""
 
     def peek(self) -> Any:
-        """Return one of the requests without removing it; None if the queue is empty. The proxy and headers of this
-        request are copied to the request for robots.txt.
+        """Return one of the requests without removing it; None if the queue is empty or the request cannot be read. The
+        request for robots.txt gets the proxy and the User-Agent of this request.
         """
 
 
 class Queue:
-    """The scheduler's requests that have the same site (the origin whose robots.txt applies), the same download slot
-    and the same limiters (which limit the number and the rate of requests).
+    """Those requests of the scheduler that share a site (the origin whose robots.txt applies), a download slot, and
+    their limiters (objects that limit the number and the rate of requests to a host or another resource).
     """
 
     __slots__ = (
@@ -151,8 +156,8 @@ class Queue:
 
         self.place: object = None
         """READY if the scheduler may hand out the queue's next request. If the requests have to wait (the queue is
-        *parked*), the site or limiter for which they wait. None if the queue is empty, or if :meth:`Limits.filled` was
-        not called since the first request was added."""
+        *parked*), the site or limiter for which they wait. None if the queue is empty, or if a first request was added
+        but :meth:`Limits.filled` was not called yet."""
 
     def __repr__(self) -> str:
         place = "ready" if self.place is READY else f"at {self.place!r}"
@@ -165,7 +170,9 @@ class Queue:
 
     @property
     def limiters(self) -> tuple[Limiter, ...]:
-        """The limiters that must have room before a request of this queue is sent. The first limiter is the host's."""
+        """The limiters that apply to the requests of this queue. A request may be sent only if each of them allows it.
+        The first limiter is the host's.
+        """
         network, host = self.network, self.host
         is_usual = host is self.slot and host.crawl_delay is host.address is None
         if is_usual and network is not None:
@@ -174,12 +181,14 @@ class Queue:
 
     @property
     def robotstxt_limiters(self) -> tuple[Limiter, ...]:
-        """The limiters that must have room before a request for robots.txt is sent. The first limiter is the host's."""
+        """The limiters that apply to a request for the robots.txt of this queue's site. This request may be sent only
+        if each of them allows it. The first limiter is the host's.
+        """
         return self._with(None if self.network is None else self.network.robotstxt)
 
     def refusing_limiter(self, now: float) -> Limiter | None:
-        """Return the limiter that refuses all requests at *now*, because its pauses exceed ``REP_WAIT_TIMEOUT``. This
-        is the limiter of the host or of the download slot. Return None if neither of these refuses requests.
+        """Return the limiter of the host or of the download slot if this limiter refuses all requests at *now*, because
+        its pauses exceed ``REP_WAIT_TIMEOUT``. Return None if neither of the two limiters refuses requests.
         """
         for limiter in (self.host, self.slot):
             if now < limiter.refuses_until:
@@ -208,8 +217,8 @@ class Slowdown(NamedTuple):
     """The time for which a host's crawl delay held up the crawl."""
 
     seconds: float
-    """The total time, in seconds, in which requests waited for the delay while no request to the host was in
-    flight."""
+    """The total time, in seconds, in which requests waited only for the delay: no request to the host was in flight,
+    and neither the download slot nor a pause held up the requests."""
 
     key: str
     """The key of the host's limiter."""
@@ -230,8 +239,9 @@ class Stage(Enum):
 
 
 class Judgement(NamedTuple):
-    """The inputs of the gate's decision to allow a request. If any input has changed when the request reaches the wire
-    (the downloader middleware nearest to the network), the request is judged again.
+    """The inputs of the decision to allow a request. The gate, the downloader middleware that judges requests by
+    robots.txt, makes this decision. If any input has changed when the request reaches the wire (the downloader
+    middleware nearest to the network), the request is judged again.
     """
 
     url: str
@@ -244,23 +254,28 @@ class Judgement(NamedTuple):
 
 
 class InFlight:
-    """The state of one request until its download ends. The state is created when the scheduler hands the request out.
-    For a request outside the scheduler, such as a media download, the state is created when a middleware first sees
-    the request, or earlier if the request waits for room before that.
+    """The state of one request until its download ends. When the state is created depends on the request:
 
-    Each request needs room in all of its limiters. The limiters count a PLANNED or SENT request, so other
-    requests have less room. They do not count an UNCOUNTED request. These methods of :class:`Limits` change the stage:
+    - A request from the scheduler: when the scheduler hands it out.
+    - A request for robots.txt: usually before it begins to wait for its limiters.
+    - Any other request, such as a media download: when a downloader middleware of this package first sees it.
+
+    A request may be sent only if all of its limiters have room, that is, allow another request now. The limiters count
+    a PLANNED or SENT request, so they have less room for other requests. They do not count an UNCOUNTED request. These
+    methods of :class:`Limits` change the stage:
 
     =======================  ==============================================  =========================
     method                   called when                                     stage afterwards
     =======================  ==============================================  =========================
-    ``plan``                 the scheduler takes the request from its queue  PLANNED
-    ``wait``                 a waiter's request needs room                   UNCOUNTED until there is
-                                                                             room; then PLANNED for a
+    ``plan``                 the scheduler takes the request from its queue  PLANNED, or UNCOUNTED if
+                                                                             it will be refused
+    ``wait``                 a request outside the scheduler has to wait     UNCOUNTED until there is
+                             for room                                        room; then PLANNED for a
                                                                              robots.txt, and SENT for
                                                                              any other request
-    ``unplan``               the request gives up its room                   UNCOUNTED
-    ``try_send``, ``send``   the wire sends the request                      SENT
+    ``unplan``               the room reserved for the request is freed      UNCOUNTED
+    ``try_send``, ``send``   the wire (the downloader middleware nearest to  SENT
+                             the network) sends the request
     ``end``                  the request ended, or was removed from its      UNCOUNTED
                              download slot
     =======================  ==============================================  =========================
@@ -288,12 +303,13 @@ class InFlight:
         """Whether a scheduler of this package handed out the request."""
 
         self.may_return = came_from_scheduler
-        """Whether the request may return to ``scrapy_rep.Scheduler`` and wait there. False after another component
-        changed the request, because the component would change a returned request a second time."""
+        """Whether the request can go back to ``scrapy_rep.Scheduler`` and wait there. Only a request that came from
+        this scheduler can. The value becomes False when another component changes the request, because the component
+        would change it a second time after its return."""
 
         self.stage = Stage.UNCOUNTED
         self.sent_at = -inf
-        """The time when the request was sent; ``-inf`` if it has not reached the network."""
+        """The time when the request was sent; ``-inf`` if it was not sent yet."""
 
         self.may_use_stale = False
         """Whether the rules of the site apply to the request even if they have become stale. True for the first
@@ -303,18 +319,19 @@ class InFlight:
         """Whether the request has reached the wire, the downloader middleware nearest to the network."""
 
         self.judgement: Judgement | None = None
-        """The inputs of the gate's decision to allow the request; None as long as the gate has not allowed it."""
+        """The inputs of the decision to allow the request; None as long as the request has not been allowed by the gate
+        (the downloader middleware that judges requests by robots.txt)."""
 
         self.page_of = ""
         """The host whose page budget counts the request; empty if the request is not counted."""
 
         self.report: Any = None
-        """The data from which the gate reports its decision when the request is sent; None if there is nothing to
-        report."""
+        """The decision to allow the request, with the check that led to it. When the request is sent, the decision is
+        reported to the ledger and the stats, and this becomes None. None if there is nothing to report."""
 
     @property
     def needs(self) -> tuple[Limiter, ...]:
-        """The limiters that must have room before the request is sent."""
+        """The limiters that apply to the request. The request may be sent only if each of them allows it."""
         queue = self.queue
         return queue.robotstxt_limiters if self.is_for_robotstxt else queue.limiters
 
@@ -323,8 +340,8 @@ class InFlight:
 
 
 class Waiter:
-    """A request outside the scheduler that waits for room in its limiters or for the rules of its site. When the wait
-    ends, the waiter is *decided*, and :attr:`may_continue` contains the decision.
+    """A request outside the scheduler that waits until its limiters allow it, or until the rules of its site are known.
+    When the wait ends (the waiter is *decided*), :attr:`may_continue` says whether the request may continue.
     """
 
     __slots__ = (
@@ -343,29 +360,37 @@ class Waiter:
         counts_as_planned: bool = False,
         is_first: bool = False,
     ) -> None:
-        """Create a waiter for the request of *entry*. If *counts_as_planned* is True, the request has not reached the
-        wire (the downloader middleware nearest to the network) yet: as soon as the limiters have room, they reserve it
-        until the wire sends the request. If *counts_as_planned* is False, the request waits at the wire, and is sent as
-        soon as there is room. If *is_first* is True, the waiter goes before all other waiters.
+        """Create a waiter for the request of *entry*.
+
+        *counts_as_planned* is True if the request has not reached the wire (the downloader middleware nearest to the
+        network) yet. In this case, room for the request is reserved in its limiters as soon as they have room, until
+        the wire sends the request. *counts_as_planned* is False if the request waits at the wire. In this case, the
+        request counts as sent as soon as its limiters have room.
+
+        If *is_first* is True, the waiter goes before all other waiters of a limiter.
         """
         self.entry = entry
         self.counts_as_planned = counts_as_planned
         self.is_first = is_first
         self.call: Any = None
-        """The Deferred on which the request waits. The frontier fires it when the waiter is decided."""
+        """The Deferred on which the request waits. The frontier fires it when the wait ends, because the request may
+        continue or is refused."""
 
         self.site: Site | None = None
-        """The site whose rules the request needs; None if the request waits for room."""
+        """The site for whose rules the request waits; None if the request waits for its limiters (concurrency, delays,
+        pauses)."""
 
         self.may_continue = False
-        """The decision. True if the request got room, or if the fetch of the awaited robots.txt ended with any result.
-        False if the request is refused, has waited too long, or still waits."""
+        """Whether the wait has ended, and the request may continue. A request that waits for its limiters may continue
+        when they allow it. A request that waits for a robots.txt may continue when the fetch ended with any result,
+        and is then judged. False if the request still waits, is refused, or has waited too long."""
 
 
 class _ReadyQueues:
-    """The ready queues (those whose next request the scheduler may hand out), in the order of their turns. The next
-    queue belongs to the download slot with the fewest requests in flight. If several slots have equally few requests in
-    flight, the slot that has waited longest is next. The cost of an operation does not depend on the number of queues.
+    """The ready queues (those whose next request the scheduler may hand out), in the order in which the scheduler takes
+    requests from them. The first queue belongs to the download slot with the fewest requests in flight. If several
+    slots have equally few requests in flight, the slot that has waited longest comes first. The cost of an operation
+    does not depend on the number of queues.
     """
 
     def __init__(self) -> None:
@@ -396,7 +421,7 @@ class _ReadyQueues:
             del self._rows[slot.planned + slot.sent][slot]
 
     def first(self) -> Queue | None:
-        """Return the queue that has the next turn; None if no queue is ready."""
+        """Return the queue from which the scheduler should take the next request; None if no queue is ready."""
         for row in self._rows:
             if row:
                 ready = next(iter(row)).ready
@@ -415,8 +440,9 @@ class _ReadyQueues:
         self._rows[slot.planned + slot.sent].move_to_end(slot)
 
     def moved(self, slot: Limiter, before: int | None = None) -> None:
-        """Update the position of *slot*, which has ready queues, after its number of requests in flight changed.
-        *before* is the number of requests in flight before the change; None if the slot had no ready queues before.
+        """Update the order of the download slots after the number of requests in flight in *slot* changed. *slot* is
+        the limiter of a download slot that has ready queues. *before* is the number of its requests in flight before
+        the change; None if the slot had no ready queues before, so that it is not in the order yet.
         """
         if before is not None:
             del self._rows[before][slot]
@@ -427,14 +453,15 @@ class _ReadyQueues:
 
 
 class _AlarmHeap:
-    """The limiters and sites for which an alarm is set, ordered by their ``alarm_at``. When an alarm is due,
-    :meth:`Limits.tick` updates the limiter or site.
+    """The limiters and sites for which an alarm is set, ordered by the time of the alarm (``alarm_at``). At this time,
+    :meth:`Limits.tick` checks whether requests that wait for the limiter may continue, or whether the robots.txt of the
+    site should be fetched again.
     """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Limiter | Site]] = []
-        """The time, a unique number and the owner of each alarm. An entry is outdated if its time differs from the
-        owner's ``alarm_at``."""
+        """The time, a unique number, and the limiter or site (owner) of each alarm. An alarm in the heap is outdated if
+        its time differs from the owner's ``alarm_at``."""
 
         self._number = count()
         self.first_at = inf
@@ -463,8 +490,9 @@ class Limits:
     """
 
     def __init__(self, wait_timeout: float) -> None:
-        """Create empty limits. *wait_timeout* is the maximum time, in seconds, for which requests wait while their
-        host requests pauses (``REP_WAIT_TIMEOUT``).
+        """Create empty limits. *wait_timeout* (``REP_WAIT_TIMEOUT``) is the maximum time, in seconds, for which
+        requests wait for a paused host. If the pauses take longer, the requests are refused. If the crawler's own
+        network is gone for this time, the crawl has to end.
         """
         self.wait_timeout = wait_timeout
         self.network = Network(Limiter("network"), Limiter("robots.txt"), wait_timeout)
@@ -478,8 +506,8 @@ class Limits:
         self.queues: dict[Any, Queue] = {}
         self.in_flight: dict[Any, InFlight] = {}
         """The state of each request in flight, by request. A request of the scheduler is in flight from the time when
-        the scheduler hands it out, any other request from the time when it reaches the gate or the wire. A request is
-        no longer in flight when its download has ended."""
+        the scheduler hands it out. Any other request is in flight from the time when it reaches the gate or the wire
+        (downloader middlewares of this package). When the download has ended, the request is no longer in flight."""
 
         self.ready = _ReadyQueues()
         self.decided: deque[Waiter] = deque()
@@ -499,11 +527,12 @@ class Limits:
         wakes Scrapy's engine, and the engine asks the scheduler for requests."""
 
         self.slowdowns: dict[str, Slowdown] = {}
-        """The slowdown of each host that has a crawl delay, by host. If there are very many such hosts, those that held
-        up the crawl for the shortest time are missing."""
+        """The time for which each host's crawl delay held up the crawl, by the key of the host's limiter. If there are
+        more than ``_MAX_SLOWDOWNS`` such hosts, those that held up the crawl for the shortest time are missing."""
 
         self.slowed_seconds = 0.0
-        """The time, in seconds, for which the crawl delays of all hosts held up the crawl."""
+        """The sum of :attr:`Slowdown.seconds` over all hosts, including those that are missing in
+        :attr:`slowdowns`."""
 
         self._idle: dict[Queue, None] = {}
         """The queues without requests, in the order in which they became empty."""
@@ -552,8 +581,9 @@ class Limits:
             limiter.users += 1
 
     def sweep(self, now: float) -> bool:
-        """Delete the queues, limiters and sites that no request needs and whose state no longer matters. Return True if
-        any queue, or any limiter of a host or download slot, was deleted.
+        """Delete the queues, limiters and sites that no request needs, unless they contain information for later
+        requests, such as a recent pause. Return True if any queue, or any limiter of a host or download slot, was
+        deleted.
         """
         before = len(self._idle), len(self.limiters)
         in_use = {entry.queue for entry in self.in_flight.values()}
@@ -584,9 +614,10 @@ class Limits:
         """Return whether *queue*, which is empty, may be deleted. The limiters of its host and its download slot must
         be quiet (:meth:`Limiter.is_quiet`).
 
-        If no other queue has the same site, two more conditions apply. First, no fetch of the site's robots.txt is
-        under way, and no request waits for the rules. Second, if robots.txt was unreachable, the time of its next fetch
-        has come, or more than ``_MAX_SITES`` sites are known.
+        If no other queue has the same site, the site would be deleted, too. So there are two more conditions. First, no
+        fetch of the site's robots.txt is under way, and no request waits for the rules. Second, the information that
+        robots.txt is unreachable is not needed any more: robots.txt may be fetched again now, or more than
+        ``_MAX_SITES`` sites are known.
         """
         if not (queue.host.is_quiet(now) and queue.slot.is_quiet(now)):
             return False
@@ -601,20 +632,23 @@ class Limits:
             or len(self.sites) > _MAX_SITES
         )
 
-    # Planning, for the scheduler.
+    # For the scheduler: which requests it may hand out, and room for these requests.
 
     def filled(self, queue: Queue, now: float) -> None:
-        """Make *queue* ready, or park it, after requests were added. Do nothing if *queue* is ready or parked already,
-        or if it is empty.
+        """After requests were added to *queue*, make it ready if its next request may be sent now or will be refused.
+        Otherwise, let the queue wait (park it) at the site or limiter for which its requests have to wait. Do nothing
+        if *queue* is already ready or parked, or if it is empty.
         """
         if queue.place is None and queue.count:
             self._idle.pop(queue, None)
             self._place(queue, now)
 
     def may_plan(self, queue: Queue, now: float) -> bool:
-        """Return whether the next request of *queue* may be handed out, because it may be sent now, or because the gate
-        will refuse it. Otherwise, park the queue until one of the two is the case, and return False. *queue* must be
-        the first ready queue.
+        """Return True if the scheduler may hand out the next request of *queue*: the request may be sent now, or the
+        gate (the downloader middleware that judges requests) will refuse it. *queue* must be the first ready queue.
+
+        Otherwise, the queue is no longer ready: let it wait (park it) at the site or limiter that blocks it, and return
+        False.
         """
         limiters = queue.limiters
         obstacle = self._obstacle(queue, limiters, now)
@@ -626,12 +660,13 @@ class Limits:
         return False
 
     def plan(self, queue: Queue, now: float) -> InFlight:
-        """Reserve room for a request that the scheduler has just taken from *queue*, and return the state of the
-        request. For a request that the gate will refuse, no room is reserved.
+        """Reserve room in the limiters for a request that the scheduler has just taken from *queue*, and return the new
+        state of the request. No room is reserved if the gate (the downloader middleware that judges requests) will
+        refuse the request.
 
-        Afterwards, *queue* is no longer ready if it is empty. If requests from outside the scheduler wait for room in
-        the same limiters, the queue is parked unless its next request may be sent before them. In all other cases, the
-        queue stays ready, but behind the other ready queues of its download slot.
+        Usually, *queue* stays ready, but moves behind the other ready queues of its download slot. If *queue* is empty
+        now, it is no longer ready. If requests outside the scheduler wait for any of the same limiters, *queue* stays
+        ready only if its next request may be sent before them. Otherwise, *queue* has to wait (is parked).
         """
         limiters = queue.limiters
         entry = InFlight(queue, came_from_scheduler=True)
@@ -659,8 +694,8 @@ class Limits:
 
     def _place(self, queue: Queue, now: float) -> None:
         """Make *queue*, which contains requests, ready if its next request may be sent now or will be refused.
-        Otherwise, park the queue: at its site if there are no fresh rules of robots.txt, else at the first limiter
-        without room.
+        Otherwise, let the queue wait (park it). If there are no fresh rules of robots.txt, it waits at its site, and
+        robots.txt will be fetched. If there are fresh rules, it waits at the first limiter without room.
         """
         obstacle = self._obstacle(queue, queue.limiters, now)
         if obstacle is None or self._is_to_be_refused(queue, now):
@@ -696,14 +731,16 @@ class Limits:
         return None
 
     def _is_to_be_refused(self, queue: Queue, now: float) -> bool:
-        """Whether the gate will refuse the requests of *queue*. Such requests need no room in limiters."""
+        """Whether the requests of *queue* will be refused by the gate (the downloader middleware that judges requests).
+        Such requests are handed out even if their limiters have no room.
+        """
         is_unreachable = queue.site is not None and queue.site.refuses(now)
         return is_unreachable or queue.refusing_limiter(now) is not None
 
     def _claim_rules(self, entry: InFlight, site: Site) -> None:
         """Let the current rules of *site* apply to the request of *entry* even if the rules become stale before the
-        request is sent. Only one request can claim the rules in this way. Nothing happens if the request is for
-        robots.txt.
+        request is sent. Only one request after each fetch can claim the rules in this way. If the request is for
+        robots.txt, do nothing.
         """
         if not entry.is_for_robotstxt:
             entry.may_use_stale, site.holds_for_next = True, False
@@ -712,7 +749,7 @@ class Limits:
 
     def try_send(self, entry: InFlight, now: float) -> bool:
         """If all limiters of the request of *entry* have room now, count the request as sent, and return True.
-        Otherwise, return False. Room that is already reserved for this request is available to it.
+        Otherwise, return False. If room was reserved for the request before, the request uses this room.
         """
         limiters, is_planned = entry.needs, entry.stage is Stage.PLANNED
         for limiter in limiters:
@@ -735,7 +772,8 @@ class Limits:
         before, site = entry.limiters, entry.queue.site
         if site is not None and site.holds_for_next:
             self._claim_rules(entry, site)
-        # The limiters differ if the request was not planned, or if it needs other limiters than when it was planned.
+        # Usually, the limiters that apply now are those in which room was reserved for the request. They differ if no
+        # room was reserved, or if other limiters have begun to apply since then.
         is_moved = limiters != before
         if is_moved:
             self._count_planned(entry, before, -1)
@@ -750,12 +788,15 @@ class Limits:
             self._reconcile_all(before, now)
 
     def wait(self, waiter: Waiter, now: float, *, has_waited: bool = False) -> None:
-        """Let *waiter* wait at the first of its limiters that has no room, or at which other waiters wait. If there is
-        no such limiter, plan or send the request of the waiter now, and decide the waiter (end its wait). If the host
-        or download slot refuses requests, decide the waiter now as refused.
+        """Let the request of *waiter* continue now if all of its limiters have room, and none of them has other
+        waiters: the request counts as sent, or room is reserved for it (*counts_as_planned* of :class:`Waiter`).
+        Otherwise, add *waiter* to the first limiter that has no room or has other waiters. If the host or download slot
+        refuses requests, refuse the request.
 
-        *has_waited* is True if the waiter has just been taken from a limiter where it waited. Such a waiter, and one
-        that was created with *is_first*, need not wait behind the other waiters of a limiter that has room.
+        If the request continues or is refused, *waiter* is added to :attr:`decided`.
+
+        *has_waited* is True if *waiter* has just been taken from a limiter where it waited. In this case, other waiters
+        at the limiters are no obstacle. The same is true if *waiter* was created with *is_first*.
         """
         limiters, is_new = waiter.entry.needs, not (has_waited or waiter.is_first)
         if waiter.entry.queue.refusing_limiter(now) is not None:
@@ -780,7 +821,7 @@ class Limits:
         self._admit(waiter, limiters, now)
 
     def admit(self, waiter: Waiter, now: float) -> None:
-        """Let *waiter*, which waits for room, continue now, even if its limiters have no room."""
+        """Let the request of *waiter*, which waits for its limiters, continue now, even if these have no room."""
         self.leave(waiter, now)
         self._admit(waiter, waiter.entry.needs, now)
 
@@ -789,7 +830,7 @@ class Limits:
         for limiter in limiters:
             if limiter.planned + limiter.sent >= limiter.concurrency_now:
                 limiter.waiters_go_at = (
-                    inf  # The next waiter lets planned requests go first, too.
+                    inf  # The next waiter again lets the scheduler's requests go first.
                 )
         if waiter.counts_as_planned:
             self._count_planned(waiter.entry, limiters)
@@ -798,8 +839,8 @@ class Limits:
         self.decided.append(waiter)
 
     def leave(self, waiter: Waiter, now: float) -> None:
-        """Remove *waiter* from the limiter or site where it waits. The waiter is not decided. Do nothing if *waiter*
-        does not wait.
+        """Remove *waiter* from the limiter or site where it waits, without letting its request continue and without
+        refusing it. Do nothing if *waiter* does not wait.
         """
         for limiter in waiter.entry.needs:
             if limiter.waiters is not None and waiter in limiter.waiters:
@@ -812,7 +853,9 @@ class Limits:
             site.waiters.remove(waiter)
 
     def unplan(self, entry: InFlight, now: float) -> None:
-        """Free the room that is reserved for the request of *entry*. Do nothing if the request is not planned."""
+        """Free the room that is reserved in the limiters for the request of *entry*. Do nothing if no room is reserved
+        for the request.
+        """
         if entry.stage is not Stage.PLANNED:
             return
         limiters = entry.limiters
@@ -820,9 +863,9 @@ class Limits:
         self._reconcile_all(limiters, now)
 
     def end(self, entry: InFlight, now: float, *, is_withdrawn: bool = False) -> None:
-        """Record that the request of *entry* ended, and free its room. If the request was sent, the host's crawl delay
-        begins now. *is_withdrawn* is True if the request counted as sent, but never reached the network. In this case,
-        no delay begins.
+        """Record that the request of *entry* ended, so that its limiters no longer count it. If the request was sent,
+        the host's crawl delay begins now. *is_withdrawn* is True if the request counted as sent, but never reached the
+        network. In this case, no delay begins.
         """
         if entry.stage is not Stage.SENT:
             self.unplan(entry, now)
@@ -844,7 +887,9 @@ class Limits:
     def _count_planned(
         self, entry: InFlight, limiters: tuple[Limiter, ...], change: int = 1
     ) -> None:
-        """Count the request of *entry* as planned in *limiters*. If *change* is -1, stop counting the request."""
+        """Reserve room for the request of *entry* in *limiters* (count it as planned there). If *change* is -1, free
+        this room.
+        """
         if change > 0:
             entry.stage, entry.limiters = Stage.PLANNED, limiters
         else:
@@ -858,15 +903,17 @@ class Limits:
     # Letting waiting requests continue.
 
     def reconcile(self, limiter: Limiter, now: float) -> None:
-        """Let the parked queues and the waiters of *limiter* continue in turns, as long as the limiter has room. A
-        queue becomes ready, and a waiter is decided, unless another limiter has no room for it. Then it waits at that
-        limiter. If *limiter* refuses requests, release all of its queues and waiters, so that their requests are
-        refused.
+        """Let those requests continue that wait at *limiter*, as long as the limiter has room. These are the requests
+        in queues of the scheduler (parked queues), and requests outside the scheduler (waiters). The two take turns:
+        after each waiter, a queue is next.
 
-        After each waiter, the next turn is a parked queue's (``is_queue_next``). Planned requests go before waiters,
-        because room is already reserved for them. But a waiter lets a queue or planned requests go first for at most
-        0.2 s (until ``waiters_go_at``). A longer time could block the crawl, because a planned request may have to wait
-        for the end of the waiter's request.
+        If it is a queue's turn, the queue becomes ready. If it is a waiter's turn, the waiter's request is sent, or
+        room is reserved for it. If another limiter has no room, the queue or waiter is moved to that limiter. If
+        *limiter* refuses requests, no queue or waiter continues to wait there, so that their requests are refused.
+
+        Requests for which room is already reserved (planned requests) go before waiters. But a waiter lets these
+        requests, or a queue whose turn it is, go first only for 0.2 s (until ``waiters_go_at``). A longer time could
+        block the crawl, because a planned request may have to wait for the end of the waiter's request.
         """
         if now < limiter.refuses_until:
             self._release(limiter, now)
@@ -876,7 +923,7 @@ class Limits:
                 queue, _ = limiter.parked.popitem(last=False)
                 self._place(queue, now)
                 if queue.place is READY:
-                    break  # The next parked queue has its turn after a request of this queue was planned.
+                    break  # The next queue has its turn when the scheduler has taken a request from this queue.
             elif limiter.waiters and now >= limiter.opens_for_waiter():
                 limiter.is_queue_next = True
                 self.wait(limiter.waiters.popleft(), now, has_waited=True)
@@ -894,9 +941,10 @@ class Limits:
                 self.reconcile(limiter, now)
 
     def _release(self, limiter: Limiter, now: float) -> None:
-        """Remove all waiters and queues from *limiter*, and check each of them again. A waiter is decided, and a queue
-        becomes ready, if the next request may be sent now or is to be refused. Otherwise, the waiter or queue waits at
-        the site or limiter that blocks the request. This may be the same limiter.
+        """Remove all waiters and queues from *limiter*, and check again whether they have to wait. If the request of a
+        waiter may be sent or is refused, its wait ends. If the next request of a queue may be sent or will be refused,
+        the queue becomes ready. All other waiters and queues are added to the site or limiter that blocks them now,
+        which can be *limiter* again.
         """
         waiters, limiter.waiters = limiter.waiters or (), None
         parked, limiter.parked = limiter.parked or (), None
@@ -906,9 +954,9 @@ class Limits:
             self._place(queue, now)
 
     def _note_waiting(self, limiter: Limiter, now: float) -> None:
-        """If *limiter* keeps a crawl delay, record *now* as the time when requests began to wait for this delay (for
-        :attr:`slowdowns`). Do nothing for any other limiter, while a request is in flight, or if an earlier time is
-        recorded.
+        """If *limiter* keeps a crawl delay, record *now* as the time when requests began to wait for this delay. The
+        time is needed for :attr:`slowdowns`. Do nothing if *limiter* keeps no crawl delay, if it counts a request in
+        flight, or if an earlier time is already recorded.
         """
         if not isinstance(limiter, DelayLimiter) or not limiter.delay:
             return
@@ -916,8 +964,8 @@ class Limits:
             limiter.waiting_since = now
 
     def _set_alarm(self, limiter: Limiter, now: float) -> None:
-        """Set an alarm for the time when *limiter* will have room for a queue or waiter that waits at it. Set no alarm
-        if there will be room only after another request has ended.
+        """Set an alarm for the time when *limiter* will have room for the queues or waiters that wait at *limiter*. Set
+        no alarm if there will be room only after another request has ended, because this time is not known.
         """
         times = []
         if limiter.parked:
@@ -925,8 +973,8 @@ class Limits:
         if limiter.waiters:
             opens_at = limiter.opens_for_planned()
             if opens_at <= now:
-                # The limiter may send a request now, but a queue or planned requests have the turn. The first waiter
-                # lets them go first until waiters_go_at.
+                # The limiter has room, but the room is reserved for requests that the scheduler has handed out, or it
+                # is a queue's turn. These requests go before the first waiter, but only until waiters_go_at.
                 go_at = min(limiter.waiters_go_at, now + _WAITERS_YIELD)
                 opens_at = limiter.waiters_go_at = go_at
             times.append(opens_at)
@@ -939,8 +987,9 @@ class Limits:
     def set_delay(
         self, host: Limiter, origin: Origin, delay: float, now: float, *, since: float
     ) -> None:
-        """Keep *delay* seconds between requests to *host*, as the robots.txt of *origin* requests. If *delay* is 0,
-        *origin* requests no delay. If several origins of the host request delays, the longest one applies.
+        """Keep *delay* seconds between requests to *host*, because the robots.txt of *origin* asks for this delay. A
+        *delay* of 0 means that *origin* asks for no delay. If several origins of the host ask for delays, the longest
+        one applies.
 
         A new or longer delay also applies to the next request: it is measured from the host's last answer or from
         *since*, whichever is later. *since* is usually the time when robots.txt was fetched.
@@ -959,8 +1008,8 @@ class Limits:
     def set_address(
         self, host: Limiter, address: str, concurrency: int, now: float
     ) -> None:
-        """Record that *host* has the IP address *address*. *concurrency* is the maximum number of requests in flight
-        to all hosts at this address together.
+        """Record that *host* has the IP address *address*, and limit the requests in flight to all hosts at this
+        address together to *concurrency*.
         """
         before, limiter = host.address, self.addresses.get(address)
         if limiter is None:
@@ -990,14 +1039,16 @@ class Limits:
         sent_at: float,
         has_failed: bool = False,
     ) -> bool:
-        """Pause *limiter* after a request to its host, sent at *sent_at*, was answered with 429 or 503, or failed.
-        Return True if this begins a new pause. If the request was sent before the end of the last pause, it can only
-        extend that pause. Then return False.
+        """Pause *limiter* after a request to its host, sent at *sent_at*, was answered with 429 or 503, or failed. If a
+        spider asks for the pause, *sent_at* is the present time.
 
-        *asked* is the duration of the pause, in seconds, that the host requests. If *asked* is None, each new pause is
-        twice as long as the last one: 1, 2, 4, ... up to *cap* seconds. No pause is shorter than the host's crawl
-        delay, and a pause that is already running is never shortened. *has_failed* is True if the cause is a failed
-        connection.
+        Return True if this begins a new pause. If the request was sent before the end of the last pause, it can only
+        extend that pause. In this case, return False.
+
+        *asked* is the duration of the pause, in seconds, for which the host or the spider asks. If *asked* is None,
+        each new pause is twice as long as the last one: 1, 2, 4, ... up to *cap* seconds. No pause is shorter than the
+        host's crawl delay, and a pause that is already running is never shortened. *has_failed* is True if the cause is
+        a failed connection.
         """
         back_off = limiter.back_off
         if back_off is None:
@@ -1008,8 +1059,9 @@ class Limits:
         if is_new:
             back_off.own_pause = min(max(2 * back_off.own_pause, _FIRST_PAUSE), cap)
         delay = 0.0 if limiter.crawl_delay is None else limiter.crawl_delay.delay
-        # own_pause is 0 here if a request succeeded after the last pause, and this request was sent before the end of
-        # that pause. The pause is then as long as a first pause.
+        # own_pause can still be 0 if the request that was now answered with 429 or 503, or failed, was sent before the
+        # end of the last pause. It is 0 if another request has succeeded since that pause, or if an earlier run or
+        # another worker began that pause. The pause is then as long as a first pause.
         own_pause = back_off.own_pause or min(_FIRST_PAUSE, cap)
         seconds = max(own_pause if asked is None else asked, delay)
         if now + seconds > back_off.until:
@@ -1040,8 +1092,8 @@ class Limits:
         own_pause: float,
         since: float,
     ) -> None:
-        """Continue the back-off that another worker began for the host of *limiter*. *concurrency*, *own_pause* and
-        *since* are the other worker's values of these attributes of :class:`BackOff`.
+        """Continue the back-off that another worker (process of the same crawl) began for the host of *limiter*.
+        *concurrency*, *own_pause* and *since* are the attributes of the other worker's :class:`BackOff`.
         """
         if limiter.back_off is None:
             limiter.back_off = BackOff(since)
@@ -1052,8 +1104,8 @@ class Limits:
         self._back_off_changed(limiter, now)
 
     def resume_pause(self, limiter: Limiter, now: float, *, until: float) -> None:
-        """Continue a pause that the host of *limiter* requested in an earlier run or from another worker. The pause
-        ends at the time *until*. Do nothing if *until* is in the past.
+        """Continue a pause for which the host of *limiter* asked in an earlier run, or in an answer to another worker
+        (process of the same crawl). The pause ends at the time *until*. Do nothing if *until* is in the past.
         """
         if until > now:
             if limiter.back_off is None:
@@ -1075,11 +1127,12 @@ class Limits:
         sent_at: float,
         normal_concurrency: float,
     ) -> bool:
-        """Record a success: the host of *limiter* answered a request, sent at *sent_at*, and requested no pause.
+        """Record a success: the host of *limiter* answered a request, sent at *sent_at*, and asked for no pause.
 
-        During a back-off, a success raises the concurrency by one. The back-off ends when the concurrency reaches
-        *normal_concurrency*. Return True if this is the first success of the back-off; otherwise, return False. A
-        request that was sent before the end of the pause does not count as a success.
+        During a back-off, a success raises the number of requests at a time (the concurrency) by one. The back-off ends
+        when the concurrency reaches *normal_concurrency*. Return True if this is the first success of the back-off;
+        otherwise, return False. The answer does not count as a success if its request was sent before the end of the
+        pause.
         """
         back_off = limiter.back_off
         if back_off is None or sent_at < back_off.until:
@@ -1094,7 +1147,7 @@ class Limits:
 
     def forget_failures(self, limiter: Limiter, now: float) -> None:
         """Cancel the pause that failed connections caused for *limiter*, because the crawler's own network, and not the
-        host, made the connections fail. A pause that the host requested is not cancelled: it continues until its end,
+        host, made the connections fail. A pause for which the host asked is not cancelled: it continues until its end,
         and then one request at a time is sent, as after any pause.
         """
         back_off = limiter.back_off
@@ -1111,8 +1164,9 @@ class Limits:
         limiter now has room.
 
         During a pause, the limiter refuses requests in two cases: the pause ends later than ``wait_timeout`` seconds
-        from now, or pauses without a success in between have already lasted for ``wait_timeout`` seconds. Then the
-        requests that wait for the crawl delay or the IP address of the host continue, too, so that they are refused.
+        from now, or pauses without a success in between have already lasted for ``wait_timeout`` seconds. In both
+        cases, all requests that wait for the host are refused. Some of them wait at the limiter of its crawl delay or
+        of its IP address, so the requests that wait there are checked, too.
         """
         back_off = limiter.back_off
         limiter.set_concurrency(limiter.concurrency)
@@ -1132,10 +1186,10 @@ class Limits:
     # Sites, and the fetches of their robots.txt.
 
     def want(self, site: Site, now: float, *, is_urgent: bool = False) -> None:
-        """Request that the robots.txt of *site* is fetched. If robots.txt was unreachable and must not be fetched again
-        yet, set an alarm for the time of the next fetch (:attr:`Outage.retry_at`) instead. If *is_urgent* is True,
-        robots.txt is fetched as soon as possible; otherwise, only when too few queues are ready (have a next request
-        that may be sent now).
+        """Ask the frontier to fetch the robots.txt of *site* (add *site* to :attr:`urgent` or :attr:`wanted`). If
+        *is_urgent* is True, robots.txt is fetched as soon as possible; otherwise, only when too few queues are ready
+        (have a next request that may be sent now). If robots.txt was unreachable and must not be fetched again yet, set
+        an alarm for the time of the next fetch (:attr:`Outage.retry_at`) instead.
         """
         site.happens(Event.REQUEST)
         retry_at = -inf if site.outage is None else site.outage.retry_at
@@ -1193,17 +1247,20 @@ class Limits:
         """Record that the robots.txt of *site* is unreachable. The site's requests wait until *wait* seconds after the
         start of the outage. Afterwards they are refused.
 
-        robots.txt is fetched again at *retry_at*. If *retry_at* is later than the end of the wait, there are two cases.
-        If *is_asked* is True, the host requested this time (``Retry-After``), so robots.txt is not fetched during the
-        wait, and the requests are refused now. If *is_asked* is False, robots.txt is fetched at the end of the wait
-        instead, and the requests are refused only if this fetch fails, too. *result* becomes
-        :attr:`Outage.last_result`.
+        robots.txt is fetched again at *retry_at*. If *retry_at* is later than the end of the wait, there are two cases:
+
+        - *is_asked* is True if the host asked for this time (``Retry-After``). In this case, robots.txt is not fetched
+          during the wait, and the requests are refused now.
+        - *is_asked* is False if the crawl chose this time. In this case, robots.txt is fetched at the end of the wait
+          instead, and the requests are refused only if this fetch fails, too.
+
+        *result* becomes :attr:`Outage.last_result`.
         """
         if site.outage is None:
             site.outage = Outage(now, now + wait)
         outage = site.outage
-        # *wait* may be longer than in the last call. It is short as long as the host seems to have no server, but other
-        # failures may show later that the host has one.
+        # *wait* can be longer than in the last call. The caller passes a short time if the host seems to have no server
+        # (refused connection, unknown host name). A later failure, such as a 503, can show that the host has a server.
         outage.until = max(outage.until, outage.since + wait)
         if not is_asked and now < outage.until:
             retry_at = min(retry_at, outage.until)
@@ -1222,8 +1279,9 @@ class Limits:
             site.happens(Event.NO_RESULT)
 
     def wait_for_rules(self, waiter: Waiter, site: Site, now: float) -> None:
-        """Let *waiter* wait until the rules of *site* are known, or until robots.txt turns out to be unreachable. Then
-        the waiter is decided. Request an urgent fetch of robots.txt.
+        """Let *waiter* wait at *site* until the rules are known, or until robots.txt turns out to be unreachable. In
+        both cases, its request continues, and is then judged. Also ask the frontier to fetch robots.txt as soon as
+        possible.
         """
         waiter.site = site
         if site.waiters is None:
@@ -1232,8 +1290,10 @@ class Limits:
         self.want(site, now, is_urgent=True)
 
     def _release_site(self, site: Site, now: float) -> None:
-        """Let all waiters that wait for the rules of *site* continue to the gate, which judges them. Make the queues
-        that are parked at *site* ready, or park each of them at the first limiter that has no room.
+        """Let all requests outside the scheduler that wait for the rules of *site* continue. They are judged next.
+        Check each queue that waits for these rules. If the next request of the queue may be sent now, or will be
+        refused, the queue becomes ready. Otherwise, the queue waits again: at *site* if its rules are still not known,
+        else at the first limiter that has no room.
         """
         waiters, site.waiters = site.waiters or (), None
         for waiter in waiters:
@@ -1254,10 +1314,11 @@ class Limits:
             self._set_alarm(limiter, now)
 
     def network_is_back(self, now: float, since: float) -> None:
-        """Let all requests that wait for the network continue. The network was gone from *since* until *now*. If the
-        network, and not the hosts, certainly caused the failures (:attr:`Network.is_certain`), do three things: cancel
-        the pauses that failed connections caused, fetch again each robots.txt that became unreachable during this
-        time, and do not count this time towards the ``REP_WAIT_TIMEOUT`` of any host.
+        """Let all requests that wait for the network continue. The network was gone from *since* until *now*.
+
+        If it is certain that the network, and not the hosts, caused the failures (:attr:`Network.is_certain`), undo the
+        effects on hosts: cancel the pauses that failed connections caused, let each robots.txt that became unreachable
+        during this time be fetched again, and do not count this time towards the ``REP_WAIT_TIMEOUT`` of any host.
         """
         network = self.network
         if network.is_certain:
@@ -1267,12 +1328,12 @@ class Limits:
 
     def _forget_outage(self, since: float, now: float) -> None:
         """Undo the effects on hosts of an outage of the crawler's network, which lasted from *since* until *now*.
-        Cancel the pauses that failed connections caused, and fetch again each robots.txt that became unreachable during
-        the outage.
+        Cancel the pauses that failed connections caused, and let each robots.txt that became unreachable during the
+        outage be fetched again.
 
-        The time of the outage does not count towards ``REP_WAIT_TIMEOUT``. So the start of each back-off, and of each
-        period in which a robots.txt is unreachable, is moved later by the duration of the outage. If the start lies
-        within the outage, it is moved to *now*.
+        The time of the outage does not count towards ``REP_WAIT_TIMEOUT``. So the start of each back-off is moved later
+        by the duration of the outage. If the start lies within the outage, the start is moved to *now*. The same is
+        done with the start of each period in which a robots.txt is unreachable.
         """
         for site in self.sites.values():
             if site.outage is not None:
@@ -1291,9 +1352,9 @@ class Limits:
     # Alarms.
 
     def tick(self, now: float) -> None:
-        """Let the requests that wait at each limiter whose alarm is due at *now* continue as far as there is room
-        (:meth:`reconcile`). For each site whose alarm is due, request another fetch of robots.txt if any request waits
-        for the site's rules.
+        """Handle all alarms that are due at *now*. The alarm of a limiter lets requests that wait at the limiter
+        continue if there is room (:meth:`reconcile`). The alarm of a site leads to another fetch of robots.txt if any
+        request waits for the site's rules.
         """
         for owner in self.alarms.due(now):
             if isinstance(owner, Limiter):
@@ -1304,8 +1365,9 @@ class Limits:
     # Statistics for the log.
 
     def _note_slowdown(self, host: Limiter, now: float) -> None:
-        """Update :attr:`slowdowns` when a request to *host* is sent: add the time for which the crawl delay alone held
-        up the request. The time in which the download slot or a pause also held up the request is not added.
+        """Update :attr:`slowdowns` and :attr:`slowed_seconds` when a request to *host* is sent: add the time for which
+        the crawl delay alone held up the request. The time in which the download slot or a pause also held up the
+        request is not added.
         """
         limiter = host.crawl_delay
         assert limiter is not None
@@ -1325,8 +1387,11 @@ class Limits:
 
     def waiting(self) -> tuple[int, int, Limiter | None]:
         """Return three values for the log: the number of waiting requests, the number of their hosts, and the limiter
-        whose requests may be sent first. A request is waiting if it is in a parked queue, or if it is a waiter at a
-        limiter. The third value is None if no request waits at a limiter.
+        whose requests may be sent first.
+
+        These requests are counted as waiting: the requests in the scheduler's queues that wait for a robots.txt, and
+        all requests, in queues or outside the scheduler, that wait for the limiter of a host, a crawl delay or a
+        download slot. The third value is None if no request waits for such a limiter.
         """
         limiters = list(self.limiters.values())
         limiters += [host.crawl_delay for host in limiters if host.crawl_delay]

@@ -3,13 +3,18 @@ back. This module uses no Scrapy, no clock and no I/O. All times are seconds of 
 
 A failed connection (a host name that cannot be resolved, a refused connection, a time-out, a dead proxy) looks the
 same whether the host has no server or the crawler has no network. Only the answers of other hosts distinguish these
-cases. If five different hosts in a row fail, the network is *gone*. Then no page is requested, and one robots.txt at
-a time is fetched, after 1, 2, 4, ... 30 seconds, to try the network. The first answer of any host to a request that
-was sent after that shows that the network is back. Failures in between are not blamed on hosts.
+cases. If five different hosts fail and no host answers in between, the network counts as *gone*.
 
-An answer proves that the network works only if its request was sent after the failure of a host. Otherwise the
-answer may have been on the wire before the network failed. As long as no host has ever answered, in this run or an
-earlier run, a failure that means "this host has no server" is blamed on its host, and the network is not suspected.
+While the network is gone, no page is requested. To try the network, one robots.txt at a time is fetched, after pauses
+of 1, 2, 4, ... 30 seconds. A fetch of robots.txt that fails during this time is not blamed on its host. The network is
+back when any host answers a request that was sent after the network began to count as gone.
+
+The answer to an older request may have been on its way before the network failed. So an answer is evidence only against
+the failures that happened before its request was sent: only these are forgotten. If too few failures remain, the
+network is back, too.
+
+An unknown host name or a refused connection usually means that the host has no server. As long as no host has ever
+answered, in this run or an earlier run, such a failure is blamed on its host, and does not count against the network.
 """
 
 from __future__ import annotations
@@ -21,9 +26,10 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.protocol.origins import Origin
 
-# The network counts as gone after _HOSTS different hosts in a row failed. Each false alarm doubles the number of hosts,
-# because in some crawls most hosts have no server. The maximum, _MAX_HOSTS, is low enough that the network counts as
-# gone before Scrapy gives up failed requests. Scrapy retries a failed request only twice.
+# The network counts as gone after _HOSTS different hosts have failed, and no host has answered in between. In some
+# crawls, most hosts have no server. So if it is not certain that the network was the cause, the number of hosts is
+# doubled for the next time, up to _MAX_HOSTS. This maximum must be low: Scrapy retries a failed request only twice, and
+# the network should count as gone before Scrapy gives up the requests.
 _HOSTS = 5
 _MAX_HOSTS = 20
 
@@ -36,7 +42,8 @@ _MAX_PAUSE = 30.0
 # robots.txt files are fetched first, to find out whether the network is back.
 _MAX_ANSWERED = 4
 
-# While no host fails, not every answer is recorded. This is the minimum time, in seconds, between two recorded answers.
+# To save time, not every answer is recorded while Network.failed_hosts is empty. This is the minimum time, in seconds,
+# between two recorded answers.
 _RECORD_INTERVAL = 1.0
 
 
@@ -44,8 +51,8 @@ class Network:
     """Decides from the answers and failures of all hosts whether the crawler's own network works."""
 
     def __init__(self, pages: Limiter, robotstxt: Limiter, wait_timeout: float) -> None:
-        """Create the state of a network that works. After the network was gone for *wait_timeout* seconds, the crawl
-        is over. If *wait_timeout* is 0, the network never counts as gone.
+        """Create the state of a network that works. When the network has been gone for *wait_timeout* seconds, the
+        crawl has to end (:meth:`is_over`). If *wait_timeout* is 0, the network never counts as gone.
         """
         self.pages = pages
         """The limiter of all requests except requests for robots.txt."""
@@ -54,24 +61,28 @@ class Network:
         """The limiter of the requests for robots.txt."""
 
         self.gone_since: float | None = None
-        """The time of the first in the series of failures that showed that the network is gone; None while the network
-        works."""
+        """The time of the first failure of the current outage of the network; None while the network does not count as
+        gone."""
 
         self.is_certain = False
-        """Whether it is certain that the network, and not the hosts, caused the failures for which the network counts
-        as gone. False when the network begins to count as gone. It becomes True in three cases: a fetch of robots.txt
-        fails although its site answered recently; a fetch of robots.txt fails and no site has answered in this run; a
-        site that failed before answers again, which shows that this site was not down."""
+        """Whether it is certain that the network, and not the hosts, caused the failures because of which the network
+        counts as gone. The value is False at the start of each outage, and becomes True in three cases:
+
+        - A fetch of robots.txt fails although its site answered recently.
+        - A fetch of robots.txt fails, and no site has answered in this run.
+        - A site that failed before answers again, which shows that this site was not down."""
 
         self._wait_timeout = wait_timeout
         self._pause = _FIRST_PAUSE
         self._hosts_needed = _HOSTS
         self.failed_hosts: dict[str, tuple[Origin, float]] = {}
-        """The hosts that failed in a row, the oldest failure first. Each value contains the site and the time of the
-        host's last failure. The host is removed when any host answers a request that was sent after this time."""
+        """The hosts with a failed connection, the oldest failure first. Each value contains the site of the host and
+        the time of the host's last failure. The host is removed as soon as any host answers a request that was sent
+        after this time."""
 
         self._gone_at = -inf
-        """The time when the network began to count as gone."""
+        """The time when there were enough failures, so that the network began to count as gone. Later than
+        :attr:`gone_since`, the time of the first of these failures. ``-inf`` before the first outage."""
 
         self._answered: dict[Origin, None] = {}
         """The sites that answered most recently, the newest one last."""
@@ -80,10 +91,11 @@ class Network:
         """Whether any site has ever answered, in this run or an earlier run."""
 
         self.noted_at = -inf
-        """While no host fails, answers that arrive before this time need not be passed to :meth:`answered`."""
+        """If :attr:`failed_hosts` is empty, :meth:`answered` need not be called for answers that arrive before this
+        time. This saves work, and loses nothing: another answer was recorded shortly before."""
 
         self._attempts = 0
-        """The number of calls of :meth:`sites_to_ask` since the network began to count as gone."""
+        """The number of calls of :meth:`sites_to_ask` in the current or last outage of the network."""
 
     @property
     def limiters(self) -> tuple[Limiter, Limiter]:
@@ -100,12 +112,13 @@ class Network:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the network counts as gone, so that no page may be requested."""
+        """Whether the crawler's own network counts as gone (has failed). While it is gone, no page is requested."""
         return self.gone_since is not None
 
     def answered(self, site: Origin, now: float, sent_at: float) -> float | None:
-        """Record that *site* answered, with any status, a request that was sent at *sent_at*. If the answer shows
-        that the network is back, return the time when the network failed; otherwise return None.
+        """Record that *site* answered, with any status, a request that was sent at *sent_at*. If the network counted as
+        gone, and the answer shows that it is back, return the time when the network failed (:attr:`gone_since`).
+        Otherwise, return None.
         """
         is_noted, self.has_worked = site in self._answered, True
         self._answered.pop(site, None)
@@ -133,15 +146,17 @@ class Network:
         return since
 
     def worked_before(self) -> None:
-        """Record that a host answered in an earlier run. A ``JOBDIR`` or a stored robots.txt proves this."""
+        """Record that a host has answered at some time, in this run or an earlier run. The caller knows this from a
+        ``JOBDIR`` or from a robots.txt.
+        """
         self.has_worked = True
 
     def failed(self, host: str, site: Origin, now: float, *, has_server: bool) -> bool:
-        """Record that the connection to *site* failed. *host* is the host of the site. Return whether the network
-        begins to count as gone because of this failure.
+        """Record that the connection to *site*, whose host is *host*, failed. Return True if the network counts as gone
+        from now on because of this failure; otherwise, return False.
 
-        *has_server* is False if the failure means that the host has no server. Failures of this kind are not counted
-        as long as no host has ever answered.
+        *has_server* is False if the error usually means that the host has no server: an unknown host name, or a refused
+        connection. Until any host has answered, in this run or an earlier run, such a failure is ignored.
         """
         if not (has_server or self.has_worked):
             return False
@@ -163,11 +178,12 @@ class Network:
 
     def attempt_failed(self, site: Origin, now: float, sent_at: float) -> bool:
         """Record that a request for the robots.txt of *site*, sent at *sent_at*, failed, and double the pause before
-        the next such request. Do nothing if the network did not count as gone at *sent_at*.
+        the next such request. If the network did not count as gone yet at *sent_at*, do nothing and return False.
 
-        A network that counts as gone may still work, if the hosts are the cause of the failures. Return True if this
-        failure makes it certain that the network is gone, because *site* is one of the sites that answered most
-        recently, or because no site has answered in this run.
+        A network that counts as gone may still work, if the hosts are the cause of the failures. This failure makes it
+        certain that the network is gone if *site* is one of the sites that answered most recently, or if no site has
+        answered in this run. Return True if this became certain now; False if it is still uncertain, or was certain
+        before.
         """
         if self.gone_since is None or sent_at < self._gone_at:
             return False
@@ -178,7 +194,7 @@ class Network:
         return self.is_certain and not was_certain
 
     def is_over(self, now: float) -> bool:
-        """Whether the network has been gone for at least ``REP_WAIT_TIMEOUT``, so that the crawl is over."""
+        """Whether the network has been gone for at least ``REP_WAIT_TIMEOUT`` seconds, so that the crawl has to end."""
         # The network counts as gone after a series of failures. The time is measured from the last of these failures
         # (_gone_at), and not from the first (gone_since). In an idle crawl, hours may lie between the two.
         return self.is_gone and now - self._gone_at >= self._wait_timeout

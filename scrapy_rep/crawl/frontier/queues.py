@@ -1,5 +1,5 @@
-"""Finds the queue of each request, and determines the order of the requests in a queue. Requests share a queue if they
-need the same robots.txt, and room in the same limiters.
+"""Finds the queue of each request, and determines the order of the requests in a queue. Requests share a queue if the
+same robots.txt and the same limiters (of the host, the download slot, ...) apply to them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limits import Limits
     from scrapy_rep.protocol.origins import Origin
 
-# While a request waits in a download slot with a delay, the scheduler hands out no further request for the slot until
-# Scrapy may send the waiting request, and at least for this fraction of the delay.
+# If a request waits in a download slot with a delay, the scheduler hands out no further request for the slot. The
+# scheduler checks the slot again when Scrapy may send the waiting request, but not before this fraction of the delay
+# has passed since the last check.
 _PART_OF_DELAY = 1 / 10
 
 # The smallest index at which the authority of a URL can end, which is after "http://" and one character.
@@ -55,8 +56,8 @@ class QueueKey(NamedTuple):
     slot: str
 
     origin: Origin | None
-    """None if no robots.txt applies: the scheme is not http or https, the host cannot be read, the requests have
-    ``dont_obey_robotstxt``, or the crawl ignores robots.txt."""
+    """The origin whose robots.txt applies. None if no robots.txt applies: the scheme is not http or https, the URLs
+    have no valid host, the requests have ``dont_obey_robotstxt``, or the crawl ignores robots.txt."""
 
     is_service: bool = False
     """Whether the requests go to a service that renders or fetches pages of another host. Such requests have
@@ -67,8 +68,8 @@ class QueueKey(NamedTuple):
 
 
 class Queues:
-    """Finds or creates the queue of a request, with its site and its limiters. Also copies the state of Scrapy's
-    download slots to the limiters of the same names.
+    """Finds or creates the queue of a request, with its site and its limiters. Also copies the concurrency and the
+    delay of each Scrapy download slot to the limiter of the slot.
     """
 
     def __init__(self, crawler: Crawler, limits: Limits, clock: Clock) -> None:
@@ -77,8 +78,8 @@ class Queues:
         self._clock = clock
         self._settings = RepSettings.of(crawler)
         self.cache: RobotsTxtCache | None = None
-        """The robots.txt files and overrides; None if the crawl ignores robots.txt. Then no queue has a :class:`Site`, so
-        no request waits for a robots.txt."""
+        """The robots.txt files and overrides. None if the crawl ignores robots.txt: in this case, no queue has a
+        :class:`Site`, and no request waits for a robots.txt."""
 
         self._usual: dict[str, Queue] = {}
         """The queues of usual requests, by the scheme and authority of their URL. A usual request names no download
@@ -167,7 +168,7 @@ class Queues:
         return override is not None and override.robots is None and override.ends == inf
 
     def look_at_slot(self, slot: Limiter) -> None:
-        """Copy the concurrency and the delay of a Scrapy download slot to *slot*, the limiter of the same name."""
+        """Copy the concurrency and the delay of a Scrapy download slot to *slot*, the limiter with the same key."""
         downloader = self._downloader
         state = downloader.slots.get(slot.key)
         if state is None and slot.key not in downloader.own_slots:
@@ -186,7 +187,7 @@ class Queues:
             -inf,
         )
         if slot_state.is_queueing:
-            # Another request would only wait in the slot, because the slot already has the request to send next.
+            # Another request would only wait in the slot, behind the request that already waits there.
             soonest = self._clock.monotonic() + slot_state.delay * _PART_OF_DELAY
             slot.slot_free_at = max(slot.slot_due_at, soonest)
 
@@ -219,8 +220,8 @@ class RequestOrder:
         self._next_number = count().__next__
 
     def of(self, request: Request) -> tuple[int, bool]:
-        """Return the rank of *request*, and whether the newest request of this rank is sent first. Requests with a
-        higher rank are sent earlier.
+        """Return two values: the rank of *request*, and whether the newest request of this rank is sent first. Requests
+        with a higher rank are sent earlier.
         """
         is_start = self._has_start_class and request.meta.get("is_start_request", False)
         return 2 * request.priority + (not is_start), self._is_last_first[not is_start]

@@ -4,11 +4,11 @@ no clock and no I/O. All times are seconds of a monotonic clock.
 A site is an origin: scheme, host and port. All requests that wait for the rules of a site share one fetch of its
 robots.txt. The table :data:`PHASES` contains all changes of a site's phase.
 
-If robots.txt is unreachable (a 429, a 5xx or no answer, and no usable older copy), the site is DOWN. Then its requests
-wait, and robots.txt is fetched again at the time in ``Retry-After``, or after pauses that double each time. If no fetch
-succeeds within ``REP_WAIT_TIMEOUT`` seconds, the site is REFUSED. Then the gate refuses its requests until robots.txt may
-be fetched again. The next request waits for that fetch. If the fetch fails, too, the request is refused. The first
-successful fetch makes the site OPEN.
+If robots.txt is unreachable (a 429, a 5xx or no answer, and no usable older copy), the site is DOWN. While a site is
+DOWN, its requests wait, and robots.txt is fetched again at the time in ``Retry-After``, or after pauses that double
+each time. If no fetch succeeds within ``REP_WAIT_TIMEOUT`` seconds, the site is REFUSED. While a site is REFUSED, its
+requests are refused until robots.txt may be fetched again. A request after this time waits for another fetch. If this
+fetch fails, too, the request is refused. The first successful fetch makes the site OPEN.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ class Phase(Enum):
 
 
 class FetchStage(IntEnum):
-    """The progress of fetching a site's robots.txt. The stage rises until the fetch ends or no request needs the rules
-    any more. Then it is NONE again.
+    """The progress of fetching a site's robots.txt. The stage only rises, until the fetch ends or no request needs the
+    rules any more. Then the stage becomes NONE again.
     """
 
     NONE = 0
     WANTED = 1
-    """robots.txt is fetched as soon as too few of the scheduler's queues have a next request that may be sent."""
+    """robots.txt is not fetched at once, but only when the scheduler has too few queues from which a request may be
+    sent now."""
 
     URGENT = 2
     """robots.txt is fetched as soon as possible, because a request in the downloader waits for the rules."""
@@ -74,8 +75,8 @@ PHASES: dict[Event, _Row] = {
     Event.NO_RESULT:   (UNKNOWN, UNKNOWN, OPEN,    DOWN,    REFUSED),
 }
 # fmt: on
-"""Maps each event to five phases: the phase of a site after the event if the phase before the event was UNKNOWN,
-AWAITED, OPEN, DOWN or REFUSED, in this order."""
+"""Maps each event to a row of five phases. The first of these is the phase of a site after the event if the phase
+before the event was UNKNOWN. The others belong to AWAITED, OPEN, DOWN and REFUSED before the event, in this order."""
 
 _NEXT_PHASE = {
     event: dict(zip(Phase, row, strict=True)) for event, row in PHASES.items()
@@ -98,7 +99,8 @@ class Outage:
         """robots.txt is not fetched again before this time."""
 
         self.last_result: Any = None
-        """The result of the last fetch, a ``SiteRules``. Refusals state this result as their reason."""
+        """The result of the last fetch, a ``SiteRules``. If a request is refused because robots.txt is unreachable, the
+        refusal states this result as its reason."""
 
 
 class Site:
@@ -117,9 +119,9 @@ class Site:
         """The time when the rules become stale; ``-inf`` while the rules are not known."""
 
         self.holds_for_next = False
-        """Whether the rules apply to the next request even if they are stale when the request is sent. Without this
-        exception, a site whose rules become stale before its crawl delay ends would never receive a request for a
-        page."""
+        """Whether the rules apply to the next request even if they have become stale when this request is sent. Without
+        this exception, a site whose rules become stale before its crawl delay ends would never receive a request for
+        a page."""
 
         self.fetch_stage = FetchStage.NONE
         self.outage: Outage | None = None
@@ -135,11 +137,12 @@ class Site:
         """The number of queues that belong to this site."""
 
         self.templates: list[Any] | None = None
-        """Some of the requests that wait for the rules. Each request for robots.txt copies the proxy and headers of one
-        of them. None if there are none."""
+        """Some of the page requests that wait for the rules, as templates for requests for robots.txt: each request for
+        robots.txt has the proxy and the User-Agent of one of them. None if there are no templates."""
 
         self.alarm_at = inf
-        """The time when :meth:`Limits.tick` requests another fetch of robots.txt; ``inf`` if no alarm is set."""
+        """The time when :meth:`Limits.tick` asks for another fetch of robots.txt if requests wait for the rules;
+        ``inf`` if no such time is set."""
 
     def __repr__(self) -> str:
         again = f", again at {self.outage.retry_at:g}" if self.outage else ""

@@ -39,8 +39,8 @@ def is_from_browser(response: Response) -> bool:
 
 
 def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
-    """Return the import path of the http or https download handler that uses a browser, and whether the
-    handler is scrapy-playwright's. Return None if neither handler uses a browser.
+    """Return two values about the download handler for http or https that uses a browser: its import path, and whether
+    it is the handler of scrapy-playwright or a subclass of that. Return None if neither handler uses a browser.
 
     A handler counts as using a browser if the import path of its class, or of a base class, contains the
     name of a known browser tool.
@@ -63,7 +63,7 @@ def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
 
 
 def uses_playwright(settings: BaseSettings) -> bool:
-    """Whether a crawl with these settings may download with scrapy-playwright."""
+    """Whether a crawl with these settings can download pages with scrapy-playwright."""
     handler = browser_handler(settings)
     is_playwright = handler is not None and handler[1]
     return is_playwright or abort_setting(settings) is not None

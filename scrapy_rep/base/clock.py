@@ -1,4 +1,4 @@
-"""The clock that the crawl components share, and the alarms that call their functions at given times."""
+"""The clock of a crawl, which its components share, and alarms, which call functions at given times."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ logger = get_logger(__name__)
 
 
 class Clock:
-    """The monotonic clock, the wall clock and the timers of this process. Tests pass another object in place
-    of an instance, so that a crawl runs in virtual time.
+    """The monotonic clock, the wall clock and the timers of this process. Tests replace an instance by an object with
+    the same methods, so that a crawl runs in virtual time.
     """
 
     monotonic = staticmethod(time.monotonic)
@@ -31,7 +31,9 @@ class Clock:
     """Return the time in seconds since the epoch, which is used for values that are stored."""
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
-        """Schedule a call of *function* in *seconds*. Return an object whose ``cancel`` method prevents the call."""
+        """Schedule a call of *function* after the given number of *seconds*. Return an object whose ``cancel`` method
+        prevents the call.
+        """
         return call_later(seconds, function)
 
 

@@ -48,7 +48,9 @@ def is_heard(crawler: Crawler, signal: Any) -> bool:
 
 
 def is_interactive(crawler: Crawler) -> bool:
-    """Whether the running command is ``scrapy shell``, ``fetch`` or ``view``. In these, a person waits for a page."""
+    """Whether the running command is ``scrapy shell``, ``scrapy fetch`` or ``scrapy view``. With these commands, a
+    person waits for a page.
+    """
     # "shell" sets DUPEFILTER_CLASS with the priority of commands. "fetch" and "view" use Scrapy's DefaultSpider, or
     # replace the start method of the project's spider.
     priority = crawler.settings.getpriority("DUPEFILTER_CLASS")
@@ -86,8 +88,9 @@ def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
 
 
 def loop_caller() -> Callable[..., object]:
-    """Return a function ``caller(function, *args)``. Another thread calls it to have ``function(*args)`` called in
-    the current event loop. If asyncio's event loop is closed, ``caller`` raises RuntimeError.
+    """Return a thread-safe function ``caller(function, *args)``. It schedules the call ``function(*args)`` in the event
+    loop in which :func:`loop_caller` was called. If this is an asyncio event loop and it is closed, ``caller`` raises
+    RuntimeError.
     """
     if scrapy_asyncio.is_asyncio_available():
         return asyncio.get_running_loop().call_soon_threadsafe
@@ -114,14 +117,14 @@ logger = get_logger(__name__)
 
 
 PROXY_AUTH_META_KEY = "_auth_proxy"
-"""The meta key under which Scrapy stores the URL of the proxy that a request's ``Proxy-Authorization`` header is
-for. If the request's proxy changes later, Scrapy removes the header."""
+"""A meta key of Scrapy. If a request has a ``Proxy-Authorization`` header, the value is the URL of the proxy for which
+the header is meant. If the request gets another proxy later, Scrapy removes the header."""
 
 
 _MISSING = object()
 
 _NO_SLOT = "\0"
-"""A download slot key that no request uses."""
+"""The key of a download slot that no request uses."""
 
 _SLOT_ATTRIBUTES = ("concurrency", "delay", "lastseen", "queue")
 """The attributes of Scrapy's download slots that this module reads."""
@@ -142,7 +145,9 @@ class SlotState(NamedTuple):
 
 
 def is_closing(crawler: Crawler) -> bool:
-    """Whether the spider is closing or closed. Scrapy sends a signal only when the spider is closed."""
+    """Whether the spider is closing or closed. No signal tells this in time, because Scrapy sends ``spider_closed``
+    only at the end of closing.
+    """
     if _find(crawler.engine, "_slot.closing") is not None:
         return True
     # After the spider is closed, engine._slot is None.
@@ -221,7 +226,7 @@ def withdraw(crawler: Crawler, request: Request, error: Exception) -> None:
         if entry[0] is request:
             slot.queue.remove(entry)
             answer = entry[1]
-            # Scrapy already called the deferred if the request was cancelled.
+            # If the request was cancelled, its Deferred has already fired.
             if not answer.called:
                 answer.errback(error)
             return

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-    # The name of the indexing rule or purpose that causes a denial, and the statement behind the denial.
+    # A reason why something is denied: the name of an indexing rule (such as "noindex") or of a disallowed purpose, and
+    # the site's statement on which the denial is based.
     Denied: TypeAlias = tuple[str, Because]
 
 _TYPES_OF_CLASSES = (
@@ -46,17 +47,18 @@ class Effects(NamedTuple):
     """The statement that forbids following links; None if links are followed."""
 
     noted: tuple[Denied, ...] = ()
-    """The denials that drop nothing, because ``REP_NOINDEX`` or ``REP_USAGE`` is ``"annotate"``. They are reported,
-    and written into items."""
+    """The reasons that would drop items if ``REP_NOINDEX`` or ``REP_USAGE`` were not ``"annotate"``. They are
+    reported. What is written into items is in the two attributes below."""
 
     restrictions: dict[str, bool | int | str] | None = None
     """The restrictions to write into items, by name, such as ``{"index": False}``. None if there are no
     restrictions, or if the settings do not annotate items."""
 
     usage: dict[str, dict[str, bool]] | None = None
-    """The disallowed purposes to write into items. The key ``usage`` contains the purposes that are disallowed for
-    the page, and the key ``usage_of_images`` the purposes that are disallowed only for images of the page. None if
-    no purpose is disallowed, or if the settings do not annotate items."""
+    """The disallowed purposes to write into items, such as ``{"usage": {"train-ai": False}}``. The value of ``usage``
+    contains the purposes that are disallowed for the page. The value of ``usage_of_images`` contains the purposes that
+    are disallowed only for images of the page. A key without such purposes is missing. None if no purpose is
+    disallowed, or if the settings do not annotate items."""
 
     is_expiring: bool = False
     """Whether the page has an ``unavailable_after`` date in the future."""
@@ -77,8 +79,9 @@ def effects(
 ) -> Effects:
     """Return the effects that the indexing *rules* and usage *preferences* of *response* have.
 
-    *rules* is None if no middleware read the response. *purposes* are the purposes of the request, or of the
-    crawl if the request has no purposes of its own. *is_exempt* is whether the request is exempt from noindex.
+    *rules* is None if the indexing rules of *response* were not parsed; then only usage preferences can have an effect.
+    *purposes* are the purposes of the request, or of the crawl if the request has no purposes of its own. *is_exempt*
+    is whether the request is exempt from noindex by the meta key ``dont_obey_noindex``.
     """
     result = NO_EFFECT
     if rules is None:
@@ -121,7 +124,9 @@ def effects(
 def _annotation(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    """Return the effects of *rules* if ``REP_NOINDEX`` is ``"annotate"``. Items are annotated, not dropped."""
+    """Return the effects of *rules* on *response* if ``REP_NOINDEX`` is ``"annotate"``. Items are annotated, not
+    dropped. If *is_exempt* is True, items are not annotated either, and only nofollow can have an effect.
+    """
     restrictions = rules.restrictions()
     if not restrictions or not is_success(response):
         return NO_EFFECT
@@ -141,7 +146,10 @@ def _annotation(
 def _of_rules(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    """Return the effects of *rules* on *response*. ``REP_NOINDEX`` must be ``"drop"`` or ``"ignore"``."""
+    """Return the effects of *rules* on *response* if ``REP_NOINDEX`` is ``"drop"`` or ``"ignore"``. (If it is
+    ``"annotate"``, :func:`_annotation` returns the effects.) If *is_exempt* is True, or ``REP_NOINDEX`` is
+    ``"ignore"``, only nofollow can have an effect.
+    """
     if not is_success(response):
         return NO_EFFECT
     links = _denied_links(settings, response, rules)

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
-# The name of the header field, as Scrapy stores it. Few requests have this field when RobotsTxtMiddleware gets them.
-# To check for the field, isdisjoint() with this set is ten times as fast as headers.get().
+# The name of the User-Agent header, as Scrapy stores it. Few requests have this header when RobotsTxtMiddleware gets
+# them. _FIELD.isdisjoint(headers) is True if a request does not have the header. This is ten times as fast as
+# headers.get("User-Agent").
 _FIELD = frozenset({b"User-Agent"})
 
 _tokens = lru_cache(maxsize=256)(product_tokens)

@@ -59,7 +59,11 @@ class CrawlLog(_Adapter):
         exc_info: Any = None,
         **values: Any,
     ) -> None:
-        """Log *msg* with *values*. The methods for single levels, such as ``info``, call this method."""
+        """Log *msg* at *level*. The methods for single levels, such as ``info``, call this method.
+
+        The keyword arguments *values* replace the placeholders with these names in *msg*, such as ``%(url)s``. Without
+        keyword arguments, *args* replace placeholders without names, such as ``%s``.
+        """
         self.logger.log(
             level,
             msg,

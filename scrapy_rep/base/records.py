@@ -15,8 +15,8 @@ from scrapy_rep.protocol.usage.statements import CATEGORIES, Source, UsageStatem
 from scrapy_rep.record import Layer, Record, Subject, Verdict
 
 Because: TypeAlias = "Statement | UsageStatement | str | None"
-"""The cause of a prohibition: a statement of the site, or the value of a ``rel`` attribute. None if the
-site states nothing about a use, and the setting ``REP_USAGE_UNKNOWN`` forbids such a use."""
+"""The cause of a prohibition: a statement of the site, or the value of a ``rel`` attribute. None if the site states
+nothing about a use, and the use is forbidden because the setting ``REP_USAGE_UNKNOWN`` is ``"deny"``."""
 
 MAX_URL = 4096
 """The maximum number of stored characters of a URL. A longer URL is cut, and ends with an ellipsis."""
@@ -71,8 +71,14 @@ def request_record(
     override: Override | None = None,
     via: str | None = None,
 ) -> Record:
-    """Return the record of a decision about a request. The decision follows from robots.txt, an override, a
-    delay, or the maximum number of pages for a host. *entry* is the cache entry of the robots.txt.
+    """Return the record of a decision about a request for *url*. The decision is based on robots.txt, an override, a
+    delay, or the maximum number of pages for a host.
+
+    :param origin: the origin of the request; None if the URL has no valid host or port
+    :param entry: the cache entry of the robots.txt; None if no robots.txt applies
+    :param override: the override that replaces the robots.txt; None if there is none
+    :param via: how a browser came to *url*, such as ``"redirect http://a.example/"``; None if the spider requested
+        *url*
     """
     rule, reason = decision.rule, str(decision.reason)
     statement = None if rule is None else str(rule)
@@ -113,14 +119,20 @@ def page_record(
     page: str,
     entry: CacheEntry | None = None,
 ) -> Record:
-    """Return the record of a decision about an item, a link or a file of *page*. The decision follows from an
-    indexing rule, a usage preference or the ``rel`` attribute of a link. *entry* is the cache entry of the
-    page's robots.txt.
+    """Return the record of a decision about a page, or about an item, a link or a file of a page. The decision is based
+    on *because*: an indexing rule, a usage preference or the ``rel`` attribute of a link.
 
-    The ``layer`` of the record is the source of the decision. Each record about usage has the layer ``usage``. Of the
-    other records, those with the *verdict* *allowed* have the layer ``override``, since the crawler's user exempted
-    the page from what *because* forbids. The remaining records have the layer in which *because* was found:
-    ``header``, ``meta`` or ``rel``.
+    The ``layer`` of the record is the source of the decision:
+
+    - ``usage`` if the decision is about a purpose for which the page is used.
+    - ``override`` if *verdict* is *allowed*, since the crawler's user has exempted the page from what *because*
+      forbids.
+    - Otherwise, the place where *because* was found: ``header``, ``meta`` or ``rel``.
+
+    :param reason: the name of the indexing rule, or the purpose
+    :param url: the URL that the decision is about, such as the target of the link
+    :param page: the URL of the page
+    :param entry: the cache entry of the page's robots.txt, if *because* is in a robots.txt
     """
     layer = Layer.META
     evidence: dict[str, Any] = {}

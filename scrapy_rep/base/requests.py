@@ -31,9 +31,10 @@ def host_of(request: Request) -> str:
 
 
 def was_redirected(request: Request, host: str) -> bool:
-    """Whether *request*, which now goes to *host*, went to another host before one of its redirects. If so,
-    ``download_slot`` in the request's meta may still name the slot of the other host. Scrapy writes this key when it
-    downloads a request, and copies the key to the redirected request.
+    """Whether *request*, whose URL now has the host *host*, was redirected from another host.
+
+    If so, the meta key ``download_slot`` of *request* can still name the download slot of the other host. Scrapy writes
+    this key when it downloads a request, and copies the key to the redirected request.
     """
     return any(other != host for other in hosts_of_redirects(request))
 
@@ -83,9 +84,12 @@ def request_origin(request: Request) -> Origin | None:
 
 
 def origin_at(url: str, request: Request | None) -> Origin | None:
-    """Return the origin of *url*, a URL that was fetched for *request*, perhaps after redirects. If *url* is on
-    the same server as *request*'s URL, and *request* has a ``Host`` header for another host, the origin includes
-    the other host as its virtual host. Return None if the host or port of *url* is invalid.
+    """Return the origin of *url*, a URL that was fetched for *request*, perhaps after redirects. Return None if the
+    host or port of *url* is invalid.
+
+    The ``Host`` header of *request* can name another host than the URL. Then, if *url* is on the same server as the URL
+    of *request*, the returned origin includes the other host as its virtual host. If *request* is None, only *url*
+    counts.
     """
     requested = request_origin(request) if request is not None else None
     if request is not None and request.url == url and requested is not None:

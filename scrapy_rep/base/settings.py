@@ -420,8 +420,8 @@ class RepSettings:
     Each key is a pattern: a host, `*.example.com` for all subdomains, or `*` for all hosts; `:port` restricts
     it to one port. The most specific pattern decides. The value `"ignore"` allows everything, and robots.txt
     is not fetched. `"obey"` follows robots.txt despite a wider pattern. Any other text replaces the robots.txt
-    of the host. A request's own `Host` header is matched in place of its URL. The log names each pattern
-    when it is first used.
+    of the host. If a request has a `Host` header of its own, patterns are compared with this header, and not with the
+    host in the URL. The log names each pattern when it is first used.
 
     A dict as the value can state the reason and the last day:
     `{"example.com": {"obey": False, "reason": "written permission of 2026-10-01", "until": "2027-01-01"}}`.
@@ -481,10 +481,11 @@ class RepSettings:
     """The maximum time in seconds that requests wait for a host, or for the network.
 
     Requests wait while the robots.txt of their host is unreachable, and while the host asks for a
-    pause. If they wait longer than this, or would have to, they are refused with the reason
-    `unreachable` or `back-off`. If the network of the crawler is gone for this long, the crawl closes
-    with the reason `network_gone`. With `0`, requests are refused at once, and the network never counts as
-    gone. Waiting for a `Crawl-delay` does not count. See [how a request waits](../waiting.md).
+    pause. If that takes longer than this time, they are refused with the reason `unreachable` or `back-off`. If the
+    host asks for a longer pause from the start, they are refused without waiting. If the network of the crawler is gone
+    for this time, the crawl closes with the reason `network_gone`. With `0`, requests are refused at once, and the
+    network never counts as gone. Requests can wait longer for a `Crawl-delay`. See
+    [how a request waits](../waiting.md).
 
     Default: ten minutes; many outages end sooner, and a crawl that would wait for hours is better started later.
 
@@ -530,9 +531,9 @@ class RepSettings:
     Further requests are refused with the reason `budget`, and the stat `rep/budget/hosts` counts their hosts. Pages are
     counted by host name, whatever the scheme, port or download slot. Retries, redirects within the host, robots.txt,
     the files of pipelines, and pages from Scrapy's HTTP cache do not count. A crawl with a `JOBDIR` goes on
-    counting when it is resumed. With many workers, each owner of a host goes on counting where the previous
-    owner stopped. A dry run does not count pages. `REP_OVERRIDES = {"example.com": {"pages": 500}}` sets another limit
-    for a host, and `"pages": 0` no limit.
+    counting when it is resumed. With many workers, a worker that takes over a host goes on counting where the previous
+    worker stopped. A dry run does not count pages. `REP_OVERRIDES = {"example.com": {"pages": 500}}` sets another limit
+    for a host, and `"pages": 0` removes the limit for the host.
 
     Default: no limit; most crawls need all pages of a site.
 
@@ -543,9 +544,11 @@ class RepSettings:
     """The maximum number of requests in flight to all hosts on one IP address. `0` sets no limit.
 
     Hundreds of small sites may be on one machine, which gets too many requests although the crawl is polite
-    to each site. A host's first response shows its address, so the request before, usually for robots.txt, is not
-    counted. After a host was idle for minutes, its address is unknown until its next response. A host behind a proxy
-    has no address. Delays and pauses still apply to each host. With many workers, each worker counts its own requests.
+    to each site. The address of a host becomes known with the first response of the host. So requests that are sent
+    before this response, usually only the one for robots.txt, are not counted. After a host was idle for minutes, its
+    address is unknown until its next response. If requests to a host go through a proxy, the address stays unknown, and
+    this setting has no effect on the host. Delays and pauses still apply to each host. With many workers, each worker
+    counts its own requests.
 
     Default: no limit; Scrapy limits requests by host, and a limit by address would slow down large sites.
 
@@ -553,10 +556,11 @@ class RepSettings:
     """
 
     queue_lease: float = _SECONDS("REP_QUEUE_LEASE", 60)
-    """The seconds for which one of many workers owns its hosts after its last call to Redis.
+    """The time in seconds after which a worker that no longer calls Redis loses its hosts to other workers.
 
-    After that, the worker counts as dead, and other workers may take its hosts, with the requests that it
-    has not done. See [many workers](../many-workers.md#when-something-fails).
+    If many workers share a crawl, each of them owns some of the hosts. A worker that has not called Redis for this time
+    counts as dead. Other workers then take over its hosts, with the requests that it has not finished. See
+    [many workers](../many-workers.md#when-something-fails).
 
     Default: a minute; a running worker is seldom blocked for longer.
 
@@ -576,12 +580,12 @@ class RepSettings:
     """
 
     ledger_level: str = _one_of("denied", "all")(LEDGER_LEVEL, "denied")
-    """What the ledger records: refusals (`"denied"`), or every decision (`"all"`).
+    """What the ledger records: refusals and drops (`"denied"`), or every decision (`"all"`).
 
     `"all"` also records allowed requests, and the indexing rules and usage preferences of pages. `scrapy rep diff`
     and `scrapy rep report` need this level to check the URLs that were fetched.
 
-    Default: refusals; most questions are about them.
+    Default: refusals and drops; most questions are about them.
 
     Example: `REP_LEDGER_LEVEL = "all"`
     """
@@ -590,9 +594,9 @@ class RepSettings:
     """What happens to items of pages with `noindex`, or past their `unavailable_after`.
 
     `"drop"` drops them, `"annotate"` writes the restrictions of the page, such as `{"index": False}`, into
-    the item field `REP_ITEM_FIELD`, and `"ignore"` does not change them. Only responses with a 2xx status count and,
-    for `"drop"`, only [documents](../explanation/indexing.md#documents-and-data).
-    `meta={"dont_obey_noindex": True}` on a request exempts its response. See
+    the item field `REP_ITEM_FIELD`, and `"ignore"` does not change them. Only indexing rules of responses with a 2xx
+    status have an effect. `"drop"` drops only items of [documents](../explanation/indexing.md#documents-and-data), not
+    of data such as JSON. `meta={"dont_obey_noindex": True}` on a request exempts its response. See
     [how to keep such items](../howto/archive.md#keep-noindex-items).
 
     Default: dropped ([why](../explanation/indexing.md#why-noindex-drops-items)).
@@ -603,8 +607,9 @@ class RepSettings:
     nofollow: str = _one_of("drop", "ignore")(NOFOLLOW, "drop")
     """What happens to requests for the links of pages with `nofollow`.
 
-    `"drop"` does not send a GET for a URL to which such a document links. `"ignore"` sends it. Forms, and
-    requests for other URLs, are always sent. `meta={"dont_obey_nofollow": True}` exempts one request.
+    With `"drop"`, a GET request for a URL to which such a page links is not sent. With `"ignore"`, it is sent. Requests
+    that submit a form, and requests for other URLs, are always sent. `meta={"dont_obey_nofollow": True}` exempts one
+    request.
 
     Default: dropped; the page asks for this, and a dropped request can be sent later.
 
@@ -649,9 +654,11 @@ class RepSettings:
     usage: str = _POLICY("REP_USAGE", "drop")
     """What happens to items of pages that disallow a purpose of the crawl.
 
-    The values mean the same as in `REP_NOINDEX`. Without `REP_PURPOSES`, this setting has no effect.
+    `"drop"` drops them, `"annotate"` writes the disallowed purposes, such as `{"usage": {"train-ai": False}}`, into the
+    item field `REP_ITEM_FIELD`, and `"ignore"` does not change them. This setting has no effect on requests without
+    purposes (`REP_PURPOSES`).
 
-    Default: as for `REP_NOINDEX`, for the same reason.
+    Default: dropped; a later crawl can keep the items, but published items cannot be called back.
 
     Example: `REP_USAGE = "annotate"`
     """

@@ -84,7 +84,7 @@ def prepare_file(
 
 
 def make_folder(path: Path, setting: str, value: str) -> bool:
-    """Create the folder of the file at *path*, if the folder does not exist but its parent folder does. Return
+    """Create the folder of the file at *path* if the folder does not exist. Its parent folder must exist. Return
     whether this call created the folder.
 
     Raises SettingError if the parent folder does not exist. *setting* and *value* are the name and value of the

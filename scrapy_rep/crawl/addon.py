@@ -63,8 +63,8 @@ class Addon:
     invalid.
 
     Settings of the project take precedence: the add-on sets ``ROBOTSTXT_OBEY`` at ``addon`` priority, and does not
-    change the order of components that the project itself lists. A dry run (``REP_DRY_RUN``) keeps
-    ``ROBOTSTXT_OBEY``, Scrapy's RobotsTxtMiddleware, and the scheduler with its queues and duplicate filter.
+    change the order of components that the project itself lists. In a dry run (``REP_DRY_RUN``), the add-on does not
+    change ``ROBOTSTXT_OBEY`` and the scheduler, and does not disable Scrapy's RobotsTxtMiddleware.
     """
 
     def __init__(self, crawler: Crawler | None = None) -> None:
@@ -92,8 +92,9 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         if settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # Scrapy itself imports this module later. The import is faster now, while fewer modules are loaded. For
-            # each deprecated class in the module and each stack frame, the import searches all loaded modules.
+            # Scrapy itself would import the module scrapy.core.downloader.contextfactory later. This import takes
+            # longer if more modules are loaded, because it searches all loaded modules for each deprecated class in the
+            # module and for each stack frame. So the module is imported now, while fewer modules are loaded.
             import_module("scrapy.core.downloader.contextfactory")
         _check_classes(settings)
         if not is_dry_run(settings):
@@ -167,7 +168,8 @@ def _check_classes(settings: BaseSettings) -> None:
 
 def _use_scheduler(settings: BaseSettings) -> None:
     """Set ``SCHEDULER`` to the scheduler of this package. Change nothing if the project sets ``SCHEDULER``. Also change
-    nothing if it sets ``SCHEDULER_PRIORITY_QUEUE``, which has an effect only with Scrapy's scheduler.
+    nothing if the project sets ``SCHEDULER_PRIORITY_QUEUE``, because that setting has an effect only with Scrapy's own
+    scheduler.
     """
     is_of_project = [
         (settings.getpriority(name) or 0) > SETTINGS_PRIORITIES["addon"]
@@ -188,9 +190,9 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
     """Replace the scheduler of scrapy-redis by the shared scheduler of this package, and set ``REP_STORE`` to the same
     Redis server. Change nothing if the project does not use scrapy-redis.
 
-    The scheduler is not replaced if the project sets ``SCHEDULER_QUEUE_CLASS``, or if the scheduler is a subclass with
-    methods or attributes of its own. ``REP_STORE`` is not changed if the project sets it, or if a URL cannot express
-    the settings of the Redis server.
+    The scheduler is not replaced if the project sets ``SCHEDULER_QUEUE_CLASS``, or if the project's scheduler is a
+    subclass of scrapy-redis's that adds or overrides methods or attributes. ``REP_STORE`` is not changed if the project
+    sets it, or if the settings of the Redis server cannot be written as a URL.
     """
     scheduler = load_object(settings["SCHEDULER"])
     package = sys.modules.get("scrapy_redis.scheduler")
@@ -214,8 +216,8 @@ def _has_own_code(kind: type, base: type) -> bool:
 
 
 def _redis_url(settings: BaseSettings) -> str | None:
-    """Return the URL of the Redis server in the settings of scrapy-redis. Return None if ``REDIS_URL``
-    is not set, but ``REDIS_PARAMS`` is, because a URL cannot express the options in ``REDIS_PARAMS``.
+    """Return the URL of the Redis server in the settings of scrapy-redis. Return None if ``REDIS_PARAMS`` is set
+    without ``REDIS_URL``, because the options in ``REDIS_PARAMS`` cannot be written as a URL.
     """
     if settings.get("REDIS_URL"):
         return str(settings["REDIS_URL"])
@@ -227,9 +229,9 @@ def _redis_url(settings: BaseSettings) -> str | None:
 
 
 def _replace_middleware_of_scrapy(settings: BaseSettings) -> None:
-    """Disable Scrapy's RobotsTxtMiddleware, even if the project lists it. Subclasses of it that the project lists stay
-    enabled. Warn about each of these subclasses, unless ``ROBOTSTXT_OBEY`` is False. Change nothing if the project
-    disables the RobotsTxtMiddleware of this package.
+    """Disable Scrapy's RobotsTxtMiddleware, even if the project lists it. If the project lists a subclass of Scrapy's
+    RobotsTxtMiddleware, the subclass stays enabled, and a warning about it is logged if ``ROBOTSTXT_OBEY`` is True.
+    Change nothing if the project disables the RobotsTxtMiddleware of this package.
     """
     name = "DOWNLOADER_MIDDLEWARES"
     of_scrapy, gate = load_object(_MIDDLEWARE_OF_SCRAPY), load_object(GATE)

@@ -45,15 +45,16 @@ class DryRun(Judge):
     """Takes the place of this package's :class:`RobotsTxtMiddleware` in a dry run. Judges each request by the same
     rules, reports the requests that a real run would refuse, and refuses none.
 
-    As in stock Scrapy, a request waits until its robots.txt is known or unreachable, and for nothing else.
+    Each request waits until its robots.txt was fetched, or the fetch failed. Unlike in a real run, requests do not wait
+    for delays and pauses.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         self._clock = self._frontier.clock
-        # This fetcher sends requests for robots.txt regardless of the frontier's limits. In a dry run, no page waits for
-        # these limits, so pages may exceed them for the whole crawl. A request for a robots.txt that waited until the
-        # limits allow it might never be sent.
+        # This fetcher sends requests for robots.txt regardless of the frontier's limits. In a dry run, page requests do
+        # not wait for these limits, and can exceed them during the whole crawl. So if requests for robots.txt waited
+        # for the limits, they might never be sent.
         fetcher = RobotsTxtFetcher(crawler, self._settings)
         self._cache = RobotsTxtCache(
             crawler, fetcher, self._settings, self._reporter, self._clock
@@ -125,9 +126,11 @@ class DryRun(Judge):
             self._note_delay(request, delay)
 
     async def _known(self, origin: Origin, request: Request) -> SiteRules:
-        """Wait until the robots.txt of *origin* is known or unreachable, and return its rules."""
-        # The fetch runs in a task of its own. So if *request* is cancelled, the fetch continues, for the other requests
-        # that wait for the same robots.txt.
+        """Wait until the robots.txt of *origin* was fetched, or the fetch failed. Return the rules of *origin*.
+        *request* is the request that needs the rules.
+        """
+        # The fetch runs in a task of its own. So if *request* is cancelled, the fetch continues, because other requests
+        # may wait for the same robots.txt.
         site_rules: Deferred[SiteRules] = Deferred()
         learn = self._cache.learn(origin, [request])
         task = deferred_from_coro(learn)
@@ -135,8 +138,8 @@ class DryRun(Judge):
         return await maybe_deferred_to_future(site_rules)
 
     def _note_delay(self, request: Request, delay: float) -> None:
-        """Add *request* to the estimate of how long a real run would take. Its host asks for *delay* seconds between
-        two requests.
+        """Update the estimate of how long a real run would take, which is also a stat: a real run would send *request*
+        and the other requests to its host with a delay of *delay* seconds between each two.
         """
         slot = slot_state(self._crawler, download_slot(self._crawler, request))
         host, delays = host_of(request), self._delays

@@ -64,8 +64,8 @@ if TYPE_CHECKING:
 # The maximum number of remembered origins of requests that are exempt from robots.txt.
 _MAX_EXEMPT_ORIGINS = 10_000
 
-# The name of the Host header, as Scrapy stores it. The call _HOST.isdisjoint(headers) tells whether a request has the
-# header. The call is ten times as fast as a look-up by name, which normalizes the name first.
+# The name of the Host header, as Scrapy stores it. _HOST.isdisjoint(headers) is True if a request does not have the
+# header. This is ten times as fast as "Host" in headers, because that expression first normalizes the name.
 _HOST = frozenset({b"Host"})
 
 _DRY_RUN = "scrapy_rep.crawl.dryrun.DryRun"
@@ -77,31 +77,34 @@ class BrowserGate(Protocol):
     async def refusal_of(
         self, url: str, cause: Request | None, page: str = ""
     ) -> Exception | None:
-        """Wait until robots.txt is known. Return None if a browser may fetch *url* for the page at the URL *page*;
-        otherwise, return the exception that says why not.
+        """Wait until the robots.txt for *url* is known. Return None if a browser may fetch *url*. Otherwise, return the
+        exception that says why not. It is RobotsDenied if robots.txt or an override forbids *url*, and SpiderClosing if
+        the spider closes. Any other exception is an unexpected error in the check, which has been logged.
 
-        *cause* is the spider's request for the page. If *cause* is exempt from robots.txt, each URL of the same origin
-        is exempt too. The exception is RobotsDenied if robots.txt or an override forbids *url*, and SpiderClosing if
-        the crawl ends. Any other exception is an unexpected error in the check, which has been logged.
+        :param url: the URL that the browser is about to fetch
+        :param cause: the spider's request that opened the page in the browser; None if it is not known. If *cause* is
+            exempt from robots.txt, URLs of the same origin are exempt too
+        :param page: the URL of the page in the browser; empty if it is not known
         """
         ...
 
 
 def gate_of(crawler: Crawler) -> RobotsTxtMiddleware | None:
-    """Return the gate of *crawler*, whose engine must exist. Return None if the crawl ignores robots.txt or is a dry
-    run, because it has no gate then.
+    """Return the gate of *crawler*. Return None if the crawl has no gate, because it ignores robots.txt, it is a dry
+    run, or the project has disabled the gate. The engine of *crawler* must exist.
     """
     return crawler.get_downloader_middleware(RobotsTxtMiddleware)
 
 
 class Judge:
-    """Decides whether robots.txt, or an override of the user, allows a request, and whether the crawl accepts the
-    delay of its host. The gate and the dry run are its subclasses.
+    """Decides whether a request is allowed. robots.txt, or an override in ``REP_OVERRIDES``, must allow the request,
+    and the crawl must accept the crawl delay of its host (``REP_SKIP_DELAY_OVER``). The gate
+    (:class:`RobotsTxtMiddleware`) and the dry run are subclasses of this class.
     """
 
     ORDER = 100
-    """The order of Scrapy's own RobotsTxtMiddleware. Middlewares that send requests themselves have higher orders, so
-    the gate judges each request before they get it."""
+    """The order in ``DOWNLOADER_MIDDLEWARES``, the same as that of Scrapy's own RobotsTxtMiddleware. Middlewares that
+    send requests themselves have higher orders. So the gate judges each request before such a middleware gets it."""
 
     _cache: RobotsTxtCache
 
@@ -118,9 +121,13 @@ class Judge:
         self._reports_all = reporter.reports_all
 
     def look_up(self, check: Check) -> bool:
-        """Find what decides about the request of *check*, either an override or fresh rules of robots.txt, and add it
-        to *check*. Return True if the request can be judged now, and False if it has to wait for its robots.txt. Raises
-        ValueError if the purposes in the meta of the request are invalid.
+        """Look up the override for the request of *check* or, if there is none, the cached rules of its robots.txt. Set
+        ``check.override`` or ``check.rules``.
+
+        Return True if the request can be judged now. Return False if it has to wait for its robots.txt, because the
+        cache has no fresh rules, or because robots.txt is unreachable. (A dry run does not wait for an unreachable
+        robots.txt.) A request that is exempt from robots.txt, or whose URL is invalid, can always be judged. Raises
+        ValueError if the request has invalid purposes in its meta.
         """
         origin = check.origin
         if check.is_exempt or origin is None:
@@ -145,11 +152,12 @@ class Judge:
     def judge(
         self, check: Check, tokens: tuple[str, ...]
     ) -> tuple[Decision | None, Pace | None]:
-        """Judge the request of *check* for a crawler with the product *tokens*. Raises RobotsDenied if the request is
-        forbidden, or if the delay of its host is longer than the settings accept.
+        """Judge the request of *check* by the rules or the override in *check*, for a crawler with the product
+        *tokens*. If the request is forbidden, or if the crawl delay of its host is too long, report the refusal, and
+        raise RobotsDenied.
 
-        Return two values. The first is the decision that allows the request, or None if that decision is not to be
-        reported. The second is the pace of the host, or None if no robots.txt decides about the request.
+        Return two values. The first is the decision that allows the request; None if this decision is not reported. The
+        second is the pace (crawl delay and request rate) of the host; None if the request is allowed without rules.
         """
         if check.is_exempt:
             return BY_USER, None
@@ -183,13 +191,14 @@ class Judge:
         return decision, pace
 
     def refuse(self, check: Check, decision: Decision) -> NoReturn:
-        """Report that the request of *check* is refused. Raises RobotsDenied."""
+        """Report that *decision* refuses the request of *check*, and raise RobotsDenied."""
         self.count_override(check.origin)
         raise self._reporter.refused(check, decision)
 
     def allow(self, check: Check, decision: Decision | None) -> None:
-        """Report that the request of *check* is sent, because *decision*, a result of :meth:`judge`, allows it. If
-        *decision* is None, only count the override that allows the request, if there is one.
+        """Report that *decision*, a result of :meth:`judge`, allows the request of *check*. If *decision* is None,
+        report nothing. In both cases, if an override applies to the request, count the request in the stat of the
+        override.
         """
         if self._has_overrides and not check.is_exempt:
             self.count_override(check.origin)
@@ -197,7 +206,9 @@ class Judge:
             self._reporter.allowed(check, decision)
 
     def count_override(self, origin: Origin | None) -> None:
-        """If an override applies to *origin*, count that the override has decided about a request."""
+        """If an override applies to *origin*, increment the stat that counts the requests to which overrides applied.
+        The first use of each override is also logged. Do nothing if *origin* is None.
+        """
         if not self._has_overrides or origin is None:
             return
         override = self._cache.override_for(origin)
@@ -239,12 +250,16 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def process_request(
         self, request: Request
     ) -> Response | Request | Coroutine[Any, Any, Response | Request | None] | None:
-        """Called by Scrapy. Judge *request*. Raises RobotsDenied.
+        """Called by Scrapy. Judge *request*. Raises RobotsDenied if *request* is refused. Otherwise, return a value for
+        Scrapy:
 
-        Return None if *request* may be sent. If *request* is a spider's own request for a robots.txt that the crawl
-        has cached, return the cached response. If the rules for *request* are not known, return *request*, which goes
-        back to the scheduler; or, for a request that did not come from the scheduler, return a coroutine that waits
-        for the rules.
+        - None if *request* may go on to the next middleware.
+        - *request* itself if its robots.txt is not known yet. Scrapy then passes *request* back to the scheduler.
+        - A coroutine in the same case, if *request* cannot go back to the scheduler because it came from elsewhere. The
+          coroutine waits for robots.txt.
+        - The cached response if *request* is a spider's own request for a robots.txt that the crawl has cached.
+        - A copy of *request* if a component downloads the same request object again while its first download is still
+          running.
         """
         if isinstance(request, RobotsTxtRequest):
             request.passed()
@@ -263,11 +278,12 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _judge(
         self, check: Check, entry: InFlight
     ) -> Response | Request | Coroutine[Any, Any, Response | None] | None:
-        """Judge the request of *check* at once if the rules for it are known. Return what :meth:`_judge_now` returns:
-        None, or a cached robots.txt. Raises RobotsDenied.
+        """Judge the request of *check* at once if its robots.txt is known. Return the result of :meth:`_judge_now`:
+        None, or a cached robots.txt. Raises RobotsDenied if the request is refused.
 
-        If the rules are not known, return the request, which goes back to the scheduler. For a request that cannot go
-        back, such as a media download, return a coroutine that waits for the rules.
+        If its robots.txt is not known, return the request, which then goes back to the scheduler. For a request that
+        cannot go back, such as a media download, return a coroutine that waits for robots.txt and then judges the
+        request.
         """
         if self.look_up(check) or self._find_other_rules(check, entry):
             return self._judge_now(check, entry)
@@ -281,7 +297,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return self._judge_when_known(check, entry)
 
     def _check_of(self, request: Request, entry: InFlight) -> Check:
-        """Return a new check for *request*. It contains the origin, and whether *request* is exempt from robots.txt."""
+        """Return a new :class:`Check` of *request*, with its origin, and with ``is_exempt`` set."""
         origin = entry.queue.key.origin
         if (
             origin is not None
@@ -306,14 +322,16 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _find_other_rules(
         self, check: Check, entry: InFlight, *, may_use_stale: bool = False
     ) -> bool:
-        """Return True if the request of *check* can be judged now although there is no fresh robots.txt; False if it
-        has to wait for robots.txt. It can be judged in three cases:
+        """Return True if the request of *check* can be judged now although there is no fresh robots.txt. Return False
+        if the request has to wait for robots.txt. The request can be judged in three cases:
 
-        1. robots.txt has been unreachable for too long. Then the request is refused.
-        2. The last known rules apply to the request even if they are stale by now, because the request has waited for
-           these rules (*may_use_stale*), or is the first request after the fetch of these rules. Then the rules are
-           added to *check*.
-        3. The request may be part of a running fetch of robots.txt. Then it needs no rules.
+        1. robots.txt has been unreachable for too long. Then ``check.rules`` is set to the result of the failed fetch,
+           by which the request will be refused.
+        2. The last known rules apply to the request even if they are stale by now. This is so if the request has waited
+           for these rules (*may_use_stale* is True). It is also so for the first request after the fetch of these
+           rules. Then ``check.rules`` is set to these rules.
+        3. The request is for a robots.txt, and could be part of a running fetch (see :meth:`_is_for_fetch`). A GET
+           request for a robots.txt is allowed without rules.
         """
         return (
             self._is_refused_by_outage(check)
@@ -322,8 +340,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         )
 
     def _is_refused_by_outage(self, check: Check) -> bool:
-        """Whether requests to the origin of *check* are refused because its robots.txt has been unreachable for too
-        long. If so, add the result of the failed fetch to *check*.
+        """Return whether requests to the origin of *check* are refused because the origin's robots.txt has been
+        unreachable for too long. If so, set ``check.rules`` to the result of the failed fetch.
         """
         site = self._known_site(check)
         if site is None or not site.refuses(self._frontier.clock.monotonic()):
@@ -333,14 +351,18 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return True
 
     def _find_stale(self, check: Check) -> bool:
-        """Add to *check* the last known rules, which may be stale. Return False if there are none."""
+        """Set ``check.rules`` to the last known rules, even if they are stale. Return False if no rules are known."""
         assert check.origin is not None
         check.rules = self._cache.latest(check.origin)
         return check.rules is not None
 
     def _is_for_fetch(self, check: Check, entry: InFlight) -> bool:
-        """Whether the request of *check* may be part of a running fetch of robots.txt, because a component replaced the
-        robots.txt request by this request. If this request waited for the rules, the fetch would wait for itself.
+        """Whether the request of *check* could be a request by which a component, such as a proxy middleware, replaced
+        this package's own robots.txt request. Such a request must not wait for robots.txt, because the fetch of
+        robots.txt would then wait for itself.
+
+        A replacement cannot be recognized with certainty. So, while a robots.txt is being fetched, the result is True
+        for each request for a robots.txt of the same origin that did not come from the scheduler.
         """
         site = self._known_site(check)
         is_under_way = site is not None and site.fetch_stage is FetchStage.UNDER_WAY
@@ -348,18 +370,21 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return is_under_way and is_new and is_robotstxt(check.request.url)
 
     def _known_site(self, check: Check) -> Site | None:
-        """Return the site of the origin of *check*; None if the frontier has no such site yet."""
+        """Return the site (the frontier's state of an origin) of the request of *check*; None if there is none yet."""
         assert check.origin is not None
         return self._frontier.limits.sites.get(check.origin)
 
     def _judge_now(self, check: Check, entry: InFlight) -> Response | None:
         """Judge the request of *check* by the rules in *check*. Return None if it may be sent. If it is a spider's own
-        request for a robots.txt that the crawl has cached, return the cached response. Raises RobotsDenied.
+        request for a robots.txt that the crawl has cached, return the cached response.
+
+        Raises RobotsDenied if the rules forbid the request, if the pauses of its host are too long, or if its host has
+        reached the maximum number of pages.
         """
         tokens = self._identity.tokens(check.request)
         decision, pace = self.judge(check, tokens)
-        # If check.via is set, a browser or a download handler sends the request, and not the wire. Then pauses and page
-        # limits do not refuse the request.
+        # If check.via is set, a browser or a download handler fetches the URL itself, without a request that passes
+        # WireMiddleware. Pauses and page limits apply only to requests that pass WireMiddleware.
         is_sent = check.via is not None
         if not is_sent:
             check.why = self._frontier.refusal(entry)
@@ -393,9 +418,13 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return None
 
     async def _judge_when_known(self, check: Check, entry: InFlight) -> Response | None:
-        """Wait until the rules for *check* are known, then judge its request as :meth:`_judge_now` does. If robots.txt
-        is unreachable, the request is refused at once, with one exception: in a crawl without a scheduler of this
-        package, a request for a page keeps waiting here, because it cannot wait in the scheduler.
+        """Wait until the rules for the request of *check* are known. Then judge the request, and return the result of
+        :meth:`_judge_now`. Raises RobotsDenied if the request is refused, also because robots.txt is unreachable or the
+        wait takes too long. Raises SpiderClosing if the spider closes.
+
+        If robots.txt is unreachable, most requests are refused at once. But in a crawl without a scheduler of this
+        package, requests for pages wait here until the next fetch of robots.txt, because they cannot wait in the
+        scheduler.
         """
         assert check.origin is not None
         frontier, request = self._frontier, check.request
@@ -417,8 +446,12 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return self._judge_now(check, entry)
 
     def _site_of(self, origin: Origin, entry: InFlight) -> Site:
-        """Return the site of *origin*, which is the origin of the request of *entry*. This is the site of the request's
-        queue, except if a ``Host`` header names another host than the URL.
+        """Return the site (the frontier's state of an origin) of *origin*, which is the origin of the request of
+        *entry*.
+
+        Usually, this is the site of the request's queue. But if a ``Host`` header of the request names another host
+        than the URL, *origin* contains that host, and the queue has the site of the URL alone. In this case, return a
+        separate site for *origin*. If there is none yet, add a queue for *origin*, and so create the site.
         """
         frontier, queue = self._frontier, entry.queue
         if queue.site is not None and queue.site.origin == origin:
@@ -428,11 +461,12 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             frontier.queues.add(key)
         return frontier.limits.site(origin)
 
-    # For the wire.
+    # Methods that the wire (WireMiddleware) calls.
 
     def is_unchanged(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request* still has the URL, ``Host`` and ``User-Agent`` with which it was judged. If *request* was
-        not judged, the result is True only for a scheme other than http and https, which the gate does not judge.
+        """Whether *request* still has the URL, the ``Host`` header and the product tokens in the ``User-Agent`` header
+        with which the gate judged it. The gate judges only requests with the scheme http or https. For such a request,
+        return False if it was not judged yet. For a request with another scheme that was not judged, return True.
         """
         judgement = entry.judgement
         if judgement is None:
@@ -450,8 +484,10 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     async def judge_again(
         self, request: Request, entry: InFlight
     ) -> Response | Request | None:
-        """Judge *request* again, because it has changed or its rules have become stale. Return what
-        :meth:`process_request` returns. Raises RobotsDenied.
+        """Judge *request* again, because it has changed or its rules have become stale. Return None if *request* may be
+        sent, *request* if it has to go back to the scheduler, and the cached response if it is a request for a
+        robots.txt that the crawl has cached. Raises RobotsDenied if *request* is refused, and SpiderClosing if the
+        spider closes during the call.
         """
         entry.queue = self._frontier.queues.of(request)
         # Scrapy has already added the default headers to the request, so a default ``Host`` header need not be looked
@@ -462,8 +498,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return await judged if isinstance(judged, Awaitable) else judged
 
     def report(self, entry: InFlight) -> None:
-        """Report the decision that allowed the request of *entry* to the ledger and the stats, unless that was done
-        before. The wire calls this when the request is sent or has its response.
+        """Report the decision that allowed the request of *entry*, for the ledger and the stats. Do nothing if this
+        decision was already reported, or if it is not to be reported. WireMiddleware calls this method when the request
+        is sent, and when its response arrives.
         """
         if entry.report is not None:
             report, entry.report = entry.report, None
@@ -472,9 +509,10 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     # Responses.
 
     def _cached_response(self, check: Check) -> Response | None:
-        """Return the cached response to a spider's own request for a robots.txt. Return None if the request has to be
-        downloaded, because the robots.txt is not cached, is unreachable, or was redirected. A redirected robots.txt
-        has to be downloaded because only a download stores the redirects in the meta of the request.
+        """Return the cached robots.txt as the response to the request of *check*, a spider's own request for this file.
+        Return None if the request has to be downloaded, because the robots.txt is not cached, is unreachable, or was
+        redirected. A redirected robots.txt has to be downloaded because only a download stores the redirects in the
+        meta of the request.
         """
         if check.rules is None:
             return None
@@ -495,8 +533,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         )
 
     def _spider_idle(self) -> None:
-        """Close the crawl with the reason ``robots_denied`` if robots.txt forbade a start request and the crawl has
-        not got a single page.
+        """Close the crawl with the reason ``robots_denied`` if robots.txt forbade a start request, and the crawl has
+        received no page.
         """
         if self._reporter.is_start_refused and not self._frontier.has_page:
             raise CloseSpider("robots_denied")
@@ -519,8 +557,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         )
 
     async def check_arrival(self, request: Request, response: Response) -> Response:
-        """Return *response* if robots.txt allows its URL. That URL differs from the URL of *request*, because the
-        download handler has followed a redirect. Raises RobotsDenied or SpiderClosing.
+        """Return *response* if robots.txt allows its URL, which differs from the URL of *request* because the download
+        handler has followed a redirect. Raises RobotsDenied if robots.txt forbids the URL, and SpiderClosing if the
+        spider closes while this method waits for robots.txt.
         """
         arrived = Request(
             response.url,
@@ -564,9 +603,13 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return None
 
     async def _check(self, request: Request, via: Via, cause: Request | None) -> None:
-        """Judge *request*, which a browser or download handler sends without Scrapy. *via* states for the report why it
-        is sent: because of a redirect, or because a page needs it. If the spider's request *cause*, which led to
-        *request*, is exempt from robots.txt, *request* may be exempt too. Raises RobotsDenied or SpiderClosing.
+        """Judge a URL that a browser or a download handler fetches itself. Wait for its robots.txt if necessary. Raises
+        RobotsDenied if the URL is refused, and SpiderClosing if the spider closes during the wait.
+
+        :param request: a request for the URL, which exists only to be judged
+        :param via: how the browser or download handler came to the URL, for the report
+        :param cause: the spider's request that led to the URL; None if it is not known. If the meta key
+            ``dont_obey_robotstxt`` of *cause* exempts the origin of the URL (see :meth:`_exempts`), the URL is allowed
         """
         entry = InFlight(self._frontier.queues.of(request))
         check = Check(request, request_origin(request))
@@ -578,9 +621,13 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self.report(entry)
 
     def _exempts(self, cause: Request, origin: Origin | None) -> bool:
-        """Whether the meta key ``dont_obey_robotstxt`` of *cause* exempts *origin*. The key exempts the origin of
-        *cause*. It also exempts the origins of earlier exempt requests, because a component may have replaced the URL
-        of *cause* by the URL of a service that fetches the page.
+        """Whether the meta key ``dont_obey_robotstxt`` of *cause* exempts URLs of *origin* from robots.txt. Without the
+        key, the result is False. With the key, it is True in two cases:
+
+        - *origin* is the origin of *cause*.
+        - *origin* is the origin of another recent request of the crawl with the key. This case is needed because a
+          component may have replaced the URL of *cause* by the URL of a service that fetches the page. Then *cause* no
+          longer contains the origin that the spider requested.
         """
         if not cause.meta.get(meta.DONT_OBEY_ROBOTSTXT):
             return False
@@ -588,8 +635,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
 
 class ArrivalMiddleware:
-    """Judges each response whose URL differs from the URL of its request, before the spider gets it. Also decodes
-    compressed robots.txt files.
+    """If a download handler has followed a redirect itself, checks the URL of the response against robots.txt before
+    the spider gets the response. Also decodes compressed robots.txt files.
     """
 
     ORDER = FetchMiddleware.ORDER
@@ -600,7 +647,9 @@ class ArrivalMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> ArrivalMiddleware | FetchMiddleware:
-        """Called by Scrapy. A dry run does not judge responses, and only decodes robots.txt files."""
+        """Called by Scrapy. In a dry run, return a :class:`FetchMiddleware` instead of an ArrivalMiddleware. It also
+        decodes compressed robots.txt files, but checks no URLs of responses.
+        """
         is_dry_run = RepSettings.of(crawler).dry_run
         return FetchMiddleware.from_crawler(crawler) if is_dry_run else cls(crawler)
 

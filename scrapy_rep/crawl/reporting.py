@@ -104,9 +104,10 @@ _STATS = {
 }
 _USAGE_STATS = {Subject.ITEM: stats.USAGE_DROPPED, Subject.FILE: stats.USAGE_MEDIA}
 
-# The maximum number of hosts to name in a summary line of a dry run.
+# The maximum number of hosts that a dry run names in a summary line.
 _MAX_HOSTS_NAMED = 3
-# The maximum number of hosts whose decisions are counted for a summary line. Further hosts are not named.
+# For each summary line, a dry run counts the decisions by host, to name the hosts with the most decisions. This is the
+# maximum number of hosts to count. The decisions of further hosts are included only in the total.
 _MAX_HOSTS_COUNTED = 10_000
 
 # The maximum number of characters of a user-agent line in a message.
@@ -122,28 +123,31 @@ _NAME_ADVICE = (
 
 
 class Via(NamedTuple):
-    """How a browser came to a URL that the spider did not request."""
+    """How a browser, or another download handler, came to a URL that the spider did not request."""
 
     how: Literal["redirect", "browser"]
-    """``"redirect"`` if a redirect or a script took the browser to the URL, so that the browser has already fetched
-    it. ``"browser"`` if a page in the browser requests the URL."""
+    """``"redirect"`` if a redirect or a script led to the URL, which has already been fetched. ``"browser"`` if a page
+    in the browser needs the URL, such as that of an image, which has not been fetched yet."""
 
     page: str
-    """For a redirect, the URL that the spider requested. For ``"browser"``, the URL of the page in the browser;
+    """For ``"redirect"``, the URL that the spider requested. For ``"browser"``, the URL of the page in the browser;
     empty if the page is not known."""
 
 
 class Check:
-    """A request to judge by robots.txt, with the rules, override and exemptions that apply to the request."""
+    """What is needed to judge a request by robots.txt: the request, its origin, and the rules, the override and the
+    exemption that apply to the request.
+    """
 
     rules: SiteRules | None = None
-    """The rules of the origin. None if an override replaces the rules, or if the rules are not known yet."""
+    """The rules of the origin. None if they are not known yet, or not needed, for example because an override replaces
+    them."""
 
     override: Override | None = None
     """The override that replaces the robots.txt of the origin. None if robots.txt decides."""
 
     via: Via | None = None
-    """How a browser came to the URL. None for a request of the spider."""
+    """How a browser or a download handler came to the URL. None if the spider requested the URL."""
 
     is_exempt: bool = False
     """Whether the request's meta key ``dont_obey_robotstxt`` exempts it from robots.txt."""
@@ -167,7 +171,9 @@ class Check:
         return None if self.rules is None else self.rules.entry
 
     def record(self, decision: Decision) -> Record:
-        """Return the record of *decision* about this request, with its evidence."""
+        """Return the record of *decision* about this request. The record also contains what *decision* is based on: the
+        time at which robots.txt was fetched, the rule and its line, or the override.
+        """
         return request_record(
             self.request.url,
             self.origin,
@@ -213,8 +219,8 @@ class Check:
         return f"Refused by {why}"
 
     def _group_of(self, decision: Decision) -> str:
-        """Return a phrase with the user-agent line of the group that contains the rule of *decision*, for a message.
-        The phrase is empty if the group is not known.
+        """Return the part of a message that names the robots.txt group with the rule of *decision*, such as
+        ``", in the group of line 3 (user-agent: mybot)"``. Return an empty string if the group is not known.
         """
         if self.override is not None:
             robots = self.override.robots
@@ -228,14 +234,19 @@ class Check:
 
 
 class DecisionReporter:
-    """Reports the decisions of a crawl, each of them once: in the log, in the stats, and by the signal
-    ``decision_made``. The ledger receives decisions by this signal. At the end of the crawl, this class logs a summary
-    of all refusals and drops.
+    """Reports the decisions of a crawl in the log, in the stats, and by the signal ``decision_made``, from which the
+    ledger receives them. Each decision is reported once. At the end of the crawl, a summary of all refusals and drops
+    is logged.
 
-    Refusals and drops are always reported. Without a ledger, allowed requests are not reported. With a ledger and
-    ``REP_LEDGER_LEVEL = "all"``, all allowed requests are reported. With ``"denied"``, only those are reported that an
-    override or ``dont_obey_robotstxt`` allows. A dry run, with or without a ledger, also reports allowed requests that
-    Scrapy's own RobotsTxtMiddleware refused.
+    Refusals and drops are always reported. Which allowed requests are reported depends on the ledger:
+
+    - Without a ledger, no allowed requests are reported.
+    - With a ledger and ``REP_LEDGER_LEVEL = "all"``, all allowed requests are reported.
+    - With a ledger and ``REP_LEDGER_LEVEL = "denied"``, an allowed request is reported only if an override or
+      ``dont_obey_robotstxt`` allows it.
+
+    In a dry run, a request that Scrapy's own RobotsTxtMiddleware refused and this package would allow is always
+    reported.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -261,8 +272,8 @@ class DecisionReporter:
         return self._summary.is_start_refused
 
     def allowed(self, check: Check, decision: Decision) -> None:
-        """Report that the request of *check* is allowed. Do nothing if neither the ledger nor a dry run needs this
-        report (see :class:`DecisionReporter`).
+        """Report that *decision* allows the request of *check*. Do nothing if this request is not among the allowed
+        requests that are reported (see :class:`DecisionReporter`).
         """
         if check.is_refused_by_scrapy:
             record = check.record(decision)._replace(verdict=Verdict.WOULD_ALLOW)
@@ -273,7 +284,9 @@ class DecisionReporter:
             self.decided(check.record(decision), check.request)
 
     def refused(self, check: Check, decision: Decision) -> RobotsDenied:
-        """Report that the request of *check* is refused, and return the exception for the request's errback."""
+        """Report that *decision* refuses the request of *check*. Return the exception that the caller has to raise, and
+        that the errback of the request receives.
+        """
         denied = RobotsDenied(check.message(decision), check.record(decision))
         if not self._is_dry_run:
             message = "%(denied)s: %(request)s"
@@ -290,8 +303,8 @@ class DecisionReporter:
     ) -> None:
         """Report the decision in *record*: count it in the stats and the summary, and send ``decision_made``.
 
-        *request* is the request that was judged. If a page was judged, *response* is the page, and *request* the
-        request for the page. An argument is None if there is no such object, or if the object is not known.
+        If the decision is about a request, *request* is this request. If it is about a page or a part of a page,
+        *response* is the page, and *request* is the request for the page. Either argument is None if it is not known.
         """
         if self._is_dry_run and record.verdict in IN_DRY_RUN:
             record = record._replace(verdict=IN_DRY_RUN[record.verdict])
@@ -322,8 +335,12 @@ class DecisionReporter:
         """Report a decision about a page, or about a link, an item or a file of a page. Return the record of the
         decision.
 
+        :param subject: what the decision is about
+        :param verdict: the outcome of the decision
         :param reason: the indexing rule, such as ``"noindex"``, or the purpose of the crawl that the site denies
-        :param because: the site's statement on which the decision is based, such as a meta tag
+        :param because: the site's statement on which the decision is based, such as a meta tag; None if the site states
+            nothing about the purpose
+        :param request: the request for the page; None if it is not known
         :param response: the page
         :param url: the URL of the judged link or image; by default, the URL of the page
         :param entry: if the statement is in a robots.txt, the cache entry of the robots.txt
@@ -345,9 +362,11 @@ class DecisionReporter:
     def slowed(
         self, reason: str, statement: str, origin: Origin | None, url: str
     ) -> None:
-        """Report that *origin* slows down the crawl by a delay or a pause. *statement* is the text with which *origin*
-        asks for the delay or pause, such as ``Crawl-delay: 10``. *url* is the URL of the robots.txt or response that
-        contains the statement.
+        """Report that *origin* slows down the crawl.
+
+        :param reason: ``"delay"`` for a delay in robots.txt, ``"back-off"`` for a pause after a response
+        :param statement: the text by which *origin* asks for the delay or pause, such as ``Crawl-delay: 10``
+        :param url: the URL of the robots.txt or response that contains the statement
         """
         record = make_record(
             Subject.REQUEST,
@@ -361,8 +380,8 @@ class DecisionReporter:
         self.decided(record)
 
     def override_used(self, override: Override, origin: Origin) -> None:
-        """Count in the stats that *override* decided about a request to *origin*. If this is the first use of
-        *override*, log it.
+        """Increment the stat that counts the requests to which overrides of the kind of *override* applied. If this is
+        the first time that *override* applies to a request, log that it applies to *origin*.
         """
         self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
         if override.pattern not in self._overrides_in_use:
@@ -377,8 +396,8 @@ class DecisionReporter:
 
 
 def _stat(record: Record) -> str:
-    """Return the key of the stat that counts the decision in *record*. The key is empty for decisions that no stat
-    counts, because they withhold nothing.
+    """Return the key of the stat that counts the decision in *record*. Return an empty string for a decision that
+    withholds nothing, because no stat counts such decisions.
     """
     if record.verdict is Verdict.WOULD_ALLOW:
         return stats.DRY_RUN_ALLOWED.format(reason=record.reason)
@@ -395,8 +414,8 @@ def _stat(record: Record) -> str:
 
 class Summary:
     """Counts the decisions that refuse requests, drop links, items and files, or slow down the crawl. At the end of the
-    crawl, logs one line for all decisions of the same kind and with the same reason. The line contains the number of
-    these decisions, an example, and the setting that changes such decisions.
+    crawl, logs a summary: one line for all decisions with the same subject (such as requests), outcome and reason. The
+    line contains the number of these decisions, an example, and the setting that changes such decisions.
 
     The first refused start request and the first dropped item are logged immediately, since the crawl may end
     without any pages or items.
@@ -407,13 +426,16 @@ class Summary:
         self._crawler, self._stats = crawler, crawler.stats
         self._ignores_robotstxt = ignores_robotstxt(crawler.settings)
         self._counts: dict[_Key, tuple[int, Record]] = {}
-        """For each kind and reason, the number of decisions, and the record of the first decision as an example."""
+        """For each line of the summary, the number of decisions, and the record of the first decision as an example. A
+        key contains what the decisions of a line have in common: subject, verdict, reason, the setting that changes
+        them, and the result of :meth:`_condition`."""
         self._origins: dict[_Key, Counter[str]] = {}
-        """In a dry run: for each kind and reason, the number of decisions by origin."""
+        """In a dry run: for each line of the summary, the number of decisions by origin. The keys are those of
+        ``_counts``."""
         self._announced: set[tuple[Subject, bool]] = set()
-        """The kinds of decisions of which one was already logged. Later decisions of these kinds are only counted. A
-        kind is a pair: the subject of the decision; and whether the decision is a refusal by a robots.txt group for
-        Scrapy, which applies only if the project did not set USER_AGENT."""
+        """The kinds of decisions that were already logged immediately. Only the first decision of each kind is logged
+        in this way. A kind is a pair: the subject of the decision, and whether the decision is a refusal because the
+        crawler still has Scrapy's default name (see :func:`_is_nameless`)."""
         self.is_start_refused = False
         """Whether robots.txt refused a start request of the spider."""
 
@@ -456,10 +478,12 @@ class Summary:
         )
 
     def note(self, record: Record, request: Request | None) -> None:
-        """Count the decision in *record*. Log the first refused start request, the first dropped item, and the first
-        request that a robots.txt group for Scrapy refuses because the project did not set USER_AGENT.
+        """Count the decision in *record* for the summary. Log it immediately if it is the first that refuses a start
+        request, the first that drops an item, or the first that refuses a request because the crawler still has
+        Scrapy's default name (see :func:`_is_nameless`).
 
-        *request* is the refused request, or the request for the page of the item; None if it is not known.
+        *request* is the request that the decision is about or, for a part of a page, the request for the page. It is
+        None if it is not known.
         """
         key = (
             record.subject,
@@ -502,8 +526,9 @@ class Summary:
         )
 
     def _condition(self, record: Record) -> str:
-        """Return :data:`IF_OBEYED` if this is a dry run in a project that ignores robots.txt, and the decision in
-        *record* depends on robots.txt. Otherwise, return an empty text.
+        """Return a phrase for a message: the condition under which a real run would make the decision in *record*. The
+        phrase is :data:`IF_OBEYED` if this is a dry run in a project that ignores robots.txt, and the decision depends
+        on robots.txt or tdmrep.json. Otherwise, there is no condition, and the phrase is empty.
         """
         if self._ignores_robotstxt and record.verdict in _DRY_RUN_VERDICTS:
             is_of_site = record.source in {Source.ROBOTS_TXT, Source.TDMREP}
@@ -512,7 +537,7 @@ class Summary:
         return ""
 
     def _sum_up(self) -> None:
-        """Log the summary: a line for each kind and reason of decisions, the most frequent first."""
+        """Log the lines of the summary. Lines with more decisions come first."""
         by_count = sorted(self._counts.items(), key=lambda item: -item[1][0])
         for key, (count, first) in by_count:
             if first.verdict is Verdict.NOTED:
@@ -538,7 +563,9 @@ class Summary:
 
 
 def _words(record: Record) -> Words:
-    """Return a text for the reason of the decision in *record*, with the setting that changes the decision."""
+    """Return the texts that explain the decision in *record*: its reason in words, the setting that changes such
+    decisions, and further advice.
+    """
     words = words_of(record.reason, record.layer, record.verdict)
     if _is_nameless(record):
         words = words._replace(setting="USER_AGENT", hint=_NAME_ADVICE)
@@ -546,8 +573,9 @@ def _words(record: Record) -> Words:
 
 
 def _is_nameless(record: Record) -> bool:
-    """Whether *record* is the refusal of a request by a robots.txt group for Scrapy. That group applies only because
-    the project did not set USER_AGENT.
+    """Whether *record* is the refusal of a request because the crawler still has Scrapy's default name: a robots.txt
+    group for the user agent ``Scrapy`` refused the request. This group applies to a crawl whose ``USER_AGENT`` the
+    project did not set.
     """
     is_refused = record.subject is Subject.REQUEST and record.verdict in _REFUSED
     is_of_scrapy = record.agent is not None and record.agent.lower() == _DEFAULT_NAME
@@ -555,8 +583,9 @@ def _is_nameless(record: Record) -> bool:
 
 
 def _in_words(what: str, record: Record) -> dict[str, Any]:
-    """Return the values to insert into a log message about the decision in *record*: *what* was decided, the reason
-    with advice on how to change the decision, and an example.
+    """Return the values for the placeholders of a log message about the decision in *record*. The key ``what`` contains
+    *what*, which says what was decided. ``why`` contains the reason, with advice on how to change such decisions.
+    ``example`` contains the URL in *record*, with the rule or statement that decided.
     """
     words = _words(record)
     return {

@@ -1,7 +1,7 @@
-"""The wire: the downloader middleware nearest to the network. It holds each request until it may be sent.
+"""The wire: the downloader middleware nearest to the network. It holds back each request until the request may be sent.
 
-It is nearer to the network than all of Scrapy's middlewares, the HTTP cache included. So it gets each request as it is
-sent, and each response before another component can change or hide it.
+The wire is nearer to the network than all of Scrapy's middlewares, the HTTP cache included. So the wire gets each
+request in the form in which it is sent, and each response before another component can change or hide the response.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.gate import RobotsTxtMiddleware
     from scrapy_rep.protocol.robotstxt.rules import Decision
 
-# The flags of responses that were not downloaded: those from Scrapy's HTTP cache, and the copies of robots.txt files
-# that the gate returns to spiders.
+# Each response that was not downloaded has one of these flags. Such responses come from Scrapy's HTTP cache, or are
+# copies of cached robots.txt files, which the gate returns to spiders.
 _NOT_FETCHED = frozenset({"cached", COPIED_FLAG})
 
 
 class WireMiddleware:
-    """Holds each request until the limits of its host allow it to be sent. Passes each response and each failed
-    download to the frontier, which learns pauses and outages from them.
+    """Holds back each request until the limits of its host allow sending the request. Passes each response and each
+    failed download to the :class:`Frontier`, which keeps these limits, so that it learns about pauses and outages.
     """
 
     ORDER = 950
@@ -56,7 +56,9 @@ class WireMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Called by Scrapy. A dry run has no wire, because it delays no request."""
+        """Called by Scrapy. Raises NotConfigured in a dry run, which does not need this middleware, because a dry run
+        delays no request.
+        """
         if RepSettings.of(crawler).dry_run:
             raise NotConfigured
         return cls(crawler)
@@ -71,11 +73,14 @@ class WireMiddleware:
     def process_request(
         self, request: Request
     ) -> Request | Coroutine[Any, Any, Request | Response | None] | None:
-        """Called by Scrapy. Return None if *request* may be sent now, else a coroutine that waits until it may be sent.
-        If a component downloads a request object a second time during its first download, return a copy of the
-        request, so that each download is counted.
+        """Called by Scrapy. Return None if *request* may be sent now. Otherwise, return a coroutine that waits until
+        *request* may be sent.
 
-        In a crawl without the gate, raises RobotsDenied if the host of *request* has reached its limit of pages.
+        If a component downloads the same request object again while the first download is still running, return a copy
+        of *request*, so that each of the two downloads is counted.
+
+        Usually, the gate refuses requests to a host that has reached the maximum number of pages. In a crawl without
+        the gate, this method refuses them, and raises RobotsDenied.
         """
         frontier, gate = self._frontier, self._gate
         entry = frontier.in_flight.get(request) or frontier.enter(request)
@@ -106,8 +111,12 @@ class WireMiddleware:
         *,
         is_judged: bool,
     ) -> Request | Response | None:
-        """Wait until *request* may be sent: the gate has judged its present URL, ``Host`` and ``User-Agent``, it has a
-        permit (if several workers send to its host), and its limiters have room.
+        """Wait until *request* may be sent. Three conditions must be met:
+
+        - The gate has allowed the present URL, ``Host`` and ``User-Agent`` of *request*. *is_judged* is whether this
+          condition is already met.
+        - The limits of the host, such as its delay and its concurrency, allow another request.
+        - If several workers send requests to the host, this worker has a permit for *request*.
 
         Return None when *request* may be sent. Return *request* if it has to wait in the scheduler instead. Return the
         cached response if a component has changed *request* into a request for a robots.txt that the crawl has cached.
@@ -150,7 +159,10 @@ class WireMiddleware:
                 permits.release(entry)
 
     def _refused(self, request: Request, why: str, decision: Decision) -> Exception:
-        """Return the error that refuses *request* by *decision*, with the reason *why* in its message."""
+        """Return the exception to raise for *request*, which is refused. Its message contains the reason *why*. For a
+        robots.txt request, the exception is a BackingOff. For any other request, it is a RobotsDenied, and the
+        *decision* to refuse the request is reported.
+        """
         if isinstance(request, RobotsTxtRequest):
             return BackingOff(why)
         check = Check(request, request_origin(request))
@@ -179,8 +191,8 @@ class WireMiddleware:
         entry = frontier.enter(request)
         if isinstance(exception, Withdrawn):
             return frontier.withdrawn(request, entry)
-        # A component raises IgnoreRequest to drop a request that was not sent. After any other error, the request
-        # counts as sent, by the wire or by another middleware.
+        # A component raises IgnoreRequest to drop a request before it is sent. After any other error, the request is
+        # treated as sent. If the wire did not send it, another middleware may have sent it.
         if not isinstance(exception, IgnoreRequest):
             if entry.stage is not Stage.SENT:
                 frontier.note_fetched(request, entry)

@@ -48,16 +48,17 @@ if TYPE_CHECKING:
 # The time in seconds between two transactions of the ledger.
 _WRITE_INTERVAL = 1.0
 
-# The maximum number of decisions to remember at the level "denied", which records decisions of some kinds only once for
-# each origin and reason. When the number is reached, all remembered decisions are forgotten, and may be recorded again.
+# At the ledger level "denied", decisions of some kinds are recorded only once for each origin and reason. For this, the
+# recorded decisions are remembered, up to this maximum number. Then all are forgotten, so that they can be recorded a
+# second time.
 _MAX_REMEMBERED = 10_000
 
-# The reasons of decisions in which an override in the settings, or a meta key, allows a request. At the level "denied",
-# only the first of these decisions is recorded for each origin, whatever its reason.
+# The reasons of decisions in which an override in the settings, or the meta key dont_obey_robotstxt, allows a request.
+# At the ledger level "denied", only one of these decisions is recorded for each origin, even if their reasons differ.
 _OVERRIDE_REASONS = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
-# The reasons of records about indexing rules without an effect. The rules belong to a data file, or to a response
-# without a 2xx status.
+# The reasons in records about indexing rules that have no effect. "data": the response is data, such as JSON, and not a
+# document. "no-page": the status of the response is not 2xx.
 _WITHOUT_EFFECT = frozenset({"data", "no-page"})
 
 
@@ -158,12 +159,14 @@ class LedgerExtension:
             self._writer.write_decision(record)
 
     def _is_due(self, record: Record) -> bool:
-        """Return whether to write *record* at the ledger level ``"denied"``.
+        """Return whether *record* is written at the ledger level ``"denied"``. There are three cases:
 
-        Refusals and drops are always written. Of the requests that only an override allows, one for each origin is
-        written. One is enough to show that the crawl used the override, which the user of the crawler has to justify.
-        Indexing rules without an effect (those of data files, and of responses without a 2xx status) are written once
-        for each combination of origin, reason and statement.
+        - Refusals and drops are always written.
+        - If the user of the crawler overrides what a site forbids, by a setting or a meta key, only the first request
+          or page that this allows is written for each origin and each kind of override. It shows that the crawl used
+          the override.
+        - If indexing rules have no effect, because the response is data or its status is not 2xx, they are written once
+          for each combination of origin, reason and statement.
         """
         is_override = record.verdict is Verdict.ALLOWED
         if not is_override and record.reason not in _WITHOUT_EFFECT:
@@ -178,7 +181,7 @@ class LedgerExtension:
         return True
 
     def _not_obeyed(self, request: Request) -> None:
-        """Report *request*, which is sent without a check by robots.txt, because ``ROBOTSTXT_OBEY`` is False."""
+        """Report that *request* is sent without being checked by robots.txt rules, as ``ROBOTSTXT_OBEY`` is False."""
         origin = origin_at(request.url, request)
         if origin is not None:
             subject, verdict, layer = Subject.REQUEST, Verdict.ALLOWED, Layer.OVERRIDE
@@ -215,13 +218,13 @@ class LedgerExtension:
         self._check_writer()
 
     def _add_traffic(self) -> None:
-        """Pass the traffic that was counted since the last call of this method to the writer of the ledger."""
+        """Give the writer of the ledger the traffic that was counted since the last call of this method."""
         for row in self._traffic.take(time.time()):
             self._writer.write(*row)
 
     def _check_writer(self) -> None:
-        """Copy the counts of the writer to the stats. Log a warning about failed writes, and another about lost
-        records, each only once.
+        """Set the stats about the ledger to the counts of the writer. If a write failed, log a warning. If records are
+        lost, log another warning. Each of the two warnings is logged only once in a crawl.
         """
         writer = self._writer
         for key, count in (

@@ -67,8 +67,8 @@ _STORED = {
 
 
 def open_ledger(path: str) -> sqlite3.Connection:
-    """Return a read-only connection to the ledger at *path*. Its queries return ``sqlite3.Row`` objects. A crawl may
-    write to the ledger at the same time.
+    """Return a read-only connection to the ledger at *path*. Its queries return ``sqlite3.Row`` objects. The ledger can
+    be read while a crawl writes to it.
 
     Raises LedgerError if the file cannot be read, is not a ledger of this version, or contains an invalid value.
     """
@@ -111,9 +111,11 @@ def reading(path: str) -> Iterator[None]:
 
 
 def bound(connection: sqlite3.Connection, size: int) -> None:
-    """Protect the *connection* from forged ledgers. Limit the total work of its queries in proportion to *size*, the
-    total size of the ledgers in bytes. Limit the size of each value. Prevent the schema of a file from executing unsafe
-    SQL functions.
+    """Protect the program from forged ledgers that are read with *connection*:
+
+    - The total work of all queries is limited. The limit grows with *size*, the total size of the ledgers in bytes.
+    - The size of each value is limited.
+    - The schema of a ledger cannot execute unsafe SQL functions.
     """
     rounds = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
 
@@ -129,9 +131,9 @@ def bound(connection: sqlite3.Connection, size: int) -> None:
 
 
 def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]:
-    """Yield each row of the table ``crawl`` in a ledger, as a dictionary with parsed JSON values. Each dictionary has
-    two more keys: ``path`` is the path of the ledger, and ``every_decision`` is whether the crawl recorded all
-    decisions.
+    """Yield each row of the table ``crawl`` in *ledger*. A row is a dictionary with the names of the columns as keys.
+    The values of JSON columns are parsed. Each dictionary has two more keys: the value of ``path`` is *path*, the path
+    of the ledger, and ``every_decision`` is True if the crawl recorded all decisions.
     """
     for row in ledger.execute("SELECT * FROM crawl"):
         settings = read_json(row["settings"], dict)

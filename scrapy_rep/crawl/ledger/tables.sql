@@ -34,7 +34,7 @@ CREATE TABLE snapshot (         -- a robots.txt, each time it was fetched or rea
     headers TEXT NOT NULL,      -- JSON list of [name, value]: media type, freshness
     fetched REAL NOT NULL,
     expires REAL NOT NULL,
-    copy_of REAL,               -- an older copy was obeyed: when that was fetched
+    copy_of REAL,               -- if an older copy was obeyed: when the copy was fetched
     sha256 TEXT REFERENCES body, -- NULL: no robots.txt was obeyed
     UNIQUE (crawl, origin, fetched)
 );
@@ -72,7 +72,8 @@ CREATE TABLE traffic (          -- what a crawl received from an origin in one h
 );
 
 CREATE TABLE gap (              -- the gap between an answer of an origin and the next request to it,
-                                -- if the origin asks for a delay. Only gaps shorter than all before
+                                -- if the origin asks for a delay. A gap is stored only if it is
+                                -- shorter, relative to the delay, or the delay longer, than all before
     crawl INTEGER NOT NULL REFERENCES crawl,
     origin TEXT NOT NULL,
     kind TEXT NOT NULL,         -- delay (robots.txt), pause (429, 503)

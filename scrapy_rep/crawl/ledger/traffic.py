@@ -1,5 +1,5 @@
-"""Counts the pages and bytes that a crawl receives, and measures the gaps between its requests. The ledger stores these
-values.
+"""Collects measurements of a crawl for the ledger: the numbers of pages and bytes that the crawl receives, the number
+of waiting requests, and the gaps (the times between a response and the next request to the same origin).
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ if TYPE_CHECKING:
 
 _HOUR, _MINUTE = 3600, 60
 
-# The maximum number of origins whose shortest gaps are remembered. When it is reached, all gaps are forgotten. The only
-# effect is that the ledger gets additional rows, with gaps that are longer than earlier ones.
+# The maximum number of remembered pairs of a kind of gap and an origin. When this number is reached, the shortest gaps
+# of all pairs are forgotten. The only effect is that the ledger gets additional rows, with gaps that are not the
+# shortest ones.
 _MAX_REMEMBERED = 100_000
 
 
 class Traffic:
-    """Collects the traffic of a crawl for the ledger: pages and bytes by origin, the number of waiting requests, and
-    the shortest gaps between requests. Times are in seconds since the epoch.
+    """Collects the traffic of a crawl for the ledger: the numbers of pages and bytes by origin, the number of waiting
+    requests, and the shortest gaps. A gap is the time between a response and the next request to the same origin.
     """
 
     def __init__(self) -> None:
         self.wants_waiting = True
-        """Whether the scheduler should count its waiting requests and pass the number to :meth:`note_waiting`, which
-        sets this attribute to False. :meth:`take`, which returns the number as part of the traffic, sets this attribute
-        to True again. So the requests are counted only once between two calls of :meth:`take`."""
+        """Whether the scheduler should count its waiting requests now, and pass the number to :meth:`note_waiting`. The
+        requests are counted only once between two calls of :meth:`take`: :meth:`note_waiting` sets this attribute to
+        False, and :meth:`take` sets it to True again."""
 
         self._is_open = False
         self._pages: dict[Origin, list[int]] = {}
         self._waiting: int | None = None
         self._gaps: list[Row] = []
         self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
-        """Two values for each kind of gap (``"delay"`` or ``"pause"``) and each origin: the smallest ratio of a gap to
-        its requested delay so far, and the longest requested delay so far. A new gap is written to the ledger only if
-        it changes one of these values."""
+        """Two values for each pair of a kind of gap (``"delay"`` or ``"pause"``) and an origin. The first is the
+        smallest ratio so far of a gap to the delay that the origin asked for. The second is the longest delay so far
+        that the origin asked for. A new gap is written to the ledger only if it changes one of these values."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> Traffic | None:
@@ -58,15 +59,17 @@ class Traffic:
         return shared_component(crawler, _new_traffic)
 
     def open(self) -> None:
-        """Start counting. The ledger calls this method when it opens. Before that, nothing is counted: the counts would
-        accumulate in memory, since only an open ledger calls :meth:`take`, which resets them.
+        """Start counting. LedgerExtension calls this method when it starts to write the ledger. Before this call,
+        nothing is counted, because the counts would accumulate in memory: only a ledger that is being written calls
+        :meth:`take`, which resets the counts.
         """
         self._is_open = True
 
     def take(self, now: float) -> list[Row]:
-        """Return the traffic since the last call of this method, as rows for the ledger. The ledger contains
-        the number of pages for each hour and each minute. The pages since the last call count for the hour and the
-        minute of the time *now*.
+        """Return the traffic since the last call of this method, as rows for the ledger, and reset the counts.
+
+        *now* is the present time in seconds since the epoch. The ledger has a row for each hour and for each minute.
+        The pages since the last call are added to the rows of the hour and the minute that contain *now*.
         """
         hour, minute = (int(now // unit * unit) for unit in (_HOUR, _MINUTE))
         rows: list[Row] = [
@@ -82,7 +85,7 @@ class Traffic:
         return rows
 
     def note_response(self, request: Request, response: Response) -> None:
-        """Count *response*, the answer to *request*, as a page of its origin."""
+        """Count *response* as a page of the origin that sent it. *request* is the request for *response*."""
         origin = origin_at(response.url, request)
         if origin is not None:
             self.note_page(origin, len(response.body))
@@ -101,15 +104,18 @@ class Traffic:
     def note_gap(
         self, kind: str, origin: str, asked: float, gap: float | None, now: float
     ) -> None:
-        """Note the gap between an answer from *origin* and the next request to *origin*. The gap is written to the
-        ledger in two cases: if the ratio of the gap to the requested delay is smaller than all earlier ratios for the
-        same kind and origin; and if the requested delay is longer than all earlier ones for the same kind and origin.
-        Other gaps are ignored.
+        """Record a gap (the time between a response from *origin* and the next request to *origin*), to show whether
+        the crawl has kept a delay. Most gaps are not written to the ledger. A gap is written in two cases:
 
-        :param kind: ``"delay"`` if robots.txt requested the delay, ``"pause"`` if a 429 or 503 response requested it
-        :param asked: the requested delay in seconds
-        :param gap: the seconds from the answer to the request; None if there is no answer or no request yet
-        :param now: the time of the gap, in seconds since the epoch
+        - The ratio of *gap* to *asked* is smaller than in all earlier calls with the same *kind* and *origin*.
+        - *asked* is longer than in all earlier calls with the same *kind* and *origin*.
+
+        :param kind: ``"delay"`` if robots.txt asks for the delay, ``"pause"`` if a response, such as a 429, asks for it
+        :param asked: the delay, in seconds, for which *origin* asks
+        :param gap: the gap in seconds. None if there is no gap to measure: before a first request, there was no
+            response; and when a pause has just begun, there is no next request yet. With None, only the second case
+            above is possible
+        :param now: the present time in seconds since the epoch
         """
         if not self._is_open or asked <= 0:
             return

@@ -78,14 +78,15 @@ _CONFLICTS = {
 _RECORDS = "snapshot", "decision"
 """The tables whose rows are records. Only records are included in the counts ``recorded`` and ``dropped``."""
 
-# Failures that may be temporary, so that another attempt makes sense: parts of SQLite's error messages, and error
-# numbers of the system.
+# Failures that may be temporary, so that the writer tries again. SQLite's error messages contain one of the words in
+# _TRANSIENT, and errors of the operating system have one of the numbers in _NO_ROOM.
 _TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-# An error of exactly one of these types affects the whole file. Any other error, including one of a subclass, means
-# only that SQLite cannot store a value of a row.
+# An error affects the whole file if its class is one of these two classes, and not a subclass of them. An error of any
+# other class, such as the subclass IntegrityError or OverflowError, means only that SQLite cannot store a value of a
+# row.
 _FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
@@ -95,8 +96,8 @@ _FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
 def prepare(path: Path) -> None:
     """Check, before a crawl starts, that a ledger can be written at *path*. Create the file if it is missing.
 
-    Raises LedgerError if the file is not a ledger or cannot be created. A full disk or a locked file raises no error,
-    since this may be temporary, and the writer tries again.
+    Raises LedgerError if the file is not a ledger or cannot be created. But if the disk is full, the file is locked, or
+    the disk has an I/O error, no exception is raised, since the failure may be temporary, and the writer tries again.
     """
     try:
         open_to_write(path).close()
@@ -218,7 +219,8 @@ class LedgerWriter:
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._is_closed = False
-        """Whether the file is complete, because the end of the crawl is written and the write-ahead log is merged."""
+        """Whether the file is complete: the end of the crawl is written, and the write-ahead log is merged into the
+        file."""
         self._has_ended = False
         """Whether writing has ended. Rows that are added later are dropped."""
 
@@ -230,8 +232,9 @@ class LedgerWriter:
         self.flush()
 
     def write(self, table: str, row: tuple[Any, ...], size: int = 0) -> None:
-        """Add *row* to the rows of *table* that the next flush writes. Drop *row* if the memory limit is reached.
-        *size* is the total length of the long values in *row*.
+        """Add *row* to the rows of *table* that the next :meth:`flush` writes. Drop *row* if the memory limit is
+        reached, or if :meth:`close` has already written the end of the crawl. *size* is the total length of the long
+        values in *row*, from which the memory is estimated.
         """
         with self._lock:
             weight = self._weight + _ROW_BYTES + size
@@ -264,8 +267,8 @@ class LedgerWriter:
             self._start(self._write)
 
     def close(self, end: tuple[Any, ...]) -> None:
-        """Write the remaining rows and the *end* of the crawl, which is a tuple of its time, reason and stats. Rows
-        that are added during this call are written too.
+        """Write the remaining rows and the *end* of the crawl. Rows that are added during this call are written too.
+        *end* is a tuple: the time at which the crawl ended, its finish reason, and its stats in JSON.
 
         This method blocks for at most 10 seconds. Records that are not written within this time count as dropped,
         although the thread continues to write them until the process exits.
@@ -362,8 +365,8 @@ class LedgerWriter:
         affect the whole file.
         """
         failure, self._unwritable = None, 0
-        # BEGIN IMMEDIATE waits for the write lock and takes it. After a plain BEGIN, the first INSERT would fail
-        # immediately if another process wrote in between.
+        # BEGIN IMMEDIATE waits for the write lock and takes it. So no later statement of the transaction can fail
+        # because another process has the lock.
         connection.execute("BEGIN IMMEDIATE")
         crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl).lastrowid
         assert crawl is not None

@@ -1,9 +1,9 @@
 """A fork server for processes that run ``python -m MODULE``. The processes need not import Scrapy.
 
-Importing Scrapy and this package takes longer than most test crawls. If each crawl imported them, crawls would take five
-times as much processor time. So one process, the fork server, imports the modules that crawls need, and forks a process
-for each :class:`Popen`. The fork server runs this module as a script. All pytest processes of a test run share one fork
-server.
+Importing Scrapy and this package takes longer than most test crawls. If each crawl imported them, crawls would take
+five times as much processor time. So one process, the fork server, imports the modules that crawls need, and forks a
+process for each :class:`Popen`. The fork server runs this module as a script. All pytest processes of a test run share
+one fork server.
 
 A pytest process can wait only for its own children, but the forked processes are children of the fork server. So each
 ``Popen`` has its own connection to the fork server, which sends the exit status over the connection when the process
@@ -247,8 +247,8 @@ def serve(listener: socket.socket) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent, the process *parent*, ends. So this process does not outlive the
-    tests.
+    """Let the kernel kill this process when its parent, the process *parent*, ends. So this process does not outlive
+    the tests.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -296,9 +296,9 @@ def become(
     """Run the module ``args[0]`` as the main module of this process, with *files* as standard input, output and error.
     Then end the process as Python does, but without clearing the imported modules.
 
-    Clearing them would write to all memory that this process shares with the server, and so copy that memory. This would
-    take most of the time of a small crawl. The garbage of the module itself is collected, because some objects, such as
-    a failed ``Deferred``, log an error when they are collected.
+    Clearing them would write to all memory that this process shares with the server, and so copy that memory. This
+    would take most of the time of a small crawl. The garbage of the module itself is collected, because some objects,
+    such as a failed ``Deferred``, log an error when they are collected.
     """
     # Background jobs of a shell ignore SIGINT. Crawls must react to SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -309,7 +309,8 @@ def become(
     sys.stdin = sys.__stdin__ = open(0, closefd=False)
     sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
     # Standard error is not buffered. If a signal arrives while a log line is written, Scrapy's signal handler writes a
-    # log line too. A buffer would raise RuntimeError then (a reentrant call), and the crawl would not notice the signal.
+    # log line too. A buffer would raise RuntimeError then (a reentrant call), and the crawl would not notice the
+    # signal.
     errors = open(2, "wb", buffering=0, closefd=False)
     sys.stderr = io.TextIOWrapper(errors, errors="backslashreplace", write_through=True)
     sys.__stderr__ = sys.stderr

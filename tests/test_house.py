@@ -87,9 +87,9 @@ def test_no_import_is_circular() -> None:
 
 
 def test_a_plain_crawl_imports_only_what_it_needs() -> None:
-    """A crawl with the add-on and no other setting does not import the tools, nor the modules for workers, browsers, dry
-    runs and ledgers, nor the libraries of features that are switched off. The test also limits the number of modules
-    and of generated classes (dataclasses), because both take time at each start of a crawl.
+    """A crawl with the add-on and no other setting does not import the tools, nor the modules for workers, browsers,
+    dry runs and ledgers, nor the libraries of features that are switched off. The test also limits the number of
+    modules and of generated classes (dataclasses), because both take time at each start of a crawl.
     """
     code = """if True:
         import sys
@@ -194,8 +194,8 @@ def test_each_data_file_is_in_the_wheel() -> None:
 def test_the_description_on_a_package_index_has_no_dead_links(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """README.md links to files that a package index does not have. In the description for the index, such a link becomes
-    the name of the file, and pictures are left out.
+    """README.md links to files that a package index does not have. In the description for the index, such a link
+    becomes the name of the file, and pictures are left out.
     """
     setuptools = pytest.importorskip("setuptools")
     arguments: dict[str, str] = {}

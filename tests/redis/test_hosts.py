@@ -120,8 +120,8 @@ def test_the_next_owner_gets_requests_delay_and_back_off_of_a_host(
 
 
 def test_requests_of_a_dead_worker_come_before_all_others(queue: SharedQueue) -> None:
-    """When the lease of the dead worker has ended, other workers can take its hosts. The requests that it had taken come
-    first, and each of them is counted once.
+    """When the lease of the dead worker has ended, other workers can take its hosts. The requests that it had taken
+    come first, and each of them is counted once.
     """
     worker, other = queue.worker(), queue.worker()
     worker.push(*"12345")
@@ -192,60 +192,60 @@ def test_all_workers_together_keep_a_delay(queue: SharedQueue) -> None:
     """All workers together have one request in flight to a host with a delay. The delay starts at the end of that
     request.
     """
-    owner, other = queue.worker(), queue.worker()
-    assert owner.request_permit("1", delay=5.0).wait == 0
-    assert other.request_permit("2", delay=5.0).wait == 5
+    first, second = queue.worker(), queue.worker()
+    assert first.request_permit("1", delay=5.0).wait == 0
+    assert second.request_permit("2", delay=5.0).wait == 5
     queue.advance_clock(3)
-    owner.release_permit("1", seconds_ago=1.0)
-    owner.call()
-    assert other.request_permit("3", delay=5.0).wait == pytest.approx(4)
+    first.release_permit("1", seconds_ago=1.0)
+    first.call()
+    assert second.request_permit("3", delay=5.0).wait == pytest.approx(4)
     queue.advance_clock(4)
-    assert other.request_permit("4", delay=5.0).wait == 0
+    assert second.request_permit("4", delay=5.0).wait == 0
 
 
 def test_a_worker_keeps_a_delay_that_only_another_worker_knows(
     queue: SharedQueue,
 ) -> None:
     """The worker that does not know the delay may not have fetched the host's robots.txt yet."""
-    owner, other = queue.worker(), queue.worker()
-    owner.request_permit("1", delay=5.0)
-    assert other.request_permit("2", limit=0).wait == 5
-    owner.release_permit("1")
-    owner.call()
+    first, second = queue.worker(), queue.worker()
+    first.request_permit("1", delay=5.0)
+    assert second.request_permit("2", limit=0).wait == 5
+    first.release_permit("1")
+    first.call()
     queue.advance_clock(5)
-    assert other.request_permit("3", limit=0).wait == 0
-    assert owner.request_permit("4", delay=5.0).wait == 5
+    assert second.request_permit("3", limit=0).wait == 0
+    assert first.request_permit("4", delay=5.0).wait == 5
 
 
 def test_a_worker_whose_permit_was_refused_gets_the_next_permit(
     queue: SharedQueue,
 ) -> None:
     """So a worker that requests permits again and again does not prevent another worker from getting one."""
-    owner, other = queue.worker(), queue.worker()
-    owner.request_permit("1", delay=5.0)
-    other.request_permit("2", delay=5.0)
-    owner.release_permit("1")
-    owner.call()
+    first, second = queue.worker(), queue.worker()
+    first.request_permit("1", delay=5.0)
+    second.request_permit("2", delay=5.0)
+    first.release_permit("1")
+    first.call()
     queue.advance_clock(5)
-    assert owner.request_permit("3", delay=5.0).wait > 0
-    assert other.request_permit("4", delay=5.0).wait == 0
-    assert owner.request_permit("5", delay=5.0).wait > 0
-    other.release_permit("4")
-    other.call()
+    assert first.request_permit("3", delay=5.0).wait > 0
+    assert second.request_permit("4", delay=5.0).wait == 0
+    assert first.request_permit("5", delay=5.0).wait > 0
+    second.release_permit("4")
+    second.call()
     queue.advance_clock(5)
-    assert other.request_permit("6", delay=5.0).wait > 0
-    assert owner.request_permit("7", delay=5.0).wait == 0
+    assert second.request_permit("6", delay=5.0).wait > 0
+    assert first.request_permit("7", delay=5.0).wait == 0
 
 
 def test_a_reserved_permit_expires_after_a_few_seconds(queue: SharedQueue) -> None:
     """The worker for which the permit is reserved does not request it again, so another worker gets it."""
-    owner, other = queue.worker(), queue.worker()
-    owner.request_permit("1", delay=5.0)
-    other.request_permit("2", delay=5.0)
-    owner.release_permit("1")
-    owner.call()
+    first, second = queue.worker(), queue.worker()
+    first.request_permit("1", delay=5.0)
+    second.request_permit("2", delay=5.0)
+    first.release_permit("1")
+    first.call()
     queue.advance_clock(9)
-    assert owner.request_permit("3", delay=5.0).wait == 0
+    assert first.request_permit("3", delay=5.0).wait == 0
 
 
 def test_the_delay_begins_when_a_permit_of_a_dead_worker_ends(

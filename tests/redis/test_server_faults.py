@@ -67,7 +67,9 @@ def test_hosts_and_permits_of_a_lost_answer_are_free_again(queue: SharedQueue) -
 def test_a_pause_of_a_lost_answer_reaches_the_owner_with_the_next_answer(
     queue: SharedQueue,
 ) -> None:
-    """Another worker reports a pause of the host. The first answer that contains the pause does not arrive at the owner."""
+    """Another worker reports a pause of the host. The first answer that contains the pause does not arrive at the
+    owner.
+    """
     owner, other = queue.worker(), queue.worker()
     owner.push("1")
     owner.take()
@@ -88,8 +90,8 @@ def test_a_pause_of_a_lost_answer_reaches_the_owner_with_the_next_answer(
 def test_the_owner_learns_after_a_lost_answer_that_its_host_has_requests(
     queue: SharedQueue,
 ) -> None:
-    """The lost answer contains a batch of requests, which returns to the queue of the host. There are more requests than
-    one batch, so the queue is not empty then, and the server records no news for the owner.
+    """The lost answer contains a batch of requests, which returns to the queue of the host. There are more requests
+    than one batch, so the queue is not empty then, and the server records no news for the owner.
     """
     owner, other = queue.worker(), queue.worker()
     owner.push("1")
@@ -109,15 +111,16 @@ def test_a_late_call_changes_nothing(queue: SharedQueue) -> None:
     worker = queue.worker()
     worker.push("1")
     worker.call()
-    late = queue.worker()
-    late.exchange._worker, late.exchange._mark = (
+    # The late call has the identity of the worker and the number 1. The worker has made its calls 1 and 2 by then.
+    late_sender = queue.worker()
+    late_sender.exchange._worker, late_sender.exchange._mark = (
         worker.exchange._worker,
         worker.exchange._mark,
     )
-    late.push("2")
+    late_sender.push("2")
     worker.call()
     with pytest.raises(QueueLost):
-        late.call(room=9)
+        late_sender.call(room=9)
     assert queue.count == 1
     assert worker.take() == ["1"]
 
@@ -231,7 +234,9 @@ def test_a_lost_queue_is_noticed_before_any_change(queue: SharedQueue) -> None:
     assert worker.take() == ["2", "3"]
 
 
-def test_clear_leaves_nothing_of_a_queue_and_keeps_others(queue: SharedQueue) -> None:
+def test_clear_deletes_all_keys_and_sweep_keeps_the_current_queue(
+    queue: SharedQueue,
+) -> None:
     """``sweep`` deletes the keys of a queue whose clearing was interrupted, and keeps the current queue. ``clear``
     deletes the keys of the current queue too.
     """
@@ -248,7 +253,7 @@ def test_clear_leaves_nothing_of_a_queue_and_keeps_others(queue: SharedQueue) ->
     assert queue.client.keys() == [b"now"]
 
 
-def test_a_worker_that_ends_keeps_an_empty_queue_that_others_use(
+def test_a_worker_that_ends_keeps_an_empty_queue_that_other_workers_use(
     queue: SharedQueue,
 ) -> None:
     """With ``SCHEDULER_PERSIST = False``, a worker that ends clears the queue. It keeps the queue if the queue is empty
@@ -342,7 +347,7 @@ def test_a_server_without_memory_pushes_nothing_twice_after_a_lost_answer(
     assert queue.count == 1
 
 
-def test_a_request_that_a_worker_cannot_read_goes_to_one_that_can(
+def test_a_request_that_a_worker_cannot_read_goes_to_a_worker_that_can_read_it(
     queue: SharedQueue,
 ) -> None:
     """All other workers try to read the request. The first worker that can read it gets it, even if another worker owns

@@ -131,7 +131,7 @@ def _next_in(worker: CrawlWorker) -> float:
 async def test_requests_to_a_host_that_pauses_for_too_long_are_refused(
     queue: SharedQueue,
 ) -> None:
-    """The requests do not wait for the end of the pause. The scheduler hands out all of them, so that the wire refuses
+    """The requests do not wait for the end of the pause. The scheduler hands all of them out, and the wire refuses
     them.
     """
     worker = CrawlWorker(queue, REP_WAIT_TIMEOUT=100)

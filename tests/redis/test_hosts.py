@@ -220,7 +220,7 @@ def test_a_worker_keeps_a_delay_that_only_another_worker_knows(
 def test_a_worker_whose_permit_was_refused_gets_the_next_permit(
     queue: SharedQueue,
 ) -> None:
-    """So a worker that requests permits again and again does not prevent another worker from getting one."""
+    """A worker that requests permits again and again does not prevent another worker from getting one."""
     first, second = queue.worker(), queue.worker()
     first.request_permit("1", delay=5.0)
     second.request_permit("2", delay=5.0)
@@ -302,8 +302,8 @@ def test_a_back_off_limits_all_workers_together(queue: SharedQueue) -> None:
 def test_a_worker_keeps_a_back_off_that_only_another_worker_knows(
     queue: SharedQueue,
 ) -> None:
-    """The worker that does not know of the back-off gets no permit while the other one has a request in flight to the
-    host.
+    """The worker that does not know of the back-off gets no permit while the other worker has a request in flight to
+    the host.
     """
     worker, other = queue.worker(), queue.worker()
     assert worker.request_permit("1", limit=1).wait == 0

@@ -1,4 +1,4 @@
-"""Options, markers and fixtures of all tests."""
+"""Options, markers, hooks and fixtures for all tests."""
 
 from __future__ import annotations
 
@@ -22,18 +22,24 @@ if TYPE_CHECKING:
     from tests.fetching.redis_server import RedisServer
 
 MARKERS = (
-    "newest: is the same on every Scrapy, and so is left out on the oldest",
-    "unmeasured: goes where others go, and so is not measured for coverage, nor its crawls",
-    "slow: takes seconds, and so comes first, that nobody waits for it at the end",
+    "newest: does not depend on the version of Scrapy, so it does not run on the oldest one",
+    "unmeasured: covers only code that other tests cover, so its coverage and that of its crawls is not measured",
+    "slow: takes seconds, so it starts first, and does not delay the end of the test run",
 )
+"""The markers and their descriptions."""
 
 COVERAGE_PROCESS = {"COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"}
 """The environment variables that make Python processes measure their coverage."""
 
-ONE_BY_ONE = ("tests/crawl/", "tests/tools/", "tests/redis/", "tests/simulation/")
-"""Folders of tests that take long. Each of these tests goes to the process that is free first, but the tests of
-a class go together. Elsewhere, a process gets a whole file. So the tests of a class here, and of a file
-elsewhere, may share what takes seconds to make.
+SCHEDULED_BY_TEST = (
+    "tests/crawl/",
+    "tests/tools/",
+    "tests/redis/",
+    "tests/simulation/",
+)
+"""Folders with tests that take long. In these folders, each free pytest-xdist process gets the next test, or the next
+class with all its tests. In other folders, it gets the next file. So the tests of one class in these folders, and the
+tests of one file in other folders, may share results that take seconds to make.
 """
 
 
@@ -50,16 +56,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     effort.is_long = config.getoption("--long")
     is_first = not hasattr(config, "workerinput")
-    measures = config.getoption("cov_source", None)
-    if is_first and config.getoption("numprocesses", None) and not measures:
-        # The processes of pytest-xdist share a server. If coverage is measured, each has its own, which
-        # finds in its environment how to measure: so nothing is imported before that is there.
+    measures_coverage = config.getoption("cov_source", None)
+    if is_first and config.getoption("numprocesses", None) and not measures_coverage:
+        # The processes of pytest-xdist share a fork server. If coverage is measured, each process starts its own fork
+        # server later, when the environment contains the variables that switch coverage on. The module copies the
+        # environment when it is imported, so it must not be imported before.
         from tests import forks  # noqa: PLC0415
 
         if forks.CAN_FORK:
             os.environ[forks.VARIABLE] = forks.start()
-    # No deadlines, as a machine may be slow. Each short run has the same examples, so that a failure is due
-    # to the change that is tested; long runs have new examples.
+    # There is no deadline, because a machine may be slow. Each short run has the same examples. So a failure is due to
+    # the change that is tested. Each long run has new examples.
     settings.register_profile(
         "ours",
         max_examples=1000 if effort.is_long else 25,
@@ -71,8 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ignore files and packages whose tests all have the marker ``newest``, if these are not selected: else each
-    process of pytest-xdist would import them.
+    """If tests with the marker ``newest`` are not selected, ignore files and packages in which all tests have this
+    marker. Otherwise, each process of pytest-xdist would import them.
     """
     module = collection_path
     if module.is_dir():
@@ -85,24 +92,26 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
-# This runs before other plugins select tests by their markers.
+# This hook runs first, because other plugins select tests by the markers that the hook adds.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in marks_of_package(item):
             item.add_marker(mark)
-    places = mixed(list(dict.fromkeys(item.path.as_posix() for item in items)))
+    positions = mixed_positions(
+        list(dict.fromkeys(item.path.as_posix() for item in items))
+    )
     items.sort(
         key=lambda item: (
             item.get_closest_marker("slow") is None,
-            places[item.path.as_posix()],
+            positions[item.path.as_posix()],
         )
     )
 
 
-def mixed(files: list[str]) -> dict[str, float]:
-    """Return the places of *files* in an order that mixes crawls, which wait most of the time, with
-    tests that compute.
+def mixed_positions(files: list[str]) -> dict[str, float]:
+    """Return a sort key from 0 to 1 for each of *files*. In this order, tests with crawls, which wait most of the time,
+    alternate with other tests, which need the processor.
     """
     crawls = [file for file in files if "/tests/crawl/" in file]
     others = [file for file in files if "/tests/crawl/" not in file]
@@ -114,44 +123,47 @@ def mixed(files: list[str]) -> dict[str, float]:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector from going through all tests and modules again and again."""
+    """Freeze all collected tests and imported modules, so that the garbage collector does not examine them again and
+    again.
+    """
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure no coverage in tests with the marker ``unmeasured``, nor in their fixtures and
-    in the processes that they start: a measured crawl takes half as long again.
+    """Measure no coverage in tests with the marker ``unmeasured``, in their fixtures, and in the processes that they
+    start. A crawl takes half as long again if its coverage is measured.
 
-    The marker ``no_cover`` of pytest-cov has no effect under pytest-xdist: coverage was
-    started twice there, and to stop one measurement leaves the other.
+    The marker ``no_cover`` of pytest-cov has no effect under pytest-xdist, where coverage is started twice: the marker
+    stops only one of the two measurements.
     """
-    measuring = Coverage.current()
-    if not measuring or not item.get_closest_marker("unmeasured"):
+    coverage = Coverage.current()
+    if not coverage or not item.get_closest_marker("unmeasured"):
         return (yield)
-    measuring._collector.pause()
-    asked = {key: os.environ.pop(key) for key in COVERAGE_PROCESS & os.environ.keys()}
+    coverage._collector.pause()
+    variables = {
+        key: os.environ.pop(key) for key in COVERAGE_PROCESS & os.environ.keys()
+    }
     try:
         return (yield)
     finally:
-        os.environ.update(asked)
-        measuring._collector.resume()
+        os.environ.update(variables)
+        coverage._collector.resume()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Give a process that is free the next test, the next class, or the next file: see
-    ``ONE_BY_ONE``.
+    """Give each free process the next test, the next class, or the next file: see ``SCHEDULED_BY_TEST``.
 
-    The marker ``xdist_group`` has no effect with pytest 9.2 and pytest-xdist 3.8, which adds
-    the group to an attribute that this pytest does not read.
+    The marker ``xdist_group`` could not do this. It has no effect with pytest 9.2 and pytest-xdist 3.8: pytest-xdist
+    adds the group to an attribute that this version of pytest does not read.
     """
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if not nodeid.startswith(ONE_BY_ONE):
+            if not nodeid.startswith(SCHEDULED_BY_TEST):
                 return nodeid.partition("::")[0]
             return nodeid.rpartition("::")[0] if nodeid.count("::") > 1 else nodeid
 
@@ -159,9 +171,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _silent_fakes() -> Iterator[None]:
-    """Log no missing private names of Scrapy. Its fake engine has few of them, and the first test that misses one
-    would have the warning in its log.
+def _no_warnings_of_fake_engines() -> Iterator[None]:
+    """Log no warnings about missing private names of Scrapy. The fake engines of the tests lack most of these names.
+    Each warning would be in the log of whichever test happens to be the first to need the name.
     """
     with pytest.MonkeyPatch.context() as patch:
         with suppress(ImportError):  # Tests of the protocol need no Scrapy.
@@ -171,7 +183,7 @@ def _silent_fakes() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
-    """One Redis server for all tests of this process; each xdist worker has its own."""
+    """A Redis server that all tests of this pytest-xdist process share."""
     # Tests of the protocol need no Redis client.
     from tests.fetching import redis_server as module  # noqa: PLC0415
 
@@ -182,7 +194,9 @@ def redis_server() -> Iterator[RedisServer]:
 
 
 def marks_of_package(item: pytest.Item) -> Iterable[pytest.MarkDecorator]:
-    """Yield the ``pytestmark`` of the packages of *item*, which pytest does not read."""
+    """Yield the markers in the ``pytestmark`` of each package that contains *item*. pytest does not read the
+    ``pytestmark`` of packages.
+    """
     name = item.getparent(pytest.Module).obj.__name__
     while name := name.rpartition(".")[0]:
         yield from getattr(sys.modules[name], "pytestmark", ())

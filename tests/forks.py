@@ -1,13 +1,15 @@
-"""Runs ``python -m MODULE`` in processes that need not import Scrapy.
+"""A fork server for processes that run ``python -m MODULE``. The processes need not import Scrapy.
 
-To import Scrapy and this package takes longer than most test crawls: without this, crawls
-take five times as much processor time. So there is a server, which is this module as a script. It
-imports what crawls need, and forks a process for each :class:`Popen`. The processes of a test run share
-one server.
+Importing Scrapy and this package takes longer than most test crawls. If each crawl imported them, crawls would take
+five times as much processor time. So one process, the fork server, imports the modules that crawls need, and forks a
+process for each :class:`Popen`. The fork server runs this module as a script. All pytest processes of a test run share
+one fork server.
 
-A ``Popen`` has a connection of its own to the server, through which the server sends the status of the
-process when that has ended: a pytest process can wait for its own children only. This needs Linux:
-elsewhere, each ``Popen`` starts Python anew.
+A pytest process can wait only for its own children, but the forked processes are children of the fork server. So each
+``Popen`` has its own connection to the fork server, which sends the exit status over the connection when the process
+ends.
+
+The fork server needs Linux. On other systems, each ``Popen`` starts a new Python process.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 OUR_ENVIRONMENT = dict(os.environ)
-"""The environment before a test without coverage removes the variables for it."""
+"""The environment when this module is imported. Later, a test that measures no coverage removes the variables that
+switch coverage on.
+"""
 
 PACKAGES = ("scrapy", "scrapy_rep")
 MODULES = (
@@ -52,24 +56,29 @@ MODULES = (
     "tests.crawl.spiders",
     "twisted.internet.selectreactor",
 )
-"""What crawls need besides the modules of the packages."""
+"""The modules that the server imports in addition to all modules of ``PACKAGES``."""
 
 PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+"""The parameters of ``_execute_child`` that are the file descriptors of pipes."""
+
 PR_SET_PDEATHSIG = 1
+"""The option of prctl that sends a signal to this process when its parent ends."""
+
 LISTENER = 3
-"""The file of a server at which it listens."""
+"""The file descriptor of the socket on which the server listens."""
 
 VARIABLE = "TESTS_FORK_SERVER"
-"""The environment variable with the address of the server of a test run."""
+"""The environment variable with the address of the server that all processes of a test run share."""
 
 CAN_FORK = sys.platform == "linux"
+"""Whether a fork server works on this system."""
 
 
 class Popen(subprocess.Popen[Any]):
     """A process that runs ``python -m`` with *args*, the name of a module and its arguments.
 
-    Its pipes, files, *cwd* and *env* are those of ``subprocess.Popen``. Other arguments of it,
-    and variables that Python reads at its start, such as PYTHONHASHSEED, have no effect.
+    The parameters *stdin*, *stdout*, *stderr*, *cwd* and *env* are those of ``subprocess.Popen``. Its other parameters
+    have no effect. Neither have environment variables that Python reads when it starts, such as PYTHONHASHSEED.
     """
 
     def _execute_child(self, args: Sequence[str], *rest: Any) -> None:
@@ -77,7 +86,7 @@ class Popen(subprocess.Popen[Any]):
         if not CAN_FORK:
             execute([sys.executable, "-m", *args], *rest)
             return
-        # The arguments differ between versions of Python.
+        # The order and the number of the parameters differ between versions of Python.
         arguments = inspect.signature(execute).bind(args, *rest).arguments
         files = [arguments["p2cread"], arguments["c2pwrite"], arguments["errwrite"]]
         folder, environment = (
@@ -87,8 +96,9 @@ class Popen(subprocess.Popen[Any]):
         job = json.dumps([args, str(folder), dict(environment)])
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(_address())
-        ours = [n if file == -1 else file for n, file in enumerate(files)]
-        socket.send_fds(self._connection, [b"+"], ours)
+        # The value -1 means that the process has the same file as this process.
+        inherited = [n if file == -1 else file for n, file in enumerate(files)]
+        socket.send_fds(self._connection, [b"+"], inherited)
         self._connection.sendall(f"{job}\n".encode())
         self.pid = int.from_bytes(self._connection.recv(4), "big")
         assert self.pid, "The server has ended"
@@ -116,13 +126,13 @@ class Popen(subprocess.Popen[Any]):
 
 
 def run(
-    args: Sequence[str], *, stdin: bytes = b"", timeout: float = 120, **how: Any
+    args: Sequence[str], *, stdin: bytes = b"", timeout: float = 120, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a :class:`Popen` with *stdin* as its input. Return its output, as ``subprocess.run``
-    does.
+    """Run a :class:`Popen` with *args*, *stdin* as its input, and *options* such as *cwd*. Return its exit status and
+    output, as ``subprocess.run`` does. If it takes more than *timeout* seconds, kill it and raise TimeoutExpired.
     """
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with Popen(args, **pipes, **how) as process:
+    with Popen(args, **pipes, **options) as process:
         try:
             output = process.communicate(stdin, timeout)
         except BaseException:
@@ -133,45 +143,52 @@ def run(
 
 @cache
 def _address() -> str:
-    """Return the address of the server of this test run, or of one for this process."""
+    """Return the address of the server that the processes of this test run share. If there is none, start a server for
+    this process.
+    """
     return os.environ.get(VARIABLE) or start()
 
 
 def start() -> str:
-    """Start a server that ends with this process, and return its address. It loads Scrapy when it is asked
-    for the first process.
+    """Start a server that ends with this process, and return its address. The server imports Scrapy when the first
+    process is requested.
     """
-    folder = tempfile.mkdtemp()  # No other user of the machine may enter it.
+    folder = (
+        tempfile.mkdtemp()
+    )  # Other users of the machine have no access to this folder.
     address = str(Path(folder) / "server")
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen()
     listener.set_inheritable(True)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    # It ends when its standard input does: when this process ends, which keeps the other side of the pipe.
-    its_input, _ = os.pipe()
+    # The standard input of the server is a pipe. This process keeps the other end of the pipe open. When this process
+    # ends, the pipe is closed, and the server ends.
+    stdin, _ = os.pipe()
     os.posix_spawn(
         sys.executable,
         [sys.executable, "-m", "tests.forks", str(LISTENER)],
         {**OUR_ENVIRONMENT, "PYTHONPATH": path},
         file_actions=[
-            (os.POSIX_SPAWN_DUP2, its_input, 0),
+            (os.POSIX_SPAWN_DUP2, stdin, 0),
             (os.POSIX_SPAWN_DUP2, listener.fileno(), LISTENER),
         ],
         setsid=True,
     )
-    os.close(its_input)
+    os.close(stdin)
     listener.close()
     return address
 
 
 def serve(listener: socket.socket) -> None:
-    """Fork a process for each connection to *listener*, and send the status of each that has ended through its
-    connection, until the standard input ends.
+    """Serve connections to *listener* until the standard input ends. Fork a process for each connection, and send its
+    process id. When the process has ended, send its exit status.
     """
     server, is_loaded, coverage = os.getpid(), False, None
     running: dict[int, tuple[int, socket.socket]] = {}
-    """The number and the connection of each process, by the file that shows its end."""
+    """The process id and the connection of each running process, by the file descriptor (pidfd) that becomes readable
+    when the process ends.
+    """
     while True:
         ready = select.select([0, listener, *running], [], [])[0]
         if 0 in ready:
@@ -189,7 +206,8 @@ def serve(listener: socket.socket) -> None:
             is_loaded = True
             load()
             coverage = prepare_coverage()
-            # The garbage collector does not touch frozen objects, so processes need no copies of them.
+            # The garbage collector does not write to frozen objects. So the forked processes share the memory of these
+            # objects, and need no copies.
             gc.collect()
             gc.freeze()
         files = socket.recv_fds(client, 1, 3)[1]
@@ -202,15 +220,22 @@ def serve(listener: socket.socket) -> None:
         process = os.fork()
         if process == 0:
             die_with(server)
-            for file, (_, other) in running.items():
+            for file, (_, other_client) in running.items():
                 os.close(file)
-                other.close()
+                other_client.close()
             listener.close()
             client.close()
-            its = {
-                i for i in environment.items() if i[0].startswith("COVERAGE_PROCESS")
+            coverage_variables = {
+                item
+                for item in environment.items()
+                if item[0].startswith("COVERAGE_PROCESS")
             }
-            if coverage and its and its <= OUR_ENVIRONMENT.items():
+            # Coverage is measured only if the environment of the process still switches it on.
+            if (
+                coverage
+                and coverage_variables
+                and coverage_variables <= OUR_ENVIRONMENT.items()
+            ):
                 coverage._auto_save = True
                 coverage.start()
             become(args, folder, environment, files)
@@ -222,66 +247,70 @@ def serve(listener: socket.socket) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Let this process end with *parent*: it does not outlive the tests."""
+    """Let the kernel kill this process when its parent, the process *parent*, ends. So this process does not outlive
+    the tests.
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def load() -> None:
-    """Import what crawls of all modes need, but nothing that installs a reactor."""
+    """Import the modules that crawls of any kind need, but none that installs a reactor."""
     names = list(MODULES)
     for package in PACKAGES:
         path = importlib.import_module(package).__path__
         names += [module.name for module in pkgutil.walk_packages(path, f"{package}.")]
     for name in names:
-        # Some modules of Scrapy warn, or need packages that are not installed. Python warns
-        # if it runs a module that has been imported.
+        # Some modules of Scrapy emit warnings, or need packages that are not installed. Modules named __main__ are left
+        # out, because Python warns when it runs a module that has already been imported.
         if not name.endswith("__main__"):
             with warnings.catch_warnings(), contextlib.suppress(ImportError):
                 warnings.simplefilter("ignore")
                 importlib.import_module(name)
-    assert "twisted.internet.reactor" not in sys.modules, "A reactor is installed"
+    assert "twisted.internet.reactor" not in sys.modules, "A module installed a reactor"
 
 
 def prepare_coverage() -> Coverage | None:
-    """If coverage is measured, save that of the imports. Return an object that measures the
-    processes: it has cached which files to measure, and does not list files that never run.
+    """If coverage is measured, save the coverage of the imports so far. Return an object that measures the forked
+    processes. It already knows which files to measure, and it does not report files that never ran. Return None if
+    coverage is not measured.
     """
     coverage = sys.modules.get("coverage")
-    if not coverage or not (measured := coverage.Coverage.current()):
+    if not coverage or not (of_imports := coverage.Coverage.current()):
         return None
-    measured.stop()
-    measured.save()
-    measured._auto_save = False
+    of_imports.stop()
+    of_imports.save()
+    of_imports._auto_save = False
     prepared = coverage.process_startup(force=True)
     prepared.stop()
     prepared._auto_save = False
     prepared._post_save_work = lambda: None
-    prepared._collector.should_trace_cache = measured._collector.should_trace_cache
+    prepared._collector.should_trace_cache = of_imports._collector.should_trace_cache
     return prepared
 
 
 def become(
     args: Sequence[str], folder: str, environment: Mapping[str, str], files: list[int]
 ) -> None:
-    """Run the module *args* as the main module of this process, with *files* as standard
-    input, output and error; then end the process as Python does, but without clearing modules.
+    """Run the module ``args[0]`` as the main module of this process, with *files* as standard input, output and error.
+    Then end the process as Python does, but without clearing the imported modules.
 
-    To clear them would touch, and so copy, all memory shared with the server, and take most
-    of the time of a small crawl. Garbage of the module itself is collected, as some objects,
-    such as a failed ``Deferred``, log an error then.
+    Clearing them would write to all memory that this process shares with the server, and so copy that memory. This
+    would take most of the time of a small crawl. The garbage of the module itself is collected, because some objects,
+    such as a failed ``Deferred``, log an error when they are collected.
     """
-    # A shell lets background jobs ignore SIGINT; crawls must react to it.
+    # Background jobs of a shell ignore SIGINT. Crawls must react to SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
-    # The objects of the server remember whether its files were seekable.
+    # The file objects of the server cannot be used again: they remember whether the server's files were seekable.
     sys.stdin = sys.__stdin__ = open(0, closefd=False)
     sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
-    # Not buffered: if a signal arrives while the log is written, Scrapy's handler of the signal logs, too. A buffer
-    # would raise RuntimeError then (a reentrant call), and the crawl would not notice the signal.
+    # Standard error is not buffered. If a signal arrives while a log line is written, Scrapy's signal handler writes a
+    # log line too. A buffer would raise RuntimeError then (a reentrant call), and the crawl would not notice the
+    # signal.
     errors = open(2, "wb", buffering=0, closefd=False)
     sys.stderr = io.TextIOWrapper(errors, errors="backslashreplace", write_through=True)
     sys.__stderr__ = sys.stderr

@@ -1,4 +1,4 @@
-"""Rules of this repository that no linter checks."""
+"""Tests of this repository's own rules, which no linter checks."""
 
 from __future__ import annotations
 
@@ -24,30 +24,31 @@ PACKAGE = ROOT / "scrapy_rep"
 
 
 def name_of(path: Path) -> str:
-    """The name of the module at *path*."""
+    """Return the name of the module at *path*."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts).removesuffix(".__init__")
 
 
 MODULES = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+"""The source code of each module of the package, by path."""
 
 
 @cache
 def imports_in(path: Path) -> list[ast.Import | ast.ImportFrom]:
-    """The import statements of the module at *path*, anywhere in it."""
+    """Return all import statements in the module at *path*, not only those at its top level."""
     nodes = ast.walk(ast.parse(MODULES[path]))
     return [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
 
 
 NAMES = {name_of(path) for path in MODULES}
+"""The names of the package's modules."""
+
 SETUP = ConfigParser(interpolation=None)
 SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
 
 
 def test_no_module_imports_names_from_the_package_itself() -> None:
-    """Modules of the package do not import names from ``scrapy_rep``
-    itself, which imports them.
-    """
+    """``scrapy_rep`` itself imports these modules, so that would be a circular import."""
     for path in MODULES:
         for node in imports_in(path):
             if isinstance(node, ast.Import):
@@ -62,8 +63,10 @@ def test_no_module_imports_names_from_the_package_itself() -> None:
                     assert is_module, (path, alias.name)
 
 
-def imports_of(path: Path) -> set[str]:
-    """The modules of the package that a module imports, anywhere in it and for types alone too."""
+def modules_imported_by(path: Path) -> set[str]:
+    """Return the names of the package's modules that the module at *path* imports. They include imports for type
+    checking.
+    """
     imported = set()
     for node in imports_in(path):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -75,16 +78,18 @@ def imports_of(path: Path) -> set[str]:
 
 
 def test_no_import_is_circular() -> None:
-    """No module imports one that imports it, directly or by others, be it for types alone."""
-    graph = {name_of(path): imports_of(path) - {"scrapy_rep"} for path in MODULES}
+    """This includes imports for type checking."""
+    graph = {
+        name_of(path): modules_imported_by(path) - {"scrapy_rep"} for path in MODULES
+    }
     del graph["scrapy_rep"]
     TopologicalSorter(graph).prepare()
 
 
 def test_a_plain_crawl_imports_only_what_it_needs() -> None:
-    """A crawl with the add-on and no other setting imports no tool, nothing for workers, browsers,
-    dry runs and ledgers, and no library that only a feature needs that is off. What takes time at
-    each start is counted: modules, and classes whose code is generated.
+    """A crawl with the add-on and no other setting does not import the tools, nor the modules for workers, browsers,
+    dry runs and ledgers, nor the libraries of features that are switched off. The test also limits the number of
+    modules and of generated classes (dataclasses), because both take time at each start of a crawl.
     """
     code = """if True:
         import sys
@@ -107,35 +112,37 @@ def test_a_plain_crawl_imports_only_what_it_needs() -> None:
             if isinstance(value, type) and is_dataclass(value)
         })
         """
-    done = subprocess.run(
+    crawl = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    modules, generated = done.stdout.splitlines()
+    modules, dataclasses = crawl.stdout.splitlines()
     loaded = modules.split()
-    rooms = (
+    unneeded = (
         r"tools|redis|playwright|crawl.ledger.(reader|writer)|.*\.(metatags|dates|usage\.sites)"
         r"|crawl.dryrun|.*(sqlitefile|jobfile|sqlitestore|redisstore|robotparser)"
     )
     assert [
-        name for name in loaded if re.fullmatch(rf"scrapy_rep\.({rooms})", name)
+        name for name in loaded if re.fullmatch(rf"scrapy_rep\.({unneeded})", name)
     ] == []
     libraries = {"dateutil", "http_sf", "itemadapter", "jinja2", "playwright", "redis"}
     assert libraries.isdisjoint(loaded)
     assert sum(name.partition(".")[0] == "scrapy_rep" for name in loaded) <= 71
-    # While few modules are loaded, see the add-on.
-    first = loaded.index("scrapy_rep.crawl.frontier.frontier")
-    assert "scrapy.core.downloader.contextfactory" in loaded[:first]
-    assert generated == "Dialect"
+    # This module of Scrapy is imported before the package's components, while few modules are loaded. The reason is in
+    # the code of the add-on.
+    frontier_index = loaded.index("scrapy_rep.crawl.frontier.frontier")
+    assert "scrapy.core.downloader.contextfactory" in loaded[:frontier_index]
+    assert dataclasses == "Dialect"
 
 
 def test_each_logger_escapes_control_characters() -> None:
-    """All loggers come from ``scrapy_rep.base.log``, which escapes control characters in messages."""
+    """The loggers of ``scrapy_rep.base.log`` escape control characters in messages. No other module gets a logger from
+    ``logging``.
+    """
     for path, text in MODULES.items():
         assert path.name == "log.py" or "getLogger(" not in text, path
 
 
-def test_the_protocol_needs_no_scrapy() -> None:
-    """The protocol can be imported without Scrapy and Twisted."""
+def test_the_protocol_package_imports_neither_scrapy_nor_twisted() -> None:
     code = (
         "import sys; import scrapy_rep; from scrapy_rep import RobotsTxt;"
         "from importlib import import_module; from pkgutil import walk_packages;"
@@ -149,16 +156,16 @@ def test_the_protocol_needs_no_scrapy() -> None:
 
 
 def test_each_public_name_can_be_imported() -> None:
-    """Each name in ``__all__`` can be imported, and other names raise AttributeError."""
+    """Names that are not in ``__all__`` raise AttributeError."""
     for name in scrapy_rep.__all__:
         assert hasattr(scrapy_rep, name)
     with pytest.raises(AttributeError, match="no attribute 'Parser'"):
         scrapy_rep.Parser
 
 
-def test_the_files_name_the_same_versions() -> None:
-    """setup.cfg, the test command and the changelog name the same versions of Python, of the oldest
-    Scrapy and of this package, which the code does not repeat.
+def test_setup_cfg_dev_py_and_changelog_name_the_same_versions() -> None:
+    """The versions are those of Python, of the oldest Scrapy, and of this package. Only one module contains the version
+    of this package.
     """
     classifiers = SETUP["metadata"]["classifiers"]
     pythons = re.findall(r":: Python :: (3\.\d+)$", classifiers, re.MULTILINE)
@@ -168,13 +175,13 @@ def test_the_files_name_the_same_versions() -> None:
     assert f"Scrapy>={dev.OLDEST_SCRAPY.removesuffix('.0')}" in required
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"\n## {scrapy_rep.__version__} " in changelog
-    written = f'"{scrapy_rep.__version__}"'
-    assert sum(written in text for text in MODULES.values()) == 1
+    literal = f'"{scrapy_rep.__version__}"'
+    assert sum(literal in text for text in MODULES.values()) == 1
 
 
 def test_each_data_file_is_in_the_wheel() -> None:
-    """Each file of the package that is not Python code is declared as package data,
-    so that wheels contain it.
+    """Each file of the package that is not Python code must be declared as package data. Otherwise, wheels do not
+    contain it.
     """
     globs = SETUP["options.package_data"]["scrapy_rep"].split()
     declared = {path for glob in globs for path in PACKAGE.glob(glob)}
@@ -187,8 +194,8 @@ def test_each_data_file_is_in_the_wheel() -> None:
 def test_the_description_on_a_package_index_has_no_dead_links(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A package index gets the text of README.md without links and pictures that it does not
-    have; where a link was, the text names the file.
+    """README.md links to files that a package index does not have. In the description for the index, such a link
+    becomes the name of the file, and pictures are left out.
     """
     setuptools = pytest.importorskip("setuptools")
     arguments: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the shared queue in Redis."""
+"""Fixtures for the tests of the shared queue in Redis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.fetching.redis_server import RedisServer
-    from tests.redis.workers import Shared
+    from tests.redis.workers import SharedQueue
 
 
 @pytest.fixture
@@ -21,10 +21,10 @@ def server(redis_server: RedisServer) -> RedisServer:
 
 
 @pytest.fixture
-def shared(server: RedisServer) -> Iterator[Shared]:
-    """A queue on a server whose clock only a test advances."""
+def queue(server: RedisServer) -> Iterator[SharedQueue]:
+    """A queue on an empty Redis server. Its clock advances only when a test advances it."""
     pytest.importorskip("scrapy_redis")
-    from tests.redis.workers import Shared  # noqa: PLC0415  needs scrapy-redis
+    from tests.redis.workers import SharedQueue  # noqa: PLC0415  needs scrapy-redis
 
-    with Shared(server.client()) as queue:
+    with SharedQueue(server.client()) as queue:
         yield queue

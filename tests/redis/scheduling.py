@@ -1,4 +1,6 @@
-"""The scheduler of a worker, with an engine that does what the test says, and calls of the server when it says so."""
+"""A worker with the scheduler and the wire of a crawl, and with a fake engine. It calls the Redis server when a test
+says so.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +20,26 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from tests.redis.workers import Shared
+    from tests.redis.workers import SharedQueue
 
 
-class Direct:
-    """Asks the server at once."""
+class InlineThread:
+    """Replaces the thread for calls to the server: makes each call at once, on the current thread."""
 
     async def call(self, function: Callable[[], Any]) -> Any:
         return function()
 
     def stop(self) -> None:
-        """There is no thread."""
+        """There is no thread to end."""
 
 
-class Scheduling:
-    """A worker that ignores robots.txt, from its scheduler to its wire."""
+class CrawlWorker:
+    """A worker that ignores robots.txt: its scheduler, its frontier and its wire. *settings* are added to the
+    settings of its crawler.
+    """
 
-    def __init__(self, shared: Shared, **settings: Any) -> None:
-        redis = {"REDIS_PARAMS": {"redis_cls": lambda **_: shared.client}}
+    def __init__(self, queue: SharedQueue, **settings: Any) -> None:
+        redis = {"REDIS_PARAMS": {"redis_cls": lambda **_: queue.client}}
         fixed = {
             "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
             "ROBOTSTXT_OBEY": False,
@@ -48,21 +52,20 @@ class Scheduling:
         self.scheduler = SharedScheduler.from_crawler(self.crawler)
         self.frontier = Frontier.of(self.crawler)
         self.wire = WireMiddleware.from_crawler(self.crawler)
-        self.wire.__dict__["_gate"] = None  # The engine has no middlewares.
-        self.scheduler._thread = Direct()  # type: ignore[assignment]
+        self.wire.__dict__["_gate"] = None  # The fake engine has no middlewares.
+        self.scheduler._thread = InlineThread()  # type: ignore[assignment]
         self.call()
-        assert (
-            self.engine.wakes == 0
-        )  # While the spider opens, the engine cannot ask for requests.
+        # The spider is still being opened, so the engine cannot ask for requests yet, and must not be woken.
+        assert self.engine.wakes == 0
         assert self.scheduler.next_request() is None
 
     def call(self) -> None:
-        """Exchange with the server."""
+        """Call the server once."""
         with suppress(StopIteration):
             self.scheduler._call().send(None)
 
-    def next(self) -> Request | None:
-        """Return the next request, which is in the downloader then."""
+    def next_request(self) -> Request | None:
+        """Return the next request, and count it as being in the downloader. Return None if there is none to send."""
         request = self.scheduler.next_request()
         if request is not None:
             self.engine.downloader.active.add(request)
@@ -70,4 +73,5 @@ class Scheduling:
         return request
 
     def close(self) -> None:
+        """Cancel the timers. The scheduler is not closed."""
         self.frontier.alarms.stop()

@@ -1,4 +1,4 @@
-"""The pages of a host that several workers own one after the other are counted together."""
+"""Tests of ``REP_PAGES_PER_HOST`` with several workers: the server counts the pages of a host for all of them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from scrapy import Request
 from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsDenied
-from tests.redis.scheduling import Scheduling
+from tests.redis.scheduling import CrawlWorker
 
 if TYPE_CHECKING:
-    from tests.redis.workers import Shared
+    from tests.redis.workers import SharedQueue
 
 pytestmark = pytest.mark.newest
 
 SITE = "http://a.example"
 BUDGET = {"REP_PAGES_PER_HOST": 3, "REP_QUEUE_LEASE": 60}
+"""Settings of a worker."""
 
 
-def send(worker: Scheduling) -> tuple[Request, bool]:
-    """Return the next request, and whether it was sent."""
-    request = worker.next()
+def send_next(worker: CrawlWorker) -> tuple[Request, bool]:
+    """Pass the next request of *worker* to the wire. Return the request, and whether the wire sent it. If the wire did
+    not, the host has no pages left.
+    """
+    request = worker.next_request()
     assert request is not None
     try:
         assert worker.wire.process_request(request) is None
@@ -32,44 +35,47 @@ def send(worker: Scheduling) -> tuple[Request, bool]:
     return request, True
 
 
-def answer(worker: Scheduling, request: Request) -> None:
-    """The page has come, and its callback has ended."""
+def finish(worker: CrawlWorker, request: Request) -> None:
+    """Let the page arrive and its callback end."""
     worker.wire.process_response(request, Response(request.url))
     worker.engine.downloader.active.discard(request)
     worker.engine._slot.inprogress.discard(request)
 
 
 def test_pages_that_a_dead_worker_has_done_count_for_the_next_owner(
-    shared: Shared,
+    queue: SharedQueue,
 ) -> None:
-    """The page that the worker had in flight is sent again, and counts then."""
-    worker = Scheduling(shared, **BUDGET)
+    """The dead worker has done one page, and had a second one in flight. The next owner requests the second page again,
+    and sends no more than one further page.
+    """
+    worker = CrawlWorker(queue, **BUDGET)
     for number in range(6):
         worker.scheduler.enqueue_request(Request(f"{SITE}/{number}"))
     worker.call()
-    first, is_sent = send(worker)
+    first, is_sent = send_next(worker)
     assert is_sent
-    answer(worker, first)
+    finish(worker, first)
     worker.call()
-    second, is_sent = send(worker)
+    second, is_sent = send_next(worker)
     assert is_sent
-    worker.frontier.alarms.stop()
-
-    shared.advance(61)
-    other = Scheduling(shared, **BUDGET)
-    other.call()
-    sent = [send(other) for _ in range(4)]
-    assert [is_sent for _, is_sent in sent] == [True, True, False, False]
-    assert sent[0][0].url == second.url
     worker.close()
+
+    queue.advance_clock(61)
+    other = CrawlWorker(queue, **BUDGET)
+    other.call()
+    results = [send_next(other) for _ in range(4)]
+    assert [is_sent for _, is_sent in results] == [True, True, False, False]
+    assert results[0][0].url == second.url
     other.close()
 
 
 def test_owners_of_several_slots_of_a_host_count_its_pages_together(
-    shared: Shared,
+    queue: SharedQueue,
 ) -> None:
-    """Each download slot of a host has its own worker. With each page, a worker gets the number of pages of all workers."""
-    workers = [Scheduling(shared, **BUDGET) for _ in range(2)]
+    """Each of the two workers owns one download slot of the host. The answer to a worker that reports a page contains
+    the number of pages of all workers.
+    """
+    workers = [CrawlWorker(queue, **BUDGET) for _ in range(2)]
     for slot, worker in enumerate(workers):
         for number in range(3):
             request = Request(f"{SITE}/{slot}/{number}", meta={"download_slot": slot})
@@ -78,25 +84,25 @@ def test_owners_of_several_slots_of_a_host_count_its_pages_together(
         worker.call()
     first, second = workers
     for _ in range(2):
-        request, is_sent = send(first)
+        request, is_sent = send_next(first)
         assert is_sent
-        answer(first, request)
+        finish(first, request)
     first.call()
-    request, is_sent = send(second)
+    request, is_sent = send_next(second)
     assert is_sent
-    answer(second, request)
+    finish(second, request)
     second.call()
-    assert not send(second)[1]
+    assert not send_next(second)[1]
     first.close()
     second.close()
 
 
-def test_a_page_that_was_not_sent_does_not_count(shared: Shared) -> None:
-    """Another component drops the page before it is sent."""
-    worker = Scheduling(shared, **BUDGET)
+def test_a_page_that_was_not_sent_does_not_count(queue: SharedQueue) -> None:
+    """Another component drops the request after the page was counted, and before it is sent."""
+    worker = CrawlWorker(queue, **BUDGET)
     worker.scheduler.enqueue_request(Request(f"{SITE}/0"))
     worker.call()
-    request = worker.next()
+    request = worker.next_request()
     assert request is not None
     entry = worker.frontier.in_flight[request]
     assert worker.frontier.admits_page(request, entry)
@@ -109,21 +115,21 @@ def test_a_page_that_was_not_sent_does_not_count(shared: Shared) -> None:
 
 
 def test_a_page_whose_request_cannot_be_written_counts_for_all_workers(
-    shared: Shared,
+    queue: SharedQueue,
 ) -> None:
-    """The request waits in the memory of the worker, and the page counts on the server when it is done."""
-    worker = Scheduling(shared, **BUDGET)
+    """The request waits in the memory of the worker. The server learns of the page when the page is done."""
+    worker = CrawlWorker(queue, **BUDGET)
     worker.scheduler.enqueue_request(Request(f"{SITE}/0", callback=lambda _: None))
-    # The worker owns the host, so that it needs no permit.
+    # With this request, the worker gets the host. So the first request needs no permit.
     worker.scheduler.enqueue_request(Request(f"{SITE}/1"))
     worker.call()
     for _ in range(2):
-        request, is_sent = send(worker)
+        request, is_sent = send_next(worker)
         assert is_sent
-        answer(worker, request)
+        finish(worker, request)
     worker.call()
-    [key] = shared.client.scan_iter("*:pages")
-    assert shared.client.hgetall(key) == {b"a.example": b"2"}
+    [key] = queue.client.scan_iter("*:pages")
+    assert queue.client.hgetall(key) == {b"a.example": b"2"}
     assert worker.frontier.budget is not None
     assert worker.frontier.budget.pages["a.example"] == 2
     assert not worker.scheduler._pages

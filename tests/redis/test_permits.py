@@ -1,4 +1,6 @@
-"""What the wire of a worker sends, and when: not what others have by now, and nothing while it waits for rules."""
+"""Tests of the wire and of :class:`SharedPermits` in a worker: how a request gets, loses and releases its permit, and
+which requests are not sent.
+"""
 
 from __future__ import annotations
 
@@ -18,77 +20,77 @@ from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.limits import Stage
 from scrapy_rep.exceptions import SpiderClosing
 from tests.fakes import coroutine_test
-from tests.redis.scheduling import Scheduling
-from tests.redis.workers import LEASE, fake
+from tests.redis.scheduling import CrawlWorker
+from tests.redis.workers import LEASE, fake_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy_rep.crawl.frontier.limits import InFlight
-    from tests.redis.workers import Shared
+    from tests.redis.workers import SharedQueue
 
 pytestmark = pytest.mark.newest
 URL = "http://a.example/1"
 
 
 @pytest.fixture
-def shared() -> Iterator[Shared]:
-    with fake() as shared:
-        yield shared
+def queue() -> Iterator[SharedQueue]:
+    with fake_queue() as queue:
+        yield queue
 
 
 @coroutine_test
 async def test_a_request_that_another_worker_has_taken_is_not_sent(
-    shared: Shared,
+    queue: SharedQueue,
 ) -> None:
-    """A worker was silent for longer than its lease, so another worker owned the host for a while. The first worker owns
-    the host again when the request, which was handed out before, reaches the wire.
+    """The scheduler hands out a request. Then the worker is silent for longer than its lease, and another worker owns
+    the host for a while. The first worker owns the host again when the request reaches the wire.
     """
-    worker, other = Scheduling(shared), shared.worker()
+    worker, other = CrawlWorker(queue), queue.worker()
     worker.scheduler.enqueue_request(Request(URL))
     worker.call()
-    request = worker.next()
+    request = worker.next_request()
     assert request is not None
-    shared.advance(LEASE + 1)
+    queue.advance_clock(LEASE + 1)
     other.call(room=9)
     assert len(other.taken) == 1
     worker.call()
-    other.leave("a.example")
+    other.give_back_host("a.example")
     other.call()
     worker.call()
     assert worker.scheduler._lease.owns("a.example")
 
-    at_wire: Any = worker.wire.process_request(request)
-    assert await at_wire is request
+    result: Any = worker.wire.process_request(request)
+    assert await result is request
     worker.engine.downloader.active.discard(request)
     assert worker.scheduler.enqueue_request(request)
-    again = worker.next()
-    assert again is not None
-    assert again is not request
-    assert worker.next() is None
-    assert worker.wire.process_request(again) is None
+    second_copy = worker.next_request()
+    assert second_copy is not None
+    assert second_copy is not request
+    assert worker.next_request() is None
+    assert worker.wire.process_request(second_copy) is None
     worker.close()
 
 
 class Gate:
-    """A gate that fetches robots.txt at the same host when it is asked to judge again."""
+    """A gate for requests whose rules have become stale. To judge a request again, it fetches the host's robots.txt."""
 
-    def __init__(self, worker: Scheduling) -> None:
+    def __init__(self, worker: CrawlWorker) -> None:
         self._worker = worker
         self.has_judged = False
-        self.returns = False
-        """Whether the rules are not known, so that a request returns to the scheduler."""
+        self.returns_requests = False
+        """Whether the gate returns each request to the scheduler, as if the rules were unknown."""
 
     def is_unchanged(self, request: Request, entry: InFlight) -> bool:
         return True
 
     async def judge_again(self, request: Request, entry: InFlight) -> Request | None:
-        if self.returns:
+        if self.returns_requests:
             return self._worker.frontier.return_to_scheduler(request, entry)
         robots = RobotsTxtRequest("http://a.example/robots.txt")
         self._worker.engine.downloader.active.add(robots)
-        at_wire: Any = self._worker.wire.process_request(robots)
-        assert await at_wire is None
+        result: Any = self._worker.wire.process_request(robots)
+        assert await result is None
         self._worker.frontier.end(robots, self._worker.frontier.in_flight[robots])
         self.has_judged = True
         return None
@@ -99,12 +101,13 @@ class Gate:
 
 @coroutine_test
 async def test_a_permit_is_released_while_robotstxt_is_fetched_again(
-    shared: Shared,
+    queue: SharedQueue,
 ) -> None:
-    """The rules of a request, which does not come from the scheduler, become stale while it waits for its permit. Its
-    robots.txt needs that permit first: all workers together may have one request in flight to this host.
+    """The request does not come from the scheduler. While it waits for its permit, its rules become stale. All workers
+    together may have one request in flight to the host. So the request must release its permit, because the request for
+    robots.txt needs one first.
     """
-    worker = Scheduling(shared)
+    worker = CrawlWorker(queue)
     frontier, request = worker.frontier, Request(URL)
     gate = Gate(worker)
     worker.wire.__dict__["_gate"] = gate
@@ -126,20 +129,20 @@ async def test_a_permit_is_released_while_robotstxt_is_fetched_again(
 
 @coroutine_test
 async def test_a_request_whose_rules_become_stale_returns_to_the_scheduler(
-    shared: Shared,
+    queue: SharedQueue,
 ) -> None:
-    """The permit of the request is released, and begins no delay."""
-    worker = Scheduling(shared)
+    """The request's permit is released."""
+    worker = CrawlWorker(queue)
     worker.scheduler.enqueue_request(Request(URL))
     worker.call()
-    request = worker.next()
+    request = worker.next_request()
     assert request is not None
     frontier, now = worker.frontier, worker.frontier.clock.monotonic()
     host = frontier.queues.of(request).host
     frontier.limits.resume_back_off(host, now, concurrency=1, own_pause=1.0, since=now)
     frontier.may_use_rules = lambda entry: False  # type: ignore[method-assign]
     gate = Gate(worker)
-    gate.returns = True
+    gate.returns_requests = True
     worker.wire.__dict__["_gate"] = gate
     sending = deferred_from_coro(worker.wire.process_request(request))
     await tick()
@@ -152,21 +155,21 @@ async def test_a_request_whose_rules_become_stale_returns_to_the_scheduler(
 
 @coroutine_test
 @pytest.mark.parametrize("fault", ["older data", "lease", "pause"])
-async def test_a_request_that_loses_its_permit_asks_for_it_again(
-    shared: Shared, fault: str
+async def test_a_request_that_loses_its_permit_requests_it_again(
+    queue: SharedQueue, fault: str
 ) -> None:
-    """The request has the permit, and waits for the delay of its host, when the server is restarted with older data,
-    the lease of the worker ends, or the host asks for a pause. Another worker may have sent a request since, or be
-    about to send one: this one needs its permit again.
+    """The request holds a permit, and waits for the delay of its host. Then the server is restarted with older data,
+    the lease of the worker ends, or the host requests a pause. Another worker may have sent a request since then, or
+    may be about to send one. So the request needs a new permit.
     """
-    worker = Scheduling(shared)
+    worker = CrawlWorker(queue)
     frontier, request = worker.frontier, Request(URL)
     host, now = frontier.queues.of(request).host, frontier.clock.monotonic()
     frontier.queues.look_at_slot(host)
     frontier.limits.hold(host, now + 0.2, now)
     worker.engine.downloader.active.add(request)
-    client = shared.client
-    before = {key: client.dump(key) for key in client.scan_iter()}
+    client = queue.client
+    older_data = {key: client.dump(key) for key in client.scan_iter()}
 
     sending = deferred_from_coro(worker.wire.process_request(request))
     await tick()
@@ -174,13 +177,13 @@ async def test_a_request_that_loses_its_permit_asks_for_it_again(
     await tick()
     assert worker.scheduler._permits.held
     if fault == "lease":
-        shared.advance(LEASE + 1)
+        queue.advance_clock(LEASE + 1)
         worker.scheduler._lease.renew((-inf, -inf))
     elif fault == "pause":
         frontier.limits.resume_pause(host, now, until=now + 0.2)
     else:
         client.flushall()
-        for key, value in before.items():
+        for key, value in older_data.items():
             client.restore(key, 0, value)
         worker.call()
     for _ in range(15):
@@ -199,18 +202,20 @@ async def test_a_request_that_loses_its_permit_asks_for_it_again(
 
 
 @coroutine_test
-async def test_a_page_whose_callback_waits_for_a_permit_at_the_end_is_fetched_again(
-    shared: Shared,
+async def test_a_page_is_not_done_if_a_download_of_its_callback_fails_at_the_end(
+    queue: SharedQueue,
 ) -> None:
-    """The download of the callback fails."""
-    worker = Scheduling(shared)
+    """The callback awaits a download, which waits for a permit when the spider closes. The download fails. The request
+    for the page stays on the server, so that the page is fetched again.
+    """
+    worker = CrawlWorker(queue)
     worker.scheduler.enqueue_request(Request(URL))
     worker.call()
-    page = worker.next()
+    page = worker.next_request()
     assert page is not None
     worker.engine.downloader.active.discard(page)  # Its callback runs.
-    own = worker.wire.process_request(Request("http://other.example/1"))
-    download = deferred_from_coro(own)
+    result = worker.wire.process_request(Request("http://other.example/1"))
+    download = deferred_from_coro(result)
     await tick()
 
     worker.engine._slot.closing = Deferred()
@@ -223,11 +228,11 @@ async def test_a_page_whose_callback_waits_for_a_permit_at_the_end_is_fetched_ag
 
 
 @coroutine_test
-async def test_a_download_that_waits_to_ask_again_ends_when_the_spider_closes(
-    shared: Shared,
+async def test_a_download_whose_permit_was_refused_ends_when_the_spider_closes(
+    queue: SharedQueue,
 ) -> None:
-    """Its host asks for a pause of a minute."""
-    worker, other = Scheduling(shared), shared.worker()
+    """The host is paused for a minute. The download waits until it may request its permit again."""
+    worker, other = CrawlWorker(queue), queue.worker()
     other.reports["paused"].append(("a.example", 60.0))
     other.call()
     download = deferred_from_coro(worker.wire.process_request(Request(URL)))
@@ -249,6 +254,7 @@ async def test_a_download_that_waits_to_ask_again_ends_when_the_spider_closes(
 
 
 async def tick() -> None:
+    """Let the event loop run for 0.02 seconds."""
     soon: Deferred[None] = Deferred()
     call_later(0.02, soon.callback, None)
     await maybe_deferred_to_future(soon)

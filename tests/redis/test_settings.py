@@ -1,4 +1,6 @@
-"""The scheduler of scrapy-redis in a project is what switches this one on, with its settings."""
+"""Tests of the settings of scrapy-redis. If a project sets the scheduler of scrapy-redis, the add-on replaces it with
+:class:`SharedScheduler`, which reads the same settings.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 pytest.importorskip("scrapy_redis")
 
 from scrapy import Spider
-from scrapy.core.scheduler import Scheduler as ScrapysScheduler
+from scrapy.core.scheduler import Scheduler as ScrapyScheduler
 from scrapy.utils.misc import load_object
 from scrapy.utils.test import get_crawler
 from scrapy_redis.queue import FifoQueue
@@ -23,17 +25,19 @@ URL = "redis://127.0.0.1:1/3"
 REDIS = {"REDIS_URL": URL}
 
 
-class Named(Scheduler):
-    """A subclass without code of its own."""
+class EmptySubclass(Scheduler):
+    """A scheduler of a project that overrides nothing."""
 
 
-class Changed(Scheduler):
+class ChangedScheduler(Scheduler):
+    """A scheduler of a project that overrides a method."""
+
     def flush(self) -> None:
-        """Keep all."""
+        """Delete nothing."""
 
 
-class Inherited(Changed):
-    pass
+class SubclassOfChanged(ChangedScheduler):
+    """A scheduler that inherits an overridden method."""
 
 
 @pytest.mark.parametrize(
@@ -41,12 +45,12 @@ class Inherited(Changed):
     [
         (REDIS, SharedScheduler, URL),
         ({}, SharedScheduler, "redis://localhost:6379/0"),
-        ({"SCHEDULER": Named, **REDIS}, SharedScheduler, URL),
-        # What the project has made itself, it keeps.
-        ({"SCHEDULER": Changed, **REDIS}, Changed, URL),
-        ({"SCHEDULER": Inherited, **REDIS}, Inherited, URL),
+        ({"SCHEDULER": EmptySubclass, **REDIS}, SharedScheduler, URL),
+        # The add-on replaces no scheduler or queue class that the project has changed.
+        ({"SCHEDULER": ChangedScheduler, **REDIS}, ChangedScheduler, URL),
+        ({"SCHEDULER": SubclassOfChanged, **REDIS}, SubclassOfChanged, URL),
         ({"SCHEDULER_QUEUE_CLASS": FifoQueue, **REDIS}, Scheduler, URL),
-        ({"SCHEDULER": ScrapysScheduler, **REDIS}, ScrapysScheduler, None),
+        ({"SCHEDULER": ScrapyScheduler, **REDIS}, ScrapyScheduler, None),
         ({"SCHEDULER": SharedScheduler, **REDIS}, SharedScheduler, None),
         # The store is on the Redis server of the queue, if a URL can express its settings.
         ({"REP_STORE": "memory://", **REDIS}, SharedScheduler, "memory://"),
@@ -59,16 +63,18 @@ class Inherited(Changed):
 def test_the_addon_sets_scheduler_and_store_unless_the_project_does(
     project: dict[str, Any], scheduler: type, store: str | None
 ) -> None:
-    """The add-on sets this package's scheduler, and the store in Redis. What the project sets has priority."""
+    """*project* is what the project sets in addition to the scheduler of scrapy-redis. *scheduler* and *store* are the
+    settings after the add-on has changed them.
+    """
     settings = {"SCHEDULER": "scrapy_redis.scheduler.Scheduler", **project}
     addons = {"ADDONS": {"scrapy_rep.Addon": 500}}
-    queue = get_crawler(Spider, addons | settings).settings
-    assert load_object(queue["SCHEDULER"]) is scheduler
-    assert queue["REP_STORE"] == store
+    crawler_settings = get_crawler(Spider, addons | settings).settings
+    assert load_object(crawler_settings["SCHEDULER"]) is scheduler
+    assert crawler_settings["REP_STORE"] == store
 
 
 def test_the_scheduler_in_a_setting_for_another_class_is_an_error() -> None:
-    """An error names the setting that the scheduler is for."""
+    """The error names the right setting, ``SCHEDULER``."""
     settings = {
         "ADDONS": {"scrapy_rep.Addon": 500},
         "SCHEDULER_QUEUE_CLASS": "scrapy_rep.redis.SharedScheduler",
@@ -90,14 +96,14 @@ def test_the_scheduler_in_a_setting_for_another_class_is_an_error() -> None:
         },
     ],
 )
-def test_the_connection_follows_scrapy_redis_settings_and_fails_soon(
+def test_the_client_connects_as_scrapy_redis_does_but_has_a_short_timeout_and_no_retries(
     settings: dict[str, Any],
 ) -> None:
-    """The settings of scrapy-redis say where the server is. Calls end soon, and are not repeated by the client."""
+    """The project's settings remain unchanged."""
     crawler = get_crawler(Spider, settings)
     options = connect(crawler.settings).connection_pool.connection_kwargs
-    where = [options[name] for name in ("host", "port", "db", "password")]
-    assert where == ["127.0.0.1", 7, 3, "secret"]
+    server = [options[name] for name in ("host", "port", "db", "password")]
+    assert server == ["127.0.0.1", 7, 3, "secret"]
     assert options["socket_timeout"] <= 3
     assert not options["decode_responses"]
     assert options["retry"]._retries == 0
@@ -106,8 +112,8 @@ def test_the_connection_follows_scrapy_redis_settings_and_fails_soon(
     )
 
 
-def test_a_function_can_make_the_client() -> None:
-    """As with scrapy-redis, ``redis_cls`` need not be a class."""
+def test_redis_cls_can_be_a_function_that_returns_a_client() -> None:
+    """scrapy-redis accepts a function too."""
     client = object()
     settings = {"REDIS_PARAMS": {"redis_cls": lambda **_: client}}
     assert connect(get_crawler(Spider, settings).settings) is client

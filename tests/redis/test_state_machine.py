@@ -1,4 +1,6 @@
-"""Any sequence of what workers do, with deaths, suspensions, lost answers and two clocks, against a plain model."""
+"""A stateful property test of the shared queue. Hypothesis draws sequences of calls, deaths and suspensions of workers,
+failures of connections, and waits. A simple model checks the queue.
+"""
 
 from __future__ import annotations
 
@@ -15,33 +17,44 @@ from hypothesis.stateful import (
     rule,
 )
 
-from tests.redis.workers import LEASE, Worker, fake
+from tests.redis.workers import LEASE, Worker, fake_queue
 
 pytestmark = pytest.mark.newest
 HOSTS = st.sampled_from("abc")
 WORKERS = st.integers(0, 2)
+"""The index of a worker."""
+
 DELAY = 5.0
 
 
 class Machine(RuleBasedStateMachine):
-    """The model: each request is in the queue, with one worker, or done; each host has one owner; and of a host with a
-    delay, no two requests are nearer to each other than that.
+    """The model of the queue. Each request is in the queue, is taken by one worker, or is done. Each host has at most
+    one owner. Between the end of a request with a permit and the next request to the same host, at least ``DELAY``
+    seconds pass.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.shared = fake()
-        self.shared.__enter__()
-        self.workers = [self.shared.worker() for _ in range(3)]
+        self.queue = fake_queue()
+        self.queue.__enter__()
+        self.workers = [self.queue.worker() for _ in range(3)]
         self.number = 0
-        self.accepted: set[str] = set()
+        """The number of the newest request or permit."""
+
+        self.pushed: set[str] = set()
+        """The names of the requests that must not get lost."""
+
         self.done: set[str] = set()
-        self.sent: dict[str, tuple[Worker, float | None]] = {}
-        """Of each host, who has sent the last request with a permit, and when it ended."""
+        """The names of the requests that workers have finished, whether or not the server knows."""
+
+        self.permits: dict[str, tuple[Worker, float | None]] = {}
+        """By host, the last permit that was granted: the worker that got it, and when its request ended. None if the
+        request has not ended.
+        """
 
     def teardown(self) -> None:
         self.drain()
-        self.shared.__exit__()
+        self.queue.__exit__()
 
     @initialize()
     def begin(self) -> None:
@@ -54,7 +67,7 @@ class Machine(RuleBasedStateMachine):
             self.number += 1
             name = f"{host}{self.number}"
             self.workers[index].push(name, host=host, score=score)
-            self.accepted.add(name)
+            self.pushed.add(name)
 
     @rule(index=WORKERS, room=st.integers(0, 5))
     def call(self, index: int, room: int) -> None:
@@ -68,82 +81,88 @@ class Machine(RuleBasedStateMachine):
         names = sorted(taken.data.decode() for taken in worker.taken.values())
         if names and worker.is_alive:
             name = data.draw(st.sampled_from(names))
-            worker.done(name)
+            worker.finish(name)
             self.done.add(name)
 
     @rule(index=WORKERS, data=st.data())
-    def leave(self, index: int, data: st.DataObject) -> None:
+    def give_back_host(self, index: int, data: st.DataObject) -> None:
         worker = self.workers[index]
         if worker.owned:
-            worker.leave(data.draw(st.sampled_from(sorted(worker.owned))), next_in=2.0)
+            host = data.draw(st.sampled_from(sorted(worker.owned)))
+            worker.give_back_host(host, next_in=2.0)
 
     @rule(index=WORKERS, host=HOSTS)
-    def ask(self, index: int, host: str) -> None:
+    def request_permit(self, index: int, host: str) -> None:
+        """Check that a permit is granted only after the delay of its host."""
         worker = self.workers[index]
-        if worker.client.fails or worker.held:
+        if worker.client.failure or worker.permits:
             return
         self.number += 1
         answer = worker.call(permits=[(f"{index} {self.number}", host, 1, DELAY)])
         if answer is None or answer.has_lost or answer.permits[0].wait:
             return
-        worker.held.add(answer.permits[0].token)
-        if host in self.sent:
-            _, ended = self.sent[host]
-            assert ended is not None
-            assert self.shared.now >= ended + DELAY
-        self.sent[host] = worker, None
+        worker.permits.add(answer.permits[0].token)
+        if host in self.permits:
+            _, ended_at = self.permits[host]
+            assert ended_at is not None, "The last permit is still in use"
+            assert self.queue.now >= ended_at + DELAY
+        self.permits[host] = worker, None
 
     @rule(index=WORKERS)
-    def end(self, index: int) -> None:
+    def release_permits(self, index: int) -> None:
         worker = self.workers[index]
-        for token in list(worker.held):
-            worker.end(token)
-            self.ended(worker)
+        for token in list(worker.permits):
+            worker.release_permit(token)
+            self.end_permits(worker)
 
-    def ended(self, worker: Worker) -> None:
-        for host, (sender, ended) in list(self.sent.items()):
-            if sender is worker and ended is None:
-                self.sent[host] = worker, self.shared.now
+    def end_permits(self, worker: Worker) -> None:
+        """Record in the model that all requests with permits of *worker* end now."""
+        for host, (holder, ended_at) in list(self.permits.items()):
+            if holder is worker and ended_at is None:
+                self.permits[host] = worker, self.queue.now
 
     @rule(seconds=st.sampled_from([1.0, 6.0, 20.0]))
     def wait(self, seconds: float) -> None:
-        # No longer than a worker lives that has just called.
-        self.shared.advance(seconds)
+        # These times are shorter than the lease, so a worker that has just called stays alive.
+        self.queue.advance_clock(seconds)
         for worker in self.workers:
             if not worker.is_alive:
-                self.ended(worker)
+                self.end_permits(worker)
 
     @rule(index=WORKERS)
     def suspend(self, index: int) -> None:
-        """All but one are silent for longer than the lease."""
-        self.shared.advance(LEASE + 1)
+        """Suspend all workers for longer than the lease. One of them calls afterwards."""
+        self.queue.advance_clock(LEASE + 1)
         for worker in self.workers:
-            self.ended(worker)
+            self.end_permits(worker)
         self.workers[index].call()
 
     @rule(index=WORKERS)
     def kill(self, index: int) -> None:
         worker = self.workers[index]
-        # What the server did not have dies with it; the request that has made it does not count as done.
-        self.accepted -= {push.data.decode() for push in worker.exchange.unsent}
-        self.ended(worker)
-        self.workers[index] = self.shared.worker()
+        # The new requests that are not on the server die with the worker. In a crawl, they are not lost: the request
+        # whose callback yielded them is not done on the server, so it is sent again.
+        self.pushed -= {push.data.decode() for push in worker.exchange.unsent}
+        self.end_permits(worker)
+        self.workers[index] = self.queue.worker()
 
-    @rule(index=WORKERS, how=st.sampled_from(["", "before", "after"]))
-    def connection(self, index: int, how: str) -> None:
-        self.workers[index].client.fails = how
+    @rule(index=WORKERS, failure=st.sampled_from(["", "before", "after"]))
+    def set_connection_failure(self, index: int, failure: str) -> None:
+        self.workers[index].client.failure = failure
 
-    @precondition(lambda self: all(not worker.client.fails for worker in self.workers))
+    @precondition(
+        lambda self: all(not worker.client.failure for worker in self.workers)
+    )
     @rule(index=WORKERS)
     def retire(self, index: int) -> None:
         worker = self.workers[index]
         if worker.call() is not None:
             worker.retire()
-            self.ended(worker)
-            self.workers[index] = self.shared.worker()
+            self.end_permits(worker)
+            self.workers[index] = self.queue.worker()
 
     @invariant()
-    def each_has_one_owner(self) -> None:
+    def each_host_and_each_request_has_at_most_one_worker(self) -> None:
         alive = [worker for worker in self.workers if worker.is_alive]
         hosts = [host for worker in alive for host in worker.owned]
         assert len(hosts) == len({*hosts})
@@ -151,26 +170,31 @@ class Machine(RuleBasedStateMachine):
         assert len(numbers) == len({*numbers})
 
     def drain(self) -> None:
-        """Let a new worker get all that is left: nothing is lost, and nothing that is done comes again."""
+        """Let a new worker take all remaining requests. Check that no request is lost, and that no request that is done
+        on the server is delivered again.
+        """
         for worker in self.workers:
-            worker.client.fails = ""
-            for _ in range(2):  # After a failure, the first one repeats what was told.
+            worker.client.failure = ""
+            # After a failure, the first call repeats the old reports, and the second one sends the new reports.
+            for _ in range(2):
                 worker.call()
-        self.certain = set(self.shared.certain)
-        self.shared.advance(LEASE + 1)
-        last, names = self.shared.worker(), set()
+        done_on_server = set(self.queue.done_on_server)
+        self.queue.advance_clock(LEASE + 1)
+        last, names = self.queue.worker(), set()
         for _ in range(400):
             more = [(host, 9) for host, count in last.on_server.items() if count]
             names |= {*last.take(100, more=more)}
-            last.done(*names)
-            self.shared.advance(1)
-            if not last.last.remaining and not last.reports["done"]:
+            last.finish(*names)
+            self.queue.advance_clock(1)
+            if not last.last_answer.remaining and not last.reports["done"]:
                 break
-        assert last.last.remaining == 0
-        assert self.accepted <= names | self.done
-        assert not names & self.certain
+        assert last.last_answer.remaining == 0
+        assert self.pushed <= names | self.done
+        assert not names & done_on_server
         keys = [
-            key for key in self.shared.names() if key.startswith(("queue", "taken"))
+            key
+            for key in self.queue.stored_keys()
+            if key.startswith(("queue", "taken"))
         ]
         assert keys == []
 

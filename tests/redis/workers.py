@@ -1,4 +1,4 @@
-"""Workers that share a queue, on a Redis server whose clock only a test advances."""
+"""Workers without a crawl that share a queue. The clock of their Redis server advances only when a test advances it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ LEASE = 60.0
 _SOURCE = exchange._source()
 
 
-class Shared:
-    """A server, and its clock."""
+class SharedQueue:
+    """The queue on a Redis server, and the server's clock as the script ``shared.lua`` sees it."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self.certain: set[str] = set()
-        """The names of requests that the server knows to be done."""
+        self.done_on_server: set[str] = set()
+        """The names of the requests that the server has recorded as done."""
 
-        self.now = 4_000_000_000.0  # Later than the real one, by which keys expire.
+        # Redis itself expires keys by the real time. The time of the script is later, so no key expires during a test.
+        self.now = 4_000_000_000.0
         self.client.set("now", self.now)
 
     def __enter__(self) -> Self:
@@ -47,60 +48,61 @@ class Shared:
     def __exit__(self, *exc_info: object) -> None:
         self._patch.stop()
 
-    def advance(self, seconds: float) -> None:
+    def advance_clock(self, seconds: float) -> None:
         self.now += seconds
         self.client.set("now", self.now)
 
     def worker(self) -> Worker:
+        """Return a new worker that uses this queue."""
         return Worker(self)
 
     @property
     def count(self) -> int:
-        """How many requests are not done."""
+        """The number of requests that are not done."""
         return int(self.client.hget(f"{{{KEY}}}:state", "count") or 0)
 
-    def names(self, kind: str = "") -> list[str]:
-        """Return the keys that begin with *kind*, without what all have in common."""
+    def stored_keys(self) -> list[str]:
+        """Return the keys of this queue on the server, without the prefix that all of them have."""
         mark = (self.client.hget(f"{{{KEY}}}:state", "mark") or b"").decode()
         prefix = f"{{{KEY}}}:{mark}:"
-        names = [key.decode() for key in self.client.scan_iter(f"{prefix}{kind}*")]
-        return sorted(name.removeprefix(prefix) for name in names)
+        keys = [key.decode() for key in self.client.scan_iter(f"{prefix}*")]
+        return sorted(key.removeprefix(prefix) for key in keys)
 
 
-def fake() -> Shared:
-    """Return a server in this process."""
-    return Shared(fakeredis.FakeRedis())
+def fake_queue() -> SharedQueue:
+    """Return a queue on a fake Redis server in this process."""
+    return SharedQueue(fakeredis.FakeRedis())
 
 
-class Client:
-    """A connection that can fail, before or after the server has executed a call."""
+class FailingClient:
+    """A Redis client whose calls of the script fail if :attr:`failure` is set."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self.fails = ""
-        """``"before"``, ``"after"``, ``"full"``, or empty."""
+        self.failure = ""
+        """``"before"`` if the connection fails before the server has executed a call, ``"after"`` if it fails
+        afterwards, so that only the answer is lost, ``"full"`` if the server has no memory left. Empty if calls
+        succeed.
+        """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     def register_script(self, source: str) -> Script:
-        """Return a script that is run on this connection."""
+        """Return a script that runs on this client, so that its calls fail too."""
         return Script(self, source)  # type: ignore[arg-type]
 
     def evalsha(self, *args: Any) -> Any:
-        return self._run(self._client.evalsha, *args)
-
-    def _run(self, run: Any, *args: Any) -> Any:
-        if self.fails == "full":
-            # As Redis 6 says it, in the middle of the error of a script.
+        if self.failure == "full":
+            # Redis 6 puts the error code OOM in the middle of the error message of a script.
             raise ResponseError(
                 "Error running script (call to f_1): @user_script:1: -OOM command not allowed when used memory > "
                 "'maxmemory'."
             )
-        if self.fails == "before":
+        if self.failure == "before":
             raise Disconnected
-        result = run(*args)
-        if self.fails == "after":
+        result = self._client.evalsha(*args)
+        if self.failure == "after":
             raise Disconnected
         return result
 
@@ -115,42 +117,58 @@ NO_WANTS: dict[str, Any] = {
     "readable": [],
     "last_aside": "0",
 }
-"""A worker that does not want anything."""
+"""The fields of a call in which a worker wants neither hosts nor requests nor permits: see the end of ``shared.lua``.
+"""
 
 
 class Worker:
-    """What the scheduler of a worker does with its exchange, without a crawl."""
+    """A worker without a crawl. It makes the calls that the scheduler of a worker makes. The name of a request is its
+    data.
+    """
 
-    def __init__(self, shared: Shared) -> None:
-        self.shared = shared
-        self.client = Client(shared.client)
+    def __init__(self, queue: SharedQueue) -> None:
+        self.queue = queue
+        self.client = FailingClient(queue.client)
         self.exchange = exchange.Exchange(self.client, KEY, SEEN, LEASE)
         self.renewed_at = float("-inf")
-        self.owned: set[str] = set()
-        self.taken: dict[str, Taken] = {}
-        self.on_server: dict[str, int] = {}
-        self.held: set[str] = set()
-        self.ending: dict[str, str] = {}
-        """The numbers of the requests that are done, and their names."""
+        """When the lease was last renewed, on the server's clock."""
 
-        self.last: Answer
+        self.owned: set[str] = set()
+        """The hosts that this worker owns."""
+
+        self.taken: dict[str, Taken] = {}
+        """The requests that this worker has, by number."""
+
+        self.on_server: dict[str, int] = {}
+        """By owned host, the number of requests that are still on the server, as far as this worker knows."""
+
+        self.permits: set[str] = set()
+        """The tokens of the permits that this worker holds."""
+
+        self.finished: dict[str, str] = {}
+        """The names of the requests that this worker has finished, by number."""
+
+        self.last_answer: Answer
 
     @property
     def reports(self) -> dict[str, list[Any]]:
+        """The reports for the next call."""
         return self.exchange.reports
 
     @property
     def is_alive(self) -> bool:
-        """Whether its lease has not ended."""
-        return self.shared.now < self.renewed_at + LEASE
+        """Whether this worker's lease is still running."""
+        return self.queue.now < self.renewed_at + LEASE
 
     def call(self, **wants: Any) -> Answer | None:
-        """Tell what has happened, and get what it *wants*. Return None if the connection fails."""
-        order: dict[str, Any] = {**NO_WANTS, **wants}
+        """Call the server: send the reports, and return the answer. Return None if the connection fails. *wants* are
+        the fields of the call that differ from ``NO_WANTS``.
+        """
+        wants = {**NO_WANTS, **wants}
         if self.exchange.is_uncertain:
-            order["has"] = [*self.owned, *self.taken, *self.held]
-        now, run = self.shared.now, self.exchange.next_call(**order)
-        told = self.exchange._told or {}
+            wants["has"] = [*self.owned, *self.taken, *self.permits]
+        now, run = self.queue.now, self.exchange.next_call(**wants)
+        reports = self.exchange._told or {}
         try:
             answer = run()
         except Exception as error:
@@ -160,39 +178,43 @@ class Worker:
             raise
         self.exchange.answered()
         self.renewed_at = now
-        self.last = answer
+        self.last_answer = answer
         if answer.has_lost:
             self.forget()
         else:
-            done = told.get("done", ())
-            self.shared.certain |= {self.ending[number] for number, _ in done}
+            done = reports.get("done", ())
+            self.queue.done_on_server |= {self.finished[number] for number, _ in done}
         self.owned.update(host.host for host in answer.hosts)
         self.on_server |= answer.on_server
         self.taken |= {taken.number: taken for taken in answer.requests}
         return answer
 
     def forget(self) -> None:
+        """Forget all hosts, requests, permits and reports."""
         self.owned.clear()
         self.taken.clear()
         self.on_server.clear()
-        self.held.clear()
+        self.permits.clear()
         self.exchange.reports.clear()
 
-    def push(self, *names: str, host: str = "a", **how: Any) -> None:
-        """Push a request with each name as its data, and as its fingerprint unless *how* has another one."""
+    def push(self, *names: str, host: str = "a", **fields: Any) -> None:
+        """Add a new request for each of *names* to the next call. Its fingerprint is its name, unless *fields*, the
+        fields of the ``Push``, contain another fingerprint.
+        """
         for name in names:
-            fields = {
+            defaults = {
                 "host": host,
                 "score": 0,
                 "is_last_first": False,
                 "fingerprint": name,
                 "data": name.encode(),
-                **how,
             }
-            self.exchange.unsent.append(exchange.Push(**fields))
+            self.exchange.unsent.append(exchange.Push(**{**defaults, **fields}))
 
     def take(self, room: int = 100, **wants: Any) -> list[str]:
-        """Take free hosts, for *room* requests. Return the names of what has come."""
+        """Call the server, and take free hosts for *room* requests. With a *room* of 0, the answer contains only new
+        requests of owned hosts, and what *wants* asks for. Return the names of the requests in the answer.
+        """
         before = set(self.taken)
         self.call(room=room, **wants)
         return [
@@ -201,29 +223,36 @@ class Worker:
             if number not in before
         ]
 
-    def more(self, host: str, count: int = 3) -> list[str]:
+    def take_more(self, host: str, count: int = 3) -> list[str]:
+        """Take up to *count* more requests of *host*, which this worker owns. Return the names of the requests in the
+        answer.
+        """
         return self.take(0, more=[(host, count)])
 
-    def numbers(self, *names: str) -> Iterator[str]:
-        """Yield the number of each request that it has with one of *names*."""
+    def numbers_of(self, *names: str) -> Iterator[str]:
+        """Yield the numbers of the requests with *names* that this worker has."""
         for number, taken in self.taken.items():
             if taken.data.decode() in names:
                 yield number
 
-    def done(self, *names: str) -> None:
-        for number in list(self.numbers(*names)):
-            self.ending[number] = self.taken.pop(number).data.decode()
+    def finish(self, *names: str) -> None:
+        """Report in the next call that the requests with *names* are done."""
+        for number in list(self.numbers_of(*names)):
+            self.finished[number] = self.taken.pop(number).data.decode()
             self.reports["done"].append((number, ""))
 
     def give_back(self, *names: str) -> None:
-        for number in list(self.numbers(*names)):
+        """Give the requests with *names* back in the next call."""
+        for number in list(self.numbers_of(*names)):
             del self.taken[number]
             self.reports["back"].append(number)
 
-    def leave(
+    def give_back_host(
         self, host: str, next_in: float = 0.0, back_off: Sequence[float] = (0, 0, 0)
     ) -> None:
-        """Give *host* back, with its requests."""
+        """Give *host* and its requests back in the next call. No request may be sent to *host* for the next *next_in*
+        seconds. *back_off* contains ``own_pause``, ``concurrency`` and ``lasted`` of a ``LeasedHost``.
+        """
         self.owned.discard(host)
         self.reports["left"].append((host, next_in, *back_off))
         for number, taken in list(self.taken.items()):
@@ -231,22 +260,30 @@ class Worker:
                 del self.taken[number]
                 self.reports["back"].append(number)
 
-    def ask(
+    def request_permit(
         self, token: str, host: str = "a", limit: int = 1, delay: float = 0.0
     ) -> PermitAnswer:
-        """Ask for the permit of a request."""
+        """Call the server to request a permit for a request to *host*, and return the server's answer. *limit* and
+        *delay* are the arguments of ``acquire`` in ``shared.lua``.
+        """
         answer = self.call(permits=[(token, host, limit, delay)])
         assert answer is not None
         [permit] = answer.permits
         if not permit.wait:
-            self.held.add(token)
+            self.permits.add(token)
         return permit
 
-    def end(self, token: str, ago: float = 0.0, *, was_sent: bool = True) -> None:
-        self.held.discard(token)
-        self.reports["released"].append((token, ago, was_sent))
+    def release_permit(
+        self, token: str, seconds_ago: float = 0.0, *, was_sent: bool = True
+    ) -> None:
+        """Release a permit in the next call, because its request ended *seconds_ago*, or was not sent."""
+        self.permits.discard(token)
+        self.reports["released"].append((token, seconds_ago, was_sent))
 
     def retire(self, *, clears: bool = False) -> Answer | None:
+        """End this worker, and return the server's answer. *clears* is False if the queue is kept, as with
+        ``SCHEDULER_PERSIST = True``.
+        """
         answer = self.call(retires=True, clears=clears)
         self.forget()
         return answer

@@ -142,7 +142,7 @@ async def test_the_back_off_of_a_slot_ends_with_its_successes() -> None:
             assert frontier.may_send(request, entry)
             frontier.answered(request, Response(url), entry)
             frontier.end(request, entry)
-            run.done(request)
+            run.finish(request)
         assert slot.back_off is None
         clock.advance(700)
     run.close()

@@ -106,7 +106,7 @@ def test_what_is_returned_is_not_counted_twice() -> None:
         # The gate judges it once more at the wire.
         assert run.frontier.admits_page(request, run.frontier.in_flight[request])
         assert not admits(run, page(1))
-        run.give_back(request)
+        run.return_to_scheduler(request)
     assert admits(run, page(1))
     run.close()
 
@@ -171,7 +171,7 @@ def test_a_returned_page_with_copied_meta_is_no_retry_of_itself() -> None:
     request = run.next()
     assert request is not None
     assert run.frontier.admits_page(request, run.frontier.in_flight[request])
-    run.give_back(request)
+    run.return_to_scheduler(request)
     assert admits(run, page(1))
     assert not admits(run, request)
     run.close()
@@ -191,7 +191,7 @@ def test_a_returned_redirect_belongs_to_its_page(tmp_path: Path) -> None:
             entry = run.frontier.in_flight[request]
             assert run.frontier.admits_page(request, entry)
             assert not admits(run, page(2))
-            run.give_back(request)
+            run.return_to_scheduler(request)
         run.close()
     run = Run(REP_PAGES_PER_HOST=1, **settings)
     assert not admits(run, page(2))
@@ -199,7 +199,7 @@ def test_a_returned_redirect_belongs_to_its_page(tmp_path: Path) -> None:
         request = run.next()
         assert request is not None
         assert run.frontier.admits_page(request, run.frontier.in_flight[request])
-        run.give_back(request)
+        run.return_to_scheduler(request)
         assert not admits(run, page(2))
     run.close()
 
@@ -250,7 +250,7 @@ def fetch(run: Run, count: int) -> list[str]:
             urls.append(request.url)
         else:
             run.frontier.end(request, entry)
-            run.done(request)
+            run.finish(request)
     return urls
 
 
@@ -291,7 +291,7 @@ def test_pages_that_are_done_count_in_the_next_run(tmp_path: Path) -> None:
         assert run.frontier.admits_page(request, entry)
         entry.sent_at = 1.0
         run.frontier.end(request, entry)
-        run.done(request)
+        run.finish(request)
     run.close()
     run = Run(**settings)
     run.push(page(2), page(3))
@@ -309,7 +309,7 @@ def test_what_has_come_back_does_not_count_after_a_kill(tmp_path: Path) -> None:
         assert run.frontier.admits_page(request, run.frontier.in_flight[request])
     for request in requests:
         assert request is not None
-        run.give_back(request)
+        run.return_to_scheduler(request)
     sent = fetch(run, 1)
     kill(run)
     run = Run(**settings)

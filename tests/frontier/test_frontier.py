@@ -107,7 +107,7 @@ async def test_a_request_that_ended_unseen_is_forgotten_beside_others_that_nobod
     run.push(Request(f"{SITE}/1"), Request(f"{SITE}/2"))
     request = run.next()
     assert request is not None
-    run.done(request)
+    run.finish(request)
     run.engine.downloader.active.add(Request("http://b.example"))
     assert run.next() is None
     clock.advance(61)

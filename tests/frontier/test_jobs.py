@@ -70,19 +70,19 @@ async def test_the_next_run_has_what_was_left(tmp_path: Path) -> None:
     )
     request = run.next()
     assert request is not None
-    run.done(request)
+    run.finish(request)
     run.close()
     again = Run(JOBDIR=str(tmp_path))
     assert len(again.scheduler) == 2
     assert again.push(page(1), page(2), page(3, "b.example"), page(4)) == [
         False
     ] * 3 + [True]
-    requests = again.all()
+    requests = again.finish_all()
     assert len(requests) == 3
     assert request.url not in {request_.url for request_ in requests}
     again.close()
     last = Run(JOBDIR=str(tmp_path))
-    assert (len(last.scheduler), last.all()) == (0, [])
+    assert (len(last.scheduler), last.finish_all()) == (0, [])
     last.close()
 
 
@@ -94,11 +94,11 @@ async def test_a_request_stays_until_its_callback_has_ended(tmp_path: Path) -> N
     first, second = run.next(), run.next()
     assert first is not None
     assert second is not None
-    run.done(first)
+    run.finish(first)
     write(run)
     kill(run)
     again = Run(JOBDIR=str(tmp_path))
-    assert urls(again.all()) == sorted(
+    assert urls(again.finish_all()) == sorted(
         ["a.example/1", second.url.removeprefix("http://")]
     )
     again.close()
@@ -117,10 +117,10 @@ async def test_after_a_crash_what_was_not_committed_is_neither_queued_nor_seen(
     first = run.next()
     assert first is not None
     run.push(page(2), page(3))
-    run.done(first)
+    run.finish(first)
     kill(run)
     again = Run(JOBDIR=str(tmp_path))
-    assert [request.url for request in again.all()] == [first.url]
+    assert [request.url for request in again.finish_all()] == [first.url]
     assert again.push(page(2), page(3)) == [True, True]
     again.close()
 
@@ -132,7 +132,7 @@ async def test_a_request_that_is_returned_is_no_new_row(tmp_path: Path) -> None:
     for _ in range(3):
         request = run.next()
         assert request is not None
-        run.give_back(request)
+        run.return_to_scheduler(request)
         assert len(run.scheduler) == 2
     write(run)
     assert change(tmp_path, "SELECT count(*) FROM requests") == [(2,)]
@@ -140,7 +140,7 @@ async def test_a_request_that_is_returned_is_no_new_row(tmp_path: Path) -> None:
     assert again is request
     kill(run)
     last = Run(JOBDIR=str(tmp_path))
-    assert urls(last.all()) == ["a.example/1", "a.example/2"]
+    assert urls(last.finish_all()) == ["a.example/1", "a.example/2"]
     last.close()
 
 
@@ -156,7 +156,7 @@ async def test_a_returned_request_that_a_component_has_changed_stays_in_the_file
     request = run.next()
     assert request is not None
     request.meta["download_slot"] = "other"
-    run.give_back(request)
+    run.return_to_scheduler(request)
     run.push(page(2, meta={"download_slot": "other"}))
     write(run)
     write(run)
@@ -164,7 +164,7 @@ async def test_a_returned_request_that_a_component_has_changed_stays_in_the_file
     assert run.next() is request
     kill(run)
     last = Run(JOBDIR=str(tmp_path))
-    assert urls(last.all()) == ["a.example/1", "a.example/2"]
+    assert urls(last.finish_all()) == ["a.example/1", "a.example/2"]
     last.close()
 
 
@@ -175,10 +175,10 @@ async def test_a_returned_request_is_there_for_the_next_run(tmp_path: Path) -> N
     run.push(page(1))
     request = run.next()
     assert request is not None
-    run.give_back(request)
+    run.return_to_scheduler(request)
     run.close()
     again = Run(JOBDIR=str(tmp_path))
-    assert urls(again.all()) == ["a.example/1"]
+    assert urls(again.finish_all()) == ["a.example/1"]
     again.close()
 
 
@@ -205,12 +205,12 @@ async def test_what_comes_when_the_file_is_closed_is_neither_queued_nor_seen(
             run.close()
         assert run.push(page(3), page(3, "b.example")) == [False, False]
         second.meta["download_slot"] = "other"
-        run.give_back(first)
-        run.give_back(second)
+        run.return_to_scheduler(first)
+        run.return_to_scheduler(second)
         assert run.next() is None
         run.close()
         again = Run(JOBDIR=str(folder))
-        assert urls(again.all()) == ["a.example/1", "a.example/2"]
+        assert urls(again.finish_all()) == ["a.example/1", "a.example/2"]
         assert again.push(page(3), page(3, "b.example")) == [True, True]
         again.close()
 
@@ -229,7 +229,7 @@ async def test_unreadable_requests_stay_and_are_counted(
     for many in 2, 0:
         caplog.clear()
         again = Run(JOBDIR=str(tmp_path))
-        sent = again.all()
+        sent = again.finish_all()
         again.close()
         first, last = errors(caplog)
         assert "cannot be read" in first
@@ -243,10 +243,10 @@ async def test_pauses_go_on_in_the_next_run(tmp_path: Path) -> None:
     run = Run(JOBDIR=str(tmp_path), REP_WAIT_TIMEOUT=600)
     run.frontier.pause("a.example", 300, None, "asks for it")
     run.push(page(1), page(2, "b.example"))
-    assert urls(run.all()) == ["b.example/2"]
+    assert urls(run.finish_all()) == ["b.example/2"]
     run.close()
     again = Run(JOBDIR=str(tmp_path), REP_WAIT_TIMEOUT=600)
-    assert again.all() == []
+    assert again.finish_all() == []
     limiter = again.frontier.limits.limiter("a.example")
     assert 290 < limiter.next_at - again.frontier.clock.monotonic() <= 300
     again.close()
@@ -297,5 +297,5 @@ async def test_a_second_crawl_on_a_jobdir_stops(
     assert (other.next(), other.push(page(2))) == (None, [False])
     other.close()
     run.push(page(3))
-    assert urls(run.all()) == ["a.example/1", "a.example/3"]
+    assert urls(run.finish_all()) == ["a.example/1", "a.example/3"]
     run.close()

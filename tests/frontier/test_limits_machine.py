@@ -85,9 +85,9 @@ class Limits(RuleBasedStateMachine):
         if outcome == "end":
             crawl.end(name)
         elif outcome == "return" and entry.may_return:
-            crawl.returns(name)
+            crawl.return_to_scheduler(name)
         else:
-            crawl.at_wire(name)
+            crawl.wait_at_wire(name)
             self.decide()
 
     def takes(self, entry: InFlight) -> bool:
@@ -120,7 +120,7 @@ class Limits(RuleBasedStateMachine):
 
     @rule(host=HOSTS, kind=st.sampled_from(["page", "shared", "exempt"]))
     def file(self, host: str, kind: str) -> None:
-        self.crawl.wait(self.name(f"{host}-file"), self.queue(host, kind))
+        self.crawl.send_or_wait(self.name(f"{host}-file"), self.queue(host, kind))
         self.decide()
 
     @rule(host=HOSTS)
@@ -130,7 +130,7 @@ class Limits(RuleBasedStateMachine):
     @precondition(lambda self: self.crawl.waiting)
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
-        self.crawl.leave(data.draw(st.sampled_from(list(self.crawl.waiting))))
+        self.crawl.cancel_waiter(data.draw(st.sampled_from(list(self.crawl.waiting))))
         self.decide()
 
     def decide(self) -> None:
@@ -150,7 +150,7 @@ class Limits(RuleBasedStateMachine):
             host = site.origin.host
             assert host not in self.fetched
             self.fetched.add(host)
-            self.crawl.wait(
+            self.crawl.send_or_wait(
                 f"{host}-robots", self.queue(host, "page"), is_for_robotstxt=True
             )
             self.decide()
@@ -180,8 +180,8 @@ class Limits(RuleBasedStateMachine):
         site = crawl.site(host)
         crawl.limits.end_fetch(site)
         if result in {"known", "short"}:
-            crawl.delay(host, delay)
-            crawl.know(host, now + (1 if result == "short" else 1000))
+            crawl.set_delay(host, delay)
+            crawl.learn_rules(host, now + (1 if result == "short" else 1000))
         elif result == "none":
             crawl.limits.no_result(site, now)
         else:
@@ -219,9 +219,11 @@ class Limits(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         end = self.crawl.now + seconds
         while self.crawl.limits.alarms.first_at <= end:
-            self.crawl.at(max(self.crawl.limits.alarms.first_at, self.crawl.now))
+            self.crawl.advance_to(
+                max(self.crawl.limits.alarms.first_at, self.crawl.now)
+            )
             self.decide()
-        self.crawl.at(end)
+        self.crawl.advance_to(end)
         self.decide()
 
     @rule()
@@ -307,7 +309,7 @@ class Limits(RuleBasedStateMachine):
             for host in self.fetching():
                 self.fetched.discard(host)
                 crawl.limits.end_fetch(crawl.site(host))
-                crawl.know(host)
+                crawl.learn_rules(host)
             self.fetch(is_needed=True)
             name = crawl.plan()
             if name is not None:
@@ -315,7 +317,7 @@ class Limits(RuleBasedStateMachine):
             for name in list(crawl.entries):
                 entry = crawl.entries[name]
                 if entry.stage is Stage.PLANNED and not self.takes(entry):
-                    crawl.at_wire(name)
+                    crawl.wait_at_wire(name)
                     self.decide()
                 elif entry.stage is not Stage.PLANNED or name.endswith("robots"):
                     crawl.end(name)

@@ -209,15 +209,15 @@ def test_when_the_network_is_back_pauses_for_failures_end() -> None:
     crawl = Crawl(wait_timeout=60)
     queues = {host: crawl.queue(host, obeys=True) for host in "abcde"}
     for host in "abc":
-        crawl.know(host)
+        crawl.learn_rules(host)
     for host in "de":
         crawl.push(queues[host], f"{host}1")
-    assert crawl.fetches() == ["d", "e"]
+    assert crawl.start_fetches() == ["d", "e"]
     for host in "de":
         crawl.limits.end_fetch(crawl.site(host))
     limits, network = crawl.limits, crawl.limits.network
     limits.unreachable(crawl.site("d"), 0, 50, wait=60, is_asked=False)
-    crawl.at(10)
+    crawl.advance_to(10)
     for host in "abc":
         crawl.push(queues[host], f"{host}1")
     crawl.pause("a", has_failed=True)
@@ -229,14 +229,14 @@ def test_when_the_network_is_back_pauses_for_failures_end() -> None:
     assert crawl.plan() is None
     assert queues["c"].place in {READY, network.pages}
 
-    crawl.at(20)
+    crawl.advance_to(20)
     since = network.answered(site("z"), 20, sent_at=20)
     assert since == 10
     limits.network_is_back(20, since)
-    assert sorted(crawl.go_all()) == ["a1", "c1"]
+    assert sorted(crawl.plan_and_send_all()) == ["a1", "c1"]
     assert queues["b"].place is queues["b"].host
-    crawl.at(20)
-    assert crawl.fetches() == ["e"]
+    crawl.advance_to(20)
+    assert crawl.start_fetches() == ["e"]
     outage = crawl.site("d").outage
     assert outage is not None
     assert (outage.retry_at, outage.until) == (50, 70)
@@ -248,11 +248,11 @@ def test_a_machine_without_files_pauses_all() -> None:
     a = crawl.queue("a")
     crawl.limits.pause_network(1.0, crawl.now)
     crawl.push(a, "a1")
-    crawl.wait("r1", a, is_for_robotstxt=True)
+    crawl.send_or_wait("r1", a, is_for_robotstxt=True)
     assert (crawl.plan(), crawl.decided()) == (None, [])
     assert crawl.limits.alarms.first_at == 1
-    crawl.at(1)
-    assert (crawl.go(), crawl.decided()) == ("a1", ["r1"])
+    crawl.advance_to(1)
+    assert (crawl.plan_and_send(), crawl.decided()) == ("a1", ["r1"])
 
 
 def test_robotstxt_tries_the_network_while_pages_wait() -> None:
@@ -262,11 +262,11 @@ def test_robotstxt_tries_the_network_while_pages_wait() -> None:
     for host in "vwxyz":
         network.failed(host, site(host), 0, has_server=True)
     crawl.push(a, "a1")
-    crawl.wait("f1", a)
-    crawl.wait("r1", a, is_for_robotstxt=True)
-    crawl.wait("r2", crawl.queue("b"), is_for_robotstxt=True)
+    crawl.send_or_wait("f1", a)
+    crawl.send_or_wait("r1", a, is_for_robotstxt=True)
+    crawl.send_or_wait("r2", crawl.queue("b"), is_for_robotstxt=True)
     assert (crawl.plan(), crawl.decided()) == (None, [])
-    crawl.at(1)
+    crawl.advance_to(1)
     assert (crawl.plan(), crawl.decided()) == (None, ["r1"])
     assert network.robotstxt.planned == 1
 
@@ -276,10 +276,10 @@ def test_an_outage_counts_only_as_long_as_it_lasted_for_a_host() -> None:
     crawl = Crawl(wait_timeout=60)
     network = crawl.limits.network
     crawl.pause("a", 400)
-    crawl.at(100)
+    crawl.advance_to(100)
     for host in "vwxyz":
         network.failed(host, site(host), 100, has_server=True)
-    crawl.at(300)
+    crawl.advance_to(300)
     crawl.pause("b", 30)
     crawl.limits.unreachable(crawl.site("c"), 300, 320, wait=60, is_asked=False)
     network.is_certain = True

@@ -52,7 +52,7 @@ async def test_the_scheduler_keeps_scrapys_contract() -> None:
     assert (len(scheduler), scheduler.has_pending_requests()) == (2, True)
     assert run.stat("enqueued") == run.stat("enqueued/memory") == 2
     assert run.crawler.stats.get_value("dupefilter/filtered") == 1
-    assert urls(run.all()) == [2, 1]
+    assert urls(run.finish_all()) == [2, 1]
     assert run.stat("dequeued") == run.stat("dequeued/memory") == 2
     assert not scheduler.has_pending_requests()
     assert run.push(page(1, dont_filter=True)) == [True]
@@ -68,8 +68,8 @@ async def test_a_request_that_comes_back_counts_once(
     run.push(page(1))
     request = run.next()
     assert request is not None
-    run.give_back(request)
-    assert urls(run.all()) == [1]
+    run.return_to_scheduler(request)
+    assert urls(run.finish_all()) == [1]
     for stat in "enqueued", f"enqueued/{medium}", "dequeued", f"dequeued/{medium}":
         assert run.stat(stat) == 1, stat
     run.close()
@@ -108,11 +108,11 @@ async def test_the_order_is_that_of_scrapys_scheduler(
             theirs, ours = scrapys.next_request(), run.next()
             assert (theirs is None) == (ours is None)
             if theirs is not None and ours is not None:
-                run.done(ours)
+                run.finish(ours)
                 popped[0] += urls([theirs])
                 popped[1] += urls([ours])
     popped[0] += urls(list(iter(scrapys.next_request, None)))
-    popped[1] += urls(run.all())
+    popped[1] += urls(run.finish_all())
     assert popped[0] == popped[1]
     assert len(popped[0]) == number
     run.close()
@@ -144,14 +144,14 @@ async def test_a_returned_request_is_the_next_one_of_its_host() -> None:
     assert request is not None
     assert urls([request]) == [3]
     run.push(page(4, priority=9))
-    run.give_back(request)
+    run.return_to_scheduler(request)
     assert run.frontier._returned == set()
     assert run.stat("enqueued") == 4
     assert len(run.scheduler) == 4
     again = run.next()
     assert again is request
-    run.done(request)
-    assert urls(run.all()) == [4, 2, 1]
+    run.finish(request)
+    assert urls(run.finish_all()) == [4, 2, 1]
     run.close()
 
 
@@ -179,7 +179,7 @@ async def test_a_hidden_end_of_a_request_frees_its_place() -> None:
         in_flight = list(iter(run.next, None))
         assert len(in_flight) == 8  # As the download slot has it.
         for request in in_flight:
-            run.done(request)
+            run.finish(request)
     run.close()
 
 
@@ -201,7 +201,7 @@ async def test_what_cannot_be_written_waits_in_memory(
             line for line in caplog.messages if "Unable to serialize request" in line
         ]
         assert len(lines) == is_logged
-        assert sorted(urls(run.all())) == [1, 2, 3]
+        assert sorted(urls(run.finish_all())) == [1, 2, 3]
         assert (run.stat("dequeued/memory"), run.stat("dequeued/disk")) == (2, 1)
         run.close()
 
@@ -220,7 +220,7 @@ async def test_a_request_whose_value_fails_when_it_is_pickled_waits_in_memory(
     run = Run(JOBDIR=str(tmp_path), SCHEDULER_DEBUG=True)
     assert run.push(page(1, meta={"value": Locked()})) == [True]
     assert "has a lock" in caplog.text
-    assert urls(run.all()) == [1]
+    assert urls(run.finish_all()) == [1]
     assert run.stat("unserializable") == run.stat("dequeued/memory") == 1
     run.close()
 
@@ -256,11 +256,11 @@ async def test_what_cannot_be_written_goes_first_as_in_scrapys_scheduler(
     assert urls(in_flight) == urls([request for request in theirs if request]) == order
     assert [request.priority for request in in_flight] == [0, 0, -1, 9, 0]
     for request in in_flight[::-1]:
-        run.give_back(request)
+        run.return_to_scheduler(request)
     assert run.push(page(6, meta={"lambda": lambda: 0}), page(7)) == [True] * 2
     assert len(run.scheduler) == 7
     assert len(run.frontier.limits.queues) == 1
-    assert urls(run.all()) == [*order[::-1], 6, 7]
+    assert urls(run.finish_all()) == [*order[::-1], 6, 7]
     assert (run.stat("dequeued/memory"), run.stat("dequeued/disk")) == (4, 3)
     assert (run.stat("enqueued/memory"), run.stat("enqueued/disk")) == (4, 3)
     run.close()
@@ -276,7 +276,7 @@ async def test_queue_classes_of_others_are_not_used(
     assert "tests.frontier.test_scheduler.OwnQueue" in line
     assert "SCHEDULER_MEMORY_QUEUE" in line
     run.push(page(1), page(2))
-    assert urls(run.all()) == [2, 1]
+    assert urls(run.finish_all()) == [2, 1]
     run.close()
 
 

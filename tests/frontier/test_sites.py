@@ -35,7 +35,7 @@ def test_the_table_has_each_event_and_phase() -> None:
 
 def known_queue(crawl: Crawl, host: str = "a", expires: float = inf) -> Queue:
     queue = crawl.queue(host, obeys=True)
-    crawl.know(host, expires)
+    crawl.learn_rules(host, expires)
     return queue
 
 
@@ -50,17 +50,17 @@ def test_requests_wait_for_one_fetch() -> None:
         repr(site)
         == "<Site http://a: AWAITED, fetch WANTED, 2 queues and 0 requests wait>"
     )
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
     assert (
         repr(site)
         == "<Site http://a: AWAITED, fetch UNDER_WAY, 2 queues and 0 requests wait>"
     )
     crawl.push(a, "a2")
-    assert crawl.fetches() == []
+    assert crawl.start_fetches() == []
     crawl.limits.end_fetch(site)
-    crawl.know("a")
+    crawl.learn_rules("a")
     assert repr(site) == "<Site http://a: OPEN, 0 queues and 0 requests wait>"
-    assert crawl.go_all() == ["a1", "b1", "a2"]
+    assert crawl.plan_and_send_all() == ["a1", "b1", "a2"]
 
 
 def test_what_waits_in_the_downloader_is_fetched_for_first() -> None:
@@ -75,32 +75,32 @@ def test_what_waits_in_the_downloader_is_fetched_for_first() -> None:
     site = crawl.limits.next_wanted(is_needed=False)
     assert site is b.site
     assert crawl.limits.next_wanted(is_needed=False) is None
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
 
 
 def test_nothing_is_fetched_for_what_has_gone() -> None:
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
     crawl.wait_for_rules("f1", a)
-    crawl.leave("f1")
-    assert crawl.fetches() == []
+    crawl.cancel_waiter("f1")
+    assert crawl.start_fetches() == []
     crawl.wait_for_rules("f2", a)
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
 
 
 def test_rules_hold_for_the_next_request_however_long_it_waits() -> None:
     """Otherwise a site with a long delay and short-lived rules would never get a page."""
     crawl = Crawl()
     a = known_queue(crawl, expires=1)
-    crawl.delay("a", 5)
+    crawl.set_delay("a", 5)
     crawl.push(a, "a1", "a2")
-    crawl.at(5)
-    assert crawl.go() == "a1"
+    crawl.advance_to(5)
+    assert crawl.plan_and_send() == "a1"
     assert crawl.entries["a1"].may_use_stale
     crawl.end("a1")
-    assert crawl.go() is None
+    assert crawl.plan_and_send() is None
     assert a.place is a.site
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
     assert crawl.site("a").phase is Phase.AWAITED
 
 
@@ -110,14 +110,14 @@ def test_stale_rules_hold_for_one_of_the_requests_that_wait_at_the_wire() -> Non
     """
     crawl = Crawl()
     a = known_queue(crawl, expires=1)
-    crawl.delay("a", 5)
-    crawl.wait("f1", a)
-    crawl.wait("f2", a)
-    crawl.at(5)
+    crawl.set_delay("a", 5)
+    crawl.send_or_wait("f1", a)
+    crawl.send_or_wait("f2", a)
+    crawl.advance_to(5)
     assert crawl.decided() == ["f1"]
     assert crawl.entries["f1"].may_use_stale
     crawl.end("f1")
-    crawl.at(10)
+    crawl.advance_to(10)
     assert crawl.decided() == ["f2"]
     assert not crawl.entries["f2"].may_use_stale
 
@@ -126,10 +126,10 @@ def test_stale_rules_hold_for_no_other_request_once_one_was_sent() -> None:
     """Although all that were sent had fresh ones."""
     crawl = Crawl(concurrency=1)
     a = known_queue(crawl, expires=10)
-    crawl.wait("f1", a)
+    crawl.send_or_wait("f1", a)
     assert crawl.decided() == ["f1"]
-    crawl.wait("f2", a)
-    crawl.at(11)
+    crawl.send_or_wait("f2", a)
+    crawl.advance_to(11)
     crawl.end("f1")
     assert crawl.decided() == ["f2"]
     assert not crawl.entries["f2"].may_use_stale
@@ -142,10 +142,10 @@ def test_a_request_that_waits_at_the_wire_keeps_what_holds_for_it() -> None:
     crawl = Crawl()
     a = known_queue(crawl, expires=1)
     crawl.push(a, "a1", "a2")
-    crawl.at(1)
+    crawl.advance_to(1)
     assert crawl.plan() == "a1"
     crawl.pause("a")
-    crawl.at_wire("a1")
+    crawl.wait_at_wire("a1")
     assert crawl.waiting["a1"].entry.may_use_stale
     assert not crawl.site("a").holds_for_next
 
@@ -155,13 +155,13 @@ def test_fresh_rules_hold_for_one_request_after_they_have_become_stale() -> None
     crawl = Crawl()
     a = known_queue(crawl, expires=10)
     crawl.push(a, "a1", "a2")
-    assert crawl.go_all() == ["a1", "a2"]
+    assert crawl.plan_and_send_all() == ["a1", "a2"]
     assert crawl.entries["a1"].may_use_stale
     assert not crawl.entries["a2"].may_use_stale
-    crawl.at(10)
+    crawl.advance_to(10)
     crawl.push(a, "a3")
-    assert crawl.go() is None
-    assert crawl.fetches() == ["a"]
+    assert crawl.plan_and_send() is None
+    assert crawl.start_fetches() == ["a"]
 
 
 def test_requests_of_an_unreachable_site_go_on_when_it_is_back() -> None:
@@ -170,7 +170,7 @@ def test_requests_of_an_unreachable_site_go_on_when_it_is_back() -> None:
     site = crawl.site("a")
     crawl.push(a, "a1")
     crawl.wait_for_rules("f1", a)
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
     crawl.limits.end_fetch(site)
     crawl.limits.unreachable(site, 0, 3, wait=60, is_asked=False)
     # What waits in the downloader is told.
@@ -178,14 +178,14 @@ def test_requests_of_an_unreachable_site_go_on_when_it_is_back() -> None:
     assert repr(site) == (
         "<Site http://a: DOWN, again at 3, 1 queues and 0 requests wait>"
     )
-    assert (crawl.fetches(), crawl.limits.alarms.first_at) == ([], 3)
-    crawl.at(3)
-    assert crawl.fetches() == ["a"]
+    assert (crawl.start_fetches(), crawl.limits.alarms.first_at) == ([], 3)
+    crawl.advance_to(3)
+    assert crawl.start_fetches() == ["a"]
     assert site.phase is Phase.DOWN
     crawl.limits.end_fetch(site)
-    crawl.know("a")
+    crawl.learn_rules("a")
     assert (site.phase, site.outage) == (Phase.OPEN, None)
-    assert crawl.go_all() == ["a1"]
+    assert crawl.plan_and_send_all() == ["a1"]
 
 
 def test_requests_of_a_site_that_is_unreachable_for_too_long_are_refused() -> None:
@@ -197,14 +197,14 @@ def test_requests_of_a_site_that_is_unreachable_for_too_long_are_refused() -> No
     site = crawl.site("a")
     crawl.push(a, "a1", "a2")
     for at, retry_at in (0, 50), (50, 150):
-        crawl.at(at)
-        assert crawl.fetches() == ["a"]
+        crawl.advance_to(at)
+        assert crawl.start_fetches() == ["a"]
         crawl.limits.end_fetch(site)
         crawl.limits.unreachable(site, at, retry_at, wait=60, is_asked=False)
         assert site.phase is Phase.DOWN
     assert crawl.limits.alarms.first_at == 60
-    crawl.at(60)
-    assert crawl.fetches() == ["a"]
+    crawl.advance_to(60)
+    assert crawl.start_fetches() == ["a"]
     crawl.limits.end_fetch(site)
     crawl.limits.unreachable(site, 60, 160, wait=60, is_asked=False)
     assert repr(site) == (
@@ -213,23 +213,23 @@ def test_requests_of_a_site_that_is_unreachable_for_too_long_are_refused() -> No
     assert crawl.plan_all() == ["A1", "A2"]
     assert a.host.planned == 0
     crawl.push(a, "a3")
-    assert (crawl.plan(), crawl.fetches()) == ("A3", [])
+    assert (crawl.plan(), crawl.start_fetches()) == ("A3", [])
     for at, names in (160, ("a4", "a5")), (260, ("a6", "a7")):
-        crawl.at(at)
+        crawl.advance_to(at)
         crawl.push(a, *names)
-        assert (crawl.plan(), crawl.fetches()) == (None, ["a"])
+        assert (crawl.plan(), crawl.start_fetches()) == (None, ["a"])
         crawl.limits.end_fetch(site)
         if at == 160:
             crawl.limits.unreachable(site, 160, 260, wait=60, is_asked=False)
             assert crawl.plan_all() == ["A4", "A5"]
-    crawl.know("a")
+    crawl.learn_rules("a")
     assert crawl.plan() == "a6"
 
 
 def test_a_host_that_asks_for_too_long_is_refused_at_once() -> None:
     crawl = Crawl()
     crawl.push(crawl.queue("a", obeys=True), "a1")
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
     crawl.limits.end_fetch(crawl.site("a"))
     crawl.limits.unreachable(crawl.site("a"), 0, 61, wait=60, is_asked=True)
     assert crawl.site("a").phase is Phase.REFUSED
@@ -244,18 +244,18 @@ def test_a_fetch_without_a_result_is_repeated_if_anything_waits() -> None:
     a = crawl.queue("a", obeys=True)
     site = crawl.site("a")
     crawl.wait_for_rules("f1", a)
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
     crawl.limits.end_fetch(site)
     crawl.limits.no_result(site, crawl.now)
-    assert (crawl.fetches(), crawl.limits.alarms.first_at) == ([], 1)
-    crawl.at(1)
-    assert crawl.fetches() == ["a"]
-    crawl.leave("f1")
+    assert (crawl.start_fetches(), crawl.limits.alarms.first_at) == ([], 1)
+    crawl.advance_to(1)
+    assert crawl.start_fetches() == ["a"]
+    crawl.cancel_waiter("f1")
     crawl.limits.end_fetch(site)
     crawl.limits.no_result(site, crawl.now)
     assert site.phase is Phase.UNKNOWN
     crawl.push(a, "a1")
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
 
 
 def test_known_rules_release_what_waits_where_it_belongs() -> None:
@@ -263,10 +263,10 @@ def test_known_rules_release_what_waits_where_it_belongs() -> None:
     a = crawl.queue("a", obeys=True)
     exempt = crawl.queue("a", keeps_delay=False)
     crawl.push(exempt, "x1")
-    assert crawl.go() == "x1"
+    assert crawl.plan_and_send() == "x1"
     crawl.push(a, "a1")
     assert a.place is a.site
-    crawl.know("a")
+    crawl.learn_rules("a")
     assert a.place is a.host
     crawl.end("x1")
     assert a.place is READY

@@ -202,8 +202,8 @@ def test_a_host_that_moves_waits_at_its_new_address() -> None:
 
 
 def test_addresses_without_a_host_are_forgotten() -> None:
-    """A host without requests is kept for half a minute, together with its address. A later request to the host uses
-    the known robots.txt, without a fetch that would find the address again.
+    """A host without requests is kept for half a minute, together with its address. Another request to the host may
+    follow, which needs no fetch of robots.txt, because the rules are known.
     """
     crawl = Crawl()
     a, _ = queues_on_one_address(crawl, "a", "b")
@@ -1014,7 +1014,9 @@ def test_a_waiter_yields_once_although_it_needs_room_in_several_limiters() -> No
 def test_requests_that_wait_for_a_delay_are_refused_in_a_pause_that_is_too_long() -> (
     None
 ):
-    """Once, only requests that waited for the host itself were refused, and the next request was sent after the pause."""
+    """Not only requests that wait for the host itself are refused. Otherwise, the next request would be sent after the
+    pause.
+    """
     crawl = Crawl(wait_timeout=60)
     a = crawl.queue("a")
     crawl.set_delay("a", 5)

@@ -1,4 +1,4 @@
-"""Whether the network of the crawler works, in steps."""
+"""Tests of :class:`Network`, which detects that the crawler itself has no network."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ def site(host: str) -> Origin:
 
 
 def network(wait_timeout: float = 600.0) -> Network:
+    """Return a network that works, and from which no host has answered yet."""
     return Network(Limiter("network"), Limiter("robots.txt"), wait_timeout)
 
 
 def fail(
     network: Network, hosts: str, now: float = 0.0, *, has_server: bool = True
 ) -> list[bool]:
-    """Each of the *hosts*, letters, fails in turn."""
+    """Let *hosts* fail in turn. Each letter is a host. Return for each failure whether the network begins to count as
+    gone.
+    """
     return [
         network.failed(host, site(host), now, has_server=has_server) for host in hosts
     ]
 
 
 def test_after_five_failed_hosts_one_robotstxt_at_a_time_tries_the_network() -> None:
-    """After five hosts in a row that fail, no page goes, and one robots.txt at a time, after a
-    second.
-    """
+    """After five different hosts in a row failed, no page is sent. The first robots.txt is fetched after a second."""
     net = network()
     assert fail(net, "abcd", now=1) == [False] * 4
     assert repr(net) == "<Network: works; 4 hosts have failed in a row>"
@@ -51,9 +52,9 @@ def test_after_five_failed_hosts_one_robotstxt_at_a_time_tries_the_network() -> 
     assert fail(net, "f", now=2) == [False]
 
 
-def test_an_answer_from_before_the_first_failure_ends_no_outage() -> None:
-    """An answer that was on its way when the first host failed does not say that the network works:
-    else each such answer would cost the pages one of the three times that Scrapy tries them.
+def test_an_answer_to_a_request_from_before_the_failures_ends_no_outage() -> None:
+    """An answer that was on its way when the first host failed does not show that the network works. If each such
+    answer ended the outage, all pages would be sent again and fail. Scrapy tries a page three times only.
     """
     net = network()
     fail(net, "abcd", now=5)
@@ -65,13 +66,13 @@ def test_an_answer_from_before_the_first_failure_ends_no_outage() -> None:
     assert net.answered(site("x"), 8, sent_at=7.5) == 5
 
 
-def test_one_host_is_no_network() -> None:
+def test_failures_of_a_single_host_do_not_mean_that_the_network_is_gone() -> None:
     net = network()
     assert not any(fail(net, "aaaaaaaaab"))
     assert not net.is_gone
 
 
-def test_an_answer_in_between_begins_the_count_anew() -> None:
+def test_an_answer_restarts_the_count_of_failed_hosts() -> None:
     net = network()
     assert not any(fail(net, "abcd"))
     assert net.answered(site("x"), 0, sent_at=0) is None
@@ -79,7 +80,7 @@ def test_an_answer_in_between_begins_the_count_anew() -> None:
     assert any(fail(net, "i"))
 
 
-def test_the_network_is_tried_after_1_2_4_to_30_seconds() -> None:
+def test_the_pauses_between_attempts_double_up_to_30_seconds() -> None:
     net = network()
     fail(net, "abcde")
     now, pauses = 0.0, []
@@ -90,7 +91,7 @@ def test_the_network_is_tried_after_1_2_4_to_30_seconds() -> None:
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_only_what_was_sent_since_is_an_attempt() -> None:
+def test_only_a_request_that_was_sent_during_the_outage_is_an_attempt() -> None:
     net = network()
     fail(net, "abcde", now=5)
     assert not net.attempt_failed(site("a"), 6, sent_at=4.9)
@@ -115,12 +116,12 @@ def test_the_first_answer_ends_an_outage() -> None:
         inf,
         -inf,
     )
-    # It was gone for certain: five hosts are enough again.
+    # The network was gone for certain, so five failed hosts are enough again.
     assert fail(net, "abcde")[-1]
 
 
-def test_a_false_alarm_doubles_the_number_of_hosts() -> None:
-    """Hosts that have answered still do: most hosts of this crawl have no server."""
+def test_a_false_alarm_doubles_the_number_of_hosts_that_must_fail() -> None:
+    """In this crawl, most hosts have no server. Hosts that answered before still answer."""
     net = network()
     net.answered(site("x"), 0, sent_at=0)
     hosts = "abcdefghijklmnopqrstuvwxyz"
@@ -133,8 +134,8 @@ def test_a_false_alarm_doubles_the_number_of_hosts() -> None:
 
 
 def test_an_answer_of_a_failed_host_proves_an_outage() -> None:
-    """If a host that had failed answers, the network was gone, although none that had answered
-    before has failed since.
+    """If a host that failed answers again, the network was gone, even though no host that had answered before the
+    outage has failed.
     """
     net = network()
     net.answered(site("x"), 0, sent_at=0)
@@ -143,11 +144,11 @@ def test_an_answer_of_a_failed_host_proves_an_outage() -> None:
     assert net.is_certain
 
 
-def test_without_a_time_out_the_network_is_never_gone() -> None:
+def test_with_a_wait_timeout_of_0_the_network_is_never_gone() -> None:
     assert not any(fail(network(wait_timeout=0), "abcdefghijklmnopqrstuvwxyz"))
 
 
-def test_an_outage_is_final_after_the_time_out() -> None:
+def test_an_outage_is_final_after_the_wait_timeout() -> None:
     net = network(wait_timeout=60)
     assert not net.is_over(1000)
     fail(net, "abcde", now=5)
@@ -156,8 +157,8 @@ def test_an_outage_is_final_after_the_time_out() -> None:
     assert not net.is_over(1000)
 
 
-def test_the_time_out_begins_when_the_outage_is_clear() -> None:
-    """The first host has failed long before the others, and the crawl had nothing to send since."""
+def test_the_wait_timeout_begins_with_the_failure_of_the_fifth_host() -> None:
+    """The first host may have failed long before the other hosts, if the crawl had nothing to send in between."""
     net = network(wait_timeout=60)
     fail(net, "a", now=5)
     fail(net, "bcde", now=100)
@@ -165,8 +166,10 @@ def test_the_time_out_begins_when_the_outage_is_clear() -> None:
     assert [net.is_over(159), net.is_over(160)] == [False, True]
 
 
-def test_without_any_answer_each_host_is_judged_by_itself() -> None:
-    """Hosts that have no server, as it seems, are judged each by itself; others are not."""
+def test_without_any_answer_hosts_without_a_server_are_no_sign_of_an_outage() -> None:
+    """As long as no host has ever answered, a failure that means "this host has no server" is blamed on its host. Other
+    failures may mean that the network is gone.
+    """
     assert not any(fail(network(), "abcdefgh", has_server=False))
     assert any(fail(network(), "abcdefgh", has_server=True))
     net = network()
@@ -175,22 +178,19 @@ def test_without_any_answer_each_host_is_judged_by_itself() -> None:
 
 
 def test_an_earlier_run_proves_that_the_network_has_worked() -> None:
-    """The JOBDIR of an earlier run, or a copy of a robots.txt that it has left, says that the
-    network has worked.
-    """
+    """The proof is the JOBDIR of an earlier run, or a robots.txt that the earlier run has stored."""
     net = network()
     net.worked_before()
     assert any(fail(net, "abcdefgh", has_server=False))
 
 
-def test_hosts_that_answered_last_are_asked_first() -> None:
-    """The hosts that have answered last, and one that has failed, are asked in turns."""
+def test_the_hosts_that_answered_last_and_a_failed_host_are_tried_in_turns() -> None:
     net = network()
     for number in range(6):
         net.answered(site(f"x{number}"), number, sent_at=number)
     fail(net, "abcde", now=10)
-    asked = [net.sites_to_ask()[0].host for _ in range(6)]
-    assert asked == ["x5", "x4", "x3", "x2", "e", "x5"]
+    first_hosts = [net.sites_to_ask()[0].host for _ in range(6)]
+    assert first_hosts == ["x5", "x4", "x3", "x2", "e", "x5"]
     assert [origin.host for origin in net.sites_to_ask()] == [
         "x4",
         "x3",
@@ -201,11 +201,13 @@ def test_hosts_that_answered_last_are_asked_first() -> None:
     assert network().sites_to_ask() == []
 
 
-# With what waits.
+# The network together with the limits.
 
 
-def test_when_the_network_is_back_pauses_for_failures_end() -> None:
-    """Pauses that hosts have asked for, and outages from before, go on; the time counts for none."""
+def test_pauses_for_failures_end_when_the_network_is_back() -> None:
+    """Pauses that hosts requested, and outages of sites that began before, continue. But the time without a network does
+    not count towards their time-outs.
+    """
     crawl = Crawl(wait_timeout=60)
     queues = {host: crawl.queue(host, obeys=True) for host in "abcde"}
     for host in "abc":
@@ -243,7 +245,8 @@ def test_when_the_network_is_back_pauses_for_failures_end() -> None:
     assert crawl.site("d").phase is Phase.DOWN
 
 
-def test_a_machine_without_files_pauses_all() -> None:
+def test_pause_network_pauses_pages_and_robotstxt_of_all_hosts() -> None:
+    """The network is paused if the machine of the crawler has no free file descriptor."""
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.limits.pause_network(1.0, crawl.now)
@@ -255,7 +258,7 @@ def test_a_machine_without_files_pauses_all() -> None:
     assert (crawl.plan_and_send(), crawl.decided()) == ("a1", ["r1"])
 
 
-def test_robotstxt_tries_the_network_while_pages_wait() -> None:
+def test_one_robotstxt_tries_the_network_while_pages_wait() -> None:
     crawl = Crawl()
     a = crawl.queue("a")
     network = crawl.limits.network
@@ -271,8 +274,10 @@ def test_robotstxt_tries_the_network_while_pages_wait() -> None:
     assert network.robotstxt.planned == 1
 
 
-def test_an_outage_counts_only_as_long_as_it_lasted_for_a_host() -> None:
-    """What began within an outage is put off by the rest of it, and not beyond its end."""
+def test_the_time_without_a_network_does_not_count_towards_the_wait_timeout() -> None:
+    """The start of each back-off, and of each outage of a site, is moved later by the time for which the network was
+    gone since then. A start during that time is moved to the end of that time, and not beyond.
+    """
     crawl = Crawl(wait_timeout=60)
     network = crawl.limits.network
     crawl.pause("a", 400)

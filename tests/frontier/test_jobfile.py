@@ -131,7 +131,11 @@ class JobFileMachine(RuleBasedStateMachine):
         self.path = Path(self.folder.name, "requests.sqlite")
         self.waiting: dict[str, list[Position]] = {host: [] for host in HOSTS}
         self.in_flight: list[tuple[str, StoredRequest]] = []
+        """The popped requests that are not done, each with its host."""
+
         self.seen: set[int] = set()
+        """The fingerprints of seen requests."""
+
         self.count = self.returns = 0
         self.open()
         self.note_commit()
@@ -150,6 +154,7 @@ class JobFileMachine(RuleBasedStateMachine):
         """Record in the model what the next run would find after a kill."""
         self.committed: dict[str, list[StoredRequest]] = {}
         for host in HOSTS:
+            # The next run pops the requests first that this run has popped, but not finished.
             popped = [
                 request
                 for request_host, request in self.in_flight

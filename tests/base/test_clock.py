@@ -50,8 +50,8 @@ class EarlyClock(FakeClock):
 
 
 def test_no_alarm_goes_off_early() -> None:
-    """Even if the timer goes off early, or another alarm is due just before. An alarm that sets another alarm for the same
-    time causes no endless loop.
+    """An alarm waits for its time even if the timer goes off early, or if another alarm is due just before. An alarm
+    that sets another alarm for the same time causes no endless loop.
     """
     clock = EarlyClock()
     alarms, delays, now = Alarms(clock), list[float](), clock.monotonic()

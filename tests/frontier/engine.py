@@ -69,7 +69,9 @@ class Run:
         return [self.scheduler.enqueue_request(request) for request in requests]
 
     def next(self) -> Request | None:
-        """Take the next request from the scheduler, and pass it to the downloader. None if there is no request to send."""
+        """Take the next request from the scheduler, and pass it to the downloader. Return None if there is no request
+        to send.
+        """
         request = self.scheduler.next_request()
         if request is not None:
             self.engine.downloader.active.add(request)

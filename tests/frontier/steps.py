@@ -83,7 +83,8 @@ class Crawl:
         keeps_delay: bool = True,
     ) -> Queue:
         """Return the queue of *host* in the download slot *slot*, which is by default the slot of the host. If *obeys*
-        is True, requests of the queue need the rules of robots.txt.
+        is True, requests of the queue need the rules of robots.txt. If *keeps_delay* is False, the crawl delay of the
+        host does not apply to them.
         """
         key = host, slot, obeys, keeps_delay
         if key not in self.limits.queues:
@@ -179,7 +180,7 @@ class Crawl:
     ) -> None:
         """Send a request from outside the scheduler. If there is no room, it waits at the wire.
 
-        A request for robots.txt is not sent, but planned as soon as there is room. If *is_first* is True, it waits
+        A request for robots.txt is not sent, but planned as soon as there is room. If *is_first* is True, it goes
         before all other waiters.
         """
         entry = InFlight(queue, is_for_robotstxt=is_for_robotstxt)

@@ -138,10 +138,8 @@ def test_a_redirect_counts_only_if_it_leads_to_another_host() -> None:
     run.close()
 
 
-def test_copied_meta_of_a_redirect_gives_no_free_page() -> None:
-    """If a spider copies the meta of a redirected page, its further requests look like redirects of that page. But they
-    count.
-    """
+def test_pages_with_copied_meta_of_a_redirect_count() -> None:
+    """If a spider copies the meta of a redirected page, its further requests look like redirects of that page."""
     run = Run(REP_PAGES_PER_HOST=2)
     copied = {"redirect_urls": [f"{SITE}/0"], "redirect_times": 1}
     pages = [page(number, **copied) for number in range(1, 5)]
@@ -149,11 +147,11 @@ def test_copied_meta_of_a_redirect_gives_no_free_page() -> None:
     run.close()
 
 
-def test_copied_meta_of_a_redirect_gives_no_free_page_from_a_jobdir(
+def test_pages_with_copied_meta_of_a_redirect_count_if_they_come_from_a_jobdir(
     tmp_path: Path,
 ) -> None:
-    """Even if the callback of the page pushes all of these requests at once, while each of them could still be the
-    redirect of the page.
+    """The callback of the page pushes all of these requests at once, while each of them could still be the redirect of
+    the page. They are counted nevertheless.
     """
     run = Run(REP_PAGES_PER_HOST=2, JOBDIR=str(tmp_path))
     assert send_page(run, page())
@@ -163,7 +161,7 @@ def test_copied_meta_of_a_redirect_gives_no_free_page_from_a_jobdir(
     run.close()
 
 
-def test_a_returned_page_with_copied_meta_is_no_retry_of_itself() -> None:
+def test_a_returned_page_with_copied_meta_of_a_retry_counts() -> None:
     """The page has the meta of a retry, which a spider has copied. It was not sent before it returned to the scheduler,
     so it counts like any other page when it is sent later.
     """

@@ -120,7 +120,9 @@ async def test_a_request_whose_end_was_hidden_is_forgotten_beside_an_unknown_req
 async def test_no_request_that_waits_for_rules_is_given_up_while_the_network_is_gone() -> (
     None
 ):
-    """Not even just before the end of the crawl, when the request has waited for longer than the network is gone."""
+    """This is so even just before the end of the crawl, when the request has waited for longer than the network is
+    gone.
+    """
     run = Run(REP_WAIT_TIMEOUT=200)
     frontier, clock, rules = run.frontier, FakeClock(), mock.MagicMock(fetches={})
     frontier.clock = frontier.alarms.clock = clock

@@ -463,7 +463,7 @@ def test_a_pause_of_a_wrong_type_is_refused(
 
 
 def test_a_change_that_was_not_committed_is_not_in_the_file(tmp_path: Path) -> None:
-    """Even if the SQL statement of the change was already executed."""
+    """This is so even if the SQL statement of the change was already executed."""
     path = tmp_path / "requests.sqlite"
     file = JobFile(path)
     requests_of(file, "a").push(PushedRequest(b"1"))

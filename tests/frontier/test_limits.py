@@ -388,8 +388,8 @@ def test_pauses_without_retry_after_double_up_to_the_cap() -> None:
 
 
 def test_a_slow_answer_from_before_a_success_begins_the_first_pause() -> None:
-    """A 429 for a request that was sent before the success does not double the pauses, because it does not show how the
-    host is since the success. But it still requests a pause.
+    """A 429 for a request that was sent before the success requests a pause. But the pauses do not double, because the
+    429 says nothing about the time after the success.
     """
     crawl = Crawl()
     a = crawl.queue("a")
@@ -548,7 +548,9 @@ def test_queues_and_waiters_take_turns() -> None:
 
 
 def test_the_next_waiter_takes_the_turn_of_a_queue_that_waits_elsewhere() -> None:
-    """The next turn is a queue's, but this queue has to wait for the pause of its host. So the next waiter is sent."""
+    """The next turn belongs to a queue, but this queue has to wait for the pause of its host. So the next waiter is
+    sent.
+    """
     crawl = Crawl(concurrency=1)
     a, c = crawl.queue("a", slot="s"), crawl.queue("c", slot="s")
     crawl.send_or_wait("f1", c)
@@ -776,7 +778,7 @@ def test_sweep_keeps_a_slot_while_any_queue_needs_it() -> None:
 
 
 def test_sweep_keeps_a_site_while_a_request_waits_for_its_rules() -> None:
-    """Each of the site's two queues could be forgotten if the other one were kept. Both must not be."""
+    """The site has two queues. Each of them could be forgotten while the other one is kept, but not both."""
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
     crawl.queue("a", slot="s", obeys=True)
@@ -788,7 +790,7 @@ def test_sweep_keeps_a_site_while_a_request_waits_for_its_rules() -> None:
 
 
 def test_sweep_keeps_the_delay_of_requests_on_their_way_to_the_wire() -> None:
-    """Another component may delay a request on its way to the wire for any time."""
+    """Another component may delay a request on its way to the wire for any length of time."""
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.set_delay("a", 5)
@@ -867,7 +869,7 @@ def test_a_planned_request_that_does_not_reach_the_wire_lets_waiters_go_first() 
 
 def test_one_waiter_at_a_time_takes_the_room_of_planned_requests() -> None:
     """A browser driver may fetch a planned request itself, so that it never reaches the wire. Then there is one request
-    too many, but not two.
+    too many on the network, but not two.
     """
     crawl = Crawl(concurrency=2)
     a = crawl.queue("a")
@@ -1014,8 +1016,8 @@ def test_a_waiter_yields_once_although_it_needs_room_in_several_limiters() -> No
 def test_requests_that_wait_for_a_delay_are_refused_in_a_pause_that_is_too_long() -> (
     None
 ):
-    """Not only requests that wait for the host itself are refused. Otherwise, the next request would be sent after the
-    pause.
+    """All waiting requests are refused, and not only those that wait for the host itself. Otherwise, the next request
+    would be sent after the pause.
     """
     crawl = Crawl(wait_timeout=60)
     a = crawl.queue("a")

@@ -29,7 +29,7 @@ SECONDS = st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 30.0])
 WAIT_TIMEOUT = 20.0
 
 
-class Limits(RuleBasedStateMachine):
+class LimitsMachine(RuleBasedStateMachine):
     """Random steps of a crawl of three hosts. Each host has its own download slot, and all hosts also share one."""
 
     def __init__(self) -> None:
@@ -357,7 +357,7 @@ class Limits(RuleBasedStateMachine):
         return sum(queue.count for queue in self.crawl.limits.queues.values())
 
 
-TestLimits = Limits.TestCase
+TestLimits = LimitsMachine.TestCase
 TestLimits.settings = settings(
     max_examples=1000 if effort.is_long else 60,
     stateful_step_count=60,

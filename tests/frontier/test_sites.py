@@ -108,8 +108,8 @@ def test_rules_apply_to_the_next_request_however_long_it_waits() -> None:
 
 
 def test_stale_rules_apply_to_one_of_the_requests_that_wait_at_the_wire() -> None:
-    """Otherwise, all requests that wait at the wire would be sent under the rules of one fetch. With each request, the
-    rules would be stale for another delay.
+    """Otherwise, all requests that wait at the wire would be sent under the rules of one fetch. They are sent one delay
+    after the other, so the last request would be sent long after the rules became stale.
     """
     crawl = Crawl()
     a = queue_with_rules(crawl, expires=1)
@@ -126,7 +126,7 @@ def test_stale_rules_apply_to_one_of_the_requests_that_wait_at_the_wire() -> Non
 
 
 def test_stale_rules_apply_to_no_request_after_one_was_sent() -> None:
-    """Even if the rules were still fresh when that request was sent."""
+    """The exception is used up by the request that was sent, even if the rules were fresh then."""
     crawl = Crawl(concurrency=1)
     a = queue_with_rules(crawl, expires=10)
     crawl.send_or_wait("f1", a)

@@ -126,13 +126,24 @@ def test_a_retry_counts_only_if_its_page_was_not_counted() -> None:
 def test_a_redirect_counts_only_if_it_leads_to_another_host() -> None:
     """The redirect of a retry within the host does not count either."""
     run = Run(REP_PAGES_PER_HOST=2)
-    first = f"{SITE}/0"
-    moved = page(1, redirect_urls=[first], retry_times=1)
-    again = page(2, redirect_urls=[first, f"{SITE}/1"])
-    secure = page(2, "https://a.example", redirect_urls=[f"{SITE}/2"])
-    away = page(site="http://b.example", redirect_urls=["https://a.example/2"])
-    back = page(3, redirect_urls=["http://b.example/0"])
-    assert send_pages(run, page(), moved, again, secure, away, back) == [True] * 6
+    first_url = f"{SITE}/0"
+    retry_redirect = page(1, redirect_urls=[first_url], retry_times=1)
+    second_redirect = page(2, redirect_urls=[first_url, f"{SITE}/1"])
+    https_redirect = page(2, "https://a.example", redirect_urls=[f"{SITE}/2"])
+    to_other_host = page(site="http://b.example", redirect_urls=["https://a.example/2"])
+    from_other_host = page(3, redirect_urls=["http://b.example/0"])
+    assert (
+        send_pages(
+            run,
+            page(),
+            retry_redirect,
+            second_redirect,
+            https_redirect,
+            to_other_host,
+            from_other_host,
+        )
+        == [True] * 6
+    )
     assert send_pages(run, page(4), page(1, "http://b.example")) == [False, True]
     assert not send_page(run, page(2, "http://b.example"))
     run.close()
@@ -338,9 +349,9 @@ def test_a_page_that_was_not_sent_leaves_a_sent_page_with_the_same_url_counted()
     as a further page.
     """
     run = Run(REP_PAGES_PER_HOST=2)
-    first, twin = page("same"), page("same")
-    assert send_page(run, first)
-    assert send_page(run, twin, is_sent=False)
+    sent, unsent = page("same"), page("same")
+    assert send_page(run, sent)
+    assert send_page(run, unsent, is_sent=False)
     retry = page("same", retry_times=1)
     assert send_page(run, retry)
     assert run.frontier.budget is not None

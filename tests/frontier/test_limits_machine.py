@@ -258,10 +258,12 @@ class LimitsMachine(RuleBasedStateMachine):
     def limiters(self) -> list[Limiter]:
         """Return all limiters of the crawl."""
         network = self.crawl.limits.network
-        named = list(self.crawl.limits.limiters.values())
-        delays = [limiter.crawl_delay for limiter in named if limiter.crawl_delay]
+        hosts_and_slots = list(self.crawl.limits.limiters.values())
+        delays = [
+            limiter.crawl_delay for limiter in hosts_and_slots if limiter.crawl_delay
+        ]
         addresses = self.crawl.limits.addresses.values()
-        return [*named, *delays, *addresses, network.pages, network.robotstxt]
+        return [*hosts_and_slots, *delays, *addresses, network.pages, network.robotstxt]
 
     @invariant()
     def limiters_count_each_planned_and_sent_request(self) -> None:

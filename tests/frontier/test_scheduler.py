@@ -106,12 +106,12 @@ async def test_the_order_of_requests_is_that_of_scrapys_scheduler(
             assert scrapys.enqueue_request(request)
             assert run.push(request.copy()) == [True]
         else:
-            theirs, ours = scrapys.next_request(), run.next()
-            assert (theirs is None) == (ours is None)
-            if theirs is not None and ours is not None:
-                run.finish(ours)
-                popped[0] += numbers([theirs])
-                popped[1] += numbers([ours])
+            of_scrapy, of_run = scrapys.next_request(), run.next()
+            assert (of_scrapy is None) == (of_run is None)
+            if of_scrapy is not None and of_run is not None:
+                run.finish(of_run)
+                popped[0] += numbers([of_scrapy])
+                popped[1] += numbers([of_run])
     popped[0] += numbers(list(iter(scrapys.next_request, None)))
     popped[1] += numbers(run.finish_all())
     assert popped[0] == popped[1]
@@ -239,7 +239,7 @@ async def test_requests_that_cannot_be_written_go_first_as_in_scrapys_scheduler(
     crawler.engine = Engine()
     scrapys = ScrapysScheduler.from_crawler(crawler)
     scrapys.open(crawler.spider)
-    run = Run(**settings, JOBDIR=str(tmp_path / "ours"))
+    run = Run(**settings, JOBDIR=str(tmp_path / "of_run"))
     requests = [
         page(1, priority=9),
         page(2, meta={"lambda": lambda: 0}),
@@ -250,13 +250,13 @@ async def test_requests_that_cannot_be_written_go_first_as_in_scrapys_scheduler(
     for request in requests:
         assert scrapys.enqueue_request(request.copy())
         assert run.push(request) == [True]
-    theirs = [scrapys.next_request() for _ in requests]
+    of_scrapy = [scrapys.next_request() for _ in requests]
     scrapys.close("finished")
     in_flight = list(iter(run.next, None))
     order = [5, 2, 3, 1, 4]
     assert (
         numbers(in_flight)
-        == numbers([request for request in theirs if request])
+        == numbers([request for request in of_scrapy if request])
         == order
     )
     assert [request.priority for request in in_flight] == [0, 0, -1, 9, 0]

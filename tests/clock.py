@@ -1,4 +1,4 @@
-"""A clock that the test advances."""
+"""A clock for tests, which stands still until a test advances it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOON = 1_704_110_400.0
 
 
 class FakeClock(Clock):
-    """A clock that stands still until the test calls :meth:`advance`."""
+    """A clock whose time changes only in :meth:`advance`, in which due timers are called, too."""
 
     def __init__(self) -> None:
         self._now = 1000.0
@@ -41,25 +41,26 @@ class FakeClock(Clock):
         timer = Timer(function)
         moment = self._now + seconds
         if seconds and moment == self._now:
-            # The delay is below the resolution of the clock: the timer is due one step
-            # later.
+            # The delay is too short for the resolution of the clock. As on a real clock,
+            # the timer is due later than now.
             moment = nextafter(moment, inf)
         heappush(self._timers, (moment, next(self._number), timer))
         return timer
 
     @property
     def next_timer(self) -> float | None:
-        """Return the seconds until the next timer is due; None without timers."""
+        """The number of seconds until the next timer is due; None if no timer is set."""
         while self._timers and self._timers[0][2].is_cancelled:
             heappop(self._timers)
         return max(self._timers[0][0] - self._now, 0.0) if self._timers else None
 
     @property
     def timers(self) -> int:
+        """The number of timers that are set."""
         return sum(not timer.is_cancelled for _, _, timer in self._timers)
 
     def advance(self, seconds: float) -> None:
-        """Let *seconds* pass, and call each timer at its moment."""
+        """Let *seconds* pass, and call the function of each timer when it is due."""
         end = self._now + seconds
         while self.next_timer is not None and self._timers[0][0] <= end:
             moment, _, timer = heappop(self._timers)
@@ -70,6 +71,8 @@ class FakeClock(Clock):
 
 @dataclass
 class Timer:
+    """A call of *function* at a later time, unless :meth:`cancel` is called before."""
+
     function: Callable[[], None]
     is_cancelled: bool = False
 

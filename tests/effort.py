@@ -1,12 +1,13 @@
-"""The number of examples that property tests try: more with pytest's ``--long``."""
+"""How much the tests try. With pytest's option ``--long``, property tests and fuzz tests run longer."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
 is_long = False
+"""Whether pytest was called with ``--long``. Set by ``tests/conftest.py``."""
 
 
 def few() -> settings:
-    """The settings of slow property tests: a third of the usual number of examples."""
+    """Return the settings for slow property tests: a third of the usual number of examples."""
     return settings(max_examples=settings.default.max_examples // 3)

@@ -1,4 +1,4 @@
-"""A crawler without a network, whose engine gives the answers of the test."""
+"""A crawler without a network. Its fake engine returns responses that a test has prepared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def coroutine_test(
     test: Callable[..., Coroutine[Any, Any, None]],
 ) -> Callable[..., Any]:
-    """Run a coroutine as Scrapy runs those of its components."""
+    """Make a test of the coroutine function *test*, and run it as Scrapy runs coroutines of its components."""
 
     @pytest_twisted.inlineCallbacks
     @wraps(test)
@@ -43,16 +43,23 @@ ROBOTS = b"User-agent: *\nDisallow: /private/\nSitemap: /map.xml\n"
 
 
 def answer(url: str, body: bytes = ROBOTS, status: int = 200, **headers: str) -> Any:
+    """Return a response from *url*. In the names of *headers*, an underscore stands for a hyphen: ``Retry_After``."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     return TextResponse(url, status=status, headers=fields, body=body)
 
 
 class FakeEngine:
-    """Answers each URL with its entry in *answers*, and records the requests."""
+    """An engine that returns prepared responses, and records the requests.
+
+    *answers* maps each URL to a response, to an exception that is raised, or to a function that returns a Deferred of
+    the response. A list contains one of these for each request of the URL, in order.
+    """
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = answers
         self.asked: list[Request] = []
+        """The requests that were downloaded, in order."""
+
         self._slot = SimpleNamespace(closing=None)
         self.downloader = SimpleNamespace(middleware=None)
 
@@ -72,6 +79,7 @@ class FakeEngine:
 def fake_crawler(
     settings: dict[str, Any] | None = None, answers: dict[str, Any] | None = None
 ) -> Crawler:
+    """Return a crawler that obeys robots.txt, with a spider and a :class:`FakeEngine` that has the *answers*."""
     crawler = get_crawler(Spider, {"ROBOTSTXT_OBEY": True, **(settings or {})})
     crawler.spider = Spider.from_crawler(crawler, "fake")
     crawler.engine = FakeEngine(answers or {})
@@ -79,7 +87,7 @@ def fake_crawler(
 
 
 def records(crawler: Crawler) -> list[Record]:
-    """Return a list to which each decision of *crawler* is added from now on."""
+    """Return a list to which the record of each later decision of *crawler* is added."""
     received: list[Record] = []
 
     def receive(record: Record) -> None:

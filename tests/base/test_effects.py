@@ -1,4 +1,4 @@
-"""Which responses are documents, on which indexing rules act, by their media type and body."""
+"""Tests that tell documents, to which indexing rules apply, from data, by the media type and the body of a response."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ XML = b'<?xml version="1.0"?>\n'
 URL = "http://example.com/page"
 
 
-def test_the_media_type_tells_documents_from_data() -> None:
-    """Pages, texts, PDF, office files, images, sounds and videos are documents. JSON, XML, feeds,
-    scripts, style sheets, archives and unknown types are data.
+def test_the_media_type_distinguishes_documents_from_data() -> None:
+    """Pages, texts, PDFs, office files, images, sounds and videos are documents. JSON, XML, feeds, scripts, style sheets,
+    archives and unknown types are data.
     """
-    assert [kind for kind in DOCUMENTS + DATA if is_document(kind)] == DOCUMENTS
-    # A type that a server has to choose counts whatever the body is.
+    media_types = DOCUMENTS + DATA
+    assert [name for name in media_types if is_document(name)] == DOCUMENTS
+    # A media type that no server sends by default decides, whatever the body is.
     assert is_document("application/pdf", b"{}")
     assert is_document("application/xhtml+xml", XML + b"<x:html/>")
 
@@ -52,17 +53,15 @@ def test_the_media_type_tells_documents_from_data() -> None:
         (b"<html><?xml version='1.0'?></html>", False),
         (b"{" + b" " * 1_000_000 + b"}", True),
         (b"[" * 1_000_000, False),
-        # Of a page that begins with white space, not all of it is skipped for each item.
+        # A page may begin with any amount of white space. Skipping all of it for each item would take too long.
         (b" " * 1_000_000 + b"{}", False),
     ],
 )
 @pytest.mark.parametrize("media_type", ["text/html", "text/plain"])
-def test_a_body_of_json_or_xml_is_data_whatever_its_server_calls_it(
+def test_a_body_of_json_or_xml_is_data_even_with_the_media_type_of_a_page(
     media_type: str, body: bytes, is_data: bool
 ) -> None:
-    """A body that begins and ends as JSON, or begins as XML and is no XHTML, is data, although
-    its server calls it a page or a text.
-    """
+    """A body counts as JSON if it begins and ends as JSON does, and as XML if it begins as XML and is no XHTML."""
     assert is_document(media_type, body) is not is_data
 
 
@@ -81,15 +80,15 @@ def test_a_body_of_json_or_xml_is_data_whatever_its_server_calls_it(
         (TextResponse, "application/octet-stream", URL, False),
         (Response, b"\xff/\xff", URL, False),
         (TextResponse, "text/plain", "http://example.com/a.txt", True),
-        # A robots.txt that says nofollow leads to its sitemaps nevertheless.
+        # The sitemaps of a robots.txt are followed even if its X-Robots-Tag header says nofollow.
         (TextResponse, "text/plain", "http://example.com/robots.txt", False),
         (TextResponse, "text/plain", "http://example.com:80/robots.txt", False),
     ],
 )
-def test_the_content_type_goes_before_the_class_of_the_response(
+def test_the_content_type_takes_precedence_over_the_class_of_the_response(
     response_class: type[Response], content_type: str | None, url: str, expected: bool
 ) -> None:
-    """The Content-Type decides; without one, what Scrapy took the response for. A robots.txt is no
+    """Without a Content-Type, the class that Scrapy has chosen for the response decides. A robots.txt is never a
     document.
     """
     headers = {"Content-Type": content_type} if content_type else {}

@@ -1,4 +1,4 @@
-"""The product tokens that a crawl follows, by its settings, its spider and its requests."""
+"""Tests of :class:`Identity`, which finds the product tokens of a crawler in the settings and in the headers of requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fakes import fake_crawler
 pytestmark = pytest.mark.newest
 
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
-BROWSER_BY_DEFAULT = {"DEFAULT_REQUEST_HEADERS": {"User-Agent": BROWSER}}
+BROWSER_HEADER = {"DEFAULT_REQUEST_HEADERS": {"User-Agent": BROWSER}}
 HEADER = {"DEFAULT_REQUEST_HEADERS": {"User-Agent": "headerbot/1.0"}}
 
 
@@ -27,19 +27,19 @@ HEADER = {"DEFAULT_REQUEST_HEADERS": {"User-Agent": "headerbot/1.0"}}
         ({"USER_AGENT": BROWSER, "ROBOTSTXT_USER_AGENT": "ownbot"}, None, "ownbot"),
         ({"ROBOTSTXT_USER_AGENT": "b"}, "own/1.0", "b"),
         ({"USER_AGENT": "a/1.0"}, BROWSER, "a"),
-        ({"USER_AGENT": b"a", **BROWSER_BY_DEFAULT}, None, "a"),
+        ({"USER_AGENT": b"a", **BROWSER_HEADER}, None, "a"),
         ({}, BROWSER, "Scrapy"),
         ({"USER_AGENT": BROWSER}, None, ""),
         ({"USER_AGENT": BROWSER}, "Mozilla/5.0", ""),
         ({"USER_AGENT": ""}, None, ""),
     ],
 )
-def test_the_header_of_a_request_names_the_crawler_before_user_agent(
+def test_the_product_tokens_come_from_the_header_or_setting_with_the_highest_priority(
     settings: dict[str, Any], header: str | None, tokens: str
 ) -> None:
-    """The product token is that of USER_AGENT, without version and URL. A User-Agent in
-    DEFAULT_REQUEST_HEADERS has priority, then the *header* of a request, if they have a token, and
-    ROBOTSTXT_USER_AGENT over any header.
+    """The tokens come from the first of these that is present and contains a token: ROBOTSTXT_USER_AGENT, the User-Agent
+    header of the request (*header*), the User-Agent in DEFAULT_REQUEST_HEADERS, and USER_AGENT. Versions and URLs are
+    no part of a token.
     """
     request = Request("http://example.com/", headers={"User-Agent": header or ""})
     identity = Identity.of(fake_crawler(settings))
@@ -47,7 +47,7 @@ def test_the_header_of_a_request_names_the_crawler_before_user_agent(
 
 
 @pytest.mark.parametrize(
-    ("settings", "named"),
+    ("settings", "parts"),
     [
         ({"USER_AGENT": "MJ12bot/1.4 (https://a.example)"}, ("MJ12bot", "RFC 9309")),
         (
@@ -67,17 +67,17 @@ def test_the_header_of_a_request_names_the_crawler_before_user_agent(
         ({"USER_AGENT": "a/1.0 (me@example.com)"}, ()),
     ],
 )
-def test_a_name_that_no_site_can_ask_for_is_logged(
-    settings: dict[str, str], named: tuple[str, ...], caplog: pytest.LogCaptureFixture
+def test_problems_of_the_user_agent_and_of_the_parser_setting_are_logged(
+    settings: dict[str, str], parts: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One warning says that RFC 9309 allows no digits in the name of a user agent, another that
-    ROBOTSTXT_PARSER has no effect, unless it is this package's parser; one line that a User-Agent
-    names nobody whom a site could ask.
+    """Three problems are logged: a product token with digits, which RFC 9309 does not allow; a ROBOTSTXT_PARSER that has
+    no effect, because it is not the parser of this package; and a User-Agent that contains no URL or e-mail address at
+    which a site could contact the owner of the crawler.
     """
     caplog.set_level("INFO", "scrapy_rep")
     crawler = fake_crawler({"USER_AGENT": "a (+https://a.example)", **settings})
     identity = Identity.of(crawler)
     crawler.signals.send_catch_log(signals.spider_opened, spider=crawler.spider)
     assert identity.tokens(None)
-    assert len(caplog.messages) == bool(named)
-    assert all(word in caplog.messages[0] for word in named)
+    assert len(caplog.messages) == bool(parts)
+    assert all(part in caplog.messages[0] for part in parts)

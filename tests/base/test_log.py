@@ -1,4 +1,4 @@
-"""Log messages and exceptions escape control characters from servers."""
+"""Tests that control characters from servers are escaped in log messages and exceptions."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ SHOWN = r"/\x1b[31m\x85\u2028\u202e\nFAKE"
 def test_control_characters_in_values_are_escaped(
     message: str, values: object, shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Control characters in the values of a log message are escaped, and passwords in URLs
-    masked, except for items, which Scrapy formats on several lines.
-    """
+    """Passwords in URLs are masked. Items are not changed, because Scrapy formats them on several lines."""
     logger = get_logger("scrapy_rep.tests")
     assert get_logger("scrapy_rep.tests") is logger
     assert len(logger.filters) == 1
@@ -69,6 +67,6 @@ def test_control_characters_in_values_are_escaped(
     ],
 )
 def test_control_characters_in_exceptions_are_escaped(error: Exception) -> None:
-    """Control characters in the messages of exceptions are escaped, since they are logged too."""
+    """Exceptions may be logged, too."""
     assert str(error).isprintable()
     assert "\\x1" in str(error)

@@ -1,4 +1,4 @@
-"""Records: what each kind of decision says, its words, and the bounds of its texts."""
+"""Tests of the records of decisions: the fields of each kind of record, the reasons, and the maximum lengths of texts."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ USAGE = RobotsTxt.parse(ROBOTS).usage(URL, ("mybot",)).statements[0]
 NOINDEX = IndexingRules.of_page([b"mybot: noindex"], agents=("mybot",)).statements[0]
 
 
-def test_the_record_of_a_refusal_has_rule_line_agent_and_time() -> None:
-    """The record of a refusal has the rule, its line, the agent and the time of the fetch."""
+def test_the_record_of_a_refusal_has_the_rule_line_agent_and_fetch_time() -> None:
     decision = RobotsTxt.parse(ROBOTS + b"Disallow: /a\n").decide(URL, "mybot")
     record = request_record(URL, ORIGIN, decision, entry=ENTRY, via="browser http://b/")
     assert (record.layer, record.verdict) == (Layer.ROBOTS_TXT, Verdict.REFUSED)
@@ -53,7 +52,7 @@ def test_the_record_of_a_refusal_has_rule_line_agent_and_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "layer", "words"),
+    ("reason", "layer", "text"),
     [
         (Reason.BACK_OFF, Layer.DELAY, "back-off"),
         (Reason.CRAWL_DELAY, Layer.DELAY, "crawl-delay"),
@@ -61,12 +60,12 @@ def test_the_record_of_a_refusal_has_rule_line_agent_and_time() -> None:
         (Reason.OVERRIDE, Layer.OVERRIDE, "dont_obey_robotstxt"),
     ],
 )
-def test_the_reason_of_a_decision_without_a_rule_tells_its_layer(
-    reason: Reason, layer: Layer, words: str
+def test_the_layer_of_a_decision_without_a_rule_follows_from_its_reason(
+    reason: Reason, layer: Layer, text: str
 ) -> None:
-    """The layer follows from the reason; an override without a pattern is that of the meta."""
+    """An override without a host pattern is the meta key dont_obey_robotstxt."""
     record = request_record(URL, None, Decision(False, None, None, reason))
-    assert (record.layer, record.reason, record.origin) == (layer, words, "")
+    assert (record.layer, record.reason, record.origin) == (layer, text, "")
     assert (record.line, record.statement) == (None, None)
 
 
@@ -82,10 +81,9 @@ def test_the_reason_of_a_decision_without_a_rule_tells_its_layer(
         ("REP_NOINDEX", NOINDEX, Verdict.ALLOWED, Layer.OVERRIDE),
     ],
 )
-def test_the_record_of_a_page_has_the_statement_and_its_source(
+def test_the_record_for_a_page_has_the_statement_its_source_and_its_agent(
     reason: str, because: Any, verdict: Verdict, layer: Layer
 ) -> None:
-    """The record of what a page forbids has the statement, its source and its agent."""
     page = "http://example.com/page"
     record = page_record(
         Subject.ITEM, verdict, reason, because, url=URL, origin=ORIGIN, page=page, entry=ENTRY
@@ -112,15 +110,13 @@ def test_the_record_of_a_page_has_the_statement_and_its_source(
         ("http://host/path", "http://host/path"),
     ],
 )
-def test_records_have_no_passwords(url: str, expected: str) -> None:
-    """User names and passwords are removed, and so is text that could be one."""
+def test_records_contain_no_passwords(url: str, expected: str) -> None:
+    """User names and passwords are masked, and also text that only looks like them."""
     assert url_text(url) == expected
 
 
-def test_long_texts_of_records_are_cut_and_marked() -> None:
-    """A text that is too long is cut, and marked as cut. Half of a surrogate pair, which SQLite
-    cannot store, is replaced.
-    """
+def test_long_texts_of_records_are_truncated() -> None:
+    """A truncated URL ends with an ellipsis. A lone surrogate, which SQLite cannot store, is replaced."""
     assert url_text("http://host/" + "x" * 9000)[-2:] == "x…"
     assert len(url_text("http://host/" + "x" * 9000)) == MAX_URL
     assert storable("x" * MAX_TEXT) == "x" * MAX_TEXT
@@ -130,19 +126,19 @@ def test_long_texts_of_records_are_cut_and_marked() -> None:
 
 @pytest.mark.parametrize("term", [*Layer, *Verdict, *Subject])
 def test_a_term_is_formatted_as_its_value(term: Layer | Verdict | Subject) -> None:
-    """Formatting a term gives its value in the ledger, in every version of Python."""
+    """The ledger stores this text. In some versions of Python, an enum is formatted in another way by default."""
     assert f"{term}" == str(term) == term.value
 
 
-def test_each_reason_has_words_and_what_changes_it() -> None:
-    """Each reason for which a crawl refuses, drops or allows something has words, which end no
-    sentence. If a setting or a meta key can change it, that exists.
+def test_each_reason_has_a_text_and_an_existing_setting() -> None:
+    """Each reason for which a crawl refuses, drops or allows something has a text, which does not end with a full stop. If
+    the reason names a setting or meta key that changes the decision, this setting or key exists.
     """
-    withheld = {
+    denying_rules = {
         name for name, denied in DENIALS.items() if {"index", "follow"} & set(denied)
     }
-    asked = {OBEY, meta.DONT_OBEY_ROBOTSTXT}
-    assert {*map(str, Reason), *withheld, *CATEGORIES, *asked} <= REASONS.keys()
+    switches = {OBEY, meta.DONT_OBEY_ROBOTSTXT}
+    assert {*map(str, Reason), *denying_rules, *CATEGORIES, *switches} <= REASONS.keys()
     assert all(words.text and words.text[-1] != "." for words in REASONS.values())
-    settings = {*DEFAULTS, *asked, meta.DONT_OBEY_NOINDEX, ""}
+    settings = {*DEFAULTS, *switches, meta.DONT_OBEY_NOINDEX, ""}
     assert {words.setting for words in REASONS.values()} <= settings

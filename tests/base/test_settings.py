@@ -1,4 +1,4 @@
-"""Settings are read and checked once, at the start."""
+"""Tests of :class:`RepSettings`, which reads and checks the settings of a crawl once, when the crawl starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.origins import Origin, origin_of
 from tests.fetching.places import SharedMemory
 
-MINE = replace(RFC9309, name="mine", index_html_quirk=True)
+OWN_DIALECT = replace(RFC9309, name="mine", index_html_quirk=True)
 AGENTS = "ROBOTSTXT_USER_AGENT"
 OBEY = "ROBOTSTXT_OBEY"
 
@@ -40,19 +40,20 @@ def read(**settings: Any) -> RepSettings:
 
 
 def error_of(**settings: Any) -> str:
+    """Return the message of the SettingError that *settings* raise."""
     with pytest.raises(SettingError) as caught:
         read(**settings)
     return str(caught.value)
 
 
-def where(url: str) -> Origin:
+def origin_at(url: str) -> Origin:
+    """Return the origin of *url*, which must be valid."""
     origin = origin_of(url)
     assert origin is not None
     return origin
 
 
-def test_an_error_in_a_module_is_the_cause_of_the_setting_error() -> None:
-    """An error in a module of the project is the cause of the SettingError."""
+def test_an_import_error_of_a_project_is_the_cause_of_the_setting_error() -> None:
     with pytest.raises(SettingError) as caught:
         read(REP_STORE="no_such_module.Store")
     assert isinstance(caught.value.__cause__, ImportError)
@@ -60,14 +61,13 @@ def test_an_error_in_a_module_is_the_cause_of_the_setting_error() -> None:
 
 @pytest.mark.parametrize("store", ["redis:/:s3cret@host/0", "user:s3cret@host:6379"])
 def test_an_error_shows_no_password(store: str) -> None:
-    """A password in a wrong address is in no part of the traceback."""
+    """A password in an invalid address is in no part of the traceback."""
     with pytest.raises(SettingError) as caught:
         read(REP_STORE=store)
     assert "s3cret" not in "".join(format_exception(caught.value))
 
 
-def test_without_settings_the_defaults_hold() -> None:
-    """Without settings, the defaults hold."""
+def test_without_settings_the_defaults_are_used() -> None:
     settings = read()
     assert settings.dialect is RFC9309
     assert settings.max_age == DEFAULTS["REP_MAX_AGE"]
@@ -77,8 +77,8 @@ def test_without_settings_the_defaults_hold() -> None:
 
 
 def test_googles_dialect_has_no_delays_and_its_own_rel_values() -> None:
-    """The Google dialect has no delays, whatever the settings say, and
-    values of rel of its own unless the setting has a list, be it an empty one.
+    """The Google dialect has no delays, even if a setting enables them. It has its own values of rel, unless REP_REL is
+    set. REP_REL may be an empty list.
     """
     google = read(REP_DIALECT="google", REP_CRAWL_DELAY_OBEY=True)
     assert google.crawl_delay_obey is False
@@ -90,15 +90,14 @@ def test_googles_dialect_has_no_delays_and_its_own_rel_values() -> None:
 def test_settings_are_read_once_for_all_components(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The settings of a crawl are read once, however many components use them."""
     reads = []
-    once = RepSettings.__init__
+    original_init = RepSettings.__init__
 
-    def read(self: RepSettings, settings: Settings) -> None:
+    def recording_init(self: RepSettings, settings: Settings) -> None:
         reads.append(settings)
-        once(self, settings)
+        original_init(self, settings)
 
-    monkeypatch.setattr(RepSettings, "__init__", read)
+    monkeypatch.setattr(RepSettings, "__init__", recording_init)
     crawler = get_crawler(DefaultSpider, {OBEY: True})
     for component in (RobotsTxtMiddleware, IndexingMiddleware, OutputMiddleware):
         component.from_crawler(crawler)
@@ -111,7 +110,11 @@ VALUES: dict[str, list[tuple[object, object]]] = {
     "REP_CONCURRENCY_PER_ADDRESS": [("8", 8), (2, 2), ("0", 0)],
     "REP_CRAWL_DELAY_OBEY": [("0", False), ("true", True)],
     "REP_SKIP_DELAY_OVER": [("2.5", 2.5)],
-    "REP_DIALECT": [("classic", CLASSIC), (GOOGLE, GOOGLE), (f"{__name__}.MINE", MINE)],
+    "REP_DIALECT": [
+        ("classic", CLASSIC),
+        (GOOGLE, GOOGLE),
+        (f"{__name__}.OWN_DIALECT", OWN_DIALECT),
+    ],
     "REP_DRY_RUN": [("1", True), ("false", False)],
     "REP_ITEM_FIELD": [("said", "said")],
     "REP_LEDGER": [("", None), ("a.sqlite", "a.sqlite")],
@@ -166,8 +169,8 @@ FIELDS = {OBEY: "obey", AGENTS: "agents"}
 
 @pytest.mark.parametrize("name", [*DEFAULTS, OBEY, AGENTS])
 def test_each_setting_can_be_given_as_text(name: str) -> None:
-    """Every setting can be given as text, as in ``-s NAME=value``; lists, dicts and classes as
-    such, too.
+    """Every setting can be text, as in ``-s NAME=value``. Settings whose value is a list, a dict or a class can also be
+    such an object.
     """
     field = FIELDS.get(name, name.removeprefix("REP_").lower())
     for value, expected in VALUES[name]:
@@ -175,7 +178,6 @@ def test_each_setting_can_be_given_as_text(name: str) -> None:
 
 
 def test_the_ledger_records_the_import_path_of_a_store_class() -> None:
-    """The ledger records the import path of a Store class."""
     values = settings_module.recorded(
         Settings({"REP_STORE": OwnStore}), read(REP_STORE=OwnStore)
     )
@@ -209,7 +211,7 @@ INVALID: dict[str, tuple[str, list[object]]] = {
     ),
     "REP_STORE": (
         "or the import path of a Store.",
-        [f"{__name__}.MINE", f"{__name__}.Missing", "redis", "a.b", "", 3],
+        [f"{__name__}.OWN_DIALECT", f"{__name__}.Missing", "redis", "a.b", "", 3],
     ),
     "REP_USAGE": ("'annotate'", ["refuse"]),
     "REP_USAGE_UNKNOWN": ("'deny'", ["no"]),
@@ -224,10 +226,8 @@ INVALID: dict[str, tuple[str, list[object]]] = {
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_an_invalid_value_is_an_error_that_lists_the_valid_ones(name: str) -> None:
-    """The error for an invalid setting names the setting, its value, and the valid
-    values, in one sentence.
-    """
+def test_the_error_for_an_invalid_value_states_the_valid_values(name: str) -> None:
+    """The error names the setting, its value and the valid values in one sentence."""
     allowed, values = INVALID[name]
     for value in values:
         message = error_of(**{name: value})
@@ -265,17 +265,16 @@ def test_an_invalid_value_is_an_error_that_lists_the_valid_ones(name: str) -> No
 def test_an_error_in_an_override_names_the_part(
     entry: Any, key: str | None, allowed: str
 ) -> None:
-    """The error for a part of an override names that part."""
-    place = (
+    start = (
         f"REP_OVERRIDES['a.example'][{key!r}]" if key else "REP_OVERRIDES['a.example']"
     )
     value = entry[key] if key else entry
     message = error_of(REP_OVERRIDES={"a.example": entry})
-    assert message.startswith(f"{place} is {value!r}, but it must be {allowed}")
+    assert message.startswith(f"{start} is {value!r}, but it must be {allowed}")
 
 
-def test_a_page_limit_alone_still_obeys_the_robotstxt_of_the_host() -> None:
-    """A limit alone obeys the robots.txt of the host. 0 is no limit, whatever the setting for all hosts says."""
+def test_an_override_with_only_a_page_limit_obeys_the_robotstxt_of_the_host() -> None:
+    """A limit of 0 means no limit, even if REP_PAGES_PER_HOST has a limit for all hosts."""
     text = "User-agent: *\nDisallow: /b\n"
     entries: dict[str, Any] = {
         "alone.example": {"pages": 500},
@@ -304,7 +303,7 @@ def test_a_page_limit_alone_still_obeys_the_robotstxt_of_the_host() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "wrong", "remedy"),
+    ("text", "line", "mistake", "remedy"),
     [
         ("Disallow: /", 1, "Disallow: /", "write User-agent: * above it"),
         ("User-agent: *\nDisalow: /a", 2, "Disalow: /a", "write Disallow"),
@@ -312,15 +311,15 @@ def test_a_page_limit_alone_still_obeys_the_robotstxt_of_the_host() -> None:
         ("# All:\nnothing", 2, "nothing", "below User-agent: *"),
     ],
 )
-def test_a_mistake_in_an_override_stops_the_crawl_with_its_remedy(
-    text: str, line: int, wrong: str, remedy: str
+def test_a_mistake_in_the_robotstxt_of_an_override_is_an_error_with_a_remedy(
+    text: str, line: int, mistake: str, remedy: str
 ) -> None:
-    """A line that does not what it seems to do stops the crawl, and the error has the remedy."""
+    """A line that does not do what it seems to do stops the crawl."""
     for entry, key in ((text, ""), ({"robotstxt": text}, "['robotstxt']")):
         message = error_of(REP_OVERRIDES={"a.example": entry})
-        place = f"Line {line} of REP_OVERRIDES['a.example']{key}"
+        start = f"Line {line} of REP_OVERRIDES['a.example']{key}"
         assert message.startswith(
-            f"{place} is {wrong!r}, but it must be a line of a robots.txt"
+            f"{start} is {mistake!r}, but it must be a line of a robots.txt"
         )
         assert remedy in message
     assert "write User-agent: *" in error_of(
@@ -328,8 +327,8 @@ def test_a_mistake_in_an_override_stops_the_crawl_with_its_remedy(
     )
 
 
-def test_a_possible_mistake_in_an_override_is_a_warning() -> None:
-    """A possible mistake is a warning. To forbid everything is none: an override may be for that."""
+def test_a_possible_mistake_in_the_robotstxt_of_an_override_is_a_warning() -> None:
+    """A rule that forbids everything is no mistake, because this may be the purpose of the override."""
     text = "User-agent: *\nDisallow: /\n\nUser-agent: b\nCrawl-delay: 1\n"
     (override,) = read(REP_OVERRIDES={"a.example": text}).overrides
     (warning,) = override.warnings
@@ -344,8 +343,7 @@ def test_a_possible_mistake_in_an_override_is_a_warning() -> None:
 @pytest.mark.parametrize(
     "pattern", ["http://a.example/", "", "a.example:65536", "a.example:0"]
 )
-def test_an_invalid_host_pattern_is_named(pattern: str) -> None:
-    """The error for an invalid host pattern names the pattern."""
+def test_the_error_for_an_invalid_host_pattern_names_the_pattern(pattern: str) -> None:
     message = error_of(REP_OVERRIDES={pattern: "obey"})
     start = f"A key of REP_OVERRIDES is {pattern!r}, but it must be a host pattern: "
     assert message.startswith(start)
@@ -359,14 +357,13 @@ def test_an_invalid_host_pattern_is_named(pattern: str) -> None:
     ids=ascii,
 )  # fmt: skip
 def test_any_value_is_accepted_or_raises_setting_error(value: Any) -> None:
-    """Every value is either accepted, or raises SettingError."""
+    """No value raises an exception of another class."""
     for name in (*DEFAULTS, OBEY, AGENTS):
         with suppress(SettingError):
             read(**{name: value})
 
 
-def test_an_unknown_rep_name_is_reported_with_the_nearest_one() -> None:
-    """An unknown REP_ name is reported with the nearest known name."""
+def test_an_unknown_rep_setting_is_reported_with_the_most_similar_known_name() -> None:
     settings = Settings(
         {"REP_CRAWL_DELAYS": 1, "REP_XYZZY": 1, "REP_REL": [], "REPRO": 1}
     )
@@ -389,15 +386,13 @@ PATTERNS = {
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_the_most_precise_override_decides(pattern: str) -> None:
-    """The most precise override decides: a host before ``*.``, a longer pattern before a
-    shorter one, and one with a port before one without.
+    """A host name takes precedence over a pattern with ``*.``, a longer pattern over a shorter one, and a pattern with a
+    port over a pattern without one.
     """
     settings = read(REP_OVERRIDES=dict.fromkeys(PATTERNS, "ignore"))
-    place = where(PATTERNS[pattern])
-    deciding = next(
-        override for override in settings.overrides if override.covers(place)
-    )
-    assert deciding.pattern == pattern
+    origin = origin_at(PATTERNS[pattern])
+    first = next(override for override in settings.overrides if override.covers(origin))
+    assert first.pattern == pattern
 
 
 @pytest.mark.parametrize(
@@ -413,16 +408,16 @@ def test_the_most_precise_override_decides(pattern: str) -> None:
 def test_an_override_ends_with_its_last_day_in_utc_or_at_its_time(
     until: object, ends: str
 ) -> None:
-    """A day is the last one on which an override applies, in UTC; a time is its end."""
+    """If *until* is a day, the override still applies on that day, in UTC. If it is a time, the override ends then."""
     entry = {"obey": False, "reason": " written\npermission ", "until": until}
     settings = read(REP_OVERRIDES={"a.example": entry, "*": "obey"})
     (override, _) = settings.overrides
     assert (override.kind, override.robots) == ("ignore", None)
     assert str(override) == f"a.example: ignore (written permission; until {until})"
     end = datetime.fromisoformat(ends).timestamp()
-    place = where("http://a.example/")
+    origin = origin_at("http://a.example/")
     deciding = [
-        override_for(settings.overrides, place, now) for now in (end - 1, end, end + 1)
+        override_for(settings.overrides, origin, now) for now in (end - 1, end, end + 1)
     ]
     assert [override and override.pattern for override in deciding] == [
         "a.example",
@@ -445,7 +440,6 @@ def test_an_override_ends_with_its_last_day_in_utc_or_at_its_time(
 def test_an_override_needs_neither_a_reason_nor_an_end(
     written: dict[str, object], shown: str
 ) -> None:
-    """The long form of an override needs neither a reason nor an end."""
     (override,) = read(REP_OVERRIDES={"a.example": written}).overrides
     assert (str(override), override.ends) == (shown, inf)
     assert (override.robots is None) == ("robotstxt" not in written)
@@ -468,7 +462,5 @@ def test_an_override_needs_neither_a_reason_nor_an_end(
 def test_http_clients_are_recognised_by_their_download_handlers(
     settings: dict[str, Any], clients: set[str]
 ) -> None:
-    """HTTP clients with special behaviour are recognised by the download
-    handlers in Scrapy's settings.
-    """
+    """These clients send URLs in another form than Twisted does, so the gate must know which client a crawl uses."""
     assert RepSettings(Settings(settings)).clients == clients

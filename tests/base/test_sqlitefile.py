@@ -1,4 +1,4 @@
-"""The switch to a write-ahead log."""
+"""Tests of ``use_write_ahead_log()``, which switches an SQLite file to a write-ahead log."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def connect(path: Path, **arguments: Any) -> sqlite3.Connection:
 
 
 def test_the_switch_to_a_write_ahead_log_waits_for_a_writer(tmp_path: Path) -> None:
-    """SQLite does not wait for a lock to switch; use_write_ahead_log() waits for the writer."""
+    """SQLite itself does not wait for the lock of a writer when it switches."""
     path = tmp_path / "file"
     with (
-        closing(connect(path, check_same_thread=False)) as other,
+        closing(connect(path, check_same_thread=False)) as writer,
         closing(connect(path)) as connection,
     ):
-        other.execute("CREATE TABLE a (b)")
-        other.execute("BEGIN IMMEDIATE")
-        other.execute("INSERT INTO a VALUES (1)")
-        ends = threading.Timer(0.1, other.execute, ["COMMIT"])
-        ends.start()
+        writer.execute("CREATE TABLE a (b)")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("INSERT INTO a VALUES (1)")
+        commit = threading.Timer(0.1, writer.execute, ["COMMIT"])
+        commit.start()
         use_write_ahead_log(connection)
-        ends.join()
+        commit.join()
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("SELECT * FROM a").fetchall() == [(1,)]
 
@@ -42,7 +42,6 @@ def test_the_switch_to_a_write_ahead_log_waits_for_a_writer(tmp_path: Path) -> N
 def test_after_several_failures_the_file_is_used_without_a_write_ahead_log(
     tmp_path: Path,
 ) -> None:
-    """After several failures the file is used without a write-ahead log."""
     attempts = []
 
     class Refused(sqlite3.Connection):

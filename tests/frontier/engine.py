@@ -1,4 +1,4 @@
-"""A crawler whose engine asks the scheduler for requests when the test says so."""
+"""A crawler with a fake engine, whose scheduler is called by the test: there are no downloads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """What the scheduler needs of Scrapy's engine and downloader."""
+    """A fake of Scrapy's engine and downloader, with the attributes that the scheduler uses."""
 
     def __init__(self) -> None:
         self._slot = SimpleNamespace(
@@ -33,12 +33,16 @@ class Engine:
             slots={},
         )
         self.closed_for: list[str] = []
+        """The reasons for which the spider was closed."""
+
         self.wakes = 0
+        """How often the engine was woken, so that it asks the scheduler for requests."""
 
     def wake(self) -> None:
         self.wakes += 1
 
     def slot_of(self, request: Request) -> str:
+        """Return the key of the download slot of *request*."""
         slot: str = request.meta.get(
             "download_slot", urlparse_cached(request).hostname or ""
         )
@@ -49,7 +53,7 @@ class Engine:
 
 
 class Run:
-    """A run of a crawl that ignores robots.txt, up to the scheduler."""
+    """A run of a crawl, with scheduler and frontier, but without downloads. The crawl ignores robots.txt."""
 
     def __init__(self, **settings: Any) -> None:
         self.crawler: Crawler = get_crawler(Spider, settings)
@@ -61,37 +65,41 @@ class Run:
         self.scheduler.open(self.crawler.spider)
 
     def push(self, *requests: Request) -> list[bool]:
+        """Enqueue *requests*, and return for each one whether the scheduler has accepted it."""
         return [self.scheduler.enqueue_request(request) for request in requests]
 
     def next(self) -> Request | None:
-        """Return the next request, which is in the downloader then."""
+        """Take the next request from the scheduler, and pass it to the downloader. Return None if there is no request
+        to send.
+        """
         request = self.scheduler.next_request()
         if request is not None:
             self.engine.downloader.active.add(request)
             self.engine._slot.inprogress.add(request)
         return request
 
-    def done(self, request: Request) -> None:
-        """The callback of *request* has ended, with all that it yielded."""
+    def finish(self, request: Request) -> None:
+        """End the download of *request* and its callback, whose results are processed."""
         self.engine.downloader.active.discard(request)
         self.engine._slot.inprogress.discard(request)
 
-    def all(self) -> list[Request]:
-        """Return all requests, each of which ends before the next one."""
+    def finish_all(self) -> list[Request]:
+        """Take and finish one request after the other, as long as the scheduler has one to send. Return them."""
         requests = []
         while (request := self.next()) is not None:
             requests.append(request)
-            self.done(request)
+            self.finish(request)
         return requests
 
-    def give_back(self, request: Request) -> None:
-        """Gate or wire return *request*, and Scrapy gives it to the scheduler."""
+    def return_to_scheduler(self, request: Request) -> None:
+        """Return *request* to the scheduler: a middleware of the package returns it, and Scrapy enqueues it again."""
         entry = self.frontier.in_flight[request]
         returned = self.frontier.return_to_scheduler(request, entry)
-        self.done(request)
+        self.finish(request)
         assert self.scheduler.enqueue_request(returned)
 
     def stat(self, name: str) -> Any:
+        """Return the value of the stat ``scheduler/<name>``."""
         return self.crawler.stats.get_value(f"scheduler/{name}")
 
     def close(self, reason: str = "finished") -> None:

@@ -1,4 +1,6 @@
-"""A crawl in steps, without Scrapy: what scheduler, gate and wire do with the limits, and when."""
+"""A crawl in steps, without Scrapy, to test :class:`Limits` alone. Each step is a method, which calls the limits as the
+scheduler, the gate, the wire or the frontier would. The steps also set the time.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.sites import Site
 
 
-class Names:
-    """The requests of a queue, by their names: those that were put back first, then the oldest one."""
+class NamedRequests:
+    """The storage of a queue whose requests are their names. Requests that were put back are popped first, then the
+    oldest request.
+    """
 
     def __init__(self) -> None:
         self._returned: deque[str] = deque()
@@ -35,25 +39,32 @@ class Names:
 
 
 class Crawl:
-    """The steps of a crawl. Requests have names, such as ``a1``; each host has a queue."""
+    """A crawl in steps. Its requests are names, such as ``a1``, and its hosts, too.
+
+    In the tests, the names of requests begin with their host, with ``f`` for a request outside the scheduler (such as
+    a file), or with ``r`` for a request for robots.txt.
+    """
 
     def __init__(self, wait_timeout: float = 60.0, concurrency: float = inf) -> None:
-        """A download slot has *concurrency* requests in flight at most."""
+        """Begin a crawl with ``REP_WAIT_TIMEOUT`` = *wait_timeout*, and at most *concurrency* requests in flight in
+        each download slot.
+        """
         self.now = 0.0
         self.concurrency = concurrency
         self.limits = Limits(wait_timeout)
         self.entries: dict[str, InFlight] = {}
-        """The requests that are planned or sent."""
+        """The requests that are planned or sent, by name."""
 
         self.waiting: dict[str, Waiter] = {}
-        """The requests that wait past the scheduler."""
+        """The requests outside the queues that wait for room or for rules, by name."""
 
-        self.at_once: list[str] = []
-        """The requests past the scheduler that did not have to wait."""
+        self.sent_at_once: list[str] = []
+        """The requests outside the scheduler that were sent without waiting, since the last call of :meth:`decided`."""
 
-    # What there is.
+    # Limiters, sites and queues.
 
     def limiter(self, key: str) -> Limiter:
+        """Return the limiter of the host or download slot *key*. A new one gets the concurrency of the crawl."""
         is_new = key not in self.limits.limiters
         limiter = self.limits.limiter(key)
         if is_new:
@@ -71,8 +82,9 @@ class Crawl:
         obeys: bool = False,
         keeps_delay: bool = True,
     ) -> Queue:
-        """Return the queue of *host*, in the download slot of the host or another *slot*. If it *obeys*, it
-        waits for robots.txt.
+        """Return the queue of *host* in the download slot *slot*, which is by default the slot of the host. If *obeys*
+        is True, requests of the queue need the rules of robots.txt. If *keeps_delay* is False, the crawl delay of the
+        host does not apply to them.
         """
         key = host, slot, obeys, keeps_delay
         if key not in self.limits.queues:
@@ -84,19 +96,22 @@ class Crawl:
                 network=self.limits.network,
                 keeps_delay=keeps_delay,
             )
-            queue.requests = Names()
+            queue.requests = NamedRequests()
             self.limits.add(queue)
         return self.limits.queues[key]
 
-    # The scheduler.
+    # Steps of the scheduler.
 
     def push(self, queue: Queue, *names: str) -> None:
+        """Add requests to *queue*."""
         for name in names:
             queue.requests.push(name)
             self.limits.filled(queue, self.now)
 
     def plan(self) -> str | None:
-        """Return the next request, which is planned then; in capitals if it is to be refused."""
+        """Plan the next request, and return its name, or None if no request may be planned. A request that the gate
+        will refuse is returned in capitals.
+        """
         while (queue := self.limits.ready.first()) is not None:
             if self.limits.may_plan(queue, self.now):
                 name: str = queue.requests.pop()
@@ -106,53 +121,56 @@ class Crawl:
         return None
 
     def plan_all(self) -> list[str]:
+        """Plan all requests that may be planned, as :meth:`plan` does."""
         return list(iter(self.plan, None))
 
-    def returns(self, name: str) -> None:
-        """Gate or wire return the request to the scheduler."""
+    def return_to_scheduler(self, name: str) -> None:
+        """Return a planned request to the scheduler, as the gate or the wire does."""
         entry = self.entries.pop(name)
         del self.limits.in_flight[name]
         self.limits.end(entry, self.now)
         entry.queue.requests.back(name)
         self.limits.filled(entry.queue, self.now)
 
-    # The wire.
+    # Steps of the wire.
 
     def send(self, name: str) -> bool:
-        """Return whether a planned request is sent."""
+        """Send a planned request if there is room, and return whether it was sent."""
         entry = self.entries[name]
         return self.limits.try_send(entry, self.now)
 
-    def go(self) -> str | None:
-        """Plan the next request, and send it; or have it wait at the wire, if another one has its room."""
+    def plan_and_send(self) -> str | None:
+        """Plan the next request as :meth:`plan` does, and send it. Without room, the request waits at the wire."""
         name = self.plan()
         if (
             name in self.entries
             and self.entries[name].stage is Stage.PLANNED
             and not self.send(name)
         ):
-            self.at_wire(name)
+            self.wait_at_wire(name)
         return name
 
-    def at_wire(self, name: str) -> None:
-        """A request that is planned, but has no room, waits at the wire."""
+    def wait_at_wire(self, name: str) -> None:
+        """Let a planned request, for which there is no room, give up its reserved room and wait at the wire."""
         entry = self.entries.pop(name)
         self.limits.in_flight.pop(name, None)
         self.limits.unplan(entry, self.now)
         self.waiting[name] = Waiter(entry)
         self.limits.wait(self.waiting[name], self.now)
 
-    def go_all(self) -> list[str]:
-        return list(iter(self.go, None))
+    def plan_and_send_all(self) -> list[str]:
+        """Plan and send all requests that may be planned, as :meth:`plan_and_send` does."""
+        return list(iter(self.plan_and_send, None))
 
     def end(self, name: str, *, is_withdrawn: bool = False) -> None:
+        """End a request that is planned or sent. If *is_withdrawn* is True, it never reached the network."""
         entry = self.entries.pop(name)
         self.limits.in_flight.pop(name, None)
         self.limits.end(entry, self.now, is_withdrawn=is_withdrawn)
 
-    # Requests past the scheduler.
+    # Requests outside the scheduler.
 
-    def wait(
+    def send_or_wait(
         self,
         name: str,
         queue: Queue,
@@ -160,11 +178,15 @@ class Crawl:
         is_for_robotstxt: bool = False,
         is_first: bool = False,
     ) -> None:
-        """A request waits for room: that for a robots.txt before it is downloaded, others at the wire."""
+        """Send a request from outside the scheduler. If there is no room, it waits at the wire.
+
+        A request for robots.txt is not sent, but planned as soon as there is room. If *is_first* is True, it goes
+        before all other waiters.
+        """
         entry = InFlight(queue, is_for_robotstxt=is_for_robotstxt)
         if not is_for_robotstxt and self.limits.try_send(entry, self.now):
             self.entries[name] = self.limits.in_flight[name] = entry
-            self.at_once.append(name)
+            self.sent_at_once.append(name)
             return
         self.waiting[name] = waiter = Waiter(
             entry,
@@ -174,37 +196,41 @@ class Crawl:
         self.limits.wait(waiter, self.now)
 
     def wait_for_rules(self, name: str, queue: Queue) -> None:
+        """Let a request from outside the scheduler wait for the rules of its site."""
         waiter = self.waiting[name] = Waiter(InFlight(queue))
         assert queue.site is not None
         self.limits.wait_for_rules(waiter, queue.site, self.now)
 
-    def leave(self, name: str) -> None:
+    def cancel_waiter(self, name: str) -> None:
+        """Cancel a request that waits."""
         self.limits.leave(self.waiting.pop(name), self.now)
 
     def decided(self) -> list[str]:
-        """Return the requests past the scheduler that go on by now; in capitals if they are refused."""
+        """Return the names of the waiting requests that were decided since the last call, and of those that were sent
+        without waiting. A request that is refused is returned in capitals.
+        """
         names = {waiter: name for name, waiter in self.waiting.items()}
-        gone, self.at_once = self.at_once, []
+        decided, self.sent_at_once = self.sent_at_once, []
         while self.limits.decided:
             waiter = self.limits.decided.popleft()
             name = names[waiter]
             del self.waiting[name]
             if waiter.may_continue and waiter.site is None:
                 self.entries[name] = self.limits.in_flight[name] = waiter.entry
-            gone.append(name if waiter.may_continue else name.upper())
-        return gone
+            decided.append(name if waiter.may_continue else name.upper())
+        return decided
 
-    # Answers, and time.
+    # Time, and answers of hosts.
 
-    def at(self, now: float) -> None:
-        """Let the time *now* come, with each alarm before it."""
+    def advance_to(self, now: float) -> None:
+        """Set the time to *now*. Each alarm that is due until then goes off at its time."""
         while self.limits.alarms.first_at <= now:
             self.now = max(self.now, self.limits.alarms.first_at)
             self.limits.tick(self.now)
         self.now = now
 
-    def delay(self, host: str, seconds: float, scheme: str = "http") -> None:
-        """The robots.txt of an origin of *host*, fetched now, asks for a delay."""
+    def set_delay(self, host: str, seconds: float, scheme: str = "http") -> None:
+        """Set the crawl delay of an origin of *host*, whose robots.txt is fetched now."""
         origin = Origin(scheme, host, 80)
         self.limits.set_delay(
             self.limiter(host), origin, seconds, self.now, since=self.now
@@ -213,23 +239,28 @@ class Crawl:
     def pause(
         self,
         host: str,
-        asked: float | None = None,
+        seconds: float | None = None,
         *,
         cap: float = 60.0,
         sent_at: float | None = None,
         has_failed: bool = False,
     ) -> bool:
-        """The host answers with 429, or a request to it has failed."""
+        """Pause *host* for *seconds*, as after a 429 with this ``Retry-After``, and return whether a new pause begins.
+        If *seconds* is None, the pauses double up to *cap*. If *has_failed* is True, a failed connection is the cause.
+
+        *sent_at* is the time when the answered request was sent, by default now.
+        """
         return self.limits.back_off(
             self.limiter(host),
             self.now,
-            asked=asked,
+            asked=seconds,
             cap=cap,
             sent_at=self.now if sent_at is None else sent_at,
             has_failed=has_failed,
         )
 
     def succeed(self, host: str) -> bool:
+        """Let a request that is sent now succeed. Return whether this is the first success of the back-off of *host*."""
         limiter = self.limiter(host)
         return self.limits.succeeded(
             limiter,
@@ -238,10 +269,11 @@ class Crawl:
             normal_concurrency=limiter.concurrency,
         )
 
-    def know(self, host: str, expires: float = inf) -> None:
+    def learn_rules(self, host: str, expires: float = inf) -> None:
+        """Let a fetch of the robots.txt of *host* succeed. The rules are fresh until *expires*."""
         self.limits.learned(self.site(host), self.now, expires)
 
-    def fetches(self) -> list[str]:
-        """Return the hosts whose robots.txt is fetched from now on."""
+    def start_fetches(self) -> list[str]:
+        """Start to fetch each robots.txt that should be fetched, and return the hosts."""
         sites = iter(lambda: self.limits.next_wanted(is_needed=True), None)
         return [site.origin.host for site in sites]

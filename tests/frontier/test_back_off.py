@@ -1,4 +1,4 @@
-"""``back_off`` checks its arguments, and only warns in a crawl that does not back off."""
+"""Tests of :func:`back_off`, with which a spider pauses hosts."""
 
 from __future__ import annotations
 
@@ -28,31 +28,34 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.newest
 
-NO_NUMBERS = [
+INVALID_SECONDS = [
     *(-1, inf, -inf, nan, True, False, "5", "", b"5", [5], (5,), {}, 5j, timedelta(seconds=5)),
     *map(Decimal, ("-1", "Infinity", "NaN", "sNaN")),
 ]  # fmt: skip
 
 
 def obeying_crawler(**settings: Any) -> Crawler:
+    """Return a crawler with the middlewares that obey robots.txt."""
     crawler = fake_crawler(settings, {})
     RobotsTxtMiddleware.from_crawler(crawler)
-    with suppress(NotConfigured):  # In a dry run.
+    with suppress(NotConfigured):  # A dry run has no wire.
         WireMiddleware.from_crawler(crawler)
     return crawler
 
 
-@pytest.mark.parametrize("value", NO_NUMBERS)
+@pytest.mark.parametrize("value", INVALID_SECONDS)
 @pytest.mark.parametrize("name", ["delay", "cap"])
-def test_a_delay_that_is_no_number_raises_value_error(name: str, value: Any) -> None:
-    """A delay or cap of any type that is no number of seconds raises ValueError, which names it."""
+def test_a_value_that_is_no_number_of_seconds_raises_value_error(
+    name: str, value: Any
+) -> None:
+    """The error names the argument."""
     with pytest.raises(ValueError, match=f"^{name} must be a number of seconds"):
         back_off(obeying_crawler(), "shop.example", **{name: value})
 
 
 @pytest.mark.parametrize("value", [30, 30.0, Decimal(30), Fraction(60, 2)])
 def test_a_delay_may_be_any_real_number(value: Any) -> None:
-    """A delay may be any real number, such as one that a spider has read with Decimal."""
+    """A spider may have parsed the delay with Decimal."""
     crawler = obeying_crawler()
     back_off(crawler, "shop.example", delay=value)
     pause = Frontier.of(crawler).limits.limiters["shop.example"].back_off
@@ -61,7 +64,7 @@ def test_a_delay_may_be_any_real_number(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "key"),
+    ("scope", "key"),
     [
         ("shop.example", "shop.example"), ("SHOP.example.", "shop.example"),
         ("shop.example:8080", "shop.example"), ("https://me@shop.example:8080/a?b", "shop.example"),
@@ -69,16 +72,18 @@ def test_a_delay_may_be_any_real_number(value: Any) -> None:
         ("127.0.0.1", "127.0.0.1"), ("bücher.example", "xn--bcher-kva.example"),
     ],
 )  # fmt: skip
-def test_a_host_may_be_a_url_a_name_or_an_address(named: str, key: str) -> None:
-    """A host may be named as spiders have it: a URL, a name, an address, with a port or a dot."""
+def test_a_host_may_be_given_as_a_url_a_name_or_an_address(
+    scope: str, key: str
+) -> None:
+    """The name or address may have a port or a final dot."""
     crawler = obeying_crawler()
-    back_off(crawler, named, delay=30)
+    back_off(crawler, scope, delay=30)
     limiter = Frontier.of(crawler).limits.limiters[key]
     assert limiter.back_off is not None
 
 
 def test_a_pause_counts_as_68_years_at_most() -> None:
-    """A pause may be as long as a spider says, and counts as 68 years at most."""
+    """A longer delay raises no error."""
     crawler = obeying_crawler()
     back_off(crawler, "shop.example", delay=10**400)
     frontier = Frontier.of(crawler)
@@ -87,13 +92,13 @@ def test_a_pause_counts_as_68_years_at_most() -> None:
 
 
 @pytest.mark.parametrize(
-    "named",
+    "scope",
     [None, "", "a b", "http://", "mailto://x", "[::1", b"shop.example", 5, [["a"]]],
 )
-def test_what_names_no_host_raises_value_error(named: Any) -> None:
-    """What names no host raises ValueError, so that no pause is lost in silence."""
+def test_a_scope_that_names_no_host_raises_value_error(scope: Any) -> None:
+    """Otherwise, the pause would be lost silently."""
     with pytest.raises(ValueError, match="scopes must be a host or a URL"):
-        back_off(obeying_crawler(), named)
+        back_off(obeying_crawler(), scope)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +109,7 @@ def test_what_names_no_host_raises_value_error(named: Any) -> None:
 def test_back_off_is_on_unless_switched_off(
     settings: dict[str, Any], is_paused: bool, count: int
 ) -> None:
-    """Each host is paused, unless REP_BACKOFF_MAX is 0, or nothing is enforced."""
+    """Back-off is off if REP_BACKOFF_MAX is 0, and in a dry run. Otherwise, each host is paused."""
     crawler = obeying_crawler(**settings)
     hosts = [f"{number}.example" for number in range(count)]
     back_off(crawler, hosts if count > 1 else hosts[0], delay=30)
@@ -115,10 +120,10 @@ def test_back_off_is_on_unless_switched_off(
 
 
 @coroutine_test
-async def test_the_back_off_of_a_slot_ends_with_its_successes() -> None:
-    """A spider may pause a download slot that has another name than the host. Each success in the slot raises the
-    concurrency of the slot, too, until the back-off is over. So a later pause is a first one again, and its requests
-    wait.
+async def test_successes_end_the_back_off_of_a_download_slot() -> None:
+    """A spider may pause a download slot that has another name than the host. Each success in this slot raises the
+    concurrency of the slot, too, until the back-off is over. So a later pause counts as the first one again, and the
+    requests wait instead of being refused.
     """
     run = Run(REP_BACKOFF_MAX=60, REP_WAIT_TIMEOUT=600)
     frontier, clock = run.frontier, FakeClock()
@@ -142,7 +147,7 @@ async def test_the_back_off_of_a_slot_ends_with_its_successes() -> None:
             assert frontier.may_send(request, entry)
             frontier.answered(request, Response(url), entry)
             frontier.end(request, entry)
-            run.done(request)
+            run.finish(request)
         assert slot.back_off is None
         clock.advance(700)
     run.close()

@@ -1,4 +1,6 @@
-"""Which requests count as pages of their host, and how many pass; without a network."""
+"""Tests of the page budget (``REP_PAGES_PER_HOST``), without a network: which requests count as pages of their host, and
+how many pages are admitted.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,14 @@ SITE = "http://a.example"
 
 
 def page(path: object = 0, site: str = SITE, **meta: Any) -> Request:
+    """Return a request for a page of *site*."""
     return Request(f"{site}/{path}", meta=meta, dont_filter=True)
 
 
-def admits(run: Run, request: Request, *, is_sent: bool = True) -> bool:
-    """Whether a *request* of the scheduler passes. If so, it is sent, and ends."""
+def send_page(run: Run, request: Request, *, is_sent: bool = True) -> bool:
+    """Return whether the budget admits *request* as a request of the scheduler. An admitted request is sent and ends. If
+    *is_sent* is False, it ends without being sent.
+    """
     entry = InFlight(run.frontier.queues.of(request), came_from_scheduler=True)
     admitted = run.frontier.admits_page(request, entry)
     if admitted:
@@ -36,16 +41,15 @@ def admits(run: Run, request: Request, *, is_sent: bool = True) -> bool:
     return admitted
 
 
-def admitted(run: Run, *requests: Request) -> list[bool]:
-    return [admits(run, request) for request in requests]
+def send_pages(run: Run, *requests: Request) -> list[bool]:
+    """Call :func:`send_page` for each request, and return the results."""
+    return [send_page(run, request) for request in requests]
 
 
 def test_all_ports_and_slots_of_a_host_share_its_budget() -> None:
-    """The pages of a host name count together, whatever their scheme, port or download slot, and
-    however the name is written.
-    """
+    """The schemes of a host, and the spellings of its name, share the budget, too."""
     run = Run(REP_PAGES_PER_HOST=5)
-    assert admitted(
+    assert send_pages(
         run,
         page(),
         page(site="https://a.example"),
@@ -58,17 +62,15 @@ def test_all_ports_and_slots_of_a_host_share_its_budget() -> None:
     run.close()
 
 
-def test_without_a_limit_nothing_is_counted() -> None:
+def test_without_a_limit_no_pages_are_counted() -> None:
     run = Run(REP_OVERRIDES={"a.example": {"pages": 0}, "b.example": "obey"})
     assert run.frontier.budget is None
-    assert admitted(run, *map(page, range(3))) == [True] * 3
+    assert send_pages(run, *map(page, range(3))) == [True] * 3
     run.close()
 
 
 def test_an_override_sets_another_limit() -> None:
-    """An override sets another limit for its host, or none; where it does not say, the limit of all
-    hosts holds.
-    """
+    """A limit of 0 means no limit. An override without a limit, or one that has ended, leaves the limit of all hosts."""
     run = Run(
         REP_PAGES_PER_HOST=2,
         REP_OVERRIDES={
@@ -78,170 +80,177 @@ def test_an_override_sets_another_limit() -> None:
             "d.example": {"pages": 1, "until": "2020-01-01"},
         },
     )
-    passed = Counter(
+    admitted = Counter(
         site
         for site in "abcde"
         for number in range(5)
-        if admits(run, page(number, f"http://{site}.example"))
+        if send_page(run, page(number, f"http://{site}.example"))
     )
-    assert passed == {"a": 3, "b": 5, "c": 2, "d": 2, "e": 2}
+    assert admitted == {"a": 3, "b": 5, "c": 2, "d": 2, "e": 2}
     run.close()
 
 
-def test_what_was_not_sent_gives_its_place_back() -> None:
+def test_a_page_that_was_not_sent_is_not_counted() -> None:
     run = Run(REP_PAGES_PER_HOST=1)
-    assert admits(run, page(), is_sent=False)
-    assert admits(run, page(1))
-    assert not admits(run, page(2))
+    assert send_page(run, page(), is_sent=False)
+    assert send_page(run, page(1))
+    assert not send_page(run, page(2))
     run.close()
 
 
-def test_what_is_returned_is_not_counted_twice() -> None:
+def test_a_page_that_returns_to_the_scheduler_is_counted_once() -> None:
     run = Run(REP_PAGES_PER_HOST=1)
     run.push(page())
     for _ in range(3):
         request = run.next()
         assert request is not None
         assert run.frontier.admits_page(request, run.frontier.in_flight[request])
-        # The gate judges it once more at the wire.
+        # The gate judges the request a second time when it reaches the wire.
         assert run.frontier.admits_page(request, run.frontier.in_flight[request])
-        assert not admits(run, page(1))
-        run.give_back(request)
-    assert admits(run, page(1))
+        assert not send_page(run, page(1))
+        run.return_to_scheduler(request)
+    assert send_page(run, page(1))
     run.close()
 
 
-def test_a_retry_of_a_counted_page_is_no_further_page() -> None:
-    """A retry of a page that was counted is no further page; one of another page is."""
+def test_a_retry_counts_only_if_its_page_was_not_counted() -> None:
     run = Run(REP_PAGES_PER_HOST=2)
     retries = [page(retry_times=number) for number in (1, 2)]
-    assert admitted(run, page(), *retries) == [True] * 3
-    # The spider has copied the meta to requests for other pages.
+    assert send_pages(run, page(), *retries) == [True] * 3
+    # The spider has copied the meta of a retry to requests for other pages.
     copies = [page(number, retry_times=2) for number in (1, 2)]
-    assert admitted(run, *copies) == [True, False]
+    assert send_pages(run, *copies) == [True, False]
     run.close()
 
 
-def test_a_redirect_within_the_host_is_no_further_page() -> None:
-    """A redirect within the host is no further page, also that of a retry; one to another host is."""
+def test_a_redirect_counts_only_if_it_leads_to_another_host() -> None:
+    """The redirect of a retry within the host does not count either."""
     run = Run(REP_PAGES_PER_HOST=2)
-    first = f"{SITE}/0"
-    moved = page(1, redirect_urls=[first], retry_times=1)
-    again = page(2, redirect_urls=[first, f"{SITE}/1"])
-    secure = page(2, "https://a.example", redirect_urls=[f"{SITE}/2"])
-    away = page(site="http://b.example", redirect_urls=["https://a.example/2"])
-    back = page(3, redirect_urls=["http://b.example/0"])
-    assert admitted(run, page(), moved, again, secure, away, back) == [True] * 6
-    assert admitted(run, page(4), page(1, "http://b.example")) == [False, True]
-    assert not admits(run, page(2, "http://b.example"))
+    first_url = f"{SITE}/0"
+    retry_redirect = page(1, redirect_urls=[first_url], retry_times=1)
+    second_redirect = page(2, redirect_urls=[first_url, f"{SITE}/1"])
+    https_redirect = page(2, "https://a.example", redirect_urls=[f"{SITE}/2"])
+    to_other_host = page(site="http://b.example", redirect_urls=["https://a.example/2"])
+    from_other_host = page(3, redirect_urls=["http://b.example/0"])
+    assert (
+        send_pages(
+            run,
+            page(),
+            retry_redirect,
+            second_redirect,
+            https_redirect,
+            to_other_host,
+            from_other_host,
+        )
+        == [True] * 6
+    )
+    assert send_pages(run, page(4), page(1, "http://b.example")) == [False, True]
+    assert not send_page(run, page(2, "http://b.example"))
     run.close()
 
 
-def test_copied_meta_of_a_redirect_gives_no_free_page() -> None:
-    """If a spider copies the meta of a redirected page, its further requests look like redirects of
-    that page, and count.
-    """
+def test_pages_with_copied_meta_of_a_redirect_count() -> None:
+    """If a spider copies the meta of a redirected page, its further requests look like redirects of that page."""
     run = Run(REP_PAGES_PER_HOST=2)
     copied = {"redirect_urls": [f"{SITE}/0"], "redirect_times": 1}
     pages = [page(number, **copied) for number in range(1, 5)]
-    assert admitted(run, page(), *pages) == [True, True, True, False, False]
+    assert send_pages(run, page(), *pages) == [True, True, True, False, False]
     run.close()
 
 
-def test_copied_meta_of_a_redirect_gives_no_free_page_from_a_jobdir(
+def test_pages_with_copied_meta_of_a_redirect_count_if_they_come_from_a_jobdir(
     tmp_path: Path,
 ) -> None:
-    """Also if all of these requests were pushed while each could still be the redirect of that page, as its callback
-    pushes them.
+    """The callback of the page pushes all of these requests at once, while each of them could still be the redirect of
+    the page. They are counted nevertheless.
     """
     run = Run(REP_PAGES_PER_HOST=2, JOBDIR=str(tmp_path))
-    assert admits(run, page())
+    assert send_page(run, page())
     copied = {"redirect_urls": [f"{SITE}/0"], "redirect_times": 1}
     run.push(*(page(number, **copied) for number in range(1, 5)))
-    assert len(fetch(run, 5)) == 2  # The first one is taken for the redirect.
+    assert len(fetch(run, 5)) == 2  # The first request is mistaken for the redirect.
     run.close()
 
 
-def test_a_returned_page_with_copied_meta_is_no_retry_of_itself() -> None:
-    """A page with the copied meta of a retry, which returns to the scheduler, was not sent, so that
-    it is no retry of itself.
+def test_a_returned_page_with_copied_meta_of_a_retry_counts() -> None:
+    """The page has the meta of a retry, which a spider has copied. It was not sent before it returned to the scheduler,
+    so it counts like any other page when it is sent later.
     """
     run = Run(REP_PAGES_PER_HOST=1)
     run.push(page(retry_times=1))
     request = run.next()
     assert request is not None
     assert run.frontier.admits_page(request, run.frontier.in_flight[request])
-    run.give_back(request)
-    assert admits(run, page(1))
-    assert not admits(run, request)
+    run.return_to_scheduler(request)
+    assert send_page(run, page(1))
+    assert not send_page(run, request)
     run.close()
 
 
-def test_a_returned_redirect_belongs_to_its_page(tmp_path: Path) -> None:
-    """A redirect that returns to the scheduler belongs to its page each time that it comes, also in
-    the next run.
-    """
+def test_a_redirect_that_returns_to_the_scheduler_is_not_counted(
+    tmp_path: Path,
+) -> None:
+    """Its page was counted before. This is remembered each time that the redirect returns, and in the next run."""
     for settings in {}, {"JOBDIR": str(tmp_path)}:
         run = Run(REP_PAGES_PER_HOST=1, **settings)
-        assert admits(run, page())
+        assert send_page(run, page())
         run.push(page(1, redirect_urls=[f"{SITE}/0"]))
         for _ in range(3):
             request = run.next()
             assert request is not None
             entry = run.frontier.in_flight[request]
             assert run.frontier.admits_page(request, entry)
-            assert not admits(run, page(2))
-            run.give_back(request)
+            assert not send_page(run, page(2))
+            run.return_to_scheduler(request)
         run.close()
     run = Run(REP_PAGES_PER_HOST=1, **settings)
-    assert not admits(run, page(2))
+    assert not send_page(run, page(2))
     for _ in range(3):
         request = run.next()
         assert request is not None
         assert run.frontier.admits_page(request, run.frontier.in_flight[request])
-        run.give_back(request)
-        assert not admits(run, page(2))
+        run.return_to_scheduler(request)
+        assert not send_page(run, page(2))
     run.close()
 
 
-def test_what_comes_past_the_scheduler_does_not_count() -> None:
-    """Files of pipelines, and what a callback downloads itself, do not count."""
+def test_requests_outside_the_scheduler_do_not_count() -> None:
+    """These are files of pipelines, and pages that a callback downloads itself."""
     run = Run(REP_PAGES_PER_HOST=1)
     for request in (page(), Request(f"{SITE}/file", callback=NO_CALLBACK)):
         entry = InFlight(run.frontier.queues.of(request))
         assert run.frontier.admits_page(request, entry)
         assert entry.page_of == ""
-    assert admitted(run, page(1), page(2)) == [True, False]
+    assert send_pages(run, page(1), page(2)) == [True, False]
     run.close()
 
 
-def test_with_another_scheduler_all_but_files_count() -> None:
-    """All but files of pipelines count."""
+def test_with_another_scheduler_all_requests_but_files_of_pipelines_count() -> None:
     run = Run(REP_PAGES_PER_HOST=1)
     run.frontier.has_scheduler = False
     file = Request(f"{SITE}/file", callback=NO_CALLBACK)
     requests = [file, page(1), page(2), file]
-    passes = []
+    results = []
     for request in requests:
         entry = InFlight(run.frontier.queues.of(request))
-        passes.append(run.frontier.admits_page(request, entry))
-    assert passes == [True, True, False, True]
+        results.append(run.frontier.admits_page(request, entry))
+    assert results == [True, True, False, True]
     run.close()
 
 
-def test_other_schemes_do_not_count() -> None:
+def test_pages_with_other_schemes_than_http_do_not_count() -> None:
     run = Run(REP_PAGES_PER_HOST=1)
     pages = [page(number, "ftp://a.example") for number in range(3)]
-    assert admitted(run, *pages) == [True] * 3
-    assert admitted(run, page(1), page(2)) == [True, False]
+    assert send_pages(run, *pages) == [True] * 3
+    assert send_pages(run, page(1), page(2)) == [True, False]
     run.close()
 
 
-# With a JOBDIR.
+# The budget with a JOBDIR.
 
 
 def fetch(run: Run, count: int) -> list[str]:
-    """Have *count* pages pass the gate, if there are as many, and be sent. None of them is done."""
+    """Send up to *count* pages that the budget admits, and return their URLs. Their callbacks do not end."""
     urls = []
     while len(urls) < count and (request := run.next()) is not None:
         entry = run.frontier.in_flight[request]
@@ -250,18 +259,18 @@ def fetch(run: Run, count: int) -> list[str]:
             urls.append(request.url)
         else:
             run.frontier.end(request, entry)
-            run.done(request)
+            run.finish(request)
     return urls
 
 
 def kill(run: Run) -> None:
-    """End *run* without writing what was not written."""
+    """End *run* without writing pending changes to the file, like a kill of the process."""
     run.scheduler._job._file.close()  # type: ignore[union-attr]
     run.frontier.alarms.stop()
 
 
 def test_a_page_that_is_sent_again_after_a_kill_counts_once(tmp_path: Path) -> None:
-    """What was sent before a kill, and is sent again, counts once. Further pages never pass."""
+    """No number of kills lets the crawl exceed its limit."""
     settings = {"REP_PAGES_PER_HOST": 3, "JOBDIR": str(tmp_path)}
     run = Run(**settings)
     run.push(*(page(number) for number in range(6)))
@@ -280,7 +289,7 @@ def test_a_page_that_is_sent_again_after_a_kill_counts_once(tmp_path: Path) -> N
     run.close()
 
 
-def test_pages_that_are_done_count_in_the_next_run(tmp_path: Path) -> None:
+def test_finished_pages_count_in_the_next_run(tmp_path: Path) -> None:
     settings = {"REP_PAGES_PER_HOST": 3, "JOBDIR": str(tmp_path)}
     run = Run(**settings)
     run.push(page(), page(1))
@@ -291,7 +300,7 @@ def test_pages_that_are_done_count_in_the_next_run(tmp_path: Path) -> None:
         assert run.frontier.admits_page(request, entry)
         entry.sent_at = 1.0
         run.frontier.end(request, entry)
-        run.done(request)
+        run.finish(request)
     run.close()
     run = Run(**settings)
     run.push(page(2), page(3))
@@ -299,7 +308,7 @@ def test_pages_that_are_done_count_in_the_next_run(tmp_path: Path) -> None:
     run.close()
 
 
-def test_what_has_come_back_does_not_count_after_a_kill(tmp_path: Path) -> None:
+def test_returned_pages_do_not_count_after_a_kill(tmp_path: Path) -> None:
     settings = {"REP_PAGES_PER_HOST": 2, "JOBDIR": str(tmp_path)}
     run = Run(**settings)
     run.push(*(page(number) for number in range(4)))
@@ -309,7 +318,7 @@ def test_what_has_come_back_does_not_count_after_a_kill(tmp_path: Path) -> None:
         assert run.frontier.admits_page(request, run.frontier.in_flight[request])
     for request in requests:
         assert request is not None
-        run.give_back(request)
+        run.return_to_scheduler(request)
     sent = fetch(run, 1)
     kill(run)
     run = Run(**settings)
@@ -319,12 +328,12 @@ def test_what_has_come_back_does_not_count_after_a_kill(tmp_path: Path) -> None:
     run.close()
 
 
-def test_a_run_with_a_higher_limit_goes_on(tmp_path: Path) -> None:
+def test_a_run_with_a_higher_limit_continues_the_count(tmp_path: Path) -> None:
     run = Run(REP_PAGES_PER_HOST=1, JOBDIR=str(tmp_path))
     run.push(*(page(number) for number in range(2)))
     assert len(fetch(run, 1)) == 1
     kill(run)
-    run = Run(JOBDIR=str(tmp_path))  # Without a limit, nothing is counted.
+    run = Run(JOBDIR=str(tmp_path))  # Without a limit, no page is counted.
     assert len(fetch(run, 1)) == 1
     kill(run)
     run = Run(REP_PAGES_PER_HOST=3, JOBDIR=str(tmp_path))
@@ -336,14 +345,16 @@ def test_a_run_with_a_higher_limit_goes_on(tmp_path: Path) -> None:
 def test_a_page_that_was_not_sent_leaves_a_sent_page_with_the_same_url_counted() -> (
     None
 ):
-    """Two requests have the same URL. One was not sent after all; a retry of the other one is no new page."""
+    """Two requests have the same URL, and one of them was not sent. A retry of the request that was sent does not count
+    as a further page.
+    """
     run = Run(REP_PAGES_PER_HOST=2)
-    first, twin = page("same"), page("same")
-    assert admits(run, first)
-    assert admits(run, twin, is_sent=False)
+    sent, unsent = page("same"), page("same")
+    assert send_page(run, sent)
+    assert send_page(run, unsent, is_sent=False)
     retry = page("same", retry_times=1)
-    assert admits(run, retry)
+    assert send_page(run, retry)
     assert run.frontier.budget is not None
     assert run.frontier.budget.pages == {"a.example": 1}
-    assert admitted(run, page("other"), page("third")) == [True, False]
+    assert send_pages(run, page("other"), page("third")) == [True, False]
     run.close()

@@ -1,4 +1,4 @@
-"""The frontier, with an engine that does what the test says."""
+"""Tests of the frontier with a fake engine and without downloads."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ SITE = "http://a.example"
 
 
 @coroutine_test
-async def test_the_crawl_ends_without_network_although_no_alarm_is_due(
+async def test_a_crawl_without_network_ends_although_no_alarm_is_due(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The crawl ends although no host is paused, and no robots.txt is fetched. What waits is
-    counted.
+    """No host is paused, and no robots.txt is fetched, so no other alarm would end the crawl. The requests that waited
+    are counted in the log and in a stat.
     """
     run = Run(REP_BACKOFF_MAX=0, REP_WAIT_TIMEOUT=10)
     frontier, clock = run.frontier, FakeClock()
@@ -58,10 +58,10 @@ async def test_the_crawl_ends_without_network_although_no_alarm_is_due(
 
 
 @coroutine_test
-async def test_the_crawl_ends_without_network_although_a_component_holds_a_robotstxt(
+async def test_a_crawl_without_network_ends_although_a_robotstxt_request_never_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """An attempt to reach the network that never ends does not keep the crawl open. The end is announced once."""
+    """A component may hold the request for robots.txt that tries the network. The end of the crawl is logged once."""
     run = Run(REP_WAIT_TIMEOUT=10)
     frontier, clock = run.frontier, FakeClock()
     frontier.clock = frontier.alarms.clock = clock
@@ -77,9 +77,9 @@ async def test_the_crawl_ends_without_network_although_a_component_holds_a_robot
     run.close()
 
 
-def test_a_burst_of_failures_for_lack_of_files_counts_as_one() -> None:
-    """Fewer robots.txt files are fetched at once after each second in which the machine has no files, not after each
-    failure.
+def test_a_burst_of_failures_for_lack_of_file_descriptors_counts_as_one() -> None:
+    """The number of robots.txt files that are fetched at once is reduced once a second while the machine has no free
+    file descriptor, not once for each failure.
     """
     run = Run()
     frontier, clock = run.frontier, FakeClock()
@@ -96,10 +96,10 @@ def test_a_burst_of_failures_for_lack_of_files_counts_as_one() -> None:
 
 
 @coroutine_test
-async def test_a_request_that_ended_unseen_is_forgotten_beside_others_that_nobody_has_seen() -> (
+async def test_a_request_whose_end_was_hidden_is_forgotten_beside_an_unknown_request() -> (
     None
 ):
-    """A component has hidden the end of a request, while the downloader has another one that the gate has not seen."""
+    """A component has hidden the end of one request. The downloader has another request that the gate has not seen."""
     run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=1)
     frontier, clock = run.frontier, FakeClock()
     frontier.clock = frontier.alarms.clock = clock
@@ -107,7 +107,7 @@ async def test_a_request_that_ended_unseen_is_forgotten_beside_others_that_nobod
     run.push(Request(f"{SITE}/1"), Request(f"{SITE}/2"))
     request = run.next()
     assert request is not None
-    run.done(request)
+    run.finish(request)
     run.engine.downloader.active.add(Request("http://b.example"))
     assert run.next() is None
     clock.advance(61)
@@ -117,8 +117,12 @@ async def test_a_request_that_ended_unseen_is_forgotten_beside_others_that_nobod
 
 
 @coroutine_test
-async def test_without_a_network_nothing_that_waits_for_rules_is_given_up() -> None:
-    """Not even just before the crawl ends, as it waits for longer than the network is gone."""
+async def test_no_request_that_waits_for_rules_is_given_up_while_the_network_is_gone() -> (
+    None
+):
+    """This is so even just before the end of the crawl, when the request has waited for longer than the network is
+    gone.
+    """
     run = Run(REP_WAIT_TIMEOUT=200)
     frontier, clock, rules = run.frontier, FakeClock(), mock.MagicMock(fetches={})
     frontier.clock = frontier.alarms.clock = clock
@@ -128,7 +132,7 @@ async def test_without_a_network_nothing_that_waits_for_rules_is_given_up() -> N
     rules.cache.override.return_value = None
     site, entry = frontier.limits.site(origin), InFlight(queue)
     waiting = deferred_from_coro(frontier.until_known(Request(SITE), entry, site))
-    await tick()
+    await let_coroutines_start()
     clock.advance(1)
     lose_network(frontier)
     clock.advance(199.5)
@@ -143,8 +147,8 @@ async def test_without_a_network_nothing_that_waits_for_rules_is_given_up() -> N
 
 
 def test_a_request_on_its_way_to_the_downloader_has_not_ended() -> None:
-    """In a later Scrapy, a request may wait before the downloader has it: it has not ended. One
-    that the downloader has forgotten has.
+    """In later versions of Scrapy, a request that the scheduler handed out may wait before it is passed to the
+    downloader. It has not ended as long as the engine lists it as in progress.
     """
     run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=2)
     run.push(*(Request(f"{SITE}/{number}") for number in range(3)))
@@ -161,8 +165,8 @@ def test_a_request_on_its_way_to_the_downloader_has_not_ended() -> None:
 def test_a_request_that_cannot_be_written_may_return_to_the_scheduler(
     tmp_path: Path,
 ) -> None:
-    """A request that cannot be written waits in memory, in a queue of its own: no component has
-    changed it.
+    """A request that cannot be written to the JOBDIR waits in memory. This must not look as if a component had changed
+    the request.
     """
     run = Run(JOBDIR=str(tmp_path))
     request = Request(SITE, callback=lambda _: None)
@@ -175,34 +179,33 @@ def test_a_request_that_cannot_be_written_may_return_to_the_scheduler(
 
 
 def lose_network(frontier: Frontier) -> None:
-    """Let so many hosts fail in a row that the network counts as gone."""
+    """Let five hosts in a row fail, so that the network counts as gone."""
     now = frontier.clock.monotonic()
     for host in "bcdef":
         origin = Origin("http", host, 80)
         frontier.limits.network.failed(host, origin, now, has_server=True)
 
 
-async def tick() -> None:
-    """Let what has been started begin."""
+async def let_coroutines_start() -> None:
+    """Let coroutines that were scheduled run until they wait."""
     soon: Deferred[None] = Deferred()
     call_later(0.01, soon.callback, None)
     await maybe_deferred_to_future(soon)
 
 
-async def cancelled(waiting: Deferred[None]) -> None:
+async def cancel(waiting: Deferred[None]) -> None:
+    """Cancel *waiting*, and wait until it has failed."""
     waiting.cancel()
-    with pytest.raises(BaseException):  # noqa: B017, PT011  that of asyncio, or of Twisted
+    with pytest.raises(BaseException):  # noqa: B017, PT011  a CancelledError of asyncio or of Twisted
         await maybe_deferred_to_future(waiting)
 
 
 @pytest.mark.parametrize("has_room", [False, True])
 @coroutine_test
-async def test_a_robotstxt_that_is_cancelled_leaves_its_turn_to_the_next(
+async def test_a_cancelled_robotstxt_request_leaves_its_turn_to_the_next(
     has_room: bool,
 ) -> None:
-    """A robots.txt may be cancelled while it waits in a line, or in the moment in which its turn
-    comes.
-    """
+    """The request may be cancelled while it waits, or (if *has_room* is True) just after it got its room."""
     run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=1)
     frontier = run.frontier
     limits, now = frontier.limits, frontier.clock.monotonic()
@@ -210,14 +213,16 @@ async def test_a_robotstxt_that_is_cancelled_leaves_its_turn_to_the_next(
     page = InFlight(frontier.queues.of(requests[0]))
     frontier.queues.look_at_slot(page.queue.slot)
     assert limits.try_send(page, now)
-    turns: list[Coroutine[Any, Any, None]] = list(map(frontier._take_room, requests))
-    first, second = map(deferred_from_coro, turns)
-    await tick()
+    coroutines: list[Coroutine[Any, Any, None]] = list(
+        map(frontier._take_room, requests)
+    )
+    first, second = map(deferred_from_coro, coroutines)
+    await let_coroutines_start()
     assert len(page.queue.host.waiters or ()) == 2
     if has_room:
         limits.end(page, now)
         frontier.flush()
-    await cancelled(first)
+    await cancel(first)
     frontier._free_room(requests[0])
     if not has_room:
         limits.end(page, now)
@@ -230,9 +235,9 @@ async def test_a_robotstxt_that_is_cancelled_leaves_its_turn_to_the_next(
 
 
 @coroutine_test
-async def test_a_request_that_gets_its_room_as_a_pause_begins_is_not_sent() -> None:
-    """With asyncio, a request that gets its room continues in the next turn of the loop. It must not be sent if its
-    host is paused by then.
+async def test_a_request_that_gets_room_just_before_a_pause_is_not_sent() -> None:
+    """With asyncio, a request that gets room continues in the next iteration of the event loop. It must not be sent if
+    its host is paused by then. Without asyncio, the request continues immediately.
     """
     run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=1)
     frontier, now = run.frontier, run.frontier.clock.monotonic()
@@ -242,7 +247,7 @@ async def test_a_request_that_gets_its_room_as_a_pause_begins_is_not_sent() -> N
     frontier.queues.look_at_slot(page.queue.slot)
     assert frontier.limits.try_send(page, now)
     sending = deferred_from_coro(frontier.until_sent(requests[1], image))
-    await tick()
+    await let_coroutines_start()
     frontier.limits.end(page, now)
     frontier.flush()
     frontier.pause("a.example", 30, None, "asks for it")
@@ -252,10 +257,12 @@ async def test_a_request_that_gets_its_room_as_a_pause_begins_is_not_sent() -> N
 
 
 @coroutine_test
-async def test_a_robotstxt_for_which_a_browser_waits_keeps_a_pause(
+async def test_a_robotstxt_that_a_browser_awaits_keeps_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It needs no room, because the page in the browser may wait for it; but it is not sent while its host pauses."""
+    """The request for robots.txt needs no room, because the page in the browser has the room, and may wait for
+    robots.txt. But the request is not sent while its host is paused.
+    """
     run = Run()
     frontier = run.frontier
     monkeypatch.setattr(frontier, "is_awaited_by_browser", lambda limiters: True)
@@ -263,17 +270,15 @@ async def test_a_robotstxt_for_which_a_browser_waits_keeps_a_pause(
     await frontier._take_room(first)
     frontier.pause("a.example", 30, None, "asks for it")
     waiting = deferred_from_coro(frontier._take_room(second))
-    await tick()
+    await let_coroutines_start()
     assert not waiting.called
-    await cancelled(waiting)
+    await cancel(waiting)
     run.close()
 
 
 @coroutine_test
-async def test_a_robotstxt_for_which_a_browser_waits_needs_no_room_after_a_pause() -> (
-    None
-):
-    """The page in the browser, which may wait for it, has the only room that there is after a pause."""
+async def test_a_robotstxt_that_a_browser_awaits_needs_no_room_after_a_pause() -> None:
+    """After a pause, there is room for one request. The page in the browser, which may wait for robots.txt, has it."""
     run = Run(PLAYWRIGHT_ABORT_REQUEST="scrapy_rep.playwright.abort_forbidden")
     frontier, clock = run.frontier, FakeClock()
     frontier.clock = frontier.alarms.clock = frontier.politeness._clock = clock
@@ -283,27 +288,29 @@ async def test_a_robotstxt_for_which_a_browser_waits_needs_no_room_after_a_pause
     assert frontier.limits.try_send(page, clock.monotonic())
     frontier.pause("a.example", 30, None, "asks for it")
     robotstxt = [RobotsTxtRequest(f"{SITE}/robots.txt") for _ in range(2)]
-    waiting = [deferred_from_coro(frontier._take_room(each)) for each in robotstxt]
-    await tick()
+    waiting = [
+        deferred_from_coro(frontier._take_room(request)) for request in robotstxt
+    ]
+    await let_coroutines_start()
     clock.advance(29)
-    await tick()
-    assert not any(call.called for call in waiting)
+    await let_coroutines_start()
+    assert not any(deferred.called for deferred in waiting)
     clock.advance(2)
-    await tick()
-    assert all(call.called for call in waiting)
+    await let_coroutines_start()
+    assert all(deferred.called for deferred in waiting)
     assert page.queue.host.planned == 2
-    for each in robotstxt:
-        frontier._free_room(each)
+    for request in robotstxt:
+        frontier._free_room(request)
     assert page.queue.host.planned == 0
     run.close()
 
 
 @coroutine_test
-async def test_a_robotstxt_for_which_a_browser_waits_keeps_the_pause_of_a_machine_without_files() -> (
+async def test_a_robotstxt_that_a_browser_awaits_keeps_the_pause_for_lack_of_file_descriptors() -> (
     None
 ):
-    """It would else be sent again and again, as fast as it fails. Without a network, one such request is sent at a
-    time.
+    """Otherwise, the request would be sent again and again, as fast as it fails. While the network is gone, one request
+    for robots.txt at a time is sent, even if a browser awaits several.
     """
     run = Run(PLAYWRIGHT_ABORT_REQUEST="scrapy_rep.playwright.abort_forbidden")
     frontier, clock = run.frontier, FakeClock()
@@ -315,23 +322,27 @@ async def test_a_robotstxt_for_which_a_browser_waits_keeps_the_pause_of_a_machin
     frontier.failed(request, OSError(errno.EMFILE, "too many files"), page)
     lose_network(frontier)
     robotstxt = [RobotsTxtRequest(f"{SITE}/robots.txt") for _ in range(2)]
-    waiting = [deferred_from_coro(frontier._take_room(each)) for each in robotstxt]
-    await tick()
+    waiting = [
+        deferred_from_coro(frontier._take_room(request)) for request in robotstxt
+    ]
+    await let_coroutines_start()
     clock.advance(0.9)
-    await tick()
-    assert not any(call.called for call in waiting)
+    await let_coroutines_start()
+    assert not any(deferred.called for deferred in waiting)
     clock.advance(0.15)
-    await tick()
-    assert [call.called for call in waiting] == [True, False]
+    await let_coroutines_start()
+    assert [deferred.called for deferred in waiting] == [True, False]
     frontier._free_room(robotstxt[0])
-    await cancelled(waiting[1])
+    await cancel(waiting[1])
     run.close()
 
 
 @coroutine_test
-async def test_what_gets_its_room_while_the_spider_closes_was_not_sent() -> None:
-    """A page that waits may get the room of one that fails because the spider closes. It fails, too, and does not count
-    as a page.
+async def test_a_page_that_gets_room_while_the_spider_closes_counts_as_not_sent() -> (
+    None
+):
+    """When the spider closes, waiting pages fail. A page may get the room of another page that has just failed. It
+    fails, too, and is not counted as a page of its host.
     """
     run = Run(REP_PAGES_PER_HOST=5)
     frontier, clock = run.frontier, FakeClock()
@@ -346,13 +357,13 @@ async def test_what_gets_its_room_while_the_spider_closes_was_not_sent() -> None
         assert frontier.admits_page(request, entry)
         assert not frontier.may_send(request, entry)
         waiting.append(deferred_from_coro(frontier.until_sent(request, entry)))
-    await tick()
-    clock._now += 0.2  # The alarm is due, and is still to come.
+    await let_coroutines_start()
+    clock._now += 0.2  # The alarm is due, but has not gone off yet.
     frontier._close()
-    for request, call in zip(requests, waiting, strict=True):
+    for request, deferred in zip(requests, waiting, strict=True):
         assert request is not None
         with pytest.raises(SpiderClosing):
-            await maybe_deferred_to_future(call)
+            await maybe_deferred_to_future(deferred)
         entry = frontier.in_flight[request]
         assert entry.stage is Stage.UNCOUNTED
         frontier.end(request, entry)
@@ -362,11 +373,11 @@ async def test_what_gets_its_room_while_the_spider_closes_was_not_sent() -> None
 
 
 @coroutine_test
-async def test_the_time_in_which_a_redirected_robotstxt_waits_for_room_does_not_count(
+async def test_the_wait_timeout_stops_while_a_redirected_robotstxt_waits_for_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A robots.txt that is redirected may wait for the delay of another host, longer than requests wait for one that
-    never comes.
+    """A robots.txt that is redirected to another host may wait for the delay of that host. This time does not count
+    towards the time after which requests that wait for robots.txt are given up.
     """
     run = Run(REP_WAIT_TIMEOUT=10)
     frontier, clock = run.frontier, FakeClock()
@@ -393,7 +404,7 @@ async def test_the_time_in_which_a_redirected_robotstxt_waits_for_room_does_not_
     run.close()
 
 
-def test_the_slot_of_a_request_is_its_host_where_scrapy_does_not_tell() -> None:
+def test_the_download_slot_is_the_host_if_scrapy_does_not_name_it() -> None:
     crawler: Any = SimpleNamespace(engine=SimpleNamespace(downloader=None))
     for url in ("http://a.example:81/1", "https://a.example./2"):
         assert download_slot(crawler, Request(url)) == "a.example"
@@ -408,14 +419,18 @@ def test_the_slot_of_a_request_is_its_host_where_scrapy_does_not_tell() -> None:
         ("http://c.example/3", "own", "own"),
     ],
 )
-def test_a_redirect_leaves_the_slot_that_scrapy_noted_for_another_host(
+def test_a_redirected_request_leaves_the_download_slot_of_another_host(
     url: str, slot: str, sent_in: str
 ) -> None:
-    """There it would take room of which the limits do not know. A slot of the spider's own is kept."""
+    """Scrapy sets ``download_slot`` for the first host, and a redirect keeps it. In that slot, the request would take
+    room without being counted by the limits. A slot that the spider has set is kept.
+    """
     run = Run()
     run.frontier.make_rules()
-    came_from = [f"{SITE}/1", "http://b.example/2"]
-    request = Request(url, meta={"redirect_urls": came_from, "download_slot": slot})
+    redirected_from = [f"{SITE}/1", "http://b.example/2"]
+    request = Request(
+        url, meta={"redirect_urls": redirected_from, "download_slot": slot}
+    )
     assert run.frontier.may_send(request, run.frontier.enter(request))
     assert request.meta["download_slot"] == sent_in
     run.close()

@@ -1,4 +1,4 @@
-"""What a JOBDIR keeps for the next run, whatever happens to the process."""
+"""Tests of crawls with a ``JOBDIR``: which requests and pauses the next run gets, even after a kill of the process."""
 
 from __future__ import annotations
 
@@ -27,41 +27,42 @@ def page(number: int, host: str = "a.example", **arguments: Any) -> Request:
 
 
 def urls(requests: list[Request]) -> list[str]:
+    """Return the sorted URLs of *requests* without their scheme."""
     return sorted(request.url.removeprefix("http://") for request in requests)
 
 
-def write(run: Run) -> None:
-    """Let the time come at which changes are written."""
+def write_changes(run: Run) -> None:
+    """Write the pending changes to the file, as the alarm of the job does."""
     assert run.scheduler._job is not None
     run.scheduler._job._on_alarm()
 
 
 def kill(run: Run) -> None:
-    """Do what the operating system does with the files of a process that is killed."""
+    """End *run* as a kill of the process does: the file is closed, and pending changes are lost."""
     job: Any = run.scheduler._job
     job._file._opened.close()
     job._file = None
     run.frontier.alarms.stop()
 
 
-def change(folder: Path, statement: str, *values: object) -> list[Any]:
-    """Execute a *statement* in the file, as another program."""
+def execute(folder: Path, statement: str, *values: object) -> list[Any]:
+    """Execute *statement* in the file of the JOBDIR *folder* from another connection, and return the rows."""
     path = folder / "rep.queue" / "requests.sqlite"
     with closing(sqlite3.connect(path)) as database, database:
         return database.execute(statement, values).fetchall()
 
 
-def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged_errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         record.getMessage() for record in caplog.records if record.levelname == "ERROR"
     ]
 
 
 @coroutine_test
-async def test_the_next_run_has_what_was_left(tmp_path: Path) -> None:
-    """The next run has the requests that were left, by host and in order, with priorities, headers
-    and meta; and it knows what was seen.
-    """
+async def test_the_next_run_continues_with_the_requests_that_were_not_done(
+    tmp_path: Path,
+) -> None:
+    """The next run has these requests, and drops duplicates of all requests that an earlier run has seen."""
     run = Run(JOBDIR=str(tmp_path))
     run.push(
         page(1, priority=1, headers={"X": "1"}, meta={"key": ["value"]}),
@@ -70,77 +71,77 @@ async def test_the_next_run_has_what_was_left(tmp_path: Path) -> None:
     )
     request = run.next()
     assert request is not None
-    run.done(request)
+    run.finish(request)
     run.close()
     again = Run(JOBDIR=str(tmp_path))
     assert len(again.scheduler) == 2
     assert again.push(page(1), page(2), page(3, "b.example"), page(4)) == [
         False
     ] * 3 + [True]
-    requests = again.all()
+    requests = again.finish_all()
     assert len(requests) == 3
-    assert request.url not in {request_.url for request_ in requests}
+    assert request.url not in {sent.url for sent in requests}
     again.close()
     last = Run(JOBDIR=str(tmp_path))
-    assert (len(last.scheduler), last.all()) == (0, [])
+    assert (len(last.scheduler), last.finish_all()) == (0, [])
     last.close()
 
 
 @coroutine_test
 async def test_a_request_stays_until_its_callback_has_ended(tmp_path: Path) -> None:
-    """What was popped when the process was killed is sent again; what was done is not."""
+    """A request in flight when the process is killed is sent again. A request that is done is not."""
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1), page(2), page(3))
     first, second = run.next(), run.next()
     assert first is not None
     assert second is not None
-    run.done(first)
-    write(run)
+    run.finish(first)
+    write_changes(run)
     kill(run)
     again = Run(JOBDIR=str(tmp_path))
-    assert urls(again.all()) == sorted(
+    assert urls(again.finish_all()) == sorted(
         ["a.example/1", second.url.removeprefix("http://")]
     )
     again.close()
 
 
 @coroutine_test
-async def test_after_a_crash_what_was_not_committed_is_neither_queued_nor_seen(
+async def test_after_a_kill_requests_that_were_not_written_are_neither_queued_nor_seen(
     tmp_path: Path,
 ) -> None:
-    """What is not written yet is neither in the queue nor seen: the callback that has made it, which is not
-    done, makes it again.
+    """The end of the callback that yielded them was not written either. So its page is requested again, and the callback
+    yields the same requests, which must not be dropped as duplicates.
     """
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1))
-    write(run)
+    write_changes(run)
     first = run.next()
     assert first is not None
     run.push(page(2), page(3))
-    run.done(first)
+    run.finish(first)
     kill(run)
     again = Run(JOBDIR=str(tmp_path))
-    assert [request.url for request in again.all()] == [first.url]
+    assert [request.url for request in again.finish_all()] == [first.url]
     assert again.push(page(2), page(3)) == [True, True]
     again.close()
 
 
 @coroutine_test
-async def test_a_request_that_is_returned_is_no_new_row(tmp_path: Path) -> None:
+async def test_a_returned_request_keeps_its_row_in_the_file(tmp_path: Path) -> None:
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1), page(2))
     for _ in range(3):
         request = run.next()
         assert request is not None
-        run.give_back(request)
+        run.return_to_scheduler(request)
         assert len(run.scheduler) == 2
-    write(run)
-    assert change(tmp_path, "SELECT count(*) FROM requests") == [(2,)]
+    write_changes(run)
+    assert execute(tmp_path, "SELECT count(*) FROM requests") == [(2,)]
     again = run.next()
     assert again is request
     kill(run)
     last = Run(JOBDIR=str(tmp_path))
-    assert urls(last.all()) == ["a.example/1", "a.example/2"]
+    assert urls(last.finish_all()) == ["a.example/1", "a.example/2"]
     last.close()
 
 
@@ -148,46 +149,47 @@ async def test_a_request_that_is_returned_is_no_new_row(tmp_path: Path) -> None:
 async def test_a_returned_request_that_a_component_has_changed_stays_in_the_file(
     tmp_path: Path,
 ) -> None:
-    """A returned request that was changed goes into another queue of this run. A kill loses neither that request nor
-    later ones of that queue.
+    """In this run, the changed request moves to another queue. A kill loses neither this request nor later requests of
+    that queue.
     """
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1))
     request = run.next()
     assert request is not None
     request.meta["download_slot"] = "other"
-    run.give_back(request)
+    run.return_to_scheduler(request)
     run.push(page(2, meta={"download_slot": "other"}))
-    write(run)
-    write(run)
-    assert change(tmp_path, "SELECT count(*) FROM requests") == [(2,)]
+    write_changes(run)
+    write_changes(run)
+    assert execute(tmp_path, "SELECT count(*) FROM requests") == [(2,)]
     assert run.next() is request
     kill(run)
     last = Run(JOBDIR=str(tmp_path))
-    assert urls(last.all()) == ["a.example/1", "a.example/2"]
+    assert urls(last.finish_all()) == ["a.example/1", "a.example/2"]
     last.close()
 
 
 @coroutine_test
-async def test_a_returned_request_is_there_for_the_next_run(tmp_path: Path) -> None:
-    """A request that was returned when the crawl ended is there for the next run."""
+async def test_the_next_run_has_a_request_that_was_returned_when_the_crawl_ended(
+    tmp_path: Path,
+) -> None:
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1))
     request = run.next()
     assert request is not None
-    run.give_back(request)
+    run.return_to_scheduler(request)
     run.close()
     again = Run(JOBDIR=str(tmp_path))
-    assert urls(again.all()) == ["a.example/1"]
+    assert urls(again.finish_all()) == ["a.example/1"]
     again.close()
 
 
 @coroutine_test
-async def test_what_comes_when_the_file_is_closed_is_neither_queued_nor_seen(
+async def test_a_new_request_after_the_file_is_closed_is_neither_queued_nor_seen(
     tmp_path: Path,
 ) -> None:
-    """When the crawl has ended, or the file cannot be used any more, a new request is not accepted, and the next run
-    does not take it for seen. A request that returns then is there for the next run.
+    """The file is closed when the crawl has ended, or when the file is damaged. The scheduler rejects new requests then,
+    and the next run does not drop them as duplicates. The next run also has requests that are returned then.
     """
     for is_damaged in False, True:
         folder = tmp_path / str(is_damaged)
@@ -196,7 +198,7 @@ async def test_what_comes_when_the_file_is_closed_is_neither_queued_nor_seen(
         first, second = run.next(), run.next()
         assert first is not None
         assert second is not None
-        write(run)
+        write_changes(run)
         if is_damaged:
             assert run.scheduler._job is not None
             run.scheduler._job.stop(JobError.unusable(folder, "damaged"))
@@ -205,48 +207,48 @@ async def test_what_comes_when_the_file_is_closed_is_neither_queued_nor_seen(
             run.close()
         assert run.push(page(3), page(3, "b.example")) == [False, False]
         second.meta["download_slot"] = "other"
-        run.give_back(first)
-        run.give_back(second)
+        run.return_to_scheduler(first)
+        run.return_to_scheduler(second)
         assert run.next() is None
         run.close()
         again = Run(JOBDIR=str(folder))
-        assert urls(again.all()) == ["a.example/1", "a.example/2"]
+        assert urls(again.finish_all()) == ["a.example/1", "a.example/2"]
         assert again.push(page(3), page(3, "b.example")) == [True, True]
         again.close()
 
 
 @coroutine_test
-async def test_unreadable_requests_stay_and_are_counted(
+async def test_unreadable_requests_stay_in_the_file_and_are_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log names the first request that cannot be read, and at the end their number. They stay,
-    and the others are sent.
+    """The error of the first unreadable request is logged, and the number of them at the end. The other requests are
+    sent.
     """
     run = Run(JOBDIR=str(tmp_path))
     run.push(*map(page, range(4)))
     run.close()
-    change(tmp_path, "UPDATE requests SET data = x'00' WHERE rowid <= 2")
-    for many in 2, 0:
+    execute(tmp_path, "UPDATE requests SET data = x'00' WHERE rowid <= 2")
+    for readable in 2, 0:
         caplog.clear()
         again = Run(JOBDIR=str(tmp_path))
-        sent = again.all()
+        sent = again.finish_all()
         again.close()
-        first, last = errors(caplog)
+        first, last = logged_errors(caplog)
         assert "cannot be read" in first
         assert last.startswith("2 requests in the queue could not be read")
-        assert len(sent) == many
-    assert change(tmp_path, "SELECT count(*) FROM requests") == [(2,)]
+        assert len(sent) == readable
+    assert execute(tmp_path, "SELECT count(*) FROM requests") == [(2,)]
 
 
 @coroutine_test
-async def test_pauses_go_on_in_the_next_run(tmp_path: Path) -> None:
+async def test_pauses_continue_in_the_next_run(tmp_path: Path) -> None:
     run = Run(JOBDIR=str(tmp_path), REP_WAIT_TIMEOUT=600)
     run.frontier.pause("a.example", 300, None, "asks for it")
     run.push(page(1), page(2, "b.example"))
-    assert urls(run.all()) == ["b.example/2"]
+    assert urls(run.finish_all()) == ["b.example/2"]
     run.close()
     again = Run(JOBDIR=str(tmp_path), REP_WAIT_TIMEOUT=600)
-    assert again.all() == []
+    assert again.finish_all() == []
     limiter = again.frontier.limits.limiter("a.example")
     assert 290 < limiter.next_at - again.frontier.clock.monotonic() <= 300
     again.close()
@@ -257,8 +259,8 @@ async def test_pauses_go_on_in_the_next_run(tmp_path: Path) -> None:
 async def test_a_jobdir_of_scrapys_own_queue_is_left_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_empty: bool
 ) -> None:
-    """A JOBDIR in which Scrapy's own queue has left requests is not changed, and one line says why
-    the crawl stops.
+    """If Scrapy's own scheduler has left requests in the JOBDIR, the folder is not changed, the crawl stops, and one
+    logged error says why. If Scrapy's queue is empty, the JOBDIR is used.
     """
     crawler = get_crawler(Spider, {"JOBDIR": str(tmp_path)})
     crawler.spider = Spider.from_crawler(crawler, "fake")
@@ -271,10 +273,10 @@ async def test_a_jobdir_of_scrapys_own_queue_is_left_alone(
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     run = Run(JOBDIR=str(tmp_path))
     if is_empty:
-        assert errors(caplog) == []
+        assert logged_errors(caplog) == []
         assert run.push(page(3)) == [True]
     else:
-        (line,) = errors(caplog)
+        (line,) = logged_errors(caplog)
         assert str(tmp_path) in line
         assert run.frontier.closes_for == "jobdir_unusable"
         assert run.push(page(3)) == [False]
@@ -283,19 +285,19 @@ async def test_a_jobdir_of_scrapys_own_queue_is_left_alone(
 
 
 @coroutine_test
-async def test_a_second_crawl_on_a_jobdir_stops(
+async def test_a_second_crawl_with_the_same_jobdir_stops(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A second crawl on a JOBDIR stops, and the first one goes on."""
+    """The first crawl continues."""
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1))
-    write(run)
+    write_changes(run)
     other = Run(JOBDIR=str(tmp_path))
-    (line,) = errors(caplog)
+    (line,) = logged_errors(caplog)
     assert "The crawl stops" in line
     assert other.frontier.closes_for == "jobdir_unusable"
     assert (other.next(), other.push(page(2))) == (None, [False])
     other.close()
     run.push(page(3))
-    assert urls(run.all()) == ["a.example/1", "a.example/3"]
+    assert urls(run.finish_all()) == ["a.example/1", "a.example/3"]
     run.close()

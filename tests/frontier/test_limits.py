@@ -1,6 +1,6 @@
-"""When a request may be sent: each test is a crawl in steps, with what the limits say after each.
+"""Tests of :class:`Limits`, which decide when each request may be sent. Each test is a crawl in steps.
 
-``test_limits_machine.py`` has the same for any order of steps.
+``test_limits_machine.py`` tests the limits with random steps.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.newest
 
 
-def test_planned_then_sent_then_ended() -> None:
-    """A request counts from the moment at which the scheduler hands it out, in each of its limiters."""
+def test_a_request_is_planned_then_sent_then_ended() -> None:
+    """A request counts in all of its limiters from the time when the scheduler hands it out."""
     crawl = Crawl(concurrency=2)
     a = crawl.queue("a")
     crawl.push(a, "a1", "a2", "a3")
@@ -63,14 +63,14 @@ def test_planned_then_sent_then_ended() -> None:
     )
 
 
-def test_what_was_planned_may_end_without_being_sent() -> None:
-    """Another component may drop or answer what was planned: no delay begins, and the next request
-    has its room.
-    """
+def test_a_planned_request_that_ends_unsent_frees_its_room_and_begins_no_delay() -> (
+    None
+):
+    """Another component may drop or answer a planned request before it is sent."""
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
-    crawl.delay("a", 10)
-    crawl.at(10)
+    crawl.set_delay("a", 10)
+    crawl.advance_to(10)
     crawl.push(a, "a1", "a2")
     assert crawl.plan() == "a1"
     assert crawl.plan() is None
@@ -78,12 +78,12 @@ def test_what_was_planned_may_end_without_being_sent() -> None:
     assert crawl.plan() == "a2"
 
 
-def test_a_request_that_is_returned_is_the_next_one() -> None:
+def test_a_returned_request_is_the_next_one() -> None:
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
     crawl.push(a, "a1", "a2")
     assert crawl.plan() == "a1"
-    crawl.returns("a1")
+    crawl.return_to_scheduler("a1")
     assert crawl.plan_all() == ["a1"]
     crawl.end("a1")
     assert crawl.plan_all() == ["a2"]
@@ -92,17 +92,22 @@ def test_a_request_that_is_returned_is_the_next_one() -> None:
 # Addresses.
 
 
-def on_one_address(crawl: Crawl, *hosts: str, places: int = 2) -> list[Queue]:
+def queues_on_one_address(
+    crawl: Crawl, *hosts: str, concurrency: int = 2
+) -> list[Queue]:
+    """Return a queue for each of *hosts*, which have one IP address. There may be *concurrency* requests in flight to
+    this address.
+    """
     queues = [crawl.queue(host) for host in hosts]
     for queue in queues:
-        crawl.limits.set_address(queue.host, "192.0.2.1", places, crawl.now)
+        crawl.limits.set_address(queue.host, "192.0.2.1", concurrency, crawl.now)
     return queues
 
 
-def test_hosts_on_one_address_share_its_places() -> None:
-    """Hosts on one address take turns; what is planned, and a robots.txt, has a place too."""
+def test_hosts_on_one_address_share_its_concurrency() -> None:
+    """Hosts on one address take turns. Planned requests and requests for robots.txt count, too."""
     crawl = Crawl()
-    a, b = on_one_address(crawl, "a", "b")
+    a, b = queues_on_one_address(crawl, "a", "b")
     other = crawl.queue("other")
     address = a.host.address
     assert address is b.host.address
@@ -117,42 +122,40 @@ def test_hosts_on_one_address_share_its_places() -> None:
     assert [crawl.send(name) for name in ("a1", "b1")] == [True, True]
     assert crawl.plan() is None
     assert a.place is b.place is address
-    crawl.wait("robots.txt of b", b, is_for_robotstxt=True)
+    crawl.send_or_wait("robots.txt of b", b, is_for_robotstxt=True)
     crawl.end("a1")
-    assert crawl.decided() + crawl.go_all() == ["robots.txt of b"]
+    assert crawl.decided() + crawl.plan_and_send_all() == ["robots.txt of b"]
     crawl.end("b1")
-    assert crawl.go_all() == ["a2"]
+    assert crawl.plan_and_send_all() == ["a2"]
     crawl.end("a2")
-    assert crawl.go_all() == ["b2"]
+    assert crawl.plan_and_send_all() == ["b2"]
     for name in ("robots.txt of b", "b2"):
         crawl.end(name)
-    assert crawl.go_all() == ["a3", "b3"]
+    assert crawl.plan_and_send_all() == ["a3", "b3"]
 
 
-def test_a_delay_or_a_pause_is_that_of_its_host_alone() -> None:
+def test_a_delay_of_a_host_does_not_slow_other_hosts_on_its_address() -> None:
     crawl = Crawl()
-    a, b = on_one_address(crawl, "a", "b", places=1)
-    crawl.delay("a", 10)
+    a, b = queues_on_one_address(crawl, "a", "b", concurrency=1)
+    crawl.set_delay("a", 10)
     crawl.push(a, "a1")
     crawl.push(b, "b1", "b2")
     for name in ("b1", "b2"):
-        assert crawl.go_all() == [name]
+        assert crawl.plan_and_send_all() == [name]
         crawl.end(name)
-    crawl.at(10)
-    assert crawl.go_all() == ["a1"]
+    crawl.advance_to(10)
+    assert crawl.plan_and_send_all() == ["a1"]
 
 
 def test_requests_in_flight_count_at_an_address_that_becomes_known() -> None:
-    """Requests in flight count at an address that becomes known, whether they are planned or sent,
-    even if they are more than its places.
-    """
+    """Both planned and sent requests count, even if there are more of them than the concurrency of the address."""
     crawl = Crawl()
     a, b = crawl.queue("a"), crawl.queue("b")
     crawl.push(a, "a1", "a2", "a3", "a4")
     crawl.push(b, "b1")
     assert [crawl.plan(), crawl.plan(), crawl.plan()] == ["a1", "b1", "a2"]
     crawl.send("a1")
-    on_one_address(crawl, "a", "b", places=2)
+    queues_on_one_address(crawl, "a", "b", concurrency=2)
     address = a.host.address
     assert address is not None
     assert (address.planned, address.sent) == (2, 1)
@@ -163,54 +166,58 @@ def test_requests_in_flight_count_at_an_address_that_becomes_known() -> None:
     assert crawl.send("b1")
     assert crawl.plan() is None
     crawl.end("b1")
-    assert crawl.go_all() == ["a3"]
+    assert crawl.plan_and_send_all() == ["a3"]
     crawl.end("a2")
     crawl.end("a3")
-    assert crawl.go_all() == ["a4"]
+    assert crawl.plan_and_send_all() == ["a4"]
     crawl.end("a4")
     assert (address.planned, address.sent) == (0, 0)
 
 
 def test_a_host_that_moves_waits_at_its_new_address() -> None:
-    """What waits for a place at the old one goes on; what is in flight counts at both. It may come back."""
+    """Requests that wait for room at the old address continue. Requests in flight count at both addresses. The host may
+    also move back.
+    """
     crawl = Crawl()
-    a, b = on_one_address(crawl, "a", "b", places=1)
+    a, b = queues_on_one_address(crawl, "a", "b", concurrency=1)
     crawl.push(b, "b1")
     crawl.push(a, "a1", "a2", "a3")
-    crawl.wait("robots.txt of a", a, is_for_robotstxt=True)
+    crawl.send_or_wait("robots.txt of a", a, is_for_robotstxt=True)
     assert crawl.decided() == ["robots.txt of a"]
-    assert crawl.go_all() == []
-    crawl.wait("file", a)
+    assert crawl.plan_and_send_all() == []
+    crawl.send_or_wait("file", a)
     crawl.limits.set_address(a.host, "192.0.2.2", 2, crawl.now)
     old, new = (crawl.limits.addresses[f"192.0.2.{n}"] for n in (1, 2))
     assert (a.host.address, b.host.address) == (new, old)
     assert crawl.decided() == ["file"]
-    assert crawl.go_all() == []
+    assert crawl.plan_and_send_all() == []
     crawl.end("robots.txt of a")
-    assert crawl.go_all() == ["b1", "a1"]
+    assert crawl.plan_and_send_all() == ["b1", "a1"]
     crawl.limits.set_address(a.host, "192.0.2.1", 2, crawl.now)
     crawl.limits.set_address(a.host, "192.0.2.2", 2, crawl.now)
     for name in ("file", "b1", "a1"):
         crawl.end(name)
     assert [(address.planned, address.sent) for address in (old, new)] == [(0, 0)] * 2
-    assert crawl.go_all() == ["a2", "a3"]
+    assert crawl.plan_and_send_all() == ["a2", "a3"]
 
 
-def test_addresses_that_no_host_has_are_forgotten() -> None:
-    """A host keeps its address for half a minute: it may be asked again, with the robots.txt that is known."""
+def test_addresses_without_a_host_are_forgotten() -> None:
+    """A host without requests is kept for half a minute, together with its address. Another request to the host may
+    follow, which needs no fetch of robots.txt, because the rules are known.
+    """
     crawl = Crawl()
-    a, _ = on_one_address(crawl, "a", "b")
+    a, _ = queues_on_one_address(crawl, "a", "b")
     crawl.push(a, "a1")
-    assert crawl.go() == "a1"
+    assert crawl.plan_and_send() == "a1"
     crawl.limits.set_address(a.host, "192.0.2.2", 2, crawl.now)
     crawl.limits.sweep(crawl.now)
     assert crawl.limits.addresses.keys() == {"192.0.2.1", "192.0.2.2"}
     crawl.end("a1")
-    crawl.at(29.9)
+    crawl.advance_to(29.9)
     crawl.limits.sweep(crawl.now)
     assert crawl.limits.limiters.keys() == {"a"}
     assert crawl.limits.addresses.keys() == {"192.0.2.2"}
-    crawl.at(30)
+    crawl.advance_to(30)
     crawl.limits.sweep(crawl.now)
     crawl.limits.sweep(crawl.now)
     assert crawl.limits.limiters == {}
@@ -220,144 +227,143 @@ def test_addresses_that_no_host_has_are_forgotten() -> None:
 # Delays.
 
 
-def test_a_delay_is_from_the_end_to_the_start() -> None:
-    """A delay begins again with the end of each request, and with the robots.txt that asks for it."""
+def test_a_delay_is_kept_between_the_end_of_a_request_and_the_start_of_the_next() -> (
+    None
+):
+    """The first delay begins when the robots.txt that requests it is fetched."""
     crawl = Crawl()
     a = crawl.queue("a")
-    crawl.delay("a", 5)
+    crawl.set_delay("a", 5)
     crawl.push(a, "a1", "a2")
     limiter = a.host.crawl_delay
     assert repr(limiter) == (
         "<Limiter a delay: 0 planned, 0 sent of 1; delay 5; next at 5; 0 wait, 1 queues parked>"
     )
-    assert crawl.go() is None
+    assert crawl.plan_and_send() is None
     assert crawl.limits.alarms.first_at == 5
-    crawl.at(4.9)
-    assert crawl.go() is None
-    crawl.at(5)
-    assert crawl.go_all() == ["a1"]
-    crawl.at(8)
+    crawl.advance_to(4.9)
+    assert crawl.plan_and_send() is None
+    crawl.advance_to(5)
+    assert crawl.plan_and_send_all() == ["a1"]
+    crawl.advance_to(8)
     crawl.end("a1")
     assert repr(limiter) == (
         "<Limiter a delay: 0 planned, 0 sent of 1; delay 5; next at 13; 0 wait, 1 queues parked>"
     )
-    crawl.at(12.9)
-    assert crawl.go() is None
-    crawl.at(13)
-    assert crawl.go_all() == ["a2"]
+    crawl.advance_to(12.9)
+    assert crawl.plan_and_send() is None
+    crawl.advance_to(13)
+    assert crawl.plan_and_send_all() == ["a2"]
 
 
-def test_two_origins_of_a_host_have_one_delay() -> None:
-    """The longest delay of the origins of a host counts. That of one origin goes when its
-    robots.txt asks for none any more.
-    """
+def test_the_longest_delay_of_the_origins_of_a_host_applies() -> None:
+    """The delay of one origin ends when its robots.txt no longer requests a delay."""
     crawl = Crawl()
     a = crawl.queue("a")
-    crawl.delay("a", 5)
-    crawl.delay("a", 3, "https")
+    crawl.set_delay("a", 5)
+    crawl.set_delay("a", 3, "https")
     limiter = a.host.crawl_delay
     assert limiter is not None
     assert limiter.delay == 5
-    crawl.delay("a", 0)
+    crawl.set_delay("a", 0)
     assert limiter.delay == 3
-    crawl.delay("a", 0, "https")
+    crawl.set_delay("a", 0, "https")
     assert (limiter.delay, limiter.concurrency_now, limiter.next_at) == (0, inf, -inf)
     crawl.push(a, "a1", "a2")
-    assert crawl.go_all() == ["a1", "a2"]
+    assert crawl.plan_and_send_all() == ["a1", "a2"]
 
 
-def test_a_new_delay_begins_after_the_requests_in_flight() -> None:
-    """A delay that comes while requests are in flight begins with the end of the last one."""
+def test_a_new_delay_begins_when_the_last_request_in_flight_ends() -> None:
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.push(a, "a1", "a2", "a3")
-    assert [crawl.go(), crawl.go()] == ["a1", "a2"]
-    crawl.delay("a", 5)
-    assert crawl.go() is None
-    crawl.at(10)
+    assert [crawl.plan_and_send(), crawl.plan_and_send()] == ["a1", "a2"]
+    crawl.set_delay("a", 5)
+    assert crawl.plan_and_send() is None
+    crawl.advance_to(10)
     crawl.end("a1")
-    crawl.at(16)
-    assert crawl.go() is None
+    crawl.advance_to(16)
+    assert crawl.plan_and_send() is None
     crawl.end("a2")
-    crawl.at(20.9)
-    assert crawl.go() is None
-    crawl.at(21)
-    assert crawl.go() == "a3"
+    crawl.advance_to(20.9)
+    assert crawl.plan_and_send() is None
+    crawl.advance_to(21)
+    assert crawl.plan_and_send() == "a3"
 
 
-def test_the_same_delay_again_begins_nothing() -> None:
+def test_a_second_fetch_with_the_same_delay_does_not_restart_the_delay() -> None:
     crawl = Crawl()
     a = crawl.queue("a")
-    crawl.delay("a", 5)
-    crawl.at(4)
-    crawl.delay("a", 5)
+    crawl.set_delay("a", 5)
+    crawl.advance_to(4)
+    crawl.set_delay("a", 5)
     crawl.push(a, "a1")
-    crawl.at(5)
-    assert crawl.go() == "a1"
+    crawl.advance_to(5)
+    assert crawl.plan_and_send() == "a1"
 
 
-def test_exempt_requests_keep_no_delay_but_pauses() -> None:
+def test_requests_that_are_exempt_from_delays_still_keep_pauses() -> None:
     crawl = Crawl()
     exempt = crawl.queue("a", keeps_delay=False)
-    crawl.delay("a", 5)
+    crawl.set_delay("a", 5)
     crawl.push(exempt, "x1", "x2", "x3")
-    assert [crawl.go(), crawl.go()] == ["x1", "x2"]
+    assert [crawl.plan_and_send(), crawl.plan_and_send()] == ["x1", "x2"]
     crawl.pause("a", 7)
-    assert crawl.go() is None
+    assert crawl.plan_and_send() is None
     crawl.end("x1")
     crawl.end("x2")
-    assert crawl.go() is None
-    crawl.at(7)
-    assert crawl.go() == "x3"
+    assert crawl.plan_and_send() is None
+    crawl.advance_to(7)
+    assert crawl.plan_and_send() == "x3"
 
 
 def test_a_request_that_was_withdrawn_begins_no_delay() -> None:
-    """A request that was withdrawn has waited in its download slot, and has not come to the network."""
+    """A withdrawn request was removed from its download slot before it reached the network."""
     crawl = Crawl()
     a = crawl.queue("a")
-    crawl.delay("a", 5)
-    crawl.at(5)
+    crawl.set_delay("a", 5)
+    crawl.advance_to(5)
     crawl.push(a, "a1", "a2")
-    assert crawl.go() == "a1"
-    crawl.at(6)
+    assert crawl.plan_and_send() == "a1"
+    crawl.advance_to(6)
     crawl.end("a1", is_withdrawn=True)
     assert a.host.ended_at == -inf
-    assert crawl.go() == "a2"
+    assert crawl.plan_and_send() == "a2"
 
 
 # Pauses.
 
 
-def test_after_a_pause_one_request_more_with_each_success() -> None:
-    """After the pause one request, then one more with each success, until all concurrency is back."""
+def test_after_a_pause_each_success_raises_the_concurrency_by_one() -> None:
+    """One request at a time is sent after a pause. The back-off ends when the normal concurrency is reached."""
     crawl = Crawl(concurrency=3)
     a = crawl.queue("a")
     crawl.push(a, "a1", "a2", "a3", "a4", "a5", "a6", "a7")
-    assert crawl.go_all() == ["a1", "a2", "a3"]
+    assert crawl.plan_and_send_all() == ["a1", "a2", "a3"]
     assert crawl.pause("a", 10)
     for name in "a1", "a2", "a3":
         crawl.end(name)
     assert repr(a.host) == (
         "<Limiter a: 0 planned, 0 sent of 1; next at 10; 0 wait, 1 queues parked>"
     )
-    assert crawl.go() is None
-    crawl.at(10)
-    assert crawl.go_all() == ["a4"]
+    assert crawl.plan_and_send() is None
+    crawl.advance_to(10)
+    assert crawl.plan_and_send_all() == ["a4"]
     crawl.end("a4")
     assert crawl.succeed("a")
     assert a.host.concurrency_now == 2
-    assert crawl.go_all() == ["a5", "a6"]
+    assert crawl.plan_and_send_all() == ["a5", "a6"]
     crawl.end("a5")
     assert not crawl.succeed("a")
     assert (a.host.concurrency_now, a.host.back_off) == (3, None)
-    assert crawl.go_all() == ["a7"]
+    assert crawl.plan_and_send_all() == ["a7"]
 
 
-def test_an_answer_to_what_was_sent_before_the_pause_ends_nothing() -> None:
+def test_an_answer_to_a_request_from_before_the_pause_is_no_success() -> None:
     crawl = Crawl(concurrency=3)
     a = crawl.queue("a")
     crawl.pause("a", 10)
-    crawl.at(11)
+    crawl.advance_to(11)
     assert not crawl.limits.succeeded(
         a.host, crawl.now, sent_at=9.9, normal_concurrency=3
     )
@@ -365,8 +371,8 @@ def test_an_answer_to_what_was_sent_before_the_pause_ends_nothing() -> None:
     assert crawl.succeed("a")
 
 
-def test_own_pauses_double_up_to_the_cap() -> None:
-    """Without Retry-After: 1, 2, 4, ... seconds. Answers to what was sent before are the same pause."""
+def test_pauses_without_retry_after_double_up_to_the_cap() -> None:
+    """The pauses last 1, 2, 4, ... seconds. A 429 for a request from before the pause begins no new pause."""
     crawl = Crawl()
     a = crawl.queue("a")
     pauses = []
@@ -374,7 +380,7 @@ def test_own_pauses_double_up_to_the_cap() -> None:
         assert crawl.pause("a", cap=6)
         assert not crawl.pause("a", cap=6, sent_at=crawl.now - 0.1)
         pauses.append(a.host.next_at - crawl.now)
-        crawl.at(a.host.next_at)
+        crawl.advance_to(a.host.next_at)
     assert pauses == [1, 2, 4, 6, 6]
     crawl.succeed("a")
     crawl.pause("a", cap=6)
@@ -382,73 +388,75 @@ def test_own_pauses_double_up_to_the_cap() -> None:
 
 
 def test_a_slow_answer_from_before_a_success_begins_the_first_pause() -> None:
-    """It says nothing of the time after the success, so the pauses do not double; but it asks for a pause."""
+    """A 429 for a request that was sent before the success requests a pause. But the pauses do not double, because the
+    429 says nothing about the time after the success.
+    """
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.pause("a", cap=60)
-    crawl.at(2)
+    crawl.advance_to(2)
     crawl.succeed("a")
     assert not crawl.pause("a", cap=60, sent_at=0.5)
     assert a.host.next_at == crawl.now + 1
 
 
 def test_a_back_off_ends_at_the_concurrency_of_the_download_slot() -> None:
-    """The limiter of a host whose requests are in a slot of another name has no concurrency of its own."""
+    """If the requests of a host are in a download slot with another name, the limiter of the host has no concurrency
+    limit of its own, at which the back-off could end.
+    """
     crawl = Crawl()
     host = crawl.limiter("a")
     assert host.concurrency == inf
     crawl.pause("a", 5)
-    crawl.at(6)
+    crawl.advance_to(6)
     assert crawl.limits.succeeded(host, 6, sent_at=6, normal_concurrency=2)
     assert host.back_off is None
 
 
-def test_a_longer_delay_holds_from_the_last_answer_on() -> None:
-    """The robots.txt of a host may be fetched again, and ask for a longer delay."""
+def test_a_longer_delay_is_measured_from_the_last_answer() -> None:
+    """A robots.txt that is fetched again may request a longer delay."""
     crawl = Crawl()
     a = crawl.queue("a")
-    crawl.delay("a", 1)
+    crawl.set_delay("a", 1)
     crawl.push(a, "a1", "a2")
-    crawl.at(1)
-    assert crawl.go() == "a1"
+    crawl.advance_to(1)
+    assert crawl.plan_and_send() == "a1"
     crawl.end("a1")
-    crawl.delay("a", 60)
-    crawl.at(3)
-    assert crawl.go() is None
-    crawl.at(61)
-    assert crawl.go() == "a2"
+    crawl.set_delay("a", 60)
+    crawl.advance_to(3)
+    assert crawl.plan_and_send() is None
+    crawl.advance_to(61)
+    assert crawl.plan_and_send() == "a2"
 
 
-def test_a_pause_is_never_shortened_nor_under_the_delay() -> None:
+def test_a_pause_is_never_shortened_and_never_shorter_than_the_delay() -> None:
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.pause("a", 30)
-    crawl.at(1)
+    crawl.advance_to(1)
     crawl.pause("a", 2, sent_at=0)
     assert a.host.next_at == 30
     b = crawl.queue("b")
-    crawl.delay("b", 20)
+    crawl.set_delay("b", 20)
     crawl.pause("b")
     assert b.host.next_at == 21
 
 
-def test_failures_of_the_network_do_not_end_a_back_off_for_which_the_host_asked() -> (
-    None
-):
-    """The host has not answered since its pause, so it gets one request at a time."""
+def test_forgotten_failures_do_not_end_a_back_off_that_the_host_requested() -> None:
+    """The host has not answered since its pause, so one request at a time is still sent."""
     crawl = Crawl(concurrency=8)
     a = crawl.queue("a")
     crawl.pause("a", 10)
-    crawl.at(20)
+    crawl.advance_to(20)
     crawl.pause("a", has_failed=True)
     crawl.limits.forget_failures(a.host, crawl.now)
     assert a.host.next_at <= crawl.now
     assert a.host.concurrency_now == 1
 
 
-def test_failures_pause_as_a_503_does_and_can_be_forgotten() -> None:
-    """Failures that were those of the network of the crawler are forgotten: only what the host has
-    asked for goes on.
+def test_failures_pause_a_host_until_they_are_forgotten() -> None:
+    """A failed connection pauses the host as a 503 does. If the network of the crawler made the connection fail, the
+    failure is forgotten, and only a pause that the host requested continues.
     """
     crawl = Crawl()
     a, b = crawl.queue("a"), crawl.queue("b")
@@ -457,114 +465,115 @@ def test_failures_pause_as_a_503_does_and_can_be_forgotten() -> None:
     crawl.pause("a", has_failed=True)
     crawl.pause("b", 5)
     crawl.pause("b", 9, has_failed=True)
-    assert crawl.go() is None
+    assert crawl.plan_and_send() is None
     assert (a.host.next_at, b.host.next_at) == (1, 9)
     for queue in a, b:
         crawl.limits.forget_failures(queue.host, crawl.now)
     assert (a.host.next_at, b.host.next_at) == (-inf, 5)
     assert a.host.back_off is None
-    assert crawl.go_all() == ["a1"]
-    crawl.at(5)
-    assert crawl.go_all() == ["b1"]
+    assert crawl.plan_and_send_all() == ["a1"]
+    crawl.advance_to(5)
+    assert crawl.plan_and_send_all() == ["b1"]
 
 
-def test_during_too_long_a_pause_requests_are_refused() -> None:
-    """Until the end of too long a pause, requests are handed out to be refused, and need no room;
-    then one asks again.
-    """
+def test_requests_are_refused_during_a_pause_that_is_too_long() -> None:
+    """The scheduler hands the requests out, and they need no room. After the pause, one request is sent."""
     crawl = Crawl(wait_timeout=60, concurrency=1)
     a = crawl.queue("a")
     crawl.push(a, "a1", "a2", "a3", "a4")
-    crawl.wait("f1", a)
-    crawl.wait("f2", a)
+    crawl.send_or_wait("f1", a)
+    crawl.send_or_wait("f2", a)
     assert crawl.decided() == ["f1"]
     assert crawl.plan() is None
     crawl.pause("a", 61)
     assert crawl.decided() == ["F2"]
     assert [crawl.plan(), crawl.plan()] == ["A1", "A2"]
-    crawl.wait("f3", a)
+    crawl.send_or_wait("f3", a)
     assert crawl.decided() == ["F3"]
     assert a.host.planned == 0
     crawl.end("f1")
-    crawl.at(61)
-    assert crawl.go_all() == ["a3"]
+    crawl.advance_to(61)
+    assert crawl.plan_and_send_all() == ["a3"]
 
 
-def test_many_pauses_refuse_once_they_have_lasted_too_long() -> None:
+def test_requests_are_refused_when_several_pauses_together_are_too_long() -> None:
     crawl = Crawl(wait_timeout=10)
     a = crawl.queue("a")
     crawl.push(a, "a1")
     for number in range(4):
         crawl.pause("a", 3)
         assert crawl.plan() is None
-        crawl.at(3 * (number + 1))
-        assert crawl.go() == "a1"
+        crawl.advance_to(3 * (number + 1))
+        assert crawl.plan_and_send() == "a1"
         crawl.end("a1")
         crawl.push(a, "a1")
     crawl.pause("a", 3)
     assert crawl.plan() == "A1"
 
 
-def test_a_pause_of_an_earlier_run_goes_on() -> None:
+def test_a_pause_of_an_earlier_run_continues() -> None:
     crawl = Crawl(concurrency=2)
     a = crawl.queue("a")
     crawl.limits.resume_pause(a.host, crawl.now, until=-1)
     assert a.host.back_off is None
     crawl.limits.resume_pause(a.host, crawl.now, until=8)
     crawl.push(a, "a1", "a2")
-    assert crawl.go() is None
-    crawl.at(8)
-    assert crawl.go_all() == ["a1"]
+    assert crawl.plan_and_send() is None
+    crawl.advance_to(8)
+    assert crawl.plan_and_send_all() == ["a1"]
 
 
-# Queues and waiters at one limiter.
+# Queues and waiters (requests outside the scheduler) at one limiter.
 
 
 def test_queues_and_waiters_take_turns() -> None:
-    """A host with a place for one request: of the pages of the scheduler and the files past it, none
-    starves.
+    """In a download slot with concurrency 1, neither the pages of the scheduler nor the files outside the scheduler
+    starve.
     """
     crawl = Crawl(concurrency=1)
     a, b = crawl.queue("a", slot="s"), crawl.queue("b", slot="s")
     crawl.push(a, "a1", "a2", "a3")
     crawl.push(b, "b1", "b2", "b3")
-    order = [crawl.go()]
+    order = [crawl.plan_and_send()]
     for name in "f1", "f2", "f3", "f4":
-        crawl.wait(name, a)
+        crawl.send_or_wait(name, a)
     while len(order) < 8:
         crawl.end(str(order[-1]))
         order += crawl.decided()
-        name = crawl.go()  # The engine asks whenever a request has ended.
+        name = (
+            crawl.plan_and_send()
+        )  # The engine asks the scheduler when a request has ended.
         order += [name] if name else []
     assert order == ["a1", "f1", "b1", "f2", "a2", "f3", "b2", "f4"]
 
 
-def test_the_next_waiter_goes_where_the_turn_of_a_queue_finds_none() -> None:
-    """Where it was the turn of a queue that has to wait elsewhere by now, the room is for who waits
-    next.
+def test_the_next_waiter_takes_the_turn_of_a_queue_that_waits_elsewhere() -> None:
+    """The next turn belongs to a queue, but this queue has to wait for the pause of its host. So the next waiter is
+    sent.
     """
     crawl = Crawl(concurrency=1)
     a, c = crawl.queue("a", slot="s"), crawl.queue("c", slot="s")
-    crawl.wait("f1", c)
+    crawl.send_or_wait("f1", c)
     assert crawl.decided() == ["f1"]
     crawl.push(a, "a1")
-    crawl.wait("f2", c)
+    crawl.send_or_wait("f2", c)
     crawl.end("f1")
     assert crawl.decided() == ["f2"]
-    crawl.wait("f3", c)
+    crawl.send_or_wait("f3", c)
     crawl.pause("a", 10)
     crawl.end("f2")
     assert (crawl.decided(), crawl.plan()) == (["f3"], None)
     assert a.place is a.host
 
 
-def test_a_parked_queue_that_waits_elsewhere_blocks_no_other() -> None:
-    """In a slot of several hosts, the first one to wait may have a pause of its own."""
+def test_a_parked_queue_of_a_paused_host_does_not_block_other_queues_of_its_slot() -> (
+    None
+):
     crawl = Crawl(concurrency=1)
     a, b = crawl.queue("a", slot="s"), crawl.queue("b", slot="s")
     c = crawl.queue("c", slot="s")
     crawl.push(c, "c1")
-    assert crawl.go() == "c1"
+    assert crawl.plan_and_send() == "c1"
     crawl.push(a, "a1")
     crawl.push(b, "b1")
     assert crawl.plan() is None
@@ -573,133 +582,131 @@ def test_a_parked_queue_that_waits_elsewhere_blocks_no_other() -> None:
     )
     crawl.pause("a", 10)
     crawl.end("c1")
-    assert crawl.go_all() == ["b1"]
+    assert crawl.plan_and_send_all() == ["b1"]
     assert (a.place, b.place) == (a.host, None)
 
 
-def test_a_ready_queue_whose_turn_passes_gives_it_on() -> None:
-    """The host of a queue may be paused between its turn and the next call of the scheduler."""
+def test_a_ready_queue_whose_host_is_paused_leaves_its_turn_to_the_next_queue() -> None:
+    """The host may be paused after the queue became ready, and before the scheduler is called."""
     crawl = Crawl(concurrency=1)
     a, b = crawl.queue("a", slot="s"), crawl.queue("b", slot="s")
     c = crawl.queue("c", slot="s")
     crawl.push(c, "c1")
-    assert crawl.go() == "c1"
+    assert crawl.plan_and_send() == "c1"
     crawl.push(a, "a1")
     crawl.push(b, "b1")
     assert crawl.plan() is None
     crawl.end("c1")
     assert a.place is READY
     crawl.pause("a", 10)
-    assert crawl.go_all() == ["b1"]
+    assert crawl.plan_and_send_all() == ["b1"]
 
 
-def test_a_waiter_that_leaves_blocks_no_other() -> None:
+def test_a_cancelled_waiter_does_not_block_other_waiters() -> None:
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
     for name in "f1", "f2", "f3":
-        crawl.wait(name, a)
+        crawl.send_or_wait(name, a)
     assert crawl.decided() == ["f1"]
-    crawl.leave("f2")
+    crawl.cancel_waiter("f2")
     crawl.end("f1")
     assert crawl.decided() == ["f3"]
 
 
-def test_robotstxt_that_was_chosen_goes_before_others() -> None:
+def test_a_robotstxt_with_is_first_goes_before_other_waiters() -> None:
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
     for name in "r1", "r2":
-        crawl.wait(name, a, is_for_robotstxt=True)
-    crawl.wait("r3", a, is_for_robotstxt=True, is_first=True)
+        crawl.send_or_wait(name, a, is_for_robotstxt=True)
+    crawl.send_or_wait("r3", a, is_for_robotstxt=True, is_first=True)
     assert crawl.decided() == ["r1"]
     crawl.end("r1")
     assert crawl.decided() == ["r3"]
 
 
-# The order.
+# Order of download slots and queues.
 
 
-def test_the_slot_with_the_fewest_in_flight_goes_first() -> None:
+def test_the_slot_with_the_fewest_requests_in_flight_is_next() -> None:
     crawl = Crawl(concurrency=4)
     a, b = crawl.queue("a"), crawl.queue("b")
     crawl.push(a, "a1", "a2", "a3")
-    assert [crawl.go(), crawl.go()] == ["a1", "a2"]
+    assert [crawl.plan_and_send(), crawl.plan_and_send()] == ["a1", "a2"]
     crawl.push(b, "b1", "b2", "b3")
-    assert [crawl.go(), crawl.go()] == ["b1", "b2"]
-    assert crawl.go_all() == ["a3", "b3"]
+    assert [crawl.plan_and_send(), crawl.plan_and_send()] == ["b1", "b2"]
+    assert crawl.plan_and_send_all() == ["a3", "b3"]
 
 
-def test_of_slots_with_as_many_in_flight_the_longest_waiting_goes_first() -> None:
-    """Of slots with as many in flight, and of the queues of one slot, the one that has waited
-    longest goes first.
-    """
+def test_the_slot_that_has_waited_longest_is_next_among_equally_busy_slots() -> None:
+    """The same applies to the queues of one slot."""
     crawl = Crawl()
     for host in "abc":
         crawl.push(crawl.queue(host), f"{host}1", f"{host}2")
     order = []
     for _ in range(6):
-        name = crawl.go()
+        name = crawl.plan_and_send()
         assert name is not None
         order.append(name)
         crawl.end(name)
     assert order == ["a1", "b1", "c1", "a2", "b2", "c2"]
     for host in "def":
         crawl.push(crawl.queue(host, slot="s"), f"{host}1", f"{host}2")
-    assert crawl.go_all() == ["d1", "e1", "f1", "d2", "e2", "f2"]
+    assert crawl.plan_and_send_all() == ["d1", "e1", "f1", "d2", "e2", "f2"]
 
 
 # Download slots.
 
 
-def test_a_slot_of_another_name_limits_several_hosts() -> None:
+def test_a_download_slot_with_another_name_limits_several_hosts() -> None:
     crawl = Crawl(concurrency=2)
     a, b = crawl.queue("a", slot="s"), crawl.queue("b", slot="s")
     crawl.push(a, "a1", "a2")
     crawl.push(b, "b1", "b2")
-    assert crawl.go_all() == ["a1", "b1"]
+    assert crawl.plan_and_send_all() == ["a1", "b1"]
     assert [limiter.key for limiter in a.limiters] == ["a", "s", "network"]
     assert (
         repr(a.slot) == "<Limiter s: 0 planned, 2 sent of 2; 0 wait, 2 queues parked>"
     )
     crawl.end("b1")
-    assert crawl.go_all() == ["a2"]
+    assert crawl.plan_and_send_all() == ["a2"]
     crawl.end("a1")
-    assert crawl.go_all() == ["b2"]
+    assert crawl.plan_and_send_all() == ["b2"]
 
 
-def test_a_slot_in_which_a_request_waits_gets_no_other() -> None:
-    """Scrapy's download slot has a delay, and a request waits there: the next one may follow later."""
+def test_no_request_is_planned_while_another_one_waits_in_its_download_slot() -> None:
+    """Scrapy's download slot has a delay of its own (DOWNLOAD_DELAY), for which a request waits there."""
     crawl = Crawl()
     a = crawl.queue("a")
     a.slot.slot_free_at = 3.0
     crawl.push(a, "a1")
     assert (crawl.plan(), crawl.limits.alarms.first_at) == (None, 3)
-    crawl.at(3)
+    crawl.advance_to(3)
     assert crawl.plan() == "a1"
 
 
-# What is kept, and what is said.
+# Sweeping, holds, and the turns of waiters and planned requests.
 
 
-def test_sweep_forgets_what_nothing_needs_and_keeps_the_rest() -> None:
+def test_sweep_forgets_only_unused_limiters_sites_and_queues() -> None:
     crawl = Crawl()
     for host in "abcd":
         crawl.push(crawl.queue(host, obeys=True), f"{host}1")
-        crawl.know(host)
-    crawl.delay("b", 5)
+        crawl.learn_rules(host)
+    crawl.set_delay("b", 5)
     crawl.pause("c", 7)
-    crawl.at(10)
-    assert sorted(crawl.go_all()) == ["a1", "b1", "c1", "d1"]
+    crawl.advance_to(10)
+    assert sorted(crawl.plan_and_send_all()) == ["a1", "b1", "c1", "d1"]
     for name in "a1", "b1", "c1":
         crawl.end(name)
     assert crawl.limits.sweep(crawl.now)
-    # A request of d is in flight; c has asked for a pause; the delay of b has not passed.
+    # A request of d is in flight, c has requested a pause, and the delay of b has not passed.
     assert sorted(crawl.limits.limiters) == ["b", "c", "d"]
     assert sorted(origin.host for origin in crawl.limits.sites) == ["b", "c", "d"]
     assert not crawl.limits.sweep(crawl.now)
-    crawl.at(46)
+    crawl.advance_to(46)
     assert crawl.limits.sweep(crawl.now)
     assert sorted(crawl.limits.limiters) == ["c", "d"]
-    crawl.at(608)
+    crawl.advance_to(608)
     crawl.end("d1")
     assert crawl.limits.sweep(crawl.now)
     assert (crawl.limits.limiters, crawl.limits.sites, crawl.limits.queues) == (
@@ -710,7 +717,9 @@ def test_sweep_forgets_what_nothing_needs_and_keeps_the_rest() -> None:
 
 
 def test_sweep_keeps_a_host_whose_robotstxt_waits_for_the_network() -> None:
-    """Else its next request would have another limiter, beside that of the robots.txt."""
+    """Otherwise, the next request to the host would get a second limiter, which would not count the request for
+    robots.txt.
+    """
     crawl = Crawl()
     queue = crawl.queue("a")
     crawl.limits.network.robotstxt.set_concurrency(0)
@@ -721,8 +730,10 @@ def test_sweep_keeps_a_host_whose_robotstxt_waits_for_the_network() -> None:
     assert crawl.limits.queues[queue.key] is queue
 
 
-def test_a_later_pause_of_another_worker_is_no_part_of_the_first_one() -> None:
-    """The host may have answered the other worker in between: nothing is refused as if it had not."""
+def test_two_pauses_by_other_workers_do_not_add_up() -> None:
+    """The host may have answered another worker between the pauses. So they do not count as one pause, which would be
+    too long.
+    """
     crawl = Crawl(wait_timeout=30)
     host = crawl.limiter("a")
     crawl.limits.resume_pause(host, crawl.now, until=crawl.now + 5)
@@ -743,12 +754,12 @@ def test_a_success_does_not_end_a_hold_for_another_worker() -> None:
 
 
 def test_sweep_forgets_a_pause_of_a_host_without_a_queue() -> None:
-    """A spider, or an earlier run, may have asked for the pause of a host without a queue."""
+    """A spider, or an earlier run, may have paused a host that has no queue."""
     crawl = Crawl()
     crawl.pause("a", 7)
-    crawl.at(606)
+    crawl.advance_to(606)
     assert not crawl.limits.sweep(crawl.now)
-    crawl.at(608)
+    crawl.advance_to(608)
     assert crawl.limits.sweep(crawl.now)
     assert not crawl.limits.limiters
 
@@ -759,32 +770,32 @@ def test_sweep_keeps_a_slot_while_any_queue_needs_it() -> None:
     crawl.push(crawl.queue("b", slot="s"), "b1")
     assert crawl.limits.sweep(crawl.now)
     assert list(crawl.limits.limiters) == ["s", "b"]
-    assert crawl.go() == "b1"
+    assert crawl.plan_and_send() == "b1"
     assert not crawl.limits.sweep(crawl.now)
     crawl.end("b1")
     assert crawl.limits.sweep(crawl.now)
     assert not crawl.limits.limiters
 
 
-def test_sweep_keeps_a_site_for_whose_rules_a_request_waits() -> None:
-    """A site stays although each of its queues could be forgotten, were it not the last one."""
+def test_sweep_keeps_a_site_while_a_request_waits_for_its_rules() -> None:
+    """The site has two queues. Each of them could be forgotten while the other one is kept, but not both."""
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
     crawl.queue("a", slot="s", obeys=True)
     crawl.wait_for_rules("f1", a)
     crawl.limits.sweep(crawl.now)
     assert crawl.site("a") is a.site
-    crawl.know("a")
+    crawl.learn_rules("a")
     assert crawl.decided() == ["f1"]
 
 
 def test_sweep_keeps_the_delay_of_requests_on_their_way_to_the_wire() -> None:
-    """Another component may hold a request on its way to the wire for as long as it likes."""
+    """Another component may delay a request on its way to the wire for any length of time."""
     crawl = Crawl()
     a = crawl.queue("a")
-    crawl.delay("a", 5)
+    crawl.set_delay("a", 5)
     entry = crawl.limits.in_flight["f1"] = InFlight(a)
-    crawl.at(1000)
+    crawl.advance_to(1000)
     assert not crawl.limits.sweep(crawl.now)
     assert crawl.limits.limiters["a"] is a.host
     crawl.limits.end(entry, crawl.now)
@@ -793,189 +804,190 @@ def test_sweep_keeps_the_delay_of_requests_on_their_way_to_the_wire() -> None:
     assert not crawl.limits.limiters
 
 
-def test_the_turn_of_a_queue_ends_if_the_scheduler_is_not_asked() -> None:
-    """The downloader may be full of the requests that wait at the wire."""
+def test_the_turn_of_a_queue_ends_if_the_scheduler_is_not_called() -> None:
+    """Scrapy does not call the scheduler while the downloader is full, perhaps of requests that wait at the wire."""
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
-    crawl.delay("a", 5)
+    crawl.set_delay("a", 5)
     crawl.push(a, "a1")
     for name in "f1", "f2", "f3":
-        crawl.wait(name, a)
-    crawl.at(5)
+        crawl.send_or_wait(name, a)
+    crawl.advance_to(5)
     assert crawl.decided() == ["f1"]
     crawl.end("f1")
-    crawl.at(10)
+    crawl.advance_to(10)
     assert (a.place, crawl.decided()) == (READY, [])
-    crawl.at(10.3)
+    crawl.advance_to(10.3)
     assert crawl.decided() == ["f2"]
     crawl.end("f2")
-    crawl.at(20)
+    crawl.advance_to(20)
     assert crawl.decided() == ["f3"]
     crawl.end("f3")
-    crawl.at(30)
-    assert crawl.go() == "a1"
+    crawl.advance_to(30)
+    assert crawl.plan_and_send() == "a1"
 
 
-def test_the_next_turn_begins_when_a_request_has_ended() -> None:
-    """A turn that was not used takes none from another queue."""
+def test_the_next_queue_has_its_turn_after_an_unused_turn_of_another_queue() -> None:
+    """The scheduler is not called during the turn of the first queue."""
     crawl = Crawl(concurrency=1)
     a, b, c = (crawl.queue(host, slot="s") for host in "abc")
     crawl.push(c, "c1")
-    assert crawl.go() == "c1"
+    assert crawl.plan_and_send() == "c1"
     for queue, name in (a, "a1"), (b, "b1"):
         crawl.push(queue, name)
         assert crawl.plan() is None
     for name in "f1", "f2", "f3":
-        crawl.wait(name, c)
+        crawl.send_or_wait(name, c)
     crawl.end("c1")
     assert crawl.decided() == ["f1"]
     crawl.end("f1")
     assert (crawl.decided(), a.place) == ([], READY)
-    crawl.at(1)
+    crawl.advance_to(1)
     assert crawl.decided() == ["f2"]
     crawl.end("f2")
     assert (crawl.decided(), b.place) == ([], READY)
-    assert crawl.go() in {"a1", "b1"}
+    assert crawl.plan_and_send() in {"a1", "b1"}
 
 
-def test_what_is_planned_gives_way_if_it_does_not_come_to_the_wire() -> None:
-    """A component may hold it until another request, which waits at the wire, has ended."""
+def test_a_planned_request_that_does_not_reach_the_wire_lets_waiters_go_first() -> None:
+    """A component may delay the planned request until a request that waits at the wire has ended."""
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
     crawl.push(a, "a1")
     assert crawl.plan() == "a1"
-    crawl.wait("f1", a)
-    crawl.wait("f2", a)
-    crawl.at(0.1)
+    crawl.send_or_wait("f1", a)
+    crawl.send_or_wait("f2", a)
+    crawl.advance_to(0.1)
     assert crawl.decided() == []
-    crawl.at(0.3)
+    crawl.advance_to(0.3)
     assert crawl.decided() == ["f1"]
     assert not crawl.send("a1")
     crawl.end("f1")
-    crawl.at(0.6)
+    crawl.advance_to(0.6)
     assert crawl.decided() == ["f2"]
 
 
-def test_one_waiter_at_a_time_takes_the_room_of_what_is_planned() -> None:
-    """A driver may fetch what is planned, which then never comes to the wire: there is one request too many, not two."""
+def test_one_waiter_at_a_time_takes_the_room_of_planned_requests() -> None:
+    """A browser driver may fetch a planned request itself, so that it never reaches the wire. Then there is one request
+    too many on the network, but not two.
+    """
     crawl = Crawl(concurrency=2)
     a = crawl.queue("a")
     crawl.push(a, "a1", "a2")
     assert crawl.plan_all() == ["a1", "a2"]
-    crawl.wait("robots.txt", a, is_for_robotstxt=True)
-    crawl.wait("f1", a)
-    crawl.wait("f2", a)
-    crawl.at(0.3)
+    crawl.send_or_wait("robots.txt", a, is_for_robotstxt=True)
+    crawl.send_or_wait("f1", a)
+    crawl.send_or_wait("f2", a)
+    crawl.advance_to(0.3)
     assert crawl.decided() == ["robots.txt"]
     assert crawl.send("robots.txt")
-    crawl.at(5)
+    crawl.advance_to(5)
     assert crawl.decided() == []
     crawl.end("robots.txt")
-    crawl.at(5.3)
+    crawl.advance_to(5.3)
     assert crawl.decided() == ["f1"]
-    crawl.at(10)
+    crawl.advance_to(10)
     assert crawl.decided() == []
     crawl.end("f1")
-    crawl.at(10.3)
+    crawl.advance_to(10.3)
     assert crawl.decided() == ["f2"]
 
 
-def test_what_waits_is_counted_with_who_is_next() -> None:
+def test_waiting_requests_are_counted_with_the_limiter_that_opens_first() -> None:
     """Each request that waits for a robots.txt, a delay or a pause is counted once."""
     crawl = Crawl()
     assert crawl.limits.waiting() == (0, 0, None)
     crawl.push(crawl.queue("a", obeys=True), "a1", "a2")
     assert crawl.limits.waiting() == (2, 1, None)
-    crawl.delay("b", 9)
+    crawl.set_delay("b", 9)
     crawl.pause("c", 4)
     crawl.push(crawl.queue("b"), "b1")
     crawl.push(crawl.queue("c"), "c1", "c2")
-    crawl.wait("f1", crawl.queue("c"))
+    crawl.send_or_wait("f1", crawl.queue("c"))
     requests, hosts, first = crawl.limits.waiting()
     assert (requests, hosts, first) == (6, 3, crawl.limiter("c"))
 
 
-def test_a_delay_holds_up_the_crawl_while_nothing_is_in_flight() -> None:
-    """A delay has held up the crawl for the time in which requests wait for it and none is in
-    flight, without what a pause takes.
-    """
+def test_the_slowdown_by_a_delay_is_the_time_without_a_request_in_flight() -> None:
+    """Only the time in which requests wait for the delay counts, without the rest of a longer pause."""
     crawl = Crawl()
     a = crawl.queue("a")
-    crawl.delay("a", 5)
+    crawl.set_delay("a", 5)
     crawl.push(a, "a1", "a2", "a3")
-    crawl.at(5)
-    assert crawl.go() == "a1"
-    crawl.at(7)
+    crawl.advance_to(5)
+    assert crawl.plan_and_send() == "a1"
+    crawl.advance_to(7)
     crawl.end("a1")
     assert crawl.plan() is None
-    crawl.at(12)
-    assert crawl.go() == "a2"
+    crawl.advance_to(12)
+    assert crawl.plan_and_send() == "a2"
     crawl.pause("a", 8)
     crawl.end("a2")
-    crawl.at(20)
-    assert crawl.go() == "a3"
+    crawl.advance_to(20)
+    assert crawl.plan_and_send() == "a3"
     assert list(crawl.limits.slowdowns.values()) == [(10.0, "a", 3, 5.0)]
 
 
-def test_a_newcomer_waits_behind_those_that_wait() -> None:
-    """A request past the scheduler that comes when the limiter opens does not overtake: neither one that waits, nor the
-    queue that has its turn.
-    """
+def test_a_newcomer_overtakes_neither_waiters_nor_the_queue_that_has_its_turn() -> None:
+    """A newcomer is a request outside the scheduler that comes when the limiter has just got room."""
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
-    crawl.wait("f1", a)
-    crawl.wait("f2", a)
+    crawl.send_or_wait("f1", a)
+    crawl.send_or_wait("f2", a)
     crawl.push(a, "a1", "a2")
     assert crawl.decided() == ["f1"]
     crawl.end("f1")
     assert crawl.decided() == ["f2"]
-    crawl.wait("f3", a)
-    crawl.end("f2")  # It is the turn of the queue.
-    crawl.wait("f4", a)
-    assert (crawl.decided(), crawl.go()) == ([], "a1")
+    crawl.send_or_wait("f3", a)
+    crawl.end("f2")  # Now the queue has its turn.
+    crawl.send_or_wait("f4", a)
+    assert (crawl.decided(), crawl.plan_and_send()) == ([], "a1")
     crawl.end("a1")
     assert crawl.decided() == ["f3"]
 
     crawl = Crawl()
     b = crawl.queue("b")
-    crawl.delay("b", 10)
-    crawl.at(10)
-    crawl.wait("f1", b)
+    crawl.set_delay("b", 10)
+    crawl.advance_to(10)
+    crawl.send_or_wait("f1", b)
     assert crawl.decided() == ["f1"]
     crawl.end("f1")
-    crawl.wait("f2", b)
-    crawl.now = 20  # The alarm is due, and is still to come.
-    crawl.wait("f3", b)
+    crawl.send_or_wait("f2", b)
+    crawl.now = 20  # The alarm is due, but has not gone off yet.
+    crawl.send_or_wait("f3", b)
     assert crawl.decided() == []
-    crawl.at(20)
+    crawl.advance_to(20)
     assert crawl.decided() == ["f2"]
 
 
-def test_the_time_for_which_a_waiter_yields_ends_with_it() -> None:
+def test_the_time_for_which_a_waiter_yields_starts_again_for_the_next_waiter() -> None:
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
     crawl.push(a, "a1")
     assert crawl.plan() == "a1"
-    crawl.wait("f1", a)
-    crawl.leave("f1")
-    crawl.at(50)
-    crawl.wait("f2", a)
+    crawl.send_or_wait("f1", a)
+    crawl.cancel_waiter("f1")
+    crawl.advance_to(50)
+    crawl.send_or_wait("f2", a)
     assert crawl.decided() == []
     assert crawl.send("a1")
 
 
-def test_the_time_that_all_delays_took_counts_however_many_hosts_have_one() -> None:
+def test_the_slowdown_by_all_delays_includes_hosts_that_are_dropped_from_the_statistics() -> (
+    None
+):
+    """The statistics of slow hosts keep 1,000 hosts. The total time counts all hosts."""
     crawl, count = Crawl(), 1_100
     for number in range(count):
-        crawl.delay(f"h{number}", 10)
+        crawl.set_delay(f"h{number}", 10)
         crawl.push(crawl.queue(f"h{number}"), f"page of {number}")
-    crawl.at(10)
-    assert len(crawl.go_all()) == count
+    crawl.advance_to(10)
+    assert len(crawl.plan_and_send_all()) == count
     assert crawl.limits.slowed_seconds == 10.0 * count
 
 
-def test_a_site_without_a_request_is_forgotten() -> None:
-    """Also a site whose robots.txt was only fetched to try the network."""
+def test_sweep_forgets_a_site_without_requests_after_its_fetch() -> None:
+    """A robots.txt may be fetched only to try the network."""
     crawl = Crawl()
     site = crawl.site("a")
     crawl.limits.begin_fetch(site)
@@ -987,41 +999,49 @@ def test_a_site_without_a_request_is_forgotten() -> None:
 
 
 def test_a_waiter_yields_once_although_it_needs_room_in_several_limiters() -> None:
-    """A planned request does not come to the wire. It has the room of the host and that of the host's delay."""
+    """A planned request does not reach the wire. Room is reserved for it in the limiter of the host, and in the limiter
+    of the host's delay.
+    """
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
-    crawl.delay("a", 5)
+    crawl.set_delay("a", 5)
     crawl.push(a, "a1")
-    crawl.at(5)
+    crawl.advance_to(5)
     assert crawl.plan() == "a1"
-    crawl.wait("f1", a)
-    crawl.at(6)
+    crawl.send_or_wait("f1", a)
+    crawl.advance_to(6)
     assert crawl.decided() == ["f1"]
 
 
-def test_requests_that_wait_for_a_delay_are_refused_in_too_long_a_pause() -> None:
-    """Not only those that wait for the host itself: the next one would else be sent after the pause."""
+def test_requests_that_wait_for_a_delay_are_refused_in_a_pause_that_is_too_long() -> (
+    None
+):
+    """All waiting requests are refused, and not only those that wait for the host itself. Otherwise, the next request
+    would be sent after the pause.
+    """
     crawl = Crawl(wait_timeout=60)
     a = crawl.queue("a")
-    crawl.delay("a", 5)
+    crawl.set_delay("a", 5)
     crawl.push(a, "a1", "a2", "a3")
-    crawl.at(5)
-    assert crawl.go() == "a1"
-    crawl.wait("f1", a)
-    crawl.at(6)
+    crawl.advance_to(5)
+    assert crawl.plan_and_send() == "a1"
+    crawl.send_or_wait("f1", a)
+    crawl.advance_to(6)
     crawl.pause("a", 100)
     crawl.end("a1")
     assert crawl.decided() == ["F1"]
     assert crawl.plan_all() == ["A2", "A3"]
 
 
-def test_requests_that_wait_for_an_address_are_refused_in_too_long_a_pause() -> None:
+def test_requests_that_wait_for_an_address_are_refused_in_a_pause_that_is_too_long() -> (
+    None
+):
     crawl = Crawl(wait_timeout=60)
     a, b = crawl.queue("a"), crawl.queue("b")
     for host in a.host, b.host:
         crawl.limits.set_address(host, "192.0.2.1", 1, crawl.now)
     crawl.push(a, "a1")
-    assert crawl.go() == "a1"
+    assert crawl.plan_and_send() == "a1"
     crawl.push(a, "a2")
     crawl.push(b, "b1")
     crawl.pause("a", 100)

@@ -1,4 +1,6 @@
-"""The limits in any order of steps, against a slow and plain account of what was sent."""
+"""Tests of :class:`Limits` with random steps of a crawl. The limits are compared with a slow and simple model, which
+records what was sent and when it ended.
+"""
 
 from __future__ import annotations
 
@@ -27,26 +29,30 @@ SECONDS = st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 30.0])
 WAIT_TIMEOUT = 20.0
 
 
-class Limits(RuleBasedStateMachine):
-    """A crawl of three hosts: each in its own download slot, and in one that they share."""
+class LimitsMachine(RuleBasedStateMachine):
+    """Random steps of a crawl of three hosts. Each host has its own download slot, and all hosts also share one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.crawl = Crawl(WAIT_TIMEOUT, concurrency=2)
         self.number = 0
-        self.ended: dict[Limiter, float] = {}
-        """When the last request that keeps the delay of a host has ended."""
+        self.ended_at: dict[Limiter, float] = {}
+        """When the last request that a limiter counted as sent has ended."""
 
-        self.fetched: set[str] = set()
+        self.under_fetch: set[str] = set()
         """The hosts whose robots.txt is being fetched."""
 
-    # What happens.
+    # Steps.
 
-    def name(self, kind: str) -> str:
+    def new_name(self, kind: str) -> str:
+        """Return a new name of a request, which begins with *kind*."""
         self.number += 1
         return f"{kind}{self.number}"
 
     def queue(self, host: str, kind: str) -> Queue:
+        """Return a queue of *host*. Its *kind* is ``page``, ``shared`` (in the download slot that all hosts share), or
+        ``exempt`` (of requests that ignore robots.txt and the crawl delay).
+        """
         crawl = self.crawl
         if kind == "shared":
             return crawl.queue(host, slot="s", obeys=True)
@@ -55,91 +61,104 @@ class Limits(RuleBasedStateMachine):
     @rule(
         host=HOSTS,
         kind=st.sampled_from(["page", "shared", "exempt"]),
-        many=st.integers(1, 3),
+        number=st.integers(1, 3),
     )
-    def push(self, host: str, kind: str, many: int) -> None:
-        self.crawl.push(self.queue(host, kind), *[self.name(host) for _ in range(many)])
+    def push(self, host: str, kind: str, number: int) -> None:
+        names = [self.new_name(host) for _ in range(number)]
+        self.crawl.push(self.queue(host, kind), *names)
 
     @rule()
     def plan(self) -> None:
         self.crawl.plan()
 
-    def of_entries(self, *, is_planned: bool) -> list[str]:
+    def planned_requests(self) -> list[str]:
         return [
             name
             for name, entry in self.crawl.entries.items()
-            if (entry.stage is Stage.PLANNED) is is_planned
+            if entry.stage is Stage.PLANNED
         ]
 
-    @precondition(lambda self: self.of_entries(is_planned=True))
+    def other_entries(self) -> list[str]:
+        """Return the requests that are sent, or that the scheduler has handed out to be refused."""
+        return [
+            name
+            for name, entry in self.crawl.entries.items()
+            if entry.stage is not Stage.PLANNED
+        ]
+
+    @precondition(lambda self: self.planned_requests())
     @rule(
         data=st.data(),
         outcome=st.sampled_from(["send"] * 4 + ["return", "wait", "end"]),
     )
     def reach_the_wire(self, data: st.DataObject, outcome: str) -> None:
         crawl = self.crawl
-        name = data.draw(st.sampled_from(self.of_entries(is_planned=True)))
+        name = data.draw(st.sampled_from(self.planned_requests()))
         entry = crawl.entries[name]
-        if outcome == "send" and self.takes(entry):
+        if outcome == "send" and self.try_send(entry):
             return
         if outcome == "end":
             crawl.end(name)
         elif outcome == "return" and entry.may_return:
-            crawl.returns(name)
+            crawl.return_to_scheduler(name)
         else:
-            crawl.at_wire(name)
-            self.decide()
+            crawl.wait_at_wire(name)
+            self.check_decided()
 
-    def takes(self, entry: InFlight) -> bool:
+    def try_send(self, entry: InFlight) -> bool:
+        """Try to send a request, and return whether it was sent. It must be sent if and only if the model has room."""
         has_room = all(self.has_room(limiter) for limiter in entry.needs)
         assert self.crawl.limits.try_send(entry, self.crawl.now) is has_room
         return has_room
 
     def has_room(self, limiter: Limiter) -> bool:
-        self.decide()
+        """Return whether *limiter* has room for another sent request, as the model counts."""
+        self.check_decided()
         sent = sum(
             entry.stage is Stage.SENT and limiter in entry.limiters
             for entry in self.crawl.entries.values()
         )
-        ended_at = self.ended.get(limiter, -inf)
+        ended_at = self.ended_at.get(limiter, -inf)
         is_early = limiter.delay and self.crawl.now < ended_at + limiter.delay
         if is_early:
             assert self.crawl.now < limiter.next_at
         return self.crawl.now >= limiter.next_at and sent < limiter.concurrency_now
 
-    @precondition(lambda self: self.of_entries(is_planned=False))
+    @precondition(lambda self: self.other_entries())
     @rule(data=st.data(), is_withdrawn=st.sampled_from([False] * 5 + [True]))
     def end(self, data: st.DataObject, is_withdrawn: bool) -> None:
-        name = data.draw(st.sampled_from(self.of_entries(is_planned=False)))
+        name = data.draw(st.sampled_from(self.other_entries()))
         entry = self.crawl.entries[name]
         if entry.stage is Stage.SENT and not is_withdrawn:
             for limiter in entry.limiters:
-                self.ended[limiter] = self.crawl.now
+                self.ended_at[limiter] = self.crawl.now
         self.crawl.end(name, is_withdrawn=is_withdrawn)
-        self.decide()
+        self.check_decided()
 
     @rule(host=HOSTS, kind=st.sampled_from(["page", "shared", "exempt"]))
-    def file(self, host: str, kind: str) -> None:
-        self.crawl.wait(self.name(f"{host}-file"), self.queue(host, kind))
-        self.decide()
+    def download_file(self, host: str, kind: str) -> None:
+        """Send a request from outside the scheduler, such as that of a file."""
+        self.crawl.send_or_wait(self.new_name(f"{host}-file"), self.queue(host, kind))
+        self.check_decided()
 
     @rule(host=HOSTS)
-    def file_asks_for_rules(self, host: str) -> None:
-        self.crawl.wait_for_rules(self.name(f"{host}-asks"), self.queue(host, "page"))
+    def file_waits_for_rules(self, host: str) -> None:
+        name = self.new_name(f"{host}-asks")
+        self.crawl.wait_for_rules(name, self.queue(host, "page"))
 
     @precondition(lambda self: self.crawl.waiting)
     @rule(data=st.data())
-    def leave(self, data: st.DataObject) -> None:
-        self.crawl.leave(data.draw(st.sampled_from(list(self.crawl.waiting))))
-        self.decide()
+    def cancel_waiter(self, data: st.DataObject) -> None:
+        self.crawl.cancel_waiter(data.draw(st.sampled_from(list(self.crawl.waiting))))
+        self.check_decided()
 
-    def decide(self) -> None:
-        """Let go what may: whoever is sent has kept each delay."""
+    def check_decided(self) -> None:
+        """Take the decided waiters from the limits. Those that were sent must have kept all delays and pauses."""
         for name in self.crawl.decided():
             entry = self.crawl.entries.get(name)
             if entry is not None and entry.stage is Stage.SENT:
                 for limiter in entry.limiters:
-                    ended_at = self.ended.get(limiter, -inf)
+                    ended_at = self.ended_at.get(limiter, -inf)
                     assert self.crawl.now >= ended_at + limiter.delay
                     assert self.crawl.now >= limiter.next_at
 
@@ -148,68 +167,72 @@ class Limits(RuleBasedStateMachine):
         site = self.crawl.limits.next_wanted(is_needed=is_needed)
         if site is not None:
             host = site.origin.host
-            assert host not in self.fetched
-            self.fetched.add(host)
-            self.crawl.wait(
+            assert host not in self.under_fetch
+            self.under_fetch.add(host)
+            self.crawl.send_or_wait(
                 f"{host}-robots", self.queue(host, "page"), is_for_robotstxt=True
             )
-            self.decide()
+            self.check_decided()
 
-    def fetching(self) -> list[str]:
-        # Its request may have been answered, refused or cancelled.
-        return sorted(self.fetched - {name[0] for name in self.under_way()})
+    def fetches_without_request(self) -> list[str]:
+        """Return the hosts whose fetch can end now, because its request was answered, refused or cancelled."""
+        return sorted(
+            self.under_fetch - {name[0] for name in self.robotstxt_requests()}
+        )
 
-    def under_way(self) -> list[str]:
+    def robotstxt_requests(self) -> list[str]:
+        """Return the requests for robots.txt that wait, or are planned or sent."""
         crawl = self.crawl
         return [
             name for name in (*crawl.waiting, *crawl.entries) if name.endswith("robots")
         ]
 
-    @precondition(lambda self: self.fetching())
+    @precondition(lambda self: self.fetches_without_request())
     @rule(
         data=st.data(),
         result=st.sampled_from(
-            ["known"] * 4 + ["short", "unreachable", "asked", "none"]
+            ["known"] * 4 + ["short", "unreachable", "retry-after", "none"]
         ),
         delay=st.sampled_from([0.0, 0.0, 1.0, 4.0]),
     )
-    def fetched_is(self, data: st.DataObject, result: str, delay: float) -> None:
+    def end_fetch(self, data: st.DataObject, result: str, delay: float) -> None:
         crawl, now = self.crawl, self.crawl.now
-        host = data.draw(st.sampled_from(self.fetching()))
-        self.fetched.discard(host)
+        host = data.draw(st.sampled_from(self.fetches_without_request()))
+        self.under_fetch.discard(host)
         site = crawl.site(host)
         crawl.limits.end_fetch(site)
         if result in {"known", "short"}:
-            crawl.delay(host, delay)
-            crawl.know(host, now + (1 if result == "short" else 1000))
+            crawl.set_delay(host, delay)
+            crawl.learn_rules(host, now + (1 if result == "short" else 1000))
         elif result == "none":
             crawl.limits.no_result(site, now)
         else:
             crawl.limits.unreachable(
-                site, now, now + 3, wait=WAIT_TIMEOUT, is_asked=result == "asked"
+                site, now, now + 3, wait=WAIT_TIMEOUT, is_asked=result == "retry-after"
             )
-        self.decide()
+        self.check_decided()
 
     @rule(
         host=HOSTS,
-        asked=st.sampled_from([None, 1.0, 3.0, 25.0]),
+        seconds=st.sampled_from([None, 1.0, 3.0, 25.0]),
         has_failed=st.booleans(),
     )
-    def pause(self, host: str, asked: float | None, has_failed: bool) -> None:
-        self.crawl.pause(host, None if has_failed else asked, has_failed=has_failed)
-        self.decide()
+    def pause(self, host: str, seconds: float | None, has_failed: bool) -> None:
+        self.crawl.pause(host, None if has_failed else seconds, has_failed=has_failed)
+        self.check_decided()
 
     @rule(host=HOSTS, address=st.sampled_from(["192.0.2.1", "192.0.2.2"]))
     def answer_from(self, host: str, address: str) -> None:
+        """Let *host* answer from *address*, whose last digit is its concurrency."""
         limiter = self.crawl.limiter(host)
-        places = int(address[-1])
-        self.crawl.limits.set_address(limiter, address, places, self.crawl.now)
-        self.decide()
+        concurrency = int(address[-1])
+        self.crawl.limits.set_address(limiter, address, concurrency, self.crawl.now)
+        self.check_decided()
 
     @rule(host=HOSTS)
     def succeed(self, host: str) -> None:
         self.crawl.succeed(host)
-        self.decide()
+        self.check_decided()
 
     @rule(seconds=SECONDS)
     def pause_network(self, seconds: float) -> None:
@@ -219,27 +242,32 @@ class Limits(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         end = self.crawl.now + seconds
         while self.crawl.limits.alarms.first_at <= end:
-            self.crawl.at(max(self.crawl.limits.alarms.first_at, self.crawl.now))
-            self.decide()
-        self.crawl.at(end)
-        self.decide()
+            self.crawl.advance_to(
+                max(self.crawl.limits.alarms.first_at, self.crawl.now)
+            )
+            self.check_decided()
+        self.crawl.advance_to(end)
+        self.check_decided()
 
     @rule()
     def sweep(self) -> None:
         self.crawl.limits.sweep(self.crawl.now)
 
-    # What always holds.
+    # Invariants.
 
     def limiters(self) -> list[Limiter]:
+        """Return all limiters of the crawl."""
         network = self.crawl.limits.network
-        named = list(self.crawl.limits.limiters.values())
-        delays = [limiter.crawl_delay for limiter in named if limiter.crawl_delay]
+        hosts_and_slots = list(self.crawl.limits.limiters.values())
+        delays = [
+            limiter.crawl_delay for limiter in hosts_and_slots if limiter.crawl_delay
+        ]
         addresses = self.crawl.limits.addresses.values()
-        return [*named, *delays, *addresses, network.pages, network.robotstxt]
+        return [*hosts_and_slots, *delays, *addresses, network.pages, network.robotstxt]
 
     @invariant()
-    def counts_are_those_of_the_requests(self) -> None:
-        self.decide()
+    def limiters_count_each_planned_and_sent_request(self) -> None:
+        self.check_decided()
         for limiter in self.limiters():
             entries = [
                 entry
@@ -252,8 +280,8 @@ class Limits(RuleBasedStateMachine):
             assert limiter.sent == sum(entry.stage is Stage.SENT for entry in entries)
 
     @invariant()
-    def what_waits_is_in_one_place(self) -> None:
-        self.decide()
+    def each_waiter_and_each_queue_with_requests_is_in_one_place(self) -> None:
+        self.check_decided()
         limits = self.crawl.limits
         owners: list[Site | Limiter] = [*self.limiters(), *limits.sites.values()]
         parked = Counter(queue for owner in owners for queue in owner.parked or ())
@@ -276,13 +304,13 @@ class Limits(RuleBasedStateMachine):
         assert waiters == Counter(self.crawl.waiting.values())
 
     @invariant()
-    def what_could_go_goes_or_has_an_alarm(self) -> None:
-        """No wake-up is lost."""
+    def requests_that_may_be_sent_later_have_an_alarm(self) -> None:
+        """Otherwise, they would wait forever."""
         limits, now = self.crawl.limits, self.crawl.now
         for limiter in self.limiters():
             if limiter.waiters:
                 opens_at = limiter.opens_for_planned()
-                # If it is open, a queue has its turn, or what is planned has the room, for a moment.
+                # If the limiter is open now, waiters let a queue or planned requests go first for 0.2 seconds at most.
                 assert limiter.alarm_at <= (opens_at if opens_at > now else now + 0.2)
             if limiter.parked:
                 opens_at = limiter.opens_for_queue(now)
@@ -291,46 +319,47 @@ class Limits(RuleBasedStateMachine):
                 )
         for site in limits.sites.values():
             if site.has_waiting:
-                is_asked = site.fetch_stage is not FetchStage.NONE
+                is_fetch_due = site.fetch_stage is not FetchStage.NONE
                 assert (
                     site.phase is not Phase.OPEN
                     or now >= site.expires
                     or not site.parked
                 )
-                assert is_asked or site.alarm_at < inf
+                assert is_fetch_due or site.alarm_at < inf
 
     def teardown(self) -> None:
-        """Whatever has happened, each request goes or is refused in the end."""
+        """After any steps, each request is sent or refused in the end."""
         crawl = self.crawl
         for _ in range(2_000):
-            self.decide()
-            for host in self.fetching():
-                self.fetched.discard(host)
+            self.check_decided()
+            for host in self.fetches_without_request():
+                self.under_fetch.discard(host)
                 crawl.limits.end_fetch(crawl.site(host))
-                crawl.know(host)
+                crawl.learn_rules(host)
             self.fetch(is_needed=True)
             name = crawl.plan()
             if name is not None:
                 continue
             for name in list(crawl.entries):
                 entry = crawl.entries[name]
-                if entry.stage is Stage.PLANNED and not self.takes(entry):
-                    crawl.at_wire(name)
-                    self.decide()
+                if entry.stage is Stage.PLANNED and not self.try_send(entry):
+                    crawl.wait_at_wire(name)
+                    self.check_decided()
                 elif entry.stage is not Stage.PLANNED or name.endswith("robots"):
                     crawl.end(name)
-                    self.decide()
-            if not (crawl.entries or crawl.waiting or self.pending()):
+                    self.check_decided()
+            if not (crawl.entries or crawl.waiting or self.queued()):
                 break
             self.wait(0.5)
         assert not crawl.waiting, crawl.limits
-        assert not self.pending()
+        assert not self.queued()
 
-    def pending(self) -> int:
+    def queued(self) -> int:
+        """Return the number of requests in all queues."""
         return sum(queue.count for queue in self.crawl.limits.queues.values())
 
 
-TestLimits = Limits.TestCase
+TestLimits = LimitsMachine.TestCase
 TestLimits.settings = settings(
     max_examples=1000 if effort.is_long else 60,
     stateful_step_count=60,

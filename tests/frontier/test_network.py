@@ -1,4 +1,4 @@
-"""Whether the network of the crawler works, in steps."""
+"""Tests of :class:`Network`, which detects that the crawler itself has no network."""
 
 from __future__ import annotations
 
@@ -19,205 +19,207 @@ def site(host: str) -> Origin:
     return Origin("http", host, 80)
 
 
-def network(wait_timeout: float = 600.0) -> Network:
+def new_network(wait_timeout: float = 600.0) -> Network:
+    """Return a network that works, and from which no host has answered yet."""
     return Network(Limiter("network"), Limiter("robots.txt"), wait_timeout)
 
 
 def fail(
     network: Network, hosts: str, now: float = 0.0, *, has_server: bool = True
 ) -> list[bool]:
-    """Each of the *hosts*, letters, fails in turn."""
+    """Let *hosts* fail in turn. Each letter is a host. Return for each failure whether the network begins to count as
+    gone.
+    """
     return [
         network.failed(host, site(host), now, has_server=has_server) for host in hosts
     ]
 
 
 def test_after_five_failed_hosts_one_robotstxt_at_a_time_tries_the_network() -> None:
-    """After five hosts in a row that fail, no page goes, and one robots.txt at a time, after a
-    second.
-    """
-    net = network()
-    assert fail(net, "abcd", now=1) == [False] * 4
-    assert repr(net) == "<Network: works; 4 hosts have failed in a row>"
-    assert fail(net, "e", now=2) == [True]
-    assert repr(net) == "<Network: gone since 1; 5 hosts have failed in a row>"
+    """After five different hosts in a row failed, no page is sent. The first robots.txt is fetched after a second."""
+    network = new_network()
+    assert fail(network, "abcd", now=1) == [False] * 4
+    assert repr(network) == "<Network: works; 4 hosts have failed in a row>"
+    assert fail(network, "e", now=2) == [True]
+    assert repr(network) == "<Network: gone since 1; 5 hosts have failed in a row>"
     assert (
-        repr(net.pages)
+        repr(network.pages)
         == "<Limiter network: 0 planned, 0 sent of 0; 0 wait, 0 queues parked>"
     )
-    assert repr(net.robotstxt) == (
+    assert repr(network.robotstxt) == (
         "<Limiter robots.txt: 0 planned, 0 sent of 1; next at 3; 0 wait, 0 queues parked>"
     )
-    assert fail(net, "f", now=2) == [False]
+    assert fail(network, "f", now=2) == [False]
 
 
-def test_an_answer_from_before_the_first_failure_ends_no_outage() -> None:
-    """An answer that was on its way when the first host failed does not say that the network works:
-    else each such answer would cost the pages one of the three times that Scrapy tries them.
+def test_an_answer_to_a_request_from_before_the_failures_ends_no_outage() -> None:
+    """An answer that was on its way when the first host failed does not show that the network works. If each such
+    answer ended the outage, all pages would be sent again and fail. Scrapy tries a page three times only.
     """
-    net = network()
-    fail(net, "abcd", now=5)
-    assert net.answered(site("x"), 6, sent_at=4.9) is None
-    assert fail(net, "e", now=6) == [True]
-    assert net.answered(site("x"), 7, sent_at=4.9) is None
-    assert net.is_gone
-    assert net.sites_to_ask()[0] == site("x")
-    assert net.answered(site("x"), 8, sent_at=7.5) == 5
+    network = new_network()
+    fail(network, "abcd", now=5)
+    assert network.answered(site("x"), 6, sent_at=4.9) is None
+    assert fail(network, "e", now=6) == [True]
+    assert network.answered(site("x"), 7, sent_at=4.9) is None
+    assert network.is_gone
+    assert network.sites_to_ask()[0] == site("x")
+    assert network.answered(site("x"), 8, sent_at=7.5) == 5
 
 
-def test_one_host_is_no_network() -> None:
-    net = network()
-    assert not any(fail(net, "aaaaaaaaab"))
-    assert not net.is_gone
+def test_failures_of_a_single_host_do_not_mean_that_the_network_is_gone() -> None:
+    network = new_network()
+    assert not any(fail(network, "aaaaaaaaab"))
+    assert not network.is_gone
 
 
-def test_an_answer_in_between_begins_the_count_anew() -> None:
-    net = network()
-    assert not any(fail(net, "abcd"))
-    assert net.answered(site("x"), 0, sent_at=0) is None
-    assert not any(fail(net, "efgh"))
-    assert any(fail(net, "i"))
+def test_an_answer_restarts_the_count_of_failed_hosts() -> None:
+    network = new_network()
+    assert not any(fail(network, "abcd"))
+    assert network.answered(site("x"), 0, sent_at=0) is None
+    assert not any(fail(network, "efgh"))
+    assert any(fail(network, "i"))
 
 
-def test_the_network_is_tried_after_1_2_4_to_30_seconds() -> None:
-    net = network()
-    fail(net, "abcde")
+def test_the_pauses_between_attempts_double_up_to_30_seconds() -> None:
+    network = new_network()
+    fail(network, "abcde")
     now, pauses = 0.0, []
     for _ in range(7):
-        pauses.append(net.robotstxt.next_at - now)
-        now = net.robotstxt.next_at
-        net.attempt_failed(site("a"), now, sent_at=now)
+        pauses.append(network.robotstxt.next_at - now)
+        now = network.robotstxt.next_at
+        network.attempt_failed(site("a"), now, sent_at=now)
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_only_what_was_sent_since_is_an_attempt() -> None:
-    net = network()
-    fail(net, "abcde", now=5)
-    assert not net.attempt_failed(site("a"), 6, sent_at=4.9)
-    assert (net.is_certain, net.robotstxt.next_at) == (False, 6)
-    assert net.attempt_failed(site("a"), 7, sent_at=6)
-    assert net.is_certain
-    assert not net.attempt_failed(site("a"), 9, sent_at=8)
+def test_only_a_request_that_was_sent_during_the_outage_is_an_attempt() -> None:
+    network = new_network()
+    fail(network, "abcde", now=5)
+    assert not network.attempt_failed(site("a"), 6, sent_at=4.9)
+    assert (network.is_certain, network.robotstxt.next_at) == (False, 6)
+    assert network.attempt_failed(site("a"), 7, sent_at=6)
+    assert network.is_certain
+    assert not network.attempt_failed(site("a"), 9, sent_at=8)
 
 
 def test_the_first_answer_ends_an_outage() -> None:
-    net = network()
-    fail(net, "abcde", now=5)
-    net.attempt_failed(site("a"), 7, sent_at=6)
-    assert net.answered(site("x"), 10, sent_at=10) == 5
-    assert not net.is_gone
+    network = new_network()
+    fail(network, "abcde", now=5)
+    network.attempt_failed(site("a"), 7, sent_at=6)
+    assert network.answered(site("x"), 10, sent_at=10) == 5
+    assert not network.is_gone
     assert (
-        net.pages.concurrency_now,
-        net.robotstxt.concurrency_now,
-        net.robotstxt.next_at,
+        network.pages.concurrency_now,
+        network.robotstxt.concurrency_now,
+        network.robotstxt.next_at,
     ) == (
         inf,
         inf,
         -inf,
     )
-    # It was gone for certain: five hosts are enough again.
-    assert fail(net, "abcde")[-1]
+    # The network was gone for certain, so five failed hosts are enough again.
+    assert fail(network, "abcde")[-1]
 
 
-def test_a_false_alarm_doubles_the_number_of_hosts() -> None:
-    """Hosts that have answered still do: most hosts of this crawl have no server."""
-    net = network()
-    net.answered(site("x"), 0, sent_at=0)
+def test_a_false_alarm_doubles_the_number_of_hosts_that_must_fail() -> None:
+    """In this crawl, most hosts have no server. Hosts that answered before still answer."""
+    network = new_network()
+    network.answered(site("x"), 0, sent_at=0)
     hosts = "abcdefghijklmnopqrstuvwxyz"
     for number in 5, 10, 20, 20:
-        assert fail(net, hosts[:number]) == [False] * (number - 1) + [True]
-        assert not net.attempt_failed(site("a"), 1, sent_at=1)
-        assert not net.is_certain
-        assert net.answered(site("x"), 2, sent_at=2) == 0
-        assert not net.is_certain
+        assert fail(network, hosts[:number]) == [False] * (number - 1) + [True]
+        assert not network.attempt_failed(site("a"), 1, sent_at=1)
+        assert not network.is_certain
+        assert network.answered(site("x"), 2, sent_at=2) == 0
+        assert not network.is_certain
 
 
 def test_an_answer_of_a_failed_host_proves_an_outage() -> None:
-    """If a host that had failed answers, the network was gone, although none that had answered
-    before has failed since.
+    """If a host that failed answers again, the network was gone, even though no host that had answered before the
+    outage has failed.
     """
-    net = network()
-    net.answered(site("x"), 0, sent_at=0)
-    fail(net, "abcde", now=1)
-    net.answered(site("e"), 3, sent_at=2)
-    assert net.is_certain
+    network = new_network()
+    network.answered(site("x"), 0, sent_at=0)
+    fail(network, "abcde", now=1)
+    network.answered(site("e"), 3, sent_at=2)
+    assert network.is_certain
 
 
-def test_without_a_time_out_the_network_is_never_gone() -> None:
-    assert not any(fail(network(wait_timeout=0), "abcdefghijklmnopqrstuvwxyz"))
+def test_with_a_wait_timeout_of_0_the_network_is_never_gone() -> None:
+    assert not any(fail(new_network(wait_timeout=0), "abcdefghijklmnopqrstuvwxyz"))
 
 
-def test_an_outage_is_final_after_the_time_out() -> None:
-    net = network(wait_timeout=60)
-    assert not net.is_over(1000)
-    fail(net, "abcde", now=5)
-    assert [net.is_over(64.9), net.is_over(65)] == [False, True]
-    net.answered(site("x"), 66, sent_at=66)
-    assert not net.is_over(1000)
+def test_an_outage_is_final_after_the_wait_timeout() -> None:
+    network = new_network(wait_timeout=60)
+    assert not network.is_over(1000)
+    fail(network, "abcde", now=5)
+    assert [network.is_over(64.9), network.is_over(65)] == [False, True]
+    network.answered(site("x"), 66, sent_at=66)
+    assert not network.is_over(1000)
 
 
-def test_the_time_out_begins_when_the_outage_is_clear() -> None:
-    """The first host has failed long before the others, and the crawl had nothing to send since."""
-    net = network(wait_timeout=60)
-    fail(net, "a", now=5)
-    fail(net, "bcde", now=100)
-    assert net.gone_since == 5
-    assert [net.is_over(159), net.is_over(160)] == [False, True]
+def test_the_wait_timeout_begins_with_the_failure_of_the_fifth_host() -> None:
+    """The first host may have failed long before the other hosts, if the crawl had nothing to send in between."""
+    network = new_network(wait_timeout=60)
+    fail(network, "a", now=5)
+    fail(network, "bcde", now=100)
+    assert network.gone_since == 5
+    assert [network.is_over(159), network.is_over(160)] == [False, True]
 
 
-def test_without_any_answer_each_host_is_judged_by_itself() -> None:
-    """Hosts that have no server, as it seems, are judged each by itself; others are not."""
-    assert not any(fail(network(), "abcdefgh", has_server=False))
-    assert any(fail(network(), "abcdefgh", has_server=True))
-    net = network()
-    net.answered(site("x"), 0, sent_at=0)
-    assert any(fail(net, "abcdefgh", has_server=False))
+def test_without_any_answer_hosts_without_a_server_are_no_sign_of_an_outage() -> None:
+    """As long as no host has ever answered, a failure that means "this host has no server" is blamed on its host. Other
+    failures may mean that the network is gone.
+    """
+    assert not any(fail(new_network(), "abcdefgh", has_server=False))
+    assert any(fail(new_network(), "abcdefgh", has_server=True))
+    network = new_network()
+    network.answered(site("x"), 0, sent_at=0)
+    assert any(fail(network, "abcdefgh", has_server=False))
 
 
 def test_an_earlier_run_proves_that_the_network_has_worked() -> None:
-    """The JOBDIR of an earlier run, or a copy of a robots.txt that it has left, says that the
-    network has worked.
-    """
-    net = network()
-    net.worked_before()
-    assert any(fail(net, "abcdefgh", has_server=False))
+    """The proof is the JOBDIR of an earlier run, or a robots.txt that the earlier run has stored."""
+    network = new_network()
+    network.worked_before()
+    assert any(fail(network, "abcdefgh", has_server=False))
 
 
-def test_hosts_that_answered_last_are_asked_first() -> None:
-    """The hosts that have answered last, and one that has failed, are asked in turns."""
-    net = network()
+def test_the_hosts_that_answered_last_and_a_failed_host_are_tried_in_turns() -> None:
+    network = new_network()
     for number in range(6):
-        net.answered(site(f"x{number}"), number, sent_at=number)
-    fail(net, "abcde", now=10)
-    asked = [net.sites_to_ask()[0].host for _ in range(6)]
-    assert asked == ["x5", "x4", "x3", "x2", "e", "x5"]
-    assert [origin.host for origin in net.sites_to_ask()] == [
+        network.answered(site(f"x{number}"), number, sent_at=number)
+    fail(network, "abcde", now=10)
+    first_hosts = [network.sites_to_ask()[0].host for _ in range(6)]
+    assert first_hosts == ["x5", "x4", "x3", "x2", "e", "x5"]
+    assert [origin.host for origin in network.sites_to_ask()] == [
         "x4",
         "x3",
         "x2",
         "e",
         "x5",
     ]
-    assert network().sites_to_ask() == []
+    assert new_network().sites_to_ask() == []
 
 
-# With what waits.
+# The network together with the limits.
 
 
-def test_when_the_network_is_back_pauses_for_failures_end() -> None:
-    """Pauses that hosts have asked for, and outages from before, go on; the time counts for none."""
+def test_pauses_for_failures_end_when_the_network_is_back() -> None:
+    """Pauses that hosts requested, and outages of sites that began before, continue. But the time without a network does
+    not count towards their time-outs.
+    """
     crawl = Crawl(wait_timeout=60)
     queues = {host: crawl.queue(host, obeys=True) for host in "abcde"}
     for host in "abc":
-        crawl.know(host)
+        crawl.learn_rules(host)
     for host in "de":
         crawl.push(queues[host], f"{host}1")
-    assert crawl.fetches() == ["d", "e"]
+    assert crawl.start_fetches() == ["d", "e"]
     for host in "de":
         crawl.limits.end_fetch(crawl.site(host))
     limits, network = crawl.limits, crawl.limits.network
     limits.unreachable(crawl.site("d"), 0, 50, wait=60, is_asked=False)
-    crawl.at(10)
+    crawl.advance_to(10)
     for host in "abc":
         crawl.push(queues[host], f"{host}1")
     crawl.pause("a", has_failed=True)
@@ -229,57 +231,60 @@ def test_when_the_network_is_back_pauses_for_failures_end() -> None:
     assert crawl.plan() is None
     assert queues["c"].place in {READY, network.pages}
 
-    crawl.at(20)
+    crawl.advance_to(20)
     since = network.answered(site("z"), 20, sent_at=20)
     assert since == 10
     limits.network_is_back(20, since)
-    assert sorted(crawl.go_all()) == ["a1", "c1"]
+    assert sorted(crawl.plan_and_send_all()) == ["a1", "c1"]
     assert queues["b"].place is queues["b"].host
-    crawl.at(20)
-    assert crawl.fetches() == ["e"]
+    crawl.advance_to(20)
+    assert crawl.start_fetches() == ["e"]
     outage = crawl.site("d").outage
     assert outage is not None
     assert (outage.retry_at, outage.until) == (50, 70)
     assert crawl.site("d").phase is Phase.DOWN
 
 
-def test_a_machine_without_files_pauses_all() -> None:
+def test_pause_network_pauses_pages_and_robotstxt_of_all_hosts() -> None:
+    """The network is paused if the machine of the crawler has no free file descriptor."""
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.limits.pause_network(1.0, crawl.now)
     crawl.push(a, "a1")
-    crawl.wait("r1", a, is_for_robotstxt=True)
+    crawl.send_or_wait("r1", a, is_for_robotstxt=True)
     assert (crawl.plan(), crawl.decided()) == (None, [])
     assert crawl.limits.alarms.first_at == 1
-    crawl.at(1)
-    assert (crawl.go(), crawl.decided()) == ("a1", ["r1"])
+    crawl.advance_to(1)
+    assert (crawl.plan_and_send(), crawl.decided()) == ("a1", ["r1"])
 
 
-def test_robotstxt_tries_the_network_while_pages_wait() -> None:
+def test_one_robotstxt_tries_the_network_while_pages_wait() -> None:
     crawl = Crawl()
     a = crawl.queue("a")
     network = crawl.limits.network
     for host in "vwxyz":
         network.failed(host, site(host), 0, has_server=True)
     crawl.push(a, "a1")
-    crawl.wait("f1", a)
-    crawl.wait("r1", a, is_for_robotstxt=True)
-    crawl.wait("r2", crawl.queue("b"), is_for_robotstxt=True)
+    crawl.send_or_wait("f1", a)
+    crawl.send_or_wait("r1", a, is_for_robotstxt=True)
+    crawl.send_or_wait("r2", crawl.queue("b"), is_for_robotstxt=True)
     assert (crawl.plan(), crawl.decided()) == (None, [])
-    crawl.at(1)
+    crawl.advance_to(1)
     assert (crawl.plan(), crawl.decided()) == (None, ["r1"])
     assert network.robotstxt.planned == 1
 
 
-def test_an_outage_counts_only_as_long_as_it_lasted_for_a_host() -> None:
-    """What began within an outage is put off by the rest of it, and not beyond its end."""
+def test_the_time_without_a_network_does_not_count_towards_the_wait_timeout() -> None:
+    """The start of each back-off, and of each outage of a site, is moved later by the time for which the network was
+    gone since then. A start during that time is moved to the end of that time, and not beyond.
+    """
     crawl = Crawl(wait_timeout=60)
     network = crawl.limits.network
     crawl.pause("a", 400)
-    crawl.at(100)
+    crawl.advance_to(100)
     for host in "vwxyz":
         network.failed(host, site(host), 100, has_server=True)
-    crawl.at(300)
+    crawl.advance_to(300)
     crawl.pause("b", 30)
     crawl.limits.unreachable(crawl.site("c"), 300, 320, wait=60, is_asked=False)
     network.is_certain = True

@@ -1,4 +1,4 @@
-"""The scheduler as Scrapy calls it."""
+"""Tests of :class:`scrapy_rep.Scheduler`, called as Scrapy's engine calls it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ def page(number: int, **arguments: Any) -> Request:
     return Request(f"{SITE}/{number}", **arguments)
 
 
-def urls(requests: list[Request]) -> list[int]:
+def numbers(requests: list[Request]) -> list[int]:
+    """Return the numbers of pages in the URLs of *requests*."""
     return [int(request.url.rpartition("/")[2]) for request in requests]
 
 
-class NoOdd(BaseDupeFilter):
-    """A duplicate filter of a project."""
+class OddFilter(BaseDupeFilter):
+    """A duplicate filter of a project, which drops pages with odd numbers."""
 
     def request_seen(self, request: Request) -> bool:
         return int(request.url.rpartition("/")[2]) % 2 == 1
@@ -52,7 +53,7 @@ async def test_the_scheduler_keeps_scrapys_contract() -> None:
     assert (len(scheduler), scheduler.has_pending_requests()) == (2, True)
     assert run.stat("enqueued") == run.stat("enqueued/memory") == 2
     assert run.crawler.stats.get_value("dupefilter/filtered") == 1
-    assert urls(run.all()) == [2, 1]
+    assert numbers(run.finish_all()) == [2, 1]
     assert run.stat("dequeued") == run.stat("dequeued/memory") == 2
     assert not scheduler.has_pending_requests()
     assert run.push(page(1, dont_filter=True)) == [True]
@@ -61,15 +62,15 @@ async def test_the_scheduler_keeps_scrapys_contract() -> None:
 
 @pytest.mark.parametrize("medium", ["memory", "disk"])
 @coroutine_test
-async def test_a_request_that_comes_back_counts_once(
+async def test_a_request_that_returns_to_the_scheduler_counts_once(
     tmp_path: Path, medium: str
 ) -> None:
     run = Run(JOBDIR=str(tmp_path) if medium == "disk" else None)
     run.push(page(1))
     request = run.next()
     assert request is not None
-    run.give_back(request)
-    assert urls(run.all()) == [1]
+    run.return_to_scheduler(request)
+    assert numbers(run.finish_all()) == [1]
     for stat in "enqueued", f"enqueued/{medium}", "dequeued", f"dequeued/{medium}":
         assert run.stat(stat) == 1, stat
     run.close()
@@ -78,11 +79,11 @@ async def test_a_request_that_comes_back_counts_once(
 @pytest.mark.parametrize("start", [None, "Lifo", "Fifo"])
 @pytest.mark.parametrize("usual", ["Lifo", "Fifo"])
 @coroutine_test
-async def test_the_order_is_that_of_scrapys_scheduler(
+async def test_the_order_of_requests_is_that_of_scrapys_scheduler(
     usual: str, start: str | None
 ) -> None:
-    """The requests of a host are sent by priority, then by the class of the queue and its start
-    variant.
+    """The requests of a host are sent by priority. Requests of one priority are sent in the order of the queue classes:
+    *usual* is the class for most requests, *start* that for start requests.
     """
     settings: dict[str, Any] = {
         "SCHEDULER_MEMORY_QUEUE": f"{QUEUES}.{usual}MemoryQueue",
@@ -105,14 +106,14 @@ async def test_the_order_is_that_of_scrapys_scheduler(
             assert scrapys.enqueue_request(request)
             assert run.push(request.copy()) == [True]
         else:
-            theirs, ours = scrapys.next_request(), run.next()
-            assert (theirs is None) == (ours is None)
-            if theirs is not None and ours is not None:
-                run.done(ours)
-                popped[0] += urls([theirs])
-                popped[1] += urls([ours])
-    popped[0] += urls(list(iter(scrapys.next_request, None)))
-    popped[1] += urls(run.all())
+            of_scrapy, of_run = scrapys.next_request(), run.next()
+            assert (of_scrapy is None) == (of_run is None)
+            if of_scrapy is not None and of_run is not None:
+                run.finish(of_run)
+                popped[0] += numbers([of_scrapy])
+                popped[1] += numbers([of_run])
+    popped[0] += numbers(list(iter(scrapys.next_request, None)))
+    popped[1] += numbers(run.finish_all())
     assert popped[0] == popped[1]
     assert len(popped[0]) == number
     run.close()
@@ -121,9 +122,9 @@ async def test_the_order_is_that_of_scrapys_scheduler(
 @pytest.mark.filterwarnings("ignore:Calling BaseDupeFilter.log")
 @coroutine_test
 async def test_the_duplicate_filter_of_a_project_is_used(tmp_path: Path) -> None:
-    """DUPEFILTER_CLASS is used, with a JOBDIR too."""
-    for job in None, str(tmp_path):
-        run = Run(DUPEFILTER_CLASS=NoOdd, JOBDIR=job)
+    """DUPEFILTER_CLASS is used both without and with a JOBDIR."""
+    for folder in None, str(tmp_path):
+        run = Run(DUPEFILTER_CLASS=OddFilter, JOBDIR=folder)
         assert run.push(page(1), page(2), page(3), page(4)) == [
             False,
             True,
@@ -135,29 +136,29 @@ async def test_the_duplicate_filter_of_a_project_is_used(tmp_path: Path) -> None
 
 @coroutine_test
 async def test_a_returned_request_is_the_next_one_of_its_host() -> None:
-    """A returned request is the next one of its host again, whatever the priorities; no new
-    request, and no duplicate.
+    """This holds for any priorities of the other requests. The returned request counts neither as a new request nor as a
+    duplicate.
     """
     run = Run()
     run.push(page(1), page(2), page(3, priority=1))
     request = run.next()
     assert request is not None
-    assert urls([request]) == [3]
+    assert numbers([request]) == [3]
     run.push(page(4, priority=9))
-    run.give_back(request)
+    run.return_to_scheduler(request)
     assert run.frontier._returned == set()
     assert run.stat("enqueued") == 4
     assert len(run.scheduler) == 4
     again = run.next()
     assert again is request
-    run.done(request)
-    assert urls(run.all()) == [4, 2, 1]
+    run.finish(request)
+    assert numbers(run.finish_all()) == [4, 2, 1]
     run.close()
 
 
 @coroutine_test
-async def test_one_object_that_is_yielded_twice_is_sent_twice() -> None:
-    """A spider may yield one object again while it is in flight: each is sent and counted by itself."""
+async def test_a_request_object_that_is_yielded_twice_is_sent_twice() -> None:
+    """A spider may yield a Request object again while it is in flight. Each of the two requests is counted."""
     run = Run()
     request = page(1, dont_filter=True)
     run.push(request, request)
@@ -171,25 +172,25 @@ async def test_one_object_that_is_yielded_twice_is_sent_twice() -> None:
 
 
 @coroutine_test
-async def test_a_hidden_end_of_a_request_frees_its_place() -> None:
-    """A component may end a request without the wire: its place is free once it has left the downloader."""
+async def test_a_request_whose_end_was_hidden_frees_its_room() -> None:
+    """A component may end a request so that the wire does not see the end. The room of the request is free once it has
+    left the downloader.
+    """
     run = Run()
     run.push(*map(page, range(20)))
     for _ in range(2):
         in_flight = list(iter(run.next, None))
-        assert len(in_flight) == 8  # As the download slot has it.
+        assert len(in_flight) == 8  # The concurrency of the download slot.
         for request in in_flight:
-            run.done(request)
+            run.finish(request)
     run.close()
 
 
 @coroutine_test
-async def test_what_cannot_be_written_waits_in_memory(
+async def test_a_request_that_cannot_be_written_waits_in_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A request that cannot be written waits in memory, and counts in a stat; with SCHEDULER_DEBUG,
-    the log names the first one.
-    """
+    """Such requests are counted in a stat. With SCHEDULER_DEBUG, the first of them is logged."""
     for is_logged in False, True:
         caplog.clear()
         run = Run(JOBDIR=str(tmp_path / str(is_logged)), SCHEDULER_DEBUG=is_logged)
@@ -201,36 +202,36 @@ async def test_what_cannot_be_written_waits_in_memory(
             line for line in caplog.messages if "Unable to serialize request" in line
         ]
         assert len(lines) == is_logged
-        assert sorted(urls(run.all())) == [1, 2, 3]
+        assert sorted(numbers(run.finish_all())) == [1, 2, 3]
         assert (run.stat("dequeued/memory"), run.stat("dequeued/disk")) == (2, 1)
         run.close()
 
 
-class Locked:
-    """A value whose class does not want it to be pickled, and says so with an error of its own."""
+class Unpicklable:
+    """A value that raises an error of its own class when it is pickled."""
 
     def __reduce__(self) -> str:
         raise RuntimeError("has a lock")
 
 
 @coroutine_test
-async def test_a_request_whose_value_fails_when_it_is_pickled_waits_in_memory(
+async def test_a_request_whose_meta_cannot_be_pickled_waits_in_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = Run(JOBDIR=str(tmp_path), SCHEDULER_DEBUG=True)
-    assert run.push(page(1, meta={"value": Locked()})) == [True]
+    assert run.push(page(1, meta={"value": Unpicklable()})) == [True]
     assert "has a lock" in caplog.text
-    assert urls(run.all()) == [1]
+    assert numbers(run.finish_all()) == [1]
     assert run.stat("unserializable") == run.stat("dequeued/memory") == 1
     run.close()
 
 
 @coroutine_test
-async def test_what_cannot_be_written_goes_first_as_in_scrapys_scheduler(
+async def test_requests_that_cannot_be_written_go_first_as_in_scrapys_scheduler(
     tmp_path: Path,
 ) -> None:
-    """Requests that cannot be written go before those of their host in the file, by priority among themselves; those
-    that were returned go before both. All of them are in one queue.
+    """Requests that cannot be written are sent before the requests of their host in the file, by priority among
+    themselves. Returned requests are sent before both. All of these requests are in one queue.
     """
     settings = {"SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue"}
     crawler = get_crawler(Spider, {**settings, "JOBDIR": str(tmp_path / "scrapys")})
@@ -238,7 +239,7 @@ async def test_what_cannot_be_written_goes_first_as_in_scrapys_scheduler(
     crawler.engine = Engine()
     scrapys = ScrapysScheduler.from_crawler(crawler)
     scrapys.open(crawler.spider)
-    run = Run(**settings, JOBDIR=str(tmp_path / "ours"))
+    run = Run(**settings, JOBDIR=str(tmp_path / "of_run"))
     requests = [
         page(1, priority=9),
         page(2, meta={"lambda": lambda: 0}),
@@ -249,36 +250,40 @@ async def test_what_cannot_be_written_goes_first_as_in_scrapys_scheduler(
     for request in requests:
         assert scrapys.enqueue_request(request.copy())
         assert run.push(request) == [True]
-    theirs = [scrapys.next_request() for _ in requests]
+    of_scrapy = [scrapys.next_request() for _ in requests]
     scrapys.close("finished")
     in_flight = list(iter(run.next, None))
     order = [5, 2, 3, 1, 4]
-    assert urls(in_flight) == urls([request for request in theirs if request]) == order
+    assert (
+        numbers(in_flight)
+        == numbers([request for request in of_scrapy if request])
+        == order
+    )
     assert [request.priority for request in in_flight] == [0, 0, -1, 9, 0]
     for request in in_flight[::-1]:
-        run.give_back(request)
+        run.return_to_scheduler(request)
     assert run.push(page(6, meta={"lambda": lambda: 0}), page(7)) == [True] * 2
     assert len(run.scheduler) == 7
     assert len(run.frontier.limits.queues) == 1
-    assert urls(run.all()) == [*order[::-1], 6, 7]
+    assert numbers(run.finish_all()) == [*order[::-1], 6, 7]
     assert (run.stat("dequeued/memory"), run.stat("dequeued/disk")) == (4, 3)
     assert (run.stat("enqueued/memory"), run.stat("enqueued/disk")) == (4, 3)
     run.close()
 
 
 @coroutine_test
-async def test_queue_classes_of_others_are_not_used(
+async def test_a_queue_class_of_a_project_is_not_used(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Of queue classes of others, one warning says that they are not used, and what would be."""
+    """One warning names the class and the setting. The requests are sent in the default order."""
     run = Run(SCHEDULER_MEMORY_QUEUE="tests.frontier.test_scheduler.OwnQueue")
     (line,) = [line for line in caplog.messages if "is not used" in line]
     assert "tests.frontier.test_scheduler.OwnQueue" in line
     assert "SCHEDULER_MEMORY_QUEUE" in line
     run.push(page(1), page(2))
-    assert urls(run.all()) == [2, 1]
+    assert numbers(run.finish_all()) == [2, 1]
     run.close()
 
 
 class OwnQueue:
-    """A queue of another package."""
+    """A queue class of a project."""

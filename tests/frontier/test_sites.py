@@ -1,4 +1,4 @@
-"""What is known of a site: event, then phase; and what waits for it."""
+"""Tests of :class:`Site`: how events change the phase of a site, and which requests wait for its robots.txt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.newest
 A = "Origin(scheme='http', host='a', port=80, virtual_host='')"
 
 
-def test_the_table_has_each_event_and_phase() -> None:
+def test_the_table_of_phases_is_complete_and_applied() -> None:
     assert list(PHASES) == list(Event)
     assert {len(row) for row in PHASES.values()} == {len(Phase)}
     for event, row in PHASES.items():
@@ -33,9 +33,10 @@ def test_the_table_has_each_event_and_phase() -> None:
             assert site.expires == (100.0 if after is Phase.OPEN else -inf)
 
 
-def known_queue(crawl: Crawl, host: str = "a", expires: float = inf) -> Queue:
+def queue_with_rules(crawl: Crawl, host: str = "a", expires: float = inf) -> Queue:
+    """Return a queue of *host* whose robots.txt is known, and fresh until *expires*."""
     queue = crawl.queue(host, obeys=True)
-    crawl.know(host, expires)
+    crawl.learn_rules(host, expires)
     return queue
 
 
@@ -50,22 +51,24 @@ def test_requests_wait_for_one_fetch() -> None:
         repr(site)
         == "<Site http://a: AWAITED, fetch WANTED, 2 queues and 0 requests wait>"
     )
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
     assert (
         repr(site)
         == "<Site http://a: AWAITED, fetch UNDER_WAY, 2 queues and 0 requests wait>"
     )
     crawl.push(a, "a2")
-    assert crawl.fetches() == []
+    assert crawl.start_fetches() == []
     crawl.limits.end_fetch(site)
-    crawl.know("a")
+    crawl.learn_rules("a")
     assert repr(site) == "<Site http://a: OPEN, 0 queues and 0 requests wait>"
-    assert crawl.go_all() == ["a1", "b1", "a2"]
+    assert crawl.plan_and_send_all() == ["a1", "b1", "a2"]
 
 
-def test_what_waits_in_the_downloader_is_fetched_for_first() -> None:
-    """A request that waits in the downloader takes a place there, so its robots.txt is fetched
-    first. What waits in queues only is fetched for when more is needed.
+def test_the_robotstxt_that_a_request_in_the_downloader_needs_is_fetched_first() -> (
+    None
+):
+    """A request that waits in the downloader counts towards the downloader's concurrency. The robots.txt of requests
+    that wait in queues is fetched when more requests are needed.
     """
     crawl = Crawl()
     crawl.push(crawl.queue("a", obeys=True), "a1")
@@ -75,136 +78,136 @@ def test_what_waits_in_the_downloader_is_fetched_for_first() -> None:
     site = crawl.limits.next_wanted(is_needed=False)
     assert site is b.site
     assert crawl.limits.next_wanted(is_needed=False) is None
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
 
 
-def test_nothing_is_fetched_for_what_has_gone() -> None:
+def test_no_robotstxt_is_fetched_for_a_cancelled_request() -> None:
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
     crawl.wait_for_rules("f1", a)
-    crawl.leave("f1")
-    assert crawl.fetches() == []
+    crawl.cancel_waiter("f1")
+    assert crawl.start_fetches() == []
     crawl.wait_for_rules("f2", a)
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
 
 
-def test_rules_hold_for_the_next_request_however_long_it_waits() -> None:
-    """Otherwise a site with a long delay and short-lived rules would never get a page."""
+def test_rules_apply_to_the_next_request_however_long_it_waits() -> None:
+    """Otherwise, no page would ever be requested from a site with a long delay and short-lived rules."""
     crawl = Crawl()
-    a = known_queue(crawl, expires=1)
-    crawl.delay("a", 5)
+    a = queue_with_rules(crawl, expires=1)
+    crawl.set_delay("a", 5)
     crawl.push(a, "a1", "a2")
-    crawl.at(5)
-    assert crawl.go() == "a1"
+    crawl.advance_to(5)
+    assert crawl.plan_and_send() == "a1"
     assert crawl.entries["a1"].may_use_stale
     crawl.end("a1")
-    assert crawl.go() is None
+    assert crawl.plan_and_send() is None
     assert a.place is a.site
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
     assert crawl.site("a").phase is Phase.AWAITED
 
 
-def test_stale_rules_hold_for_one_of_the_requests_that_wait_at_the_wire() -> None:
-    """Otherwise all that wait at the wire would go by one robots.txt, the last one a delay later
-    for each of the others.
+def test_stale_rules_apply_to_one_of_the_requests_that_wait_at_the_wire() -> None:
+    """Otherwise, all requests that wait at the wire would be sent under the rules of one fetch. They are sent one delay
+    after the other, so the last request would be sent long after the rules became stale.
     """
     crawl = Crawl()
-    a = known_queue(crawl, expires=1)
-    crawl.delay("a", 5)
-    crawl.wait("f1", a)
-    crawl.wait("f2", a)
-    crawl.at(5)
+    a = queue_with_rules(crawl, expires=1)
+    crawl.set_delay("a", 5)
+    crawl.send_or_wait("f1", a)
+    crawl.send_or_wait("f2", a)
+    crawl.advance_to(5)
     assert crawl.decided() == ["f1"]
     assert crawl.entries["f1"].may_use_stale
     crawl.end("f1")
-    crawl.at(10)
+    crawl.advance_to(10)
     assert crawl.decided() == ["f2"]
     assert not crawl.entries["f2"].may_use_stale
 
 
-def test_stale_rules_hold_for_no_other_request_once_one_was_sent() -> None:
-    """Although all that were sent had fresh ones."""
+def test_stale_rules_apply_to_no_request_after_one_was_sent() -> None:
+    """The exception is used up by the request that was sent, even if the rules were fresh then."""
     crawl = Crawl(concurrency=1)
-    a = known_queue(crawl, expires=10)
-    crawl.wait("f1", a)
+    a = queue_with_rules(crawl, expires=10)
+    crawl.send_or_wait("f1", a)
     assert crawl.decided() == ["f1"]
-    crawl.wait("f2", a)
-    crawl.at(11)
+    crawl.send_or_wait("f2", a)
+    crawl.advance_to(11)
     crawl.end("f1")
     assert crawl.decided() == ["f2"]
     assert not crawl.entries["f2"].may_use_stale
 
 
-def test_a_request_that_waits_at_the_wire_keeps_what_holds_for_it() -> None:
-    """Otherwise two requests, of which one is planned while the other one waits, could take that
-    from each other without an end.
+def test_a_request_that_waits_at_the_wire_may_still_use_stale_rules() -> None:
+    """Otherwise, two requests could take this exception from each other endlessly, because one is planned while the
+    other one waits.
     """
     crawl = Crawl()
-    a = known_queue(crawl, expires=1)
+    a = queue_with_rules(crawl, expires=1)
     crawl.push(a, "a1", "a2")
-    crawl.at(1)
+    crawl.advance_to(1)
     assert crawl.plan() == "a1"
     crawl.pause("a")
-    crawl.at_wire("a1")
+    crawl.wait_at_wire("a1")
     assert crawl.waiting["a1"].entry.may_use_stale
     assert not crawl.site("a").holds_for_next
 
 
-def test_fresh_rules_hold_for_one_request_after_they_have_become_stale() -> None:
-    """A component may hold it back for longer than they are fresh, each time."""
+def test_a_request_planned_with_fresh_rules_may_use_them_when_they_are_stale() -> None:
+    """A component may delay each request until the rules are stale. The exception applies to one request only."""
     crawl = Crawl()
-    a = known_queue(crawl, expires=10)
+    a = queue_with_rules(crawl, expires=10)
     crawl.push(a, "a1", "a2")
-    assert crawl.go_all() == ["a1", "a2"]
+    assert crawl.plan_and_send_all() == ["a1", "a2"]
     assert crawl.entries["a1"].may_use_stale
     assert not crawl.entries["a2"].may_use_stale
-    crawl.at(10)
+    crawl.advance_to(10)
     crawl.push(a, "a3")
-    assert crawl.go() is None
-    assert crawl.fetches() == ["a"]
+    assert crawl.plan_and_send() is None
+    assert crawl.start_fetches() == ["a"]
 
 
-def test_requests_of_an_unreachable_site_go_on_when_it_is_back() -> None:
+def test_requests_of_an_unreachable_site_are_sent_when_it_is_back() -> None:
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
     site = crawl.site("a")
     crawl.push(a, "a1")
     crawl.wait_for_rules("f1", a)
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
     crawl.limits.end_fetch(site)
     crawl.limits.unreachable(site, 0, 3, wait=60, is_asked=False)
-    # What waits in the downloader is told.
+    # The request in the downloader waits no longer.
     assert crawl.decided() == ["f1"]
     assert repr(site) == (
         "<Site http://a: DOWN, again at 3, 1 queues and 0 requests wait>"
     )
-    assert (crawl.fetches(), crawl.limits.alarms.first_at) == ([], 3)
-    crawl.at(3)
-    assert crawl.fetches() == ["a"]
+    assert (crawl.start_fetches(), crawl.limits.alarms.first_at) == ([], 3)
+    crawl.advance_to(3)
+    assert crawl.start_fetches() == ["a"]
     assert site.phase is Phase.DOWN
     crawl.limits.end_fetch(site)
-    crawl.know("a")
+    crawl.learn_rules("a")
     assert (site.phase, site.outage) == (Phase.OPEN, None)
-    assert crawl.go_all() == ["a1"]
+    assert crawl.plan_and_send_all() == ["a1"]
 
 
 def test_requests_of_a_site_that_is_unreachable_for_too_long_are_refused() -> None:
-    """The site is asked once more at the end of the time; then requests are handed out to be refused, without room,
-    until robots.txt may be fetched again. Later requests wait for that fetch.
+    """At the end of the wait timeout, robots.txt is fetched once more. If that fails, the scheduler hands the requests
+    out to be refused, and they need no room, until robots.txt may be fetched again. Later requests wait for that fetch.
     """
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a", obeys=True)
     site = crawl.site("a")
     crawl.push(a, "a1", "a2")
-    for at, retry_at in (0, 50), (50, 150):
-        crawl.at(at)
-        assert crawl.fetches() == ["a"]
+    for now, retry_at in (0, 50), (50, 150):
+        crawl.advance_to(now)
+        assert crawl.start_fetches() == ["a"]
         crawl.limits.end_fetch(site)
-        crawl.limits.unreachable(site, at, retry_at, wait=60, is_asked=False)
+        crawl.limits.unreachable(site, now, retry_at, wait=60, is_asked=False)
         assert site.phase is Phase.DOWN
     assert crawl.limits.alarms.first_at == 60
-    crawl.at(60)
-    assert crawl.fetches() == ["a"]
+    crawl.advance_to(60)
+    assert crawl.start_fetches() == ["a"]
     crawl.limits.end_fetch(site)
     crawl.limits.unreachable(site, 60, 160, wait=60, is_asked=False)
     assert repr(site) == (
@@ -213,60 +216,59 @@ def test_requests_of_a_site_that_is_unreachable_for_too_long_are_refused() -> No
     assert crawl.plan_all() == ["A1", "A2"]
     assert a.host.planned == 0
     crawl.push(a, "a3")
-    assert (crawl.plan(), crawl.fetches()) == ("A3", [])
-    for at, names in (160, ("a4", "a5")), (260, ("a6", "a7")):
-        crawl.at(at)
+    assert (crawl.plan(), crawl.start_fetches()) == ("A3", [])
+    for now, names in (160, ("a4", "a5")), (260, ("a6", "a7")):
+        crawl.advance_to(now)
         crawl.push(a, *names)
-        assert (crawl.plan(), crawl.fetches()) == (None, ["a"])
+        assert (crawl.plan(), crawl.start_fetches()) == (None, ["a"])
         crawl.limits.end_fetch(site)
-        if at == 160:
+        if now == 160:
             crawl.limits.unreachable(site, 160, 260, wait=60, is_asked=False)
             assert crawl.plan_all() == ["A4", "A5"]
-    crawl.know("a")
+    crawl.learn_rules("a")
     assert crawl.plan() == "a6"
 
 
-def test_a_host_that_asks_for_too_long_is_refused_at_once() -> None:
+def test_a_site_that_requests_too_long_a_pause_is_refused_immediately() -> None:
     crawl = Crawl()
     crawl.push(crawl.queue("a", obeys=True), "a1")
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
     crawl.limits.end_fetch(crawl.site("a"))
     crawl.limits.unreachable(crawl.site("a"), 0, 61, wait=60, is_asked=True)
     assert crawl.site("a").phase is Phase.REFUSED
     assert crawl.plan() == "A1"
 
 
-def test_a_fetch_without_a_result_is_repeated_if_anything_waits() -> None:
-    """A fetch without a result is repeated after a pause if anything waits for it; else the next
-    request has robots.txt fetched.
-    """
+def test_a_fetch_without_a_result_is_repeated_if_a_request_waits_for_it() -> None:
+    """The fetch is repeated after a second. If no request waits, robots.txt is fetched for the next request."""
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
     site = crawl.site("a")
     crawl.wait_for_rules("f1", a)
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
     crawl.limits.end_fetch(site)
     crawl.limits.no_result(site, crawl.now)
-    assert (crawl.fetches(), crawl.limits.alarms.first_at) == ([], 1)
-    crawl.at(1)
-    assert crawl.fetches() == ["a"]
-    crawl.leave("f1")
+    assert (crawl.start_fetches(), crawl.limits.alarms.first_at) == ([], 1)
+    crawl.advance_to(1)
+    assert crawl.start_fetches() == ["a"]
+    crawl.cancel_waiter("f1")
     crawl.limits.end_fetch(site)
     crawl.limits.no_result(site, crawl.now)
     assert site.phase is Phase.UNKNOWN
     crawl.push(a, "a1")
-    assert crawl.fetches() == ["a"]
+    assert crawl.start_fetches() == ["a"]
 
 
-def test_known_rules_release_what_waits_where_it_belongs() -> None:
+def test_a_queue_that_has_got_its_rules_is_parked_at_a_limiter_without_room() -> None:
+    """Until then, the queue was parked at its site."""
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a", obeys=True)
     exempt = crawl.queue("a", keeps_delay=False)
     crawl.push(exempt, "x1")
-    assert crawl.go() == "x1"
+    assert crawl.plan_and_send() == "x1"
     crawl.push(a, "a1")
     assert a.place is a.site
-    crawl.know("a")
+    crawl.learn_rules("a")
     assert a.place is a.host
     crawl.end("x1")
     assert a.place is READY

@@ -159,7 +159,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_not_changed(
         (PermissionError(13, "Permission denied"), False),
     ],
 )
-def test_a_full_disk_or_a_lock_does_not_stop_the_start(
+def test_a_full_disk_or_a_lock_does_not_stop_the_start_of_a_crawl(
     path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_temporary: bool
 ) -> None:
     """A crawl starts although the disk is full or the ledger is locked, since that can pass. Other
@@ -197,7 +197,7 @@ def test_each_crawl_adds_its_own_rows_to_a_ledger(path: Path) -> None:
             ),
             make_snapshot(),  # The same robots.txt, read from the store again.
             make_snapshot(origin=B),
-            make_decision(4, fetched=99.0),  # No snapshot has this time of fetch.
+            make_decision(4, fetched=99.0),  # No snapshot was fetched at that time.
         )
         assert (writer.recorded, writer.dropped, writer.errors) == (8, 0, 0)
     for number, crawl in enumerate(rows(path, "SELECT * FROM crawl"), 1):
@@ -230,14 +230,14 @@ def test_the_snapshot_of_an_unreachable_robots_txt_has_its_error() -> None:
     an older copy is used instead, the snapshot has the body of the copy, and the time at which the
     copy was fetched.
     """
-    moments = {"fetched": 5.0, "expires": 6.0, "unreachable_since": 5.0}
-    row, body = module.snapshot(ORIGIN, CacheEntry(result=DOWN, **moments), RFC9309)
+    times = {"fetched": 5.0, "expires": 6.0, "unreachable_since": 5.0}
+    row, body = module.snapshot(ORIGIN, CacheEntry(result=DOWN, **times), RFC9309)
     url = f"{ORIGIN}/robots.txt"
     error = ("no route to http://***@proxy " + "x" * 9000)[: MAX_TEXT - 1] + "…"
     answer = '["http://***@b.example/"]', "unreachable", None, error, 0, "[]"
     assert (row, body) == ((ORIGIN, url, *answer, 5, 6, None, None), None)
     copy = AccessResult(url=url, status=200, body=b"good")
-    entry = CacheEntry(result=DOWN, **moments, copy=copy, copy_fetched=3.0)
+    entry = CacheEntry(result=DOWN, **times, copy=copy, copy_fetched=3.0)
     row, body = module.snapshot(ORIGIN, entry, RFC9309)
     assert (row[3], *row[-2:]) == ("unreachable", 3.0, sha256(b"good").hexdigest())
     assert body == b"good"

@@ -546,8 +546,8 @@ def test_overrides_apply_to_the_crawler_of_the_project_only(
     )
     result = scrapy_rep(*arguments, cwd=tmp_path)
     assert result.status == 0
-    where = "REP_OVERRIDES['127.0.0.1'] (agreed; until 9000-01-01)"
-    assert f"robots.txt: {where}, set in the settings" in result.out
+    source = "REP_OVERRIDES['127.0.0.1'] (agreed; until 9000-01-01)"
+    assert f"robots.txt: {source}, set in the settings" in result.out
     assert not shop.robots_hits
     result = scrapy_rep(*arguments, "--agents", "--json", cwd=tmp_path)
     (record,) = result.records("check")

@@ -25,7 +25,7 @@ from tests.tools.rep import Rep, execute, plain_environment, write_ledger
 if TYPE_CHECKING:
     from tests.crawl.server import Site
 
-pytestmark = pytest.mark.usefixtures("rep")  # It makes a folder with a robots.txt.
+pytestmark = pytest.mark.usefixtures("rep")  # A folder with a robots.txt.
 
 ROBOTS_FILE = ("--robots", "robots.txt")
 AS_MYBOT = ("--agent", "mybot")
@@ -186,9 +186,8 @@ def test_a_terminal_gets_colours_unless_no_color_is_set(
     ) as process:
         os.close(child_end)
         output = b""
-        with contextlib.suppress(
-            OSError
-        ):  # On Linux, the end of a terminal is an error.
+        # On Linux, reading raises OSError at the end of a terminal.
+        with contextlib.suppress(OSError):
             while chunk := os.read(parent_end, 65536):
                 output += chunk
         process.wait(timeout=120)

@@ -321,9 +321,11 @@ def ledgers() -> None:
     decision = f"{ORIGIN}/private/4", "allowed"
     make_ledger(decision, path="one").close()
     make_ledger(decision, (f"{CAFE}/private/5", "allowed"), path="two").close()
-    odd = make_ledger((FORBIDDEN, "allowed"), ("nonsense://a/b", "allowed"), path="odd")
-    add_override(odd, f"{FORBIDDEN}/page", "REP_NOINDEX", page=FORBIDDEN)
-    odd.close()
+    unusual = make_ledger(
+        (FORBIDDEN, "allowed"), ("nonsense://a/b", "allowed"), path="odd"
+    )
+    add_override(unusual, f"{FORBIDDEN}/page", "REP_NOINDEX", page=FORBIDDEN)
+    unusual.close()
     virtual = make_ledger((f"{ADDRESS}/basket/", "allowed"), path="virtual")
     virtual.allowed(f"{ADDRESS}/basket/", origin=VIRTUAL_HOST)
     virtual.close()
@@ -492,9 +494,9 @@ def test_refusals_for_a_delay_are_judged_again(rep: Rep) -> None:
     delay = {"layer": "delay", "line": 2, "statement": "Crawl-delay: 900"}
     ledger.decision(ALLOWED, reason="crawl-delay", **delay)
     ledger.close()
-    why = "robots.txt sets a longer delay than the crawl accepts"
+    reason = "robots.txt sets a longer delay than the crawl accepts"
     assert rep("diff", "ledger", "fast.txt").out == (
-        f"now allowed\t{ALLOWED}\twas: line 2, Crawl-delay: 900 ({why}); now: no rule matches\n"
+        f"now allowed\t{ALLOWED}\twas: line 2, Crawl-delay: 900 ({reason}); now: no rule matches\n"
         "3 URLs compared\n"
         "  now allowed: 1\n"
         "  unchanged: 2\n"
@@ -502,7 +504,7 @@ def test_refusals_for_a_delay_are_judged_again(rep: Rep) -> None:
     result = rep("diff", "ledger", "slow.txt", "--purge-list", "purge")
     assert (result.status, Path("purge").read_text()) == (1, "")
     assert result.out == (
-        f"now delayed\t{ORIGIN}\t2 URLs: line 2, Crawl-delay: 901 ({why}; "
+        f"now delayed\t{ORIGIN}\t2 URLs: line 2, Crawl-delay: 901 ({reason}; "
         "REP_SKIP_DELAY_OVER is 180)\n"
         "3 URLs compared\n"
         "  now delayed: 2\n"

@@ -70,8 +70,8 @@ def test_the_report_of_a_dry_run_says_so(rep: Rep, value: object) -> None:
     ledger.snapshot(ORIGIN, b"User-agent: *\nDisallow: /a\n")
     for url in (f"{ORIGIN}/a/1", f"{ORIGIN}/a/2"):
         ledger.refused(url, 2, "Disallow: /a", verdict="would-refuse")
-    stated = {"verdict": "would-drop", "layer": "meta", "reason": "noindex"}
-    ledger.decision(f"{ORIGIN}/b", page=f"{ORIGIN}/b", **stated)
+    columns = {"verdict": "would-drop", "layer": "meta", "reason": "noindex"}
+    ledger.decision(f"{ORIGIN}/b", page=f"{ORIGIN}/b", **columns)
     assert rep("report", ledger.close()).status == 0
     page = PAGE.read_text()
     heading = "Dry run: no page was fetched, and 2 requests would have been refused"
@@ -128,9 +128,8 @@ def test_the_json_of_any_ledger_fits_the_schema(
     page is written.
     """
     ledger = make_ledger(Path("ledger"))
-    if isinstance(
-        ledger, Ledger
-    ):  # First an empty ledger, then more rows than the page shows.
+    # An empty ledger is tested first, then one with more rows than the page shows.
+    if isinstance(ledger, Ledger):
         rep.record("report", ledger.path)
         for number in range(31):
             ledger.refused(f"{ORIGIN}/search?q={number}", 17, "Disallow: /search")
@@ -144,8 +143,8 @@ def test_the_json_of_any_ledger_fits_the_schema(
     assert file_names() == {"ledger"}
     if make_ledger is Ledger:
         assert len(record["tables"]["urls"]) == 31
-        without = len(record["tables"]["without-robotstxt"])
-        assert record["figures"]["without"] == without == 31
+        host_count = len(record["tables"]["without-robotstxt"])
+        assert record["figures"]["without"] == host_count == 31
     if make_ledger is write_measured_ledger:
         assert record["tables"]["timeline"][0]["start_at"] == "2026-09-21T14:10:00Z"
         assert record["tables"]["fetched"][0] == {

@@ -188,25 +188,25 @@ def test_all_decisions_on_a_url_are_shown_in_order(rep: Rep) -> None:
     a browser, another form of the URL, and a pause. They are shown in the order of their times.
     """
     url = f"{ORIGIN}/page"
-    plain = {"fetched": None, "line": None}
+    no_robots_txt = {"fetched": None, "line": None}
     write_ledger(
         decision_on("/page", 3, subject="page", verdict="noted", layer="meta", reason="noindex",
-           page=url, statement="NoIndex", agent=None, **plain),
+           page=url, statement="NoIndex", agent=None, **no_robots_txt),
         decision_on("/page", 2, subject="request", verdict="noted", layer="delay", reason="back-off",
-           statement="429, Retry-After: 9", **plain),
+           statement="429, Retry-After: 9", **no_robots_txt),
         decision_on("/b/../page", 4, form=url, via="browser http://a.example/from"),
     )  # fmt: skip
     write_ledger(
         decision_on("/page", 1, subject="link", verdict="dropped", layer="rel", reason="nofollow",
-           page=f"{ORIGIN}/from", statement="ugc", **plain),
+           page=f"{ORIGIN}/from", statement="ugc", **no_robots_txt),
         decision_on("/page", 9, fetched=None, subject="item", verdict="dropped", layer="usage",
            reason="train-ai", source="tdmrep.json", page=url, statement="x"),
         path="second",
     )  # fmt: skip
     out = rep("why", url, "ledger", "second", "ledger").out
     assert out.startswith(f"{url}: 5 decisions\n")
-    starts = [line[:20] for line in out.splitlines() if line.startswith("1970")]
-    assert starts == [f"1970-01-01T00:00:0{n}Z" for n in (1, 2, 3, 4, 9)]
+    times = [line[:20] for line in out.splitlines() if line.startswith("1970")]
+    assert times == [f"1970-01-01T00:00:0{n}Z" for n in (1, 2, 3, 4, 9)]
     for words in (
         "  links with this rel must not be followed: ugc (rel)\n  for *\n  subject: link, page: http://example.com/from\n",
         "  the host requested a pause with status 429 or 503: 429, Retry-After: 9 (delay",

@@ -86,14 +86,13 @@ def test_wrong_usage_is_reported_before_any_output(
     Path("link").symlink_to("ledger")
     write_ledger(Path("ledger"), [(URL, "allowed")])
     write_ledger(Path("two"), [(URL, "allowed"), ("http://a.example/", "allowed")])
-    late_ledger = new_ledger(
-        "late", []
-    )  # The damage is only found while the page is written.
+    # The damage in this ledger is only found while the page is written.
+    late_ledger = new_ledger("late", [])
     late_ledger.snapshot("https://shop.example", b"", redirects="{}")
     late_ledger.close()
     before = {path.name: path.read_bytes() for path in Path().iterdir()}
-    ended = rep(*shlex.split(command))
-    assert (ended.status, ended.out) == (2, "")
-    assert message in ended.err
-    assert "Traceback" not in ended.err
+    result = rep(*shlex.split(command))
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err
+    assert "Traceback" not in result.err
     assert {path.name: path.read_bytes() for path in Path().iterdir()} == before

@@ -170,8 +170,8 @@ Sitemap: https://press.example/sitemap.xml
 
 
 def write_eventful_ledger(path: Path) -> str:  # noqa: PLR0912, PLR0915  A long list of rows.
-    """Write two crawls with about every kind of event. The delays of the hosts were not measured,
-    since no gap is recorded.
+    """Write two crawls with about every kind of event. They have no gaps between requests, so no
+    request had to keep to a delay.
     """
     ledger = Ledger(path)
     overrides = {"staging.example": "ignore", "*.partner.example": "User-agent: *\n"}

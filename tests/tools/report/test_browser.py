@@ -71,9 +71,9 @@ def test_a_report_can_be_sorted_filtered_and_read_without_scripts(
     browser: Any, tmp_path: Path
 ) -> None:
     """The table of hosts can be sorted and filtered. A link into closed details opens them. Nothing
-    is wider than the screen, and an accessibility check finds no problem. Without scripts,
-    everything is readable, and the controls that need scripts are hidden. The page requests nothing
-    but itself.
+    is wider than the screen, and an accessibility check finds no problem in any section. Without
+    scripts, everything is readable, and the controls that need scripts are hidden. The page
+    requests nothing but itself.
     """
     paths = (
         ledgers.write_eventful_ledger(tmp_path / "one"),

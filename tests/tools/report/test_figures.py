@@ -251,8 +251,8 @@ WOULD_REFUSE = {**REFUSED, "verdict": "would-refuse"}
 NOT_OBEYED = {"layer": "override", "reason": "ROBOTSTXT_OBEY"}
 OVERRIDE = {"layer": "override", "reason": "override"}
 DRY_RUN, IGNORES_ROBOTSTXT = (
-    {"settings": {name: on}}
-    for name, on in (("REP_DRY_RUN", True), ("ROBOTSTXT_OBEY", False))
+    {"settings": {name: value}}
+    for name, value in (("REP_DRY_RUN", True), ("ROBOTSTXT_OBEY", False))
 )
 ONLY_REFUSALS = {"level": "denied"}
 
@@ -346,7 +346,7 @@ HEADLINES: dict[str, Any] = {
         [(network_gone(3), 1, [("/news", {})]), (network_gone(4), 0, []), ({}, 4, [("/", {})])],
         f"5 pages were fetched (none forbidden), no request was refused, and 7 requests were {NOT_SENT}", "2 crawls ended because no host responded",
     ),
-    "a forbidden page to which a browser was redirected": (
+    "refusals of a page to which a redirect and a browser led": (
         [({}, 2, [("/news", {}), ("/private/1", {**REFUSED, "via": f"redirect {ORIGIN}/news"}),
          ("/private/1", {**REFUSED, "via": f"browser {ORIGIN}/news"}), ("/private/1", REFUSED)])],
         "2 pages were fetched (1 forbidden), and 3 requests were refused", "led there",

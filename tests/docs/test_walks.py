@@ -155,11 +155,11 @@ def test_several_workers_send_the_same_requests_as_a_single_one(
     status, printed, _ = run(project, "demo.offline.many", "2", "--kill")
     requests_by_worker, _, verdict = timeless(printed).partition("\n\n")
     assert verdict.splitlines()[1:] == VERDICT
-    assert "\n0 requests of a single worker are missing\n" in requests_by_worker
+    assert "\n0 requests of the single worker are missing\n" in requests_by_worker
     requests = sum(
         map(int, re.findall(r": (\d+) requests$", requests_by_worker, re.MULTILINE))
     )
-    assert re.match(r"demobot/1.0 \(worker [12]\) is killed\n", requests_by_worker)
+    assert re.match(r"demobot/1.0 \(worker [12]\) was killed\n", requests_by_worker)
     assert requests >= 46
     assert status == 0
 

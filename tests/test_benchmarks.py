@@ -1,4 +1,6 @@
-"""The command that runs all benchmarks."""
+"""Tests of the benchmarks: the command that runs them, and the number of function calls of a
+request.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 
-def test_a_measure_prints_a_table_with_the_peers(
+def test_a_benchmark_prints_a_table_with_this_package_and_its_peers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A measure of some files prints a table with this package and its peers."""
     (tmp_path / "example.txt").write_bytes(b"User-agent: *\nDisallow: /a\n")
     command = ["benchmarks", "--corpus", str(tmp_path), "--only", "memory"]
     monkeypatch.setattr(sys, "argv", command)
@@ -34,28 +35,32 @@ def test_a_measure_prints_a_table_with_the_peers(
 def test_each_scheduler_hands_out_all_requests_of_a_jobdir(
     side: str, tmp_path: Path
 ) -> None:
-    """The scheduler of each side takes requests of many hosts to a JOBDIR, and hands all of them out."""
+    """The schedulers of this package and of Scrapy store the requests of many hosts in a JOBDIR,
+    and return all of them.
+    """
     bench = jobs.Bench(side, str(tmp_path))
-    numbers = jobs.times(bench, hosts=10, number=200, pops=200)
+    seconds_by_step = jobs.times(bench, hosts=10, number=200, pops=200)
     assert len(bench.scheduler) == 0
-    assert all(seconds > 0 for seconds in numbers.values())
+    assert all(seconds > 0 for seconds in seconds_by_step.values())
     kind = "scrapy_rep" if side == "ours" else "scrapy.core"
     assert type(bench.scheduler).__module__.startswith(kind)
 
 
 CALLS = {"request": 93, "host": 250}
-"""How many calls of functions of this package a request costs, and a host (248 to 252, by the load of
-the machine), with those that make objects."""
+"""The number of calls of functions and classes of this package for a request, and for a host. The calls
+for a host are 248 to 252, depending on the load of the machine."""
 
 
 @pytest.mark.slow
-def test_a_request_and_a_host_cost_the_calls_that_are_written_here(
+def test_the_number_of_function_calls_of_a_request_and_a_host_has_not_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What a request and a host cost is what is written here, within 5 %: whoever adds to the way of
-    a request sees it.
+    """The number may differ from CALLS by 5 %. The test fails for a change that adds work to each
+    request, so that its author notices.
     """
     monkeypatch.setattr(crawls, "FEW_HOSTS", (5, 50))
     monkeypatch.setattr(crawls, "MANY_HOSTS", (100, 2))
-    calls_for = {what: calls["ours"] for what, calls in crawls.counted("ours").items()}
+    calls_for = {
+        subject: calls["ours"] for subject, calls in crawls.counted("ours").items()
+    }
     assert calls_for == pytest.approx(CALLS, rel=0.05)

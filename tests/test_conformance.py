@@ -1,4 +1,6 @@
-"""The conformance suite: its cases, its judge, and the parsers that it asks."""
+"""Tests of the conformance suite: its cases, its judge, and the adapters of the parsers that it
+judges.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,20 @@ ROOT = Path(__file__).parents[1]
 SUITE = Suite()
 
 
-def test_this_package_passes() -> None:
-    """This package answers every case of each dialect as expected, but for those on which the
-    sources disagree, which count for nobody. The table in the documentation has its figures.
+def test_this_package_passes_all_cases_in_each_dialect() -> None:
+    """Cases on which the sources disagree are not counted for any parser. The table in the
+    documentation has the figures of this run.
     """
     assert any(case.is_disputed for case in SUITE.cases)
     results = [judge(ScrapyRep(dialect), SUITE.cases) for dialect in DIALECTS]
     for dialect, result in zip(DIALECTS, results, strict=True):
         assert [(failure.case.id, failure.answer) for failure in result.failures] == []
-        counting = [
-            c for c in SUITE.cases if dialect in c.dialects and not c.is_disputed
+        counted_cases = [
+            case
+            for case in SUITE.cases
+            if dialect in case.dialects and not case.is_disputed
         ]
-        assert result.asked.total() == len(counting)
+        assert result.asked.total() == len(counted_cases)
     page = (ROOT / "docs" / "conformance.md").read_text()
     documented = [cells(line) for line in page.splitlines()]
     for line in table(results, SUITE.topics).splitlines()[3:]:
@@ -47,11 +51,12 @@ def test_this_package_passes() -> None:
 
 
 def cells(row: str) -> list[str]:
+    """Return the first four cells of a row of a Markdown table."""
     return [cell.strip() for cell in row.split("|")[1:5]]
 
 
-def test_cases_are_as_the_schema_says() -> None:
-    """The cases are valid by the schema, and their ids are unique."""
+def test_cases_match_the_schema_and_have_unique_ids() -> None:
+    """Each file of cases is named after their topic."""
     schema = json.loads(SCHEMA.read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
@@ -64,8 +69,8 @@ def test_cases_are_as_the_schema_says() -> None:
 
 
 @pytest.mark.parametrize("case", SUITE.cases[::40], ids=lambda case: case.id)
-def test_a_wrong_answer_is_found(case: Case) -> None:
-    """The judge accepts only the expected answer, for a sample of cases."""
+def test_the_judge_accepts_only_the_expected_answer(case: Case) -> None:
+    """Checked for a sample of the cases."""
     for dialect in case.dialects:
         expected = case.expected(dialect)
         assert agrees(expected, expected)
@@ -75,22 +80,19 @@ def test_a_wrong_answer_is_found(case: Case) -> None:
 
 
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.__name__)
-def test_peers_answer(peer: type) -> None:
-    """Each peer parser can be run, and passes most of the simplest cases."""
+def test_each_peer_runs_and_passes_most_of_the_simple_cases(peer: type) -> None:
     cases = [case for case in SUITE.cases if case.topic == "groups"]
     result = judge(peer(), cases)
     assert result.passed.total() > result.asked.total() / 2
 
 
 def answer(question: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The adapter that the next test passes to ``--adapter``."""
+    """Answer a question of the suite: the adapter that the next test passes to ``--adapter``."""
     return ScrapyRep(question["dialect"]).answer(question)
 
 
-def test_the_command_asks_any_callable_and_prints_the_table() -> None:
-    """``python -m conformance`` asks any callable, prints the table, and exits with 0 if all
-    answers are right.
-    """
+def test_the_command_judges_any_callable_and_prints_the_table() -> None:
+    """``python -m conformance`` exits with status 0 if all answers are right."""
     command = [sys.executable, "-m", "conformance", "--dialect", "google", "--failures"]
     command += ["--adapter", "tests.test_conformance:answer"]
     printed = subprocess.check_output(command, cwd=ROOT, text=True)
@@ -100,7 +102,7 @@ def test_the_command_asks_any_callable_and_prints_the_table() -> None:
     assert "0 wrong" in printed
 
 
-COMMAND = """\
+PARTIAL_PARSER = """\
 import json, sys
 for line in sys.stdin:
     question = json.loads(line)
@@ -113,7 +115,7 @@ for line in sys.stdin:
 @pytest.mark.parametrize(
     ("code", "timeout", "message"),
     [
-        (COMMAND, 60, None),
+        (PARTIAL_PARSER, 60, None),
         ("import sys; sys.exit(3)", 60, "The command ended with the exit status 3"),
         (
             "input(); print('null'); raise SystemExit(4)",
@@ -123,11 +125,11 @@ for line in sys.stdin:
         ("import time; time.sleep(60)", 0.5, "No answer in 0.5 s"),
     ],
 )
-def test_a_command_in_any_language_can_be_asked(
+def test_a_command_in_any_language_can_be_judged(
     tmp_path: Path, code: str, timeout: float, message: str | None
 ) -> None:
-    """A command in any language can be asked, by lines of JSON. If it ends or hangs, the run
-    says so at once, with the case, and asks no more.
+    """The command reads questions and writes answers as lines of JSON. If it ends or hangs, the run
+    stops at once, with a message that has the case.
     """
     script = tmp_path / "ask.py"
     script.write_text(code)
@@ -142,8 +144,6 @@ def test_a_command_in_any_language_can_be_asked(
 
 
 def test_a_parser_that_never_answers_fails_at_the_time_limit() -> None:
-    """A parser that never returns from a case fails it at the time limit."""
-
     class Endless:
         name, dialect = "endless", "rfc9309"
 

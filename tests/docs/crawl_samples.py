@@ -1,8 +1,8 @@
 """Runs the spiders of the documentation, all in one process.
 
-``python -m tests.docs.crawl_samples PROXY FILE...`` runs each spider of these modules
-through the proxy. It writes a line of JSON for each crawl: the items that its feed has stored,
-and its stats.
+``python -m tests.docs.crawl_samples PROXY FILE...`` runs the spider of each file through the proxy.
+For each crawl, it prints a line of JSON with the file, the items that its feed stored, and its
+stats.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ SETTINGS = {
 
 
 def main(proxy: str, *files: str) -> None:
+    """Run the spider of each of *files*, and print the results."""
     os.environ["http_proxy"] = proxy
     process = AsyncCrawlerProcess(SETTINGS)
     crawls = []
@@ -38,11 +39,12 @@ def main(proxy: str, *files: str) -> None:
     for path, crawler, feed in crawls:
         lines = feed.read_text("utf-8").splitlines() if feed.exists() else []
         items = [json.loads(line) for line in lines]
-        ended = {"file": path, "items": items, "stats": crawler.stats.get_stats()}
-        print(json.dumps(ended, default=str))
+        result = {"file": path, "items": items, "stats": crawler.stats.get_stats()}
+        print(json.dumps(result, default=str))
 
 
 def _spider(module: dict[str, Any]) -> type[Spider]:
+    """Return the only spider that a module defines."""
     (spider,) = (
         value
         for value in module.values()

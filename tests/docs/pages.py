@@ -1,4 +1,4 @@
-"""The samples of the documentation: fenced blocks and their kinds; where and how they run."""
+"""The pages of the documentation, their code samples, and the environment in which samples run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FENCE = re.compile(
 
 
 class Sample(NamedTuple):
-    """A fenced block of a page."""
+    """A fenced code block of a page. *mark* is the HTML comment directly above it."""
 
     page: str
     line: int
@@ -38,7 +38,7 @@ class Sample(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The kind of a Python sample: settings, a spider, or other code."""
+        """The kind of a Python sample: "settings", "spider" or "code"."""
         statements = ast.parse(self.code).body
         if all(map(_is_setting, statements)):
             return "settings"
@@ -51,7 +51,7 @@ class Sample(NamedTuple):
 
 
 def samples(*languages: str) -> list[Sample]:
-    """Return the samples in these languages from all pages."""
+    """Return the samples of all pages in these *languages*, or in any language."""
     return [
         Sample(
             str(path.relative_to(ROOT)),
@@ -67,22 +67,24 @@ def samples(*languages: str) -> list[Sample]:
     ]
 
 
-def python(kind: str) -> list[Sample]:
+def python_samples(kind: str) -> list[Sample]:
+    """Return the Python samples of this *kind*."""
     return [sample for sample in samples("python") if sample.kind == kind]
 
 
 def environment() -> dict[str, str]:
-    """Return this environment with the package on its path, without variables that select
-    another project or measure coverage, as other tests cover the same code.
+    """Return the environment for subprocesses: this one, with the package on the Python path, and
+    without variables that select another project or measure coverage. Coverage is left out since
+    other tests cover the same code.
     """
-    left_out = ("SCRAPY", "COVERAGE")
-    kept = {
+    excluded_words = ("SCRAPY", "COVERAGE")
+    variables = {
         name: value
         for name, value in os.environ.items()
-        if not any(word in name for word in left_out)
+        if not any(word in name for word in excluded_words)
     }
-    paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
-    return kept | {"PYTHONPATH": os.pathsep.join(paths)}
+    paths = [str(ROOT), *filter(None, [variables.get("PYTHONPATH")])]
+    return variables | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _is_setting(statement: ast.stmt) -> bool:

@@ -1,4 +1,4 @@
-"""What the page about deployment says of scrapyd."""
+"""Tests of the steps on the page about deployment, with Scrapyd."""
 
 from __future__ import annotations
 
@@ -57,14 +57,15 @@ USER_AGENT = "mybot/1.0 (+https://example.com/mybot)"
 REP_LEDGER = %r
 """
 PATIENCE = 60
+"""The time limit of a request to Scrapyd, in seconds."""
 
 
 class Scrapyd:
-    """A scrapyd in a folder, on a port of the loopback interface."""
+    """A running Scrapyd with its data in *folder*, on a free port of the loopback interface."""
 
     def __init__(self, folder: Path) -> None:
-        with closing(socket.create_server(("127.0.0.1", 0))) as free:
-            port = free.getsockname()[1]
+        with closing(socket.create_server(("127.0.0.1", 0))) as free_socket:
+            port = free_socket.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}/"
         settings = f"http_port = {port}\nbind_address = 127.0.0.1\npoll_interval = 0.2"
         (folder / "scrapyd.conf").write_text(f"[scrapyd]\n{settings}\n")
@@ -76,27 +77,30 @@ class Scrapyd:
             stderr=subprocess.DEVNULL,
         )
 
-    def ask(self, call: str, **values: str) -> dict[str, Any]:
-        """The answer to a call; with values, they are posted."""
+    def call(self, method: str, **values: str) -> dict[str, Any]:
+        """Return the response to an API call; *values* are sent as a POST request."""
         data = urlencode(values).encode() if values else None
-        with urlopen(f"{self.address}{call}", data, timeout=PATIENCE) as answer:
+        with urlopen(f"{self.address}{method}", data, timeout=PATIENCE) as answer:
             return json.load(answer)
 
-    def wait_for(self, call: str, key: str = "status") -> dict[str, Any]:
+    def wait_for_response(self, method: str, key: str = "status") -> dict[str, Any]:
+        """Repeat an API call until its response has a value for *key*, and return the response."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             try:
-                answer = self.ask(call)
+                answer = self.call(method)
             except URLError:
                 answer = {}
             if answer.get(key):
                 return answer
-            time.sleep(0.1)  # There is nothing to wait for but its answer.
-        raise TimeoutError(call)
+            # Scrapyd does not say when it is ready, or a job has ended.
+            time.sleep(0.1)
+        raise TimeoutError(method)
 
 
 @pytest.fixture
 def scrapyd(tmp_path: Path) -> Iterator[Scrapyd]:
+    """Yield a running Scrapyd."""
     server = Scrapyd(tmp_path)
     yield server
     server.process.terminate()
@@ -104,19 +108,18 @@ def scrapyd(tmp_path: Path) -> Iterator[Scrapyd]:
 
 
 def deploy(project: Path, *arguments: str) -> str:
-    # It leaves a folder among the temporary files.
+    # scrapyd-deploy leaves a temporary folder.
+    """Run scrapyd-deploy in the folder of a project, and return its output."""
     env = environment() | {"TMPDIR": str(project.parent)}
-    done = forks.run(["scrapyd_client.deploy", *arguments], cwd=project, env=env)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
+    process = forks.run(["scrapyd_client.deploy", *arguments], cwd=project, env=env)
+    assert process.returncode == 0, process.stderr.decode()
+    return process.stdout.decode()
 
 
 def test_a_deployed_egg_with_the_add_on_obeys_robotstxt(
     scrapyd: Scrapyd, tmp_path: Path
 ) -> None:
-    """An egg that has the add-on, as the page packs it, is deployed; its job obeys robots.txt, and
-    writes the ledger.
-    """
+    """The egg has the package in it, as the page describes. Its job also writes the ledger."""
     project = tmp_path / "shop"
     ledgers = tmp_path / "ledgers"
     forks.run(["scrapy", "startproject", "shop", str(project)], env=environment())
@@ -130,15 +133,15 @@ def test_a_deployed_egg_with_the_add_on_obeys_robotstxt(
         for path in (ROOT / "scrapy_rep").rglob("*"):
             if path.is_file() and path.suffix != ".pyc":
                 archive.write(path, path.relative_to(ROOT))
-    scrapyd.wait_for("daemonstatus.json")
+    scrapyd.wait_for_response("daemonstatus.json")
     with (project / "scrapy.cfg").open("a") as config:
         config.write(f"url = {scrapyd.address}\n")
     assert '"spiders": 1' in deploy(project, f"--egg={egg}")
     with Site() as site:
         host = site.add("User-agent: mybot\nDisallow: /basket\n")
         host.answers["/"] = html('<a href="/tea">Tea</a><a href="/basket">Basket</a>')
-        scrapyd.ask("schedule.json", project="shop", spider="tea", home=host.url("/"))
-        scrapyd.wait_for("listjobs.json?project=shop", "finished")
+        scrapyd.call("schedule.json", project="shop", spider="tea", home=host.url("/"))
+        scrapyd.wait_for_response("listjobs.json?project=shop", "finished")
     assert sorted(host.pages) == ["/", "/tea"]
     [path] = ledgers.iterdir()
     with closing(sqlite3.connect(path)) as ledger:
@@ -146,7 +149,7 @@ def test_a_deployed_egg_with_the_add_on_obeys_robotstxt(
     assert rows == [("refused", host.url("/basket"))]
     [log] = (tmp_path / "logs").rglob("*.log")
     assert f"The add-on is {tmp_path / 'eggs'}" in log.read_text()
-    shown = {
+    files_of_page = {
         sample.mark: sample.code for sample in samples("text") if sample.page == PAGE
     }
-    assert shown["file: requirements.txt"] == "scrapy-rep\n"
+    assert files_of_page["file: requirements.txt"] == "scrapy-rep\n"

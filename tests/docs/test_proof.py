@@ -1,4 +1,6 @@
-"""The steps of the page about proofs, on the ledger of a crawl; and that they find what was changed."""
+"""Tests of the steps on the page about ledgers that prove which rules a crawl obeyed. The steps
+must find a change of the ledger.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,20 @@ import pytest
 
 from tests.crawl.crawl import run_crawl
 from tests.crawl.server import Site
-from tests.docs.pages import ROOT, environment, python, samples
+from tests.docs.pages import ROOT, environment, python_samples, samples
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = "docs/ledger.md"
-[SETTINGS] = (sample.code for sample in python("settings") if sample.page == PAGE)
-[PROGRAM] = (sample.code for sample in python("code") if sample.page == PAGE)
-[LINE] = (sample.code for sample in samples("text") if sample.page == PAGE)
-*_, CHECK, WHY = (sample.code for sample in samples("sh") if sample.page == PAGE)
+[SETTINGS] = (
+    sample.code for sample in python_samples("settings") if sample.page == PAGE
+)
+[PROGRAM] = (sample.code for sample in python_samples("code") if sample.page == PAGE)
+[LOG_LINE] = (sample.code for sample in samples("text") if sample.page == PAGE)
+*_, DIGEST_COMMAND, WHY_COMMAND = (
+    sample.code for sample in samples("sh") if sample.page == PAGE
+)
 DIGEST = r"[0-9a-f]{64}"
 URL = "https://shop.example/basket/1"
 
@@ -31,9 +37,10 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 
 @pytest.mark.skipif(not shutil.which("sha256sum"), reason="needs sha256sum")
-def test_the_steps_of_the_page_find_what_was_changed(tmp_path: Path) -> None:
-    """The log has the digest of the file, with which sha256sum finds a change; why shows the rule,
-    and Protego confirms each decision, but not a false one.
+def test_the_steps_of_the_page_find_a_changed_ledger(tmp_path: Path) -> None:
+    """The log has the digest of the ledger, and sha256sum prints the same digest until the ledger
+    is changed. ``scrapy rep why`` shows the rule. The program of the page confirms each decision
+    with Protego, and does not confirm a falsified one.
     """
     settings: dict[str, str] = {}
     exec(SETTINGS, settings)
@@ -49,9 +56,11 @@ def test_the_steps_of_the_page_find_what_was_changed(tmp_path: Path) -> None:
         )
     [ledger] = (tmp_path / "ledgers").iterdir()
     ledger = ledger.rename(tmp_path / "shop.sqlite")
-    logger, message = LINE.strip().split(" INFO: ")
-    begin, _, words, _ = re.split(rf"(ledgers/\S+|{DIGEST})", message)[:4]
-    [line] = result.lines("INFO", logger, begin, words)
+    logger, message = LOG_LINE.strip().split(" INFO: ")
+    start_of_message, _, middle_of_message, _ = re.split(
+        rf"(ledgers/\S+|{DIGEST})", message
+    )[:4]
+    [line] = result.lines("INFO", logger, start_of_message, middle_of_message)
     digest = line.split()[-1]
 
     def run(command: str) -> subprocess.CompletedProcess[str]:
@@ -62,17 +71,17 @@ def test_the_steps_of_the_page_find_what_was_changed(tmp_path: Path) -> None:
             check=False,
         )  # fmt: skip
 
-    def checked(url: str) -> str:
+    def check_rule(url: str) -> str:
         return run(f"python3 check_rule.py shop.sqlite {url}").stdout
 
-    assert run(CHECK).stdout == f"{digest}  shop.sqlite\n"
-    assert "line 3, Disallow: /basket/ (robots.txt)" in run(WHY).stdout
+    assert run(DIGEST_COMMAND).stdout == f"{digest}  shop.sqlite\n"
+    assert "line 3, Disallow: /basket/ (robots.txt)" in run(WHY_COMMAND).stdout
     (tmp_path / "check_rule.py").write_text(PROGRAM)
     assert f"`python3 check_rule.py shop.sqlite {URL}`" in (ROOT / PAGE).read_text()
     for url, verdict in zip(urls, ("refused", "allowed", "allowed"), strict=True):
-        assert checked(url) == f"{verdict} {url} confirmed\n"
-    assert run(CHECK).stdout.startswith(digest)
+        assert check_rule(url) == f"{verdict} {url} confirmed\n"
+    assert run(DIGEST_COMMAND).stdout.startswith(digest)
     with closing(sqlite3.connect(ledger)) as connection, connection:
         connection.execute("UPDATE decision SET verdict = 'allowed'")
-    assert not run(CHECK).stdout.startswith(digest)
-    assert checked(urls[0]) == f"allowed {urls[0]} NOT CONFIRMED\n"
+    assert not run(DIGEST_COMMAND).stdout.startswith(digest)
+    assert check_rule(urls[0]) == f"allowed {urls[0]} NOT CONFIRMED\n"

@@ -1,4 +1,4 @@
-"""The pages that list what the code has agree with the code."""
+"""Tests that the reference pages agree with the code."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ PRIVATE_NAMES = (DOCS / "explanation" / "scrapy.md").read_text(encoding="utf-8")
 
 
 def reference(page: str) -> str:
+    """Return the text of a page of the reference."""
     return (DOCS / "reference" / f"{page}.md").read_text(encoding="utf-8")
 
 
 def table(page: str, number: int = 0) -> dict[str, str]:
-    """Return the rows of a table on a page of the reference: the name, and the rest."""
+    """Return the rows of a table on a page of the reference: the name in the first column, and the
+    rest of the row.
+    """
     tables = re.findall(r"(?:^\|.*\n)+", reference(page), re.MULTILINE)
     rows = [row.strip("|").split(" | ", 1) for row in tables[number].split("\n")[2:-1]]
     return {name.strip("` "): rest for name, rest in rows}
@@ -38,52 +41,64 @@ def table(page: str, number: int = 0) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", sorted(settings.DEFAULTS))
 def test_each_setting_has_an_entry_with_an_example_and_a_reason(name: str) -> None:
-    """Each setting has an entry with a valid example that is not the default, and with the reason
-    of its default.
+    """The example is valid and differs from the default. The entry says why the default is what it
+    is.
     """
     entry = reference("settings").split(f"\n### `{name}`\n")[1].split("\n### ")[0]
     (example,) = re.findall(rf"^- Example: `{name} = (.+)`$", entry, re.MULTILINE)
     value, default = ast.literal_eval(example), settings.DEFAULTS[name]
     assert value != default
     settings.RepSettings(Settings({name: value}))
-    (shown, why) = re.findall(r"^- Default: `(.*)`: (.+)$", entry, re.MULTILINE)[0]
-    assert shown == repr(default).replace("'", '"')
-    assert why.endswith(".")
+    (documented_default, reason) = re.findall(
+        r"^- Default: `(.*)`: (.+)$", entry, re.MULTILINE
+    )[0]
+    assert documented_default == repr(default).replace("'", '"')
+    assert reason.endswith(".")
 
 
 def test_the_generated_pages_are_up_to_date() -> None:
-    """The page of settings, the codes of the linter and the known crawlers are those of the
-    package; each group of settings is there once, behind a list of all settings.
+    """The generated pages are those of the settings, the codes of the linter and the known
+    crawlers. The page of settings begins with a list of all settings, and has each group once.
     """
-    written = {
+    pages = {
         page: (ROOT / "docs" / page).read_text("utf-8") for page in generated.PAGES
     }
     expected = {page: generated.page(page) for page in generated.PAGES}
-    assert written == expected, "python3 dev.py docs writes the pages anew"
+    assert pages == expected, (
+        "the pages are out of date; python3 dev.py docs generates them"
+    )
     text = reference("settings")
-    assert text == settingspage.page(), "python3 dev.py docs writes the page anew"
+    assert text == settingspage.page(), (
+        "the page is out of date; python3 dev.py docs generates it"
+    )
     for group in settingspage.GROUPS.values():
         assert text.count(f"\n## {group}\n") == 1
-    beginning = text.partition("\n## ")[0]
-    listed = re.findall(r"\[`(\w+)`\]\(#\w+\)", beginning)
-    assert listed == [setting.name for setting in settings.SETTINGS.values()]
+    introduction = text.partition("\n## ")[0]
+    listed_settings = re.findall(r"\[`(\w+)`\]\(#\w+\)", introduction)
+    assert listed_settings == [setting.name for setting in settings.SETTINGS.values()]
 
 
-def test_the_tables_have_what_the_code_has() -> None:
-    """The tables have exactly the stats, meta keys and flags, signals and exceptions of the
-    code, and name only signals that exist.
+def test_the_tables_have_the_stats_meta_keys_signals_and_exceptions_of_the_code() -> (
+    None
+):
+    """The tables have exactly the names that the code defines. Signals of Scrapy in the table must
+    exist, too.
     """
     keys = [value for name, value in vars(stats).items() if name.isupper()]
     assert sorted(table("stats")) == sorted(keys)
-    spelt = {value for name, value in vars(meta).items() if name.isupper()}
-    public = {value for value in spelt if not value.startswith("_")}
-    assert {*table("meta"), *table("meta", 1)} == public
-    ours = {name for name in vars(signals) if name.islower() and name[0] != "_"}
-    shown = table("signals")
-    assert {name for name in ours if f"scrapy_rep.signals.{name}" in shown} == ours - {
-        "annotations"
+    meta_keys = {value for name, value in vars(meta).items() if name.isupper()}
+    public_meta_keys = {value for value in meta_keys if not value.startswith("_")}
+    assert {*table("meta"), *table("meta", 1)} == public_meta_keys
+    package_signals = {
+        name for name in vars(signals) if name.islower() and name[0] != "_"
     }
-    for name in shown:
+    documented_signals = table("signals")
+    assert {
+        name
+        for name in package_signals
+        if f"scrapy_rep.signals.{name}" in documented_signals
+    } == package_signals - {"annotations"}
+    for name in documented_signals:
         module, _, attribute = name.rpartition(".")
         module_of_signals = (
             signals if module == "scrapy_rep.signals" else scrapy.signals
@@ -99,14 +114,14 @@ def test_the_tables_have_what_the_code_has() -> None:
 
 
 def test_each_defence_names_tests_that_exist() -> None:
-    """Each row of the table of defences in SECURITY.md names existing tests."""
+    """Each row of the table in SECURITY.md names the tests of the defence."""
     section = SECURITY.split("\n## What is defended\n")[1].split("\n### ")[0]
     rows = [row for row in section.splitlines() if row.startswith("| ")][1:]
     assert len(rows) > 10
     for row in rows:
-        named = re.findall(r"`(tests/[^`]+)`", row.split(" | ")[2])
-        assert named, row
-        assert [path for path in named if not (ROOT / path).is_file()] == []
+        test_paths = re.findall(r"`(tests/[^`]+)`", row.split(" | ")[2])
+        assert test_paths, row
+        assert [path for path in test_paths if not (ROOT / path).is_file()] == []
 
 
 @pytest.mark.parametrize(
@@ -122,10 +137,10 @@ def test_each_defence_names_tests_that_exist() -> None:
         ("a value is {} MiB long at most", reader._MAX_VALUE >> 20),
     ],
 )
-def test_the_bounds_in_security_are_those_of_the_code(
+def test_the_limits_in_security_md_are_those_of_the_code(
     sentence: str, value: int
 ) -> None:
-    """The limits in SECURITY.md are those of the code, in all dialects."""
+    """The limits of the dialects in SECURITY.md are the same for all dialects."""
     assert sentence.format(value) in " ".join(SECURITY.split())
     for dialect in DIALECTS.values():
         assert dialect.size_limit == RFC9309.size_limit
@@ -136,19 +151,19 @@ DOCUMENTED_BY_SCRAPY = {
     "SlotState", "concurrent_requests", "is_heard", "is_interactive", "is_parse_command", "loop_caller",
     "run_in_thread", "shared_component",
 }  # fmt: skip
-"""The functions and classes of ``base/compat.py`` that use no private name."""
+"""The functions and classes of ``base/compat.py`` that use documented names of Scrapy only."""
 
 
 def test_the_page_of_private_names_is_complete() -> None:
-    """The page of Scrapy's private names has a paragraph for each function or class that uses one, with what
-    it reads.
+    """The page about Scrapy's private names has a paragraph for each function or class of
+    ``base/compat.py`` that uses a private name, with the names of the attributes that are read.
     """
-    shown: dict[str, str] = {}
+    paragraph_by_name: dict[str, str] = {}
     for paragraph in PRIVATE_NAMES.split("\n\n"):
-        begin, _, names = paragraph.partition(" (")
+        start, _, names = paragraph.partition(" (")
         for name in re.findall(r"`(\w+)`", names.partition(")")[0]):
-            if begin.startswith("**"):
-                shown[name] = shown.get(name, "") + paragraph
+            if start.startswith("**"):
+                paragraph_by_name[name] = paragraph_by_name.get(name, "") + paragraph
     tree = ast.parse(Path(compat.__file__).read_text())
     functions = {
         node.name: node
@@ -156,7 +171,10 @@ def test_the_page_of_private_names_is_complete() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         if not node.name.startswith("_")
     }
-    assert set(shown) == {*functions, "PROXY_AUTH_META_KEY"} - DOCUMENTED_BY_SCRAPY
+    assert (
+        set(paragraph_by_name)
+        == {*functions, "PROXY_AUTH_META_KEY"} - DOCUMENTED_BY_SCRAPY
+    )
     for name, function in functions.items():
         for path in re.findall(r"\b_find\([\w.]+, '([^']+)'", ast.unparse(function)):
-            assert path in shown[name], (name, path)
+            assert path in paragraph_by_name[name], (name, path)

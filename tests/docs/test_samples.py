@@ -1,4 +1,4 @@
-"""Each sample of the documentation does what the page says."""
+"""Tests that each code sample of the documentation does what its page says."""
 
 from __future__ import annotations
 
@@ -30,7 +30,15 @@ from tests.browser import CHROMIUM, FLAGS, PATIENCE
 from tests.crawl import own_store
 from tests.crawl.answers import Answer, html
 from tests.crawl.server import Site
-from tests.docs.pages import PAGES, PROJECT, ROOT, Sample, environment, python, samples
+from tests.docs.pages import (
+    PAGES,
+    PROJECT,
+    ROOT,
+    Sample,
+    environment,
+    python_samples,
+    samples,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,58 +47,64 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unmeasured
 
 
-TRIED = {"python", "pycon", "console", "sh"}
-SHOWN = {"html", "json", "text", ""}
-"""Input and output of other samples, and drawings."""
+TESTED_LANGUAGES = {"python", "pycon", "console", "sh"}
+OTHER_LANGUAGES = {"html", "json", "text", ""}
+"""The languages of drawings, and of input and output of tested samples."""
 
-OF_OTHERS = re.compile(
+FOREIGN_SETTINGS = re.compile(
     "ROBOTSTXT_FOLDER$|PLAYWRIGHT_|REDIS_|SCHEDULER_(PERSIST|DUPEFILTER_KEY)$"
 )
-"""Settings of packages that are not installed here, or of a project."""
+"""Settings of other packages, which may not be installed, or of a project."""
 
 SCRIPT = {"Content-Type": "text/javascript"}
 
 
 def test_each_sample_is_in_a_language_that_is_tested() -> None:
-    """Every sample is in a language that a test covers."""
+    """A sample in another language would not be tested at all."""
     directives = {sample.language for sample in samples() if sample.language[:1] == "{"}
-    assert {sample.language for sample in samples()} <= TRIED | SHOWN | directives
+    assert {
+        sample.language for sample in samples()
+    } <= TESTED_LANGUAGES | OTHER_LANGUAGES | directives
 
 
-@pytest.mark.parametrize("sample", python("settings"), ids=str)
+@pytest.mark.parametrize("sample", python_samples("settings"), ids=str)
 def test_settings_of_samples_exist_and_are_valid(sample: Sample) -> None:
-    """Each setting in a sample exists, and has a valid value."""
-    written: dict[str, Any] = {}
-    exec(sample.code, written)
-    del written["__builtins__"]
-    for name in written:
+    sample_settings: dict[str, Any] = {}
+    exec(sample.code, sample_settings)
+    del sample_settings["__builtins__"]
+    for name in sample_settings:
         is_known = hasattr(default_settings, name) or name in DEFAULTS
-        assert is_known or OF_OTHERS.match(name), name
-    loadable = {
-        name: value for name, value in written.items() if "myproject." not in str(value)
+        assert is_known or FOREIGN_SETTINGS.match(name), name
+    importable = {
+        name: value
+        for name, value in sample_settings.items()
+        if "myproject." not in str(value)
     }
-    RepSettings(Settings(loadable))
+    RepSettings(Settings(importable))
     for name in (
         "DOWNLOADER_MIDDLEWARES",
         "SPIDER_MIDDLEWARES",
         "EXTENSIONS",
         "ADDONS",
     ):
-        for path in written.get(name, {}):
+        for path in sample_settings.get(name, {}):
             assert find_spec(path.rpartition(".")[0]), path
 
 
 @pytest.mark.parametrize("page", sorted({sample.page for sample in samples("pycon")}))
-def test_sessions_print_what_is_shown(page: str) -> None:
-    """Each line of an interactive session prints the shown output."""
-    tried = doctest.testfile(str(ROOT / page), module_relative=False, encoding="utf-8")
-    assert tried.attempted
-    assert not tried.failed
+def test_interactive_sessions_print_the_shown_output(page: str) -> None:
+    results = doctest.testfile(
+        str(ROOT / page), module_relative=False, encoding="utf-8"
+    )
+    assert results.attempted
+    assert not results.failed
 
 
-@pytest.mark.parametrize("sample", python("code"), ids=str)
+@pytest.mark.parametrize("sample", python_samples("code"), ids=str)
 def test_code_samples_run(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each piece of code runs, if a response or a file for it exists."""
+    """Samples of code run with the variables and modules that they expect: a robots.txt, a
+    response, and the project ``myproject``.
+    """
     for name in ("myproject", "myproject.stores"):
         monkeypatch.setitem(sys.modules, name, own_store)
     body = b"User-agent: *\nDisallow: /private/\nDisalow: /tmp/\n"
@@ -101,11 +115,11 @@ def test_code_samples_run(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.fixture(scope="module")
-def crawled(
+def crawl_results(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Any]:
-    """The results of all spiders of the documentation, run against the example site, and the
-    log of all of them.
+    """Run all spiders of the documentation against the example site. Return the result of each, by
+    the name of the sample, and the log of all of them under "log".
     """
     folder = tmp_path_factory.mktemp("samples")
     with pytest.MonkeyPatch.context() as patch:
@@ -115,98 +129,105 @@ def crawled(
     files = {}
     for number, sample in enumerate(spiders()):
         files[str(sample)] = file = folder / f"sample{number}.py"
-        # The hosts of that site have no TLS, and know a crawler of another name.
+        # The example site has no TLS, and its robots.txt files name another crawler.
         code = sample.code.replace("https://", "http://").replace("mybot", "demobot")
         file.write_text(code, encoding="utf-8")
-    done = forks.run(
+    process = forks.run(
         ["tests.docs.crawl_samples", site.address, *map(str, files.values())],
         cwd=folder,
         env=environment(),
     )
     site.stop()
-    log = done.stderr.decode()
-    assert done.returncode == 0, log
-    ended = {line["file"]: line for line in map(json.loads, done.stdout.splitlines())}
-    return {"log": log, **{name: ended[str(file)] for name, file in files.items()}}
+    log = process.stderr.decode()
+    assert process.returncode == 0, log
+    results_by_path = {
+        line["file"]: line for line in map(json.loads, process.stdout.splitlines())
+    }
+    return {
+        "log": log,
+        **{name: results_by_path[str(file)] for name, file in files.items()},
+    }
 
 
 def spiders() -> list[Sample]:
-    """The spiders that the example site has the hosts of, and that need no browser."""
+    """Return the samples with a spider that crawls hosts of the example site, and needs no browser."""
     return [
         sample
-        for sample in python("spider")
+        for sample in python_samples("spider")
         if "localhost" not in sample.code and "PLAYWRIGHT" not in sample.code
     ]
 
 
 @pytest.mark.parametrize("sample", spiders(), ids=str)
 def test_spiders_crawl_without_an_error(
-    crawled: dict[str, Any], sample: Sample
+    crawl_results: dict[str, Any], sample: Sample
 ) -> None:
-    """Each spider crawls without an error. If it makes items, they are in its feed; if not, a
-    request of it is refused.
+    """All items that a spider makes are in its feed. A spider without items has a request that is
+    refused.
     """
-    ended = crawled[str(sample)]
-    stats = ended["stats"]
-    reason = "finished" if ended["items"] else "robots_denied"
+    result = crawl_results[str(sample)]
+    stats = result["stats"]
+    reason = "finished" if result["items"] else "robots_denied"
     assert stats["finish_reason"] == reason
     assert "log_count/ERROR" not in stats
-    assert len(ended["items"]) == stats.get("item_scraped_count", 0)
-    assert ended["items"] if "yield {" in sample.code else stats["robotstxt/forbidden"]
+    assert len(result["items"]) == stats.get("item_scraped_count", 0)
+    assert result["items"] if "yield {" in sample.code else stats["robotstxt/forbidden"]
 
 
-def test_shown_items_are_those_of_the_spiders(crawled: dict[str, Any]) -> None:
-    """The archive has pages that must not be indexed, with their bytes and their rules. The data
-    set has pages that allow the purpose and pages that state nothing. A shown item is what the
-    spider above it makes.
+def test_spiders_make_the_items_that_the_pages_describe(
+    crawl_results: dict[str, Any],
+) -> None:
+    """The archive has pages with noindex, with their content and their rules. The data set has
+    pages that allow its purpose, or state nothing about it. An item in a JSON sample is the only
+    one of the named spider on the page.
     """
-    made = {
-        (sample.page, *re.findall(r'name = "(\w+)"', sample.code)): crawled[str(sample)]
+    results = {
+        (sample.page, *re.findall(r'name = "(\w+)"', sample.code)): crawl_results[
+            str(sample)
+        ]
         for sample in spiders()
     }
-    archived = made["docs/howto/archive.md", "archive"]["items"]
-    items = {item["url"]: item for item in archived}
+    archive_items = results["docs/howto/archive.md", "archive"]["items"]
+    items = {item["url"]: item for item in archive_items}
     page = items["http://press.example/archive.html"]
     assert (page["robots"]["index"], page["noarchive"]) == (False, False)
     assert b'content="noindex"' in b64decode(page["body"])
     file = items["http://press.example/paper.pdf"]
     assert ["X-Robots-Tag", "noindex, nofollow"] in file["headers"]
-    items = made["docs/howto/data-set.md", "corpus"]["items"]
+    items = results["docs/howto/data-set.md", "corpus"]["items"]
     assert {item["train-ai"] for item in items} == {True, None}
     assert all(item["text"].strip() for item in items)
     for sample in samples("json"):
         if sample.mark:
-            shown = json.loads(sample.code.replace("https://", "http://"))
+            expected = json.loads(sample.code.replace("https://", "http://"))
             name = sample.mark.removeprefix("items: ")
-            assert made[sample.page, name]["items"] == [shown], sample
+            assert results[sample.page, name]["items"] == [expected], sample
 
 
-def test_shown_log_lines_are_in_the_logs_of_the_spiders(
-    crawled: dict[str, Any],
+def test_log_lines_of_the_pages_are_in_the_logs_of_the_spiders(
+    crawl_results: dict[str, Any],
 ) -> None:
-    """Each line of a log is in the log of the spiders of the documentation, one of a handler of
-    signals with them.
-    """
-    assert " http://shop.example/basket/: Disallow: /basket/\n" in crawled["log"]
+    """The log also has the line that a sample with a signal handler writes."""
+    assert " http://shop.example/basket/: Disallow: /basket/\n" in crawl_results["log"]
     for sample in samples("text"):
         if sample.mark == "log":
             code = sample.code.replace("https://", "http://")
             for line in code.replace("mybot", "demobot").splitlines():
-                assert line in crawled["log"], sample
+                assert line in crawl_results["log"], sample
 
 
 @pytest.mark.slow
-def test_shown_log_lines_of_the_demo_are_in_its_log(tmp_path: Path) -> None:
-    """Each line is in the log of the example project, perhaps with another example."""
+def test_log_lines_of_the_demo_are_in_its_log(tmp_path: Path) -> None:
+    """The example URL at the end of a line can be another one."""
     project = shutil.copytree(PROJECT, tmp_path / "project")
     command = ["scrapy", "crawl", "demo", "-s", "LOG_LEVEL=INFO"]
-    done = forks.run(command, cwd=project, env=environment())
-    log = (done.stdout + done.stderr).decode()
-    shown = [
+    process = forks.run(command, cwd=project, env=environment())
+    log = (process.stdout + process.stderr).decode()
+    log_samples = [
         sample.code for sample in samples("text") if sample.mark == "log of the demo"
     ]
-    assert shown
-    for line in "".join(shown).splitlines():
+    assert log_samples
+    for line in "".join(log_samples).splitlines():
         level, _, message = line.partition(": ")
         assert f"] {level}: {message.partition('Example: ')[0]}" in log
 
@@ -217,12 +238,14 @@ def test_shown_log_lines_of_the_demo_are_in_its_log(tmp_path: Path) -> None:
 def test_the_spider_of_the_page_on_browsers_sends_nothing_forbidden(
     tmp_path: Path,
 ) -> None:
-    """The spider of the page on browsers follows links, and Chromium requests nothing that
-    robots.txt forbids. The log has the lines of the page.
+    """The spider of the page about browsers follows links, and Chromium requests nothing that
+    robots.txt forbids. The log has the lines that the page shows.
     """
     pytest.importorskip("scrapy_playwright")
     page = "docs/howto/browsers.md"
-    [spider] = (sample.code for sample in python("spider") if sample.page == page)
+    [spider] = (
+        sample.code for sample in python_samples("spider") if sample.page == page
+    )
     [lines] = (sample.code for sample in samples("text") if sample.page == page)
     with Site() as site:
         host = site.add("User-agent: *\nDisallow: /private\n")
@@ -239,8 +262,8 @@ def test_the_spider_of_the_page_on_browsers_sends_nothing_forbidden(
         command = ["scrapy", "runspider", "browser.py", "-O", "pages.json"]
         launch = {"executable_path": CHROMIUM, "args": FLAGS, "timeout": PATIENCE}
         command += ["-s", f"PLAYWRIGHT_LAUNCH_OPTIONS={json.dumps(launch)}"]
-        done = forks.run(command, cwd=tmp_path, env=environment())
-        log = done.stderr.decode()
+        process = forks.run(command, cwd=tmp_path, env=environment())
+        log = process.stderr.decode()
         assert sorted(host.pages) == ["/", "/tea"], log
     assert "'rep/browser/aborted': 1" in log
     assert "ERROR" not in log
@@ -250,7 +273,8 @@ def test_the_spider_of_the_page_on_browsers_sends_nothing_forbidden(
     assert [item["title"] for item in items] == ["A page", "Tea"]
 
 
-def commands() -> Iterator[tuple[str, str]]:
+def command_lines() -> Iterator[tuple[str, str]]:
+    """Yield each command line of the pages that no other test runs, and the name of its sample."""
     for sample in samples("sh"):
         if sample.mark == "make":  # Another test runs it.
             continue
@@ -262,9 +286,9 @@ def commands() -> Iterator[tuple[str, str]]:
             yield str(sample), sample.code.partition("\n")[0].removeprefix("$ ")
 
 
-@pytest.mark.parametrize(("where", "line"), list(commands()))
-def test_command_lines_are_valid(where: str, line: str) -> None:
-    """Each command line is valid: its subcommand and options, module or extra exist."""
+@pytest.mark.parametrize(("sample", "line"), list(command_lines()))
+def test_command_lines_are_valid(sample: str, line: str) -> None:
+    """The subcommand, options, module, file or extra of each command line must exist."""
     setup = ConfigParser(interpolation=None)
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     match shlex.split(line):
@@ -294,12 +318,11 @@ def test_command_lines_are_valid(where: str, line: str) -> None:
         case ["sqlite3" | "playwright" | "sha256sum" | "scrapyd-deploy" | "curl", *_]:
             pass
         case other:
-            pytest.fail(f"{where}: {other}")
+            pytest.fail(f"{sample}: {other}")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_named_settings_stats_and_names_exist(page: Path) -> None:
-    """Each setting, stat and name of the package on a page exists."""
+def test_settings_stats_and_python_names_on_the_pages_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"\bREP_[A-Z_]+\b(?!\*)", text):
         assert name.rstrip("_") in DEFAULTS, name
@@ -311,5 +334,5 @@ def test_named_settings_stats_and_names_exist(page: Path) -> None:
         module, _, name = path.rpartition(".")
         spec = find_spec(module)
         assert spec, path
-        is_there = hasattr(import_module(module), name) or find_spec(path)
-        assert is_there, path
+        exists = hasattr(import_module(module), name) or find_spec(path)
+        assert exists, path

@@ -1,4 +1,6 @@
-"""The documentation site builds without a warning, and covers the code."""
+"""Tests that the documentation site builds without a warning, is readable in a browser, and covers
+the code.
+"""
 
 from __future__ import annotations
 
@@ -38,25 +40,27 @@ pytest.importorskip("sphinx")
 
 from sphinx.util.inventory import InventoryFile
 
-SPLIT = """[...document.querySelectorAll("td code .pre")]
+SPLIT_NAMES = """[...document.querySelectorAll("td code .pre")]
     .filter((name) => name.getClientRects().length > 1).map((name) => name.textContent)"""
+"""JavaScript that returns the names in tables that are split into several lines."""
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built with its own command, where a warning is an error."""
+    """Build the site, with warnings as errors, and return its folder."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "1"]
     command += ["-d", f"{folder}.doctrees", str(DOCS), str(folder)]
-    done = subprocess.run(
+    process = subprocess.run(
         command, check=False, capture_output=True, text=True, env=environment()
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     return folder
 
 
 @pytest.fixture(scope="module")
 def logmessages() -> ModuleType:
+    """Return the Sphinx extension that collects the log messages from the code."""
     path = DOCS / "_ext" / "logmessages.py"
     spec = spec_from_file_location("logmessages", path)
     assert spec
@@ -68,6 +72,7 @@ def logmessages() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def messages(logmessages: ModuleType) -> list[Any]:
+    """Return all log messages of the package."""
     return logmessages.messages()
 
 
@@ -75,8 +80,8 @@ def messages(logmessages: ModuleType) -> list[Any]:
 def test_the_site_has_each_page_public_name_and_log_message(
     site: Path, messages: list[Any]
 ) -> None:
-    """Each page is in the site; the API page has each public name and each field of a
-    dialect; each log message has a row.
+    """The API page has each public name and each field of Dialect; the page of log messages has
+    each message.
     """
     for page in PAGES[1:]:
         assert (site / page.relative_to(DOCS)).with_suffix(".html").exists()
@@ -94,9 +99,9 @@ def test_the_site_has_each_page_public_name_and_log_message(
         assert message.text in log
 
 
-def test_each_setting_can_be_linked_to_and_is(site: Path) -> None:
-    """Each setting is an object that other documentation can link to. Where a page names a setting,
-    of this package or Scrapy's, it links to it.
+def test_each_setting_is_a_link_target_and_is_linked(site: Path) -> None:
+    """Other documentation can link to each setting. Where a page names a setting of this package or
+    of Scrapy, the name is a link.
     """
     with (site / "objects.inv").open("rb") as file:
         inventory = InventoryFile.load(file, "", posixpath.join)["std:setting"]
@@ -109,6 +114,7 @@ def test_each_setting_can_be_linked_to_and_is(site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """Yield a running Chromium."""
     yield from started()
 
 
@@ -118,8 +124,8 @@ def browser() -> Iterator[Any]:
 def test_the_site_is_readable_in_each_colour_scheme_and_width(
     site: Path, browser: Any
 ) -> None:
-    """The site is light or dark as the system of the reader is, with enough contrast for
-    all text. No page is wider than a phone, and on a wide screen, no table splits a name.
+    """The site follows the colour scheme of the system, light or dark, with enough contrast for all
+    text. No page is wider than a phone. On a wide screen, no table splits a name.
     """
     page = browser.new_page(viewport={"width": 390, "height": 800})
     page.set_default_timeout(PATIENCE)
@@ -136,7 +142,7 @@ def test_the_site_is_readable_in_each_colour_scheme_and_width(
     page.set_viewport_size({"width": 1400, "height": 900})
     for name in ("stats", "exceptions", "settings", "../usage"):
         page.goto((site / "reference" / f"{name}.html").as_uri())
-        assert page.evaluate(SPLIT) == [], name
+        assert page.evaluate(SPLIT_NAMES) == [], name
     page.close()
 
 
@@ -147,7 +153,7 @@ def test_the_site_is_readable_in_each_colour_scheme_and_width(
 def test_a_search_for_a_symptom_finds_its_page_first(
     site: Path, browser: Any, symptom: str
 ) -> None:
-    """Whoever searches for a symptom finds the page about what may be wrong first."""
+    """A search for a symptom of a crawl lists the page about causes first."""
     page = browser.new_page()
     page.set_default_timeout(PATIENCE)
     page.goto(f"{(site / 'search.html').as_uri()}?q={symptom}")
@@ -158,7 +164,8 @@ def test_a_search_for_a_symptom_finds_its_page_first(
     page.close()
 
 
-def is_call_of_logger(node: ast.AST) -> bool:
+def is_logging_call(node: ast.AST) -> bool:
+    """Return whether *node* is a call of a method of ``logger``."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id="logger"))):
             return True
@@ -168,9 +175,11 @@ def is_call_of_logger(node: ast.AST) -> bool:
 def test_each_logging_call_is_found(
     logmessages: ModuleType, messages: list[Any]
 ) -> None:
-    """Each logging call is found, with its message, or as one that passes another's."""
+    """The extension finds each logging call with its message, except for calls that only pass on a
+    message.
+    """
     loggers = {message.logger for message in messages}
-    is_logged = re.compile(
+    logs_a_message = re.compile(
         r"logger\.(?!(log|warning)\((\*|level|message))"
         r"(debug|info|warning|error|exception|critical|log)\("
     )
@@ -181,8 +190,8 @@ def test_each_logging_call_is_found(
         source = path.read_text(encoding="utf-8")
         nodes = ast.walk(ast.parse(source)) if "logger" in source else ()
         for node in nodes:
-            written = ast.unparse(node) if is_call_of_logger(node) else ""
-            assert name in loggers or not is_logged.match(written), written
+            call = ast.unparse(node) if is_logging_call(node) else ""
+            assert name in loggers or not logs_a_message.match(call), call
     texts = {(message.level, message.text.partition(":")[0]) for message in messages}
     assert ("info", "%(path)s can be written again, and contains all changes") in texts
     assert ("error", "The crawl stops") in texts

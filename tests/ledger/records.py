@@ -1,4 +1,4 @@
-"""Records of an invented crawl, and its ledger."""
+"""Builders of ledger records, and ledgers of one made-up crawl."""
 
 from __future__ import annotations
 
@@ -29,19 +29,28 @@ CRAWL = (
 END = (9.0, "finished", '{"pages": 2}')
 
 
-def snapshot(
+def make_snapshot(
     body: bytes = b"User-agent: *\n",
     fetched: float = 5.0,
     origin: str = ORIGIN,
     **fields: Any,
 ) -> tuple[tuple[Any, ...], bytes | None]:
+    """Return what ``writer.snapshot`` makes of a robots.txt that was fetched at the time *fetched*:
+    the row, and the body or None. Other *fields* are those of the AccessResult.
+    """
     fields = {"status": 200, "url": f"{origin}/robots.txt", **fields}
     result = AccessResult(body=body, **fields)
     entry = CacheEntry(result=result, fetched=fetched, expires=fetched + 60)
     return module.snapshot(origin, entry, RFC9309)
 
 
-def decided(number: int = 0, fetched: float | None = 5.0, **fields: Any) -> Record:
+def make_decision(
+    number: int = 0, fetched: float | None = 5.0, **fields: Any
+) -> Record:
+    """Return a decision made at second *number*, by default a refusal of the page ``/NUMBER``.
+    *fetched* is the time at which the robots.txt that decided was fetched. Other *fields* replace
+    those of the record.
+    """
     return Record(
         time=float(number),
         subject="request",
@@ -57,8 +66,10 @@ def decided(number: int = 0, fetched: float | None = 5.0, **fields: Any) -> Reco
     )._replace(**fields)
 
 
-def put(writer: LedgerWriter, record: Any) -> None:
-    """Write a decision, what :func:`snapshot` returned, or a table and a row of it."""
+def write_record(writer: LedgerWriter, record: Any) -> None:
+    """Pass *record* to the writer: a decision, a return value of :func:`make_snapshot`, or a pair of a
+    table and a row for it.
+    """
     if isinstance(record, Record):
         writer.write_decision(record)
     elif isinstance(record[0], str):
@@ -73,12 +84,14 @@ def put(writer: LedgerWriter, record: Any) -> None:
 def write_crawl(
     path: Path, *transactions: Iterable[Any], crawl: tuple[Any, ...] = CRAWL
 ) -> LedgerWriter:
-    """Write a crawl that has ended, its records in several transactions."""
+    """Write a complete crawl to the ledger at *path*, with a flush after each of the
+    *transactions*.
+    """
     writer = LedgerWriter(path)
     writer.start(crawl)
     for number, records in enumerate(transactions, 1):
         for record in records:
-            put(writer, record)
+            write_record(writer, record)
         if number == len(transactions):
             writer.close(END)
         else:
@@ -88,7 +101,7 @@ def write_crawl(
 
 
 def flush(writer: LedgerWriter) -> None:
-    """Write what the writer has, and let it count that."""
+    """Write all buffered records to the file, and update the counts of the writer."""
     for _ in range(2):
         writer.flush()
         writer._thread.join()

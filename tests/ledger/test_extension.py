@@ -1,4 +1,6 @@
-"""The extension that writes a ledger, without a crawl."""
+"""Tests of :class:`LedgerExtension`, which writes the ledger of a crawl. The crawls are faked: the
+tests send the signals of Scrapy.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,10 @@ URLS = ["http://a.example/1", "http://a.example/2", "http://b.example/"]
 async def crawl(
     tmp_path: Path, urls: Sequence[str] = URLS, *, page: str = "", **settings: str
 ) -> tuple[list[Row], Crawler]:
-    """Run a crawl with requests for *urls*, or with pages there that have this X-Robots-Tag. Return
-    the rows of its decisions, with its versions.
+    """Fake a crawl with the extension. If *page* is given, the crawl receives a page with this
+    X-Robots-Tag from each of the *urls*; otherwise, it requests each URL. If *urls* is empty, the
+    spider is never opened. Return the rows of the decisions, each joined with the row of its crawl,
+    and the crawler.
     """
     path = tmp_path / "ledger"
     settings = {"REP_LEDGER": str(path), "ROBOTSTXT_OBEY": False, **settings}
@@ -65,28 +69,28 @@ async def crawl(
 @pytest.mark.parametrize("level", ["denied", "all"])
 @pytest.mark.parametrize(("reason", "page"), [(OBEY, ""), (NOINDEX, "noindex")])
 @coroutine_test
-async def test_what_the_user_ignores_is_recorded_once_an_origin(
+async def test_an_ignored_rule_is_recorded_once_per_origin_or_for_each_url(
     tmp_path: Path, reason: str, page: str, level: str
 ) -> None:
-    """What is ignored by ROBOTSTXT_OBEY or REP_NOINDEX makes a row for each origin or, at the
-    level "all", for each request or page. URLs without an origin make no row.
+    """If settings ignore robots.txt (ROBOTSTXT_OBEY) or noindex (REP_NOINDEX), each origin gets one
+    row. With the level "all", each request or page gets a row. A URL without an origin gets none.
     """
     settings = {NOINDEX: "ignore", "REP_LEDGER_LEVEL": level}
     urls = URLS if page else (*URLS, "data:,x")
     rows, _ = await crawl(tmp_path, urls, page=page, **settings)
-    kept = [row for row in rows if row["reason"] == reason]
-    assert [row["url"] for row in kept] == (URLS if level == "all" else URLS[::2])
-    stated = ("override", "allowed", page or None)
-    assert {(row["layer"], row["verdict"], row["statement"]) for row in kept} == {
-        stated
+    overrides = [row for row in rows if row["reason"] == reason]
+    assert [row["url"] for row in overrides] == (URLS if level == "all" else URLS[::2])
+    expected = ("override", "allowed", page or None)
+    assert {(row["layer"], row["verdict"], row["statement"]) for row in overrides} == {
+        expected
     }
 
 
 @coroutine_test
-async def test_lost_records_are_counted_and_warned_of_once(
+async def test_dropped_records_are_counted_and_logged_in_one_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Lost records are counted in the stats, and one warning names the ledger."""
+    """Dropped records are counted in the stats, and a single warning names the ledger."""
     monkeypatch.setattr(writer, "_MAX_WAITING", 0)
     _, crawler = await crawl(tmp_path)
     assert crawler.stats.get_value("rep/ledger/dropped") == 2
@@ -94,10 +98,9 @@ async def test_lost_records_are_counted_and_warned_of_once(
 
 
 @coroutine_test
-async def test_a_decision_is_in_the_file_about_a_second_later(
+async def test_decisions_are_written_each_second_during_the_crawl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A decision is in the file about a second later, while the crawl goes on."""
     clock, path = Clock(), tmp_path / "ledger"
     monkeypatch.setattr(module, "create_looping_call", LoopingCall)
     crawler = fake_crawler({"REP_LEDGER": str(path), "ROBOTSTXT_OBEY": False})
@@ -124,10 +127,10 @@ async def test_a_decision_is_in_the_file_about_a_second_later(
 
 
 @coroutine_test
-async def test_without_an_open_spider_no_ledger_is_written(
+async def test_no_ledger_is_written_if_the_spider_never_opens(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If a crawl ends before its spider is open, the extension does nothing."""
+    """If a crawl ends before its spider is opened, the extension writes nothing and logs nothing."""
     assert (await crawl(tmp_path, urls=()))[0] == []
     # Scrapy's CoreStats logs an error of its own here.
     assert not any(record.name.startswith("scrapy_rep") for record in caplog.records)
@@ -138,8 +141,8 @@ async def test_without_an_open_spider_no_ledger_is_written(
 async def test_the_memory_of_recorded_origins_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The memory of recorded origins is limited; beyond the limit, an origin can be recorded
-    again.
+    """The set of origins that already have a row is limited. Beyond the limit, an origin can be
+    recorded a second time.
     """
     monkeypatch.setattr(module, "_MAX_REMEMBERED", 2)
     urls = [f"http://host{number}.example/" for number in (1, 2, 1, 3, 1, 3)]

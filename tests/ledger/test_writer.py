@@ -1,5 +1,5 @@
-"""The ledger writer: what can be a ledger, what its rows have, and that it counts every record that
-it loses, whatever happens to the file.
+"""Tests of :class:`LedgerWriter`: which files it accepts as a ledger, which rows it writes, and
+that it counts every record that it drops, whatever happens to the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,15 @@ from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.text import visible
-from tests.ledger.records import CRAWL, END, ORIGIN, decided, flush, put, snapshot
+from tests.ledger.records import (
+    CRAWL,
+    END,
+    ORIGIN,
+    flush,
+    make_decision,
+    make_snapshot,
+    write_record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def blocker(path: Path) -> Iterator[sqlite3.Connection]:
-    """Lock the file of a ledger, as another process does."""
+    """Yield a connection that locks the ledger file, as another process could."""
     module.prepare(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -50,34 +58,41 @@ def blocker(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def digest(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal, as :meth:`LedgerWriter.digest` does."""
     return sha256(path.read_bytes()).hexdigest()
 
 
 def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
+    """Return the rows that *query* selects from the ledger at *path*."""
     with closing(open_ledger(str(path))) as ledger:
         return [tuple(row) for row in ledger.execute(query)]
 
 
-def started(path: Path, *records: Any, crawl: tuple[Any, ...] = CRAWL) -> LedgerWriter:
+def start_writer(
+    path: Path, *records: Any, crawl: tuple[Any, ...] = CRAWL
+) -> LedgerWriter:
+    """Return a writer that was started and was passed *records*, but is not closed."""
     writer = LedgerWriter(path)
     writer.start(crawl)
     for record in records:
-        put(writer, record)
+        write_record(writer, record)
     return writer
 
 
-def written(path: Path, *records: Any) -> LedgerWriter:
-    writer = started(path, *records)
+def write_ledger(path: Path, *records: Any) -> LedgerWriter:
+    """Write a complete crawl with *records*, and return its closed writer."""
+    writer = start_writer(path, *records)
     writer.close(END)
     return writer
 
 
-# The file.
+# Creation of the file.
 
 
-def test_a_new_ledger_is_made_once_with_its_folder(tmp_path: Path) -> None:
-    """A new file is made with its folder, and has the ids of a ledger. Of several processes that
-    make it, the later ones find the tables. It is read by column name, and cannot be written.
+def test_a_ledger_can_be_created_by_several_threads_at_once(tmp_path: Path) -> None:
+    """A new ledger is created with its folder, the version and the application id. If several
+    threads create it at the same time, the later ones find the tables of the first. A reader gets
+    columns by name, and cannot write.
     """
     path = tmp_path / "a" / "a ledger #1?.sqlite"
     with ThreadPoolExecutor(8) as pool:
@@ -91,7 +106,7 @@ def test_a_new_ledger_is_made_once_with_its_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "pragma", "why"),
+    ("name", "pragma", "message"),
     [
         ("text", "", "not a database"),
         ("folder", "", "directory|not a regular file"),
@@ -108,11 +123,11 @@ def test_a_new_ledger_is_made_once_with_its_folder(tmp_path: Path) -> None:
         ("\ud800/ledger", "", "surrogates|such"),
     ],
 )
-def test_what_is_no_ledger_is_refused_and_stays_unchanged(
-    tmp_path: Path, name: str, pragma: str, why: str
+def test_a_file_that_is_no_ledger_is_refused_and_not_changed(
+    tmp_path: Path, name: str, pragma: str, message: str
 ) -> None:
-    """The message names the file that is no ledger, and the reason; the file stays unchanged. An
-    impossible path raises LedgerError before the crawl starts.
+    """The error names the file and says why it is not a ledger. A path that cannot exist raises
+    LedgerError, too: when the ledger is prepared, before the crawl starts.
     """
     (tmp_path / "text").write_text("User-agent: *\n" * 100)
     (tmp_path / "folder").mkdir()
@@ -124,17 +139,17 @@ def test_what_is_no_ledger_is_refused_and_stays_unchanged(
     before = (
         path.read_bytes() if name in {"text", "other", "earlier", "later"} else None
     )
-    for do in (module.prepare, lambda path: open_ledger(str(path))):
-        if do is module.prepare and name == "missing":
+    for open_path in (module.prepare, lambda path: open_ledger(str(path))):
+        if open_path is module.prepare and name == "missing":
             continue
-        with pytest.raises(LedgerError, match=why) as error:
-            do(path)
+        with pytest.raises(LedgerError, match=message) as error:
+            open_path(path)
         assert visible(str(path)) in str(error.value)
     assert before == (path.read_bytes() if before else None)
 
 
 @pytest.mark.parametrize(
-    ("error", "passes"),
+    ("error", "is_temporary"),
     [
         (sqlite3.OperationalError("database or disk is full"), True),
         (sqlite3.OperationalError("database is locked"), True),
@@ -144,40 +159,45 @@ def test_what_is_no_ledger_is_refused_and_stays_unchanged(
         (PermissionError(13, "Permission denied"), False),
     ],
 )
-def test_a_full_disk_or_a_lock_does_not_stop_the_start(
-    path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, passes: bool
+def test_a_full_disk_or_a_lock_does_not_stop_the_start_of_a_crawl(
+    path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_temporary: bool
 ) -> None:
-    """A full disk or a locked file does not stop the start of a crawl; a lasting error does."""
+    """A crawl starts although the disk is full or the ledger is locked, since that can pass. Other
+    errors stop it.
+    """
 
     def fail(path: Path) -> None:
         raise error
 
     monkeypatch.setattr(module, "open_to_write", fail)
-    if passes:
+    if is_temporary:
         module.prepare(path)
     else:
         with pytest.raises(LedgerError, match=str(error.args[-1])):
             module.prepare(path)
 
 
-# The rows.
+# Rows.
 
 
-def test_a_ledger_has_crawl_files_decisions_and_end(path: Path) -> None:
-    """The crawl, its robots.txt files, its decisions and its end are written, nothing else. A
-    ledger is continued: each crawl has rows of its own. A body is stored once.
+def test_each_crawl_adds_its_own_rows_to_a_ledger(path: Path) -> None:
+    """A crawl writes a row for itself with its end, rows for its robots.txt files and decisions,
+    and nothing else. A second crawl adds rows of its own to the same ledger. Equal bodies are
+    stored once.
     """
     for _ in range(2):
-        writer = written(
+        writer = write_ledger(
             path,
-            snapshot(),
-            decided(1),
-            snapshot(b"Disallow: /\n", fetched=7.0),
-            decided(2, fetched=7.0),
-            decided(3, fetched=None, line=None, layer="meta", page="http://page/"),
-            snapshot(),  # From the store again.
-            snapshot(origin=B),
-            decided(4, fetched=99.0),  # For a robots.txt that was dropped.
+            make_snapshot(),
+            make_decision(1),
+            make_snapshot(b"Disallow: /\n", fetched=7.0),
+            make_decision(2, fetched=7.0),
+            make_decision(
+                3, fetched=None, line=None, layer="meta", page="http://page/"
+            ),
+            make_snapshot(),  # The same robots.txt, read from the store again.
+            make_snapshot(origin=B),
+            make_decision(4, fetched=99.0),  # No snapshot was fetched at that time.
         )
         assert (writer.recorded, writer.dropped, writer.errors) == (8, 0, 0)
     for number, crawl in enumerate(rows(path, "SELECT * FROM crawl"), 1):
@@ -206,51 +226,57 @@ DOWN = AccessResult(
 
 
 def test_the_snapshot_of_an_unreachable_robots_txt_has_its_error() -> None:
-    """The snapshot of an unreachable robots.txt has the error without passwords, and no body. If a
-    cached copy is used, it has the body of the copy, and the time when that was fetched.
+    """The snapshot of an unreachable robots.txt has the error, without passwords, and no body. If
+    an older copy is used instead, the snapshot has the body of the copy, and the time at which the
+    copy was fetched.
     """
-    moments = {"fetched": 5.0, "expires": 6.0, "unreachable_since": 5.0}
-    row, body = module.snapshot(ORIGIN, CacheEntry(result=DOWN, **moments), RFC9309)
+    times = {"fetched": 5.0, "expires": 6.0, "unreachable_since": 5.0}
+    row, body = module.snapshot(ORIGIN, CacheEntry(result=DOWN, **times), RFC9309)
     url = f"{ORIGIN}/robots.txt"
     error = ("no route to http://***@proxy " + "x" * 9000)[: MAX_TEXT - 1] + "…"
     answer = '["http://***@b.example/"]', "unreachable", None, error, 0, "[]"
     assert (row, body) == ((ORIGIN, url, *answer, 5, 6, None, None), None)
     copy = AccessResult(url=url, status=200, body=b"good")
-    entry = CacheEntry(result=DOWN, **moments, copy=copy, copy_fetched=3.0)
+    entry = CacheEntry(result=DOWN, **times, copy=copy, copy_fetched=3.0)
     row, body = module.snapshot(ORIGIN, entry, RFC9309)
     assert (row[3], *row[-2:]) == ("unreachable", 3.0, sha256(b"good").hexdigest())
     assert body == b"good"
 
 
 def test_a_body_beyond_the_size_limit_is_cut() -> None:
-    """A body beyond the size limit is cut to the limit plus one byte, which shows the cut."""
-    _, body = snapshot(b"#" * 2_000_000)
+    """A body beyond the size limit is cut one byte after the limit. The extra byte shows that the
+    body was cut.
+    """
+    _, body = make_snapshot(b"#" * 2_000_000)
     assert len(body or b"") == RFC9309.size_limit + 1
 
 
-@pytest.mark.parametrize("is_each_alone", [False, True])
+@pytest.mark.parametrize("write_each_event", [False, True])
 def test_traffic_has_pages_by_hour_and_the_shortest_gaps(
-    path: Path, is_each_alone: bool
+    path: Path, write_each_event: bool
 ) -> None:
-    """Pages are counted by host and hour. Of the gaps of a host, those are kept that are shorter for
-    its delay, or for the pause that it asked for, than those before them; so is the longest pause. They are
-    added up in memory; the same is in the ledger if it was written after each event, while the crawl
-    ran. Counts are no records. Before the ledger is open, nothing is added up.
+    """Pages are counted by host and hour. A gap is recorded if it is shorter than the earlier gaps
+    of the host for the same delay or pause. A pause is recorded if it is longer than the earlier
+    pauses of the host.
+
+    Traffic is added up in memory, and the ledger is the same whether the counts are written at the
+    end or after each event (*write_each_event*). The rows of traffic do not count as records of the
+    writer. Events before ``Traffic.open`` are ignored.
     """
-    writer, traffic = started(path), Traffic()
+    writer, traffic = start_writer(path), Traffic()
     a, b = (origin_of(url) for url in (A, B))
     assert a is not None
     assert b is not None
     traffic.note_page(b, 7)
     traffic.open()
-    taken = 0
+    row_count = 0
 
     def write(now: float) -> None:
-        nonlocal taken
+        nonlocal row_count
         rows = traffic.take(now)
-        taken += len(rows)
+        row_count += len(rows)
         for row in rows:
-            put(writer, row)
+            write_record(writer, row)
 
     for now, notes in (
         (3700, [(traffic.note_page, a, 100)]),
@@ -260,10 +286,10 @@ def test_traffic_has_pages_by_hour_and_the_shortest_gaps(
             [
                 (traffic.note_page, a, 3),
                 (traffic.note_waiting, 9),
-                *((traffic.note_gap, "delay", A, *of_delay, now) for now, of_delay in enumerate((
+                *((traffic.note_gap, "delay", A, *delay_and_gap, now) for now, delay_and_gap in enumerate((
                     (2.0, None), (2.0, 2.5), (2.0, 2.2), (1.0, 1.5), (2.0, None), (2.0, 2.4)
                 ))),
-                *((traffic.note_gap, "pause", B, *of_pause, now) for now, of_pause in enumerate((
+                *((traffic.note_gap, "pause", B, *pause_and_gap, now) for now, pause_and_gap in enumerate((
                     (5.0, None), (5.0, 6.0), (60.0, None), (60.0, 61.0), (6.0, None)
                 ))),
             ],
@@ -271,11 +297,11 @@ def test_traffic_has_pages_by_hour_and_the_shortest_gaps(
     ):  # fmt: skip
         for note, *values in notes:
             note(*values)
-            if is_each_alone:
+            if write_each_event:
                 write(now)
                 flush(writer)
         write(now)
-    assert taken == (16 if is_each_alone else 14)
+    assert row_count == (16 if write_each_event else 14)
     writer.close(END)
     assert rows(path, "SELECT origin, hour, pages, bytes FROM traffic") == [
         (A, 3600, 1, 100), (A, 7200, 2, 26), (B, 7200, 1, 7),
@@ -290,12 +316,15 @@ def test_traffic_has_pages_by_hour_and_the_shortest_gaps(
     assert (writer.recorded, writer.dropped) == (0, 0)
 
 
-def test_the_views_have_what_was_withheld_and_the_shortest_gaps(path: Path) -> None:
-    """The views have what was withheld, with the robots.txt that decided; the pages of each day; and
-    the shortest gaps, beside what was asked for.
+def test_the_views_show_withheld_urls_pages_by_day_and_shortest_gaps(
+    path: Path,
+) -> None:
+    """The view ``withheld`` has each refusal and drop with the robots.txt that decided,
+    ``pages_by_day`` the pages of each day, and ``shortest_gaps`` the shortest gap for each delay or
+    pause that a host asked for.
     """
     day = 24 * 3600
-    counted = [
+    traffic_rows = [
         *(("traffic", row) for row in (
             (A, 0, 1, 100), (A, 3600, 1, 100), (A, day, 1, 100), (B, day, 1, 7), (A, 7200, 0, 0)
         )),
@@ -307,14 +336,14 @@ def test_the_views_have_what_was_withheld_and_the_shortest_gaps(path: Path) -> N
     ]  # fmt: skip
     noted = {"verdict": "noted", "layer": "meta", "reason": "noindex"}
     dropped = {"verdict": "dropped", "subject": "item", "page": f"{ORIGIN}/4"}
-    written(
+    write_ledger(
         path,
-        snapshot(fetched=5.0),
-        decided(60),
-        decided(61, verdict="allowed"),
-        decided(62, **noted),
-        decided(63, fetched=None, **{**noted, **dropped}),
-        *counted,
+        make_snapshot(fetched=5.0),
+        make_decision(60),
+        make_decision(61, verdict="allowed"),
+        make_decision(62, **noted),
+        make_decision(63, fetched=None, **{**noted, **dropped}),
+        *traffic_rows,
     )
     assert rows(path, "SELECT * FROM withheld") == [
         ("1970-01-01 00:01:00", "refused", "request", f"{ORIGIN}/60", None, "robots.txt", "rule",
@@ -330,150 +359,154 @@ def test_the_views_have_what_was_withheld_and_the_shortest_gaps(path: Path) -> N
     ]  # fmt: skip
 
 
-# The thread.
+# The writer thread, and failures.
 
 
 def test_a_reader_sees_the_last_flush_of_a_running_crawl(path: Path) -> None:
-    """During a crawl, a reader sees the records of the last flush, and a crawl without an end."""
-    writer = started(path)
+    """During a crawl, a reader sees the records of the last flush; the crawl has no end yet."""
+    writer = start_writer(path)
     for number in (1, 2):
-        put(writer, decided(number))
+        write_record(writer, make_decision(number))
         flush(writer)
         assert writer.recorded == number
-        so_far = "SELECT ended, (SELECT count(*) FROM decision) FROM crawl"
-        assert rows(path, so_far) == [(None, number)]
+        query = "SELECT ended, (SELECT count(*) FROM decision) FROM crawl"
+        assert rows(path, query) == [(None, number)]
     writer.close(END)
 
 
 def test_two_writers_on_one_file_do_not_disturb_each_other(path: Path) -> None:
-    """Two writers on one file do not disturb each other; each writes its own rows. The last one to
-    close leaves a single file.
+    """Two writers can write to one file at the same time, each with rows for its own crawl. The
+    writer that closes last merges the write-ahead log, so that a single file is left.
     """
-    writers = [started(path) for _ in range(2)]
+    writers = [start_writer(path) for _ in range(2)]
     for number in range(200):
         for writer in writers:
-            put(writer, snapshot(fetched=float(number + 1)))
-            put(writer, decided(number, fetched=float(number + 1)))
+            write_record(writer, make_snapshot(fetched=float(number + 1)))
+            write_record(writer, make_decision(number, fetched=float(number + 1)))
             writer.flush()
     for writer in writers:
         flush(writer)  # Both have the file open now.
     for writer in writers:
         writer.close(END)
         assert (writer.recorded, writer.dropped) == (400, 0)
-    same = "SELECT d.crawl, count(*) FROM decision d JOIN snapshot s ON s.id = d.snapshot AND s.crawl = d.crawl AND s.fetched = d.time + 1 GROUP BY 1"
-    assert rows(path, same) == [(1, 200), (2, 200)]
-    # The first one left while the other had the file open.
+    snapshots_of_own_crawl = "SELECT d.crawl, count(*) FROM decision d JOIN snapshot s ON s.id = d.snapshot AND s.crawl = d.crawl AND s.fetched = d.time + 1 GROUP BY 1"
+    assert rows(path, snapshots_of_own_crawl) == [(1, 200), (2, 200)]
+    # The first writer closed while the other had the file open, so only the last has a digest.
     assert [writer.digest() for writer in writers] == [None, digest(path)]
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_records_beyond_the_buffer_of_a_slow_disk_are_counted(
+def test_records_beyond_the_buffer_are_counted_as_dropped(
     path: Path, blocker: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a slow disk, records beyond the buffer are counted, and the others are written."""
-    texts = len(f"{decided().url}{decided().statement}")
+    """If the disk is slow, records beyond the limit of the buffer are dropped and counted. The
+    records in the buffer are written.
+    """
+    texts = len(f"{make_decision().url}{make_decision().statement}")
     monkeypatch.setattr(module, "_MAX_WAITING", 10 * (module._ROW_BYTES + texts) + 9)
-    writer = started(path, *map(decided, range(5)))
+    writer = start_writer(path, *map(make_decision, range(5)))
     writer.flush()
     for number in range(5, 100):
-        put(writer, decided(number))
+        write_record(writer, make_decision(number))
     assert writer.dropped == 90
     blocker.execute("ROLLBACK")
     flush(writer)
     assert writer.recorded == 10
-    put(writer, decided(100))
+    write_record(writer, make_decision(100))
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (11, 90)
     assert rows(path, "SELECT count(*) FROM decision") == [(11,)]
 
 
-def test_the_crawl_waits_only_so_long_for_the_last_records(
+def test_close_stops_waiting_for_the_last_records_after_a_timeout(
     path: Path, blocker: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The crawl waits only so long for the last records; unwritten ones are counted. If the process
-    lives on, they are written nevertheless, with the end, also those that the last write had to
-    leave to another.
+    """``close`` waits for the last records until a timeout, and counts unwritten records as
+    dropped. If the process lives on, the thread still writes them and the end of the crawl. This
+    includes records that the blocked write did not contain.
     """
     monkeypatch.setattr(module, "_CLOSE_TIMEOUT", 0.1)
-    writer = started(path, decided(1))
+    writer = start_writer(path, make_decision(1))
     writer.flush()
-    put(writer, decided(2))
+    write_record(writer, make_decision(2))
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (0, 2)
     blocker.execute("ROLLBACK")
     writer._thread.join()
-    so_far = "SELECT ended, (SELECT count(*) FROM decision) FROM crawl"
-    assert rows(path, so_far) == [(END[0], 2)]
+    query = "SELECT ended, (SELECT count(*) FROM decision) FROM crawl"
+    assert rows(path, query) == [(END[0], 2)]
 
 
-def test_rows_that_come_while_the_end_is_written_are_written(
+def test_rows_that_arrive_while_the_end_is_written_are_not_lost(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that come after the last ones were taken, while the end is written and the file is closed,
-    are written too. Those that come later are counted as dropped.
+    """Rows are written although they arrive after the thread took the last rows: during the commit
+    of the end of the crawl, and while the file is being closed. Later rows are counted as dropped.
     """
-    writer = started(path, decided(0))
+    writer = start_writer(path, make_decision(0))
     commit, close = writer._commit, module.close_and_merge_log
-    late = iter(range(1, 5))
+    late_numbers = iter(range(1, 5))
 
-    def come() -> None:
-        for number in islice(late, 2):
-            put(writer, decided(number))
+    def write_two_rows() -> None:
+        for number in islice(late_numbers, 2):
+            write_record(writer, make_decision(number))
 
-    def commit_late(*args: Any) -> Any:
+    def commit_and_write_rows(*args: Any) -> Any:
         failure = commit(*args)
-        come()
+        write_two_rows()
         return failure
 
-    def close_late(connection: sqlite3.Connection) -> bool:
-        come()
+    def write_rows_and_close(connection: sqlite3.Connection) -> bool:
+        write_two_rows()
         return close(connection)
 
-    monkeypatch.setattr(writer, "_commit", commit_late)
-    monkeypatch.setattr(module, "close_and_merge_log", close_late)
+    monkeypatch.setattr(writer, "_commit", commit_and_write_rows)
+    monkeypatch.setattr(module, "close_and_merge_log", write_rows_and_close)
     flush(writer)
-    late = iter(range(5, 9))
+    late_numbers = iter(range(5, 9))
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (9, 0)
-    so_far = "SELECT ended, (SELECT count(*) FROM decision) FROM crawl"
-    assert rows(path, so_far) == [(END[0], 9)]
+    query = "SELECT ended, (SELECT count(*) FROM decision) FROM crawl"
+    assert rows(path, query) == [(END[0], 9)]
     assert writer.digest() == digest(path)
-    put(writer, decided(9))
+    write_record(writer, make_decision(9))
     assert (writer.recorded, writer.dropped) == (9, 1)
 
 
-def test_a_row_that_comes_while_a_thread_takes_rows_is_written_next(path: Path) -> None:
-    """A row that comes while a thread takes rows is written with the next ones."""
-    writer = started(path)
+def test_a_row_that_arrives_while_the_thread_takes_rows_is_written_later(
+    path: Path,
+) -> None:
+    writer = start_writer(path)
     flush(writer)
-    coming = Thread(target=put, args=(writer, decided(2)))
+    other_thread = Thread(target=write_record, args=(writer, make_decision(2)))
 
-    class Interrupted(dict[str, Any]):
+    class InterruptedDict(dict[str, Any]):
         def items(self) -> Iterator[Any]:  # type: ignore[override]
             yield from super().items()
-            coming.start()
-            coming.join(0.1)  # It may wait until all rows are taken.
+            other_thread.start()
+            # The thread may have to wait until all rows are taken.
+            other_thread.join(0.1)
 
-    writer._rows = Interrupted(writer._rows)
-    put(writer, decided(1))
+    writer._rows = InterruptedDict(writer._rows)
+    write_record(writer, make_decision(1))
     writer._take()
-    coming.join()
+    other_thread.join()
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (2, 0)
 
 
 def test_after_temporary_failures_no_row_is_missing_or_doubled(path: Path) -> None:
-    """After temporary failures the writer retries, without duplicate or missing rows. If the file
-    fails to the end, the unwritten records are counted.
+    """After a temporary failure, the writer tries again, and writes each row exactly once. If the
+    file cannot be written until the end of the crawl, the unwritten records are counted as dropped.
     """
     path.mkdir()
-    never = written(path, decided(1), decided(2))
-    assert (never.recorded, never.dropped) == (0, 2)
-    assert never.errors > 0
-    writer = started(path, snapshot(), decided(1))
+    failed_writer = write_ledger(path, make_decision(1), make_decision(2))
+    assert (failed_writer.recorded, failed_writer.dropped) == (0, 2)
+    assert failed_writer.errors > 0
+    writer = start_writer(path, make_snapshot(), make_decision(1))
     flush(writer)
-    put(writer, decided(2))
+    write_record(writer, make_decision(2))
     assert writer.errors > 1
     assert "directory" in str(writer.error)
     path.rmdir()
@@ -486,13 +519,15 @@ def test_after_temporary_failures_no_row_is_missing_or_doubled(path: Path) -> No
     assert rows(path, "SELECT count(*) FROM crawl") == [(1,)]
 
 
-def test_a_writer_whose_file_was_moved_waits_until_it_is_back(path: Path) -> None:
-    """If the file is moved away, no new one is made; the writer continues when it is back."""
-    writer = started(path, decided(1))
+def test_a_writer_waits_until_its_moved_file_is_back(path: Path) -> None:
+    """If the file is moved away, the writer does not create a new one. It continues when the file
+    is back.
+    """
+    writer = start_writer(path, make_decision(1))
     flush(writer)
     elsewhere = path.with_name("elsewhere")
     path.rename(elsewhere)
-    put(writer, decided(2))
+    write_record(writer, make_decision(2))
     flush(writer)
     assert "moved or removed" in str(writer.error)
     assert not path.exists()
@@ -502,43 +537,45 @@ def test_a_writer_whose_file_was_moved_waits_until_it_is_back(path: Path) -> Non
     assert rows(path, "SELECT time FROM decision") == [(1.0,), (2.0,)]
 
 
-def test_without_threads_the_writer_tries_again(
+def test_the_writer_tries_again_if_no_thread_can_be_started(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no thread can be started, nothing is raised, and the writer tries again."""
-
     def fail(thread: Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
         patch.setattr(Thread, "start", fail)
-        writer = started(path, decided(1))
+        writer = start_writer(path, make_decision(1))
         writer.flush()
         assert (writer.errors, str(writer.error)) == (2, "can't start new thread")
-        never = written(path.with_name("never"), decided(1))
-        assert (never.recorded, never.dropped) == (0, 1)
-    put(writer, decided(2))
+        failed_writer = write_ledger(path.with_name("other"), make_decision(1))
+        assert (failed_writer.recorded, failed_writer.dropped) == (0, 1)
+    write_record(writer, make_decision(2))
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (2, 0)
 
 
-def test_a_record_that_can_never_be_written_costs_no_other(path: Path) -> None:
-    """A record that can never be written is counted, and costs no other record."""
+def test_a_record_that_cannot_be_written_does_not_affect_other_records(
+    path: Path,
+) -> None:
+    """SQLite cannot store some values, such as an integer of more than 64 bits. The record with
+    such a value is counted as dropped, and all other records are written.
+    """
     for value in (10**30, object(), "\ud800"):
-        writer = started(path, *map(decided, range(100)))
-        put(writer, decided(1, line=value))
-        put(writer, decided(2))
+        writer = start_writer(path, *map(make_decision, range(100)))
+        write_record(writer, make_decision(1, line=value))
+        write_record(writer, make_decision(2))
         flush(writer)
         assert not isinstance(writer.error, sqlite3.OperationalError)
         assert writer.errors == 1
         assert (writer.recorded, writer.dropped) == (101, 1)
-        put(writer, decided(3))
+        write_record(writer, make_decision(3))
         writer.close(END)
         assert (writer.errors, writer.recorded) == (1, 102)
     count = "SELECT count(*) FROM decision GROUP BY crawl"
     assert rows(path, count) == [(102,)] * 3
-    never = started(path, decided(1), crawl=(object(), *CRAWL[1:]))
-    flush(never)
-    assert never.errors > 1
-    never.close(END)
-    assert (never.recorded, never.dropped) == (0, 1)
+    failed_writer = start_writer(path, make_decision(1), crawl=(object(), *CRAWL[1:]))
+    flush(failed_writer)
+    assert failed_writer.errors > 1
+    failed_writer.close(END)
+    assert (failed_writer.recorded, failed_writer.dropped) == (0, 1)

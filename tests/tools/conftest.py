@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 def rep(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Rep:
-    """Run ``scrapy rep`` in this process, in an empty folder with a ``robots.txt``."""
+    """Return a callable that runs ``scrapy rep`` in this process. The current folder is a new one
+    that has only a ``robots.txt``.
+    """
     monkeypatch.chdir(tmp_path)
     Path("robots.txt").write_text(ROBOTS)
     return Rep(capsys, monkeypatch)
@@ -24,5 +26,6 @@ def rep(
 
 @pytest.fixture
 def site() -> Iterator[Site]:
+    """Yield a server on the loopback interface, to which tests add hosts."""
     with Site() as site:
         yield site

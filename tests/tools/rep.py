@@ -1,4 +1,4 @@
-"""Runs ``scrapy rep``, in this process or in a subprocess."""
+"""Helpers that run ``scrapy rep``, in this process or in a subprocess, and write ledgers for it."""
 
 from __future__ import annotations
 
@@ -40,15 +40,17 @@ Disallow: /
 """
 
 
-class Ended(NamedTuple):
-    """The result of a run."""
+class RunResult(NamedTuple):
+    """The exit status and the output of a run of ``scrapy rep``."""
 
     status: int
     out: str
     err: str
 
     def records(self, subcommand: str) -> list[dict[str, Any]]:
-        """Return the JSON objects, validated against the schema of the subcommand."""
+        """Return the JSON objects of the output, after validation against the schema of
+        *subcommand*.
+        """
         schema = json.loads((SCHEMAS / f"{subcommand}.json").read_text())
         validator = Draft202012Validator(schema)
         records = [json.loads(line) for line in self.out.splitlines()]
@@ -58,10 +60,11 @@ class Ended(NamedTuple):
 
 
 def execute(arguments: Iterable[str], settings: Mapping[str, Any]) -> int:
-    """Run the command in this process as Scrapy does."""
+    """Run the command in this process, as Scrapy does. Return the exit status. *settings* are
+    settings of the project; None unsets a default of this function.
+    """
     command = RepCommand()
     all_settings = {"ADDONS": ADDON, "USER_AGENT": "mybot/1.0", **settings}
-    # None stands for a setting that the project does not have.
     command.settings = Settings(
         {name: value for name, value in all_settings.items() if value is not None}
     )
@@ -74,7 +77,7 @@ def execute(arguments: Iterable[str], settings: Mapping[str, Any]) -> int:
 
 
 class Rep:
-    """Runs ``scrapy rep`` in this process."""
+    """A callable that runs ``scrapy rep`` in this process."""
 
     def __init__(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -84,48 +87,57 @@ class Rep:
 
     def __call__(
         self, *arguments: str, stdin: str | bytes = b"", **settings: Any
-    ) -> Ended:
+    ) -> RunResult:
+        """Run the command with *arguments*, in a project with these *settings*."""
         octets = stdin.encode() if isinstance(stdin, str) else stdin
         text = io.TextIOWrapper(io.BytesIO(octets))
         self._monkeypatch.setattr(sys, "stdin", text)
         try:
             status = execute(arguments, settings)
-        except SystemExit as end:  # argparse exits this way.
-            status = int(str(end.code))
-        return Ended(status, *self._capsys.readouterr())
+        except SystemExit as exit_error:  # argparse exits this way.
+            status = int(str(exit_error.code))
+        return RunResult(status, *self._capsys.readouterr())
 
-    def records(self, *arguments: str, **more: Any) -> list[dict[str, Any]]:
-        """Return the JSON objects that a run writes, validated against the schema."""
-        return self(*arguments, "--json", **more).records(arguments[0])
+    def records(self, *arguments: str, **options: Any) -> list[dict[str, Any]]:
+        """Run the command with ``--json``, and return its JSON objects, after validation against
+        the schema.
+        """
+        return self(*arguments, "--json", **options).records(arguments[0])
 
-    def record(self, *arguments: str, **more: Any) -> dict[str, Any]:
-        """Return the only JSON object."""
-        (record,) = self.records(*arguments, **more)
+    def record(self, *arguments: str, **options: Any) -> dict[str, Any]:
+        """Run the command with ``--json``, and return its single JSON object."""
+        (record,) = self.records(*arguments, **options)
         return record
 
 
 def scrapy_rep(
     *arguments: str, stdin: str | bytes = b"", cwd: Path | None = None
-) -> Ended:
-    """Run ``scrapy rep`` through Scrapy's entry point, in a subprocess."""
-    done = forks.run(
+) -> RunResult:
+    """Run ``scrapy rep`` through Scrapy's entry point, in a subprocess with the current folder
+    *cwd*.
+    """
+    process = forks.run(
         ["scrapy", "rep", *arguments],
         stdin=stdin.encode() if isinstance(stdin, str) else stdin,
         cwd=cwd,
         env=plain_environment(),
     )
-    return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return RunResult(
+        process.returncode, process.stdout.decode(), process.stderr.decode()
+    )
 
 
 def plain_environment() -> dict[str, str]:
-    """Return the environment without the variables that would redirect requests or settings."""
-    kept = {
+    """Return the environment of a subprocess, without variables that would set a proxy or settings
+    of Scrapy.
+    """
+    variables = {
         name: value
         for name, value in os.environ.items()
         if not name.lower().endswith("_proxy") and not name.startswith("SCRAPY_")
     }
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**kept, "PYTHONPATH": path}
+    return {**variables, "PYTHONPATH": path}
 
 
 def new_ledger(
@@ -137,7 +149,10 @@ def new_ledger(
     time: float = 0.0,
     level: str = "all",
 ) -> Ledger:
-    """Return the open ledger of one crawl: URLs, and the verdict on each, by a rule."""
+    """Return the open ledger of one crawl. Each pair of *decisions* is a URL and the verdict of a
+    rule on it; the decisions are one second apart, the first at *time*. *agents*, *dialect* and
+    *level* are those of the crawl.
+    """
     ledger = Ledger(Path(path))
     crawl = {"spider": "shop", "started": 0, "agents": json.dumps(agents)}
     ledger.crawl(level, dialect=dialect, **crawl)
@@ -148,7 +163,7 @@ def new_ledger(
 
 
 def write_ledger(
-    path: Path | str, decisions: Iterable[tuple[str, str]], **crawl: Any
+    path: Path | str, decisions: Iterable[tuple[str, str]], **options: Any
 ) -> str:
-    """Write a ledger as :func:`new_ledger` does, and close it. Return its path."""
-    return new_ledger(path, decisions, **crawl).close()
+    """Write the ledger that :func:`new_ledger` makes, and return its path."""
+    return new_ledger(path, decisions, **options).close()

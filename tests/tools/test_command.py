@@ -1,4 +1,6 @@
-"""``scrapy rep`` as a command of Scrapy: through its entry point, in subprocesses."""
+"""Tests of ``scrapy rep`` as a command of Scrapy, through its entry point and in subprocesses:
+imports, help, pipes, signals, and terminals.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("rep")  # A folder with a robots.txt.
 
-FILE = ("--robots", "robots.txt")
+ROBOTS_FILE = ("--robots", "robots.txt")
 AS_MYBOT = ("--agent", "mybot")
 BASKET = "https://shop.example/basket/"
 
 
-def started(*arguments: str) -> forks.Popen:
-    """Start ``scrapy rep check`` with pipes."""
+def start_check(*arguments: str) -> forks.Popen:
+    """Return a process that runs ``scrapy rep check``, with pipes for all standard streams."""
     return forks.Popen(
         ["scrapy", "rep", "check", *arguments],
         stdin=subprocess.PIPE,
@@ -42,8 +44,8 @@ def started(*arguments: str) -> forks.Popen:
 
 
 def test_the_start_of_scrapy_imports_one_module_of_the_command() -> None:
-    """Loading the command, as every start of Scrapy does, imports only its module of the package, and
-    adding the options of all subcommands imports no other.
+    """Scrapy loads the command at every start, so loading it imports only the module of the
+    command. The options of all subcommands are added without any further import.
     """
     code = (
         "import sys, argparse, scrapy.cmdline\n"
@@ -66,30 +68,32 @@ def test_the_start_of_scrapy_imports_one_module_of_the_command() -> None:
 
 
 def test_the_command_works_without_a_project() -> None:
-    """The command works without a project; the agent is then Scrapy's, as a note says."""
-    command = ["scrapy", "rep", "check", BASKET, *FILE, "--brief"]
-    done = forks.run(command, env=plain_environment())
-    assert done.returncode == 1
-    assert done.stdout.decode() == f"denied\t{BASKET}\tline 10, Disallow: /\n"
-    assert done.stderr.decode() == (
+    """Without a project, the crawler is named after Scrapy, and a note says so."""
+    command = ["scrapy", "rep", "check", BASKET, *ROBOTS_FILE, "--brief"]
+    process = forks.run(command, env=plain_environment())
+    assert process.returncode == 1
+    assert process.stdout.decode() == f"denied\t{BASKET}\tline 10, Disallow: /\n"
+    assert process.stderr.decode() == (
         "scrapy rep: no setting names your crawler, so this command follows the rules for "
         "'Scrapy'; name the crawler with --agent\n"
     )
 
 
 def test_the_help_names_every_subcommand(rep: Rep) -> None:
-    """The help names every subcommand, and each has a help of its own."""
-    shown = rep("-h").out
+    """Each subcommand also has a help page."""
+    help_text = rep("-h").out
     for name in SUBCOMMANDS:
-        assert f"    {name} " in shown
+        assert f"    {name} " in help_text
         assert rep(name, "-h").status == 0
 
 
-def test_a_pipe_that_closes_ends_the_run_silently(site: Site) -> None:
-    """When the reader of the output closes the pipe, the run and its crawl end silently."""
+def test_the_command_ends_silently_when_the_output_pipe_closes(site: Site) -> None:
+    """The crawl of the command ends, too. The exit status is that of a process that SIGPIPE has
+    ended.
+    """
     host = site.add("User-agent: *\nDisallow: /")
     urls = "".join(f"{host.url('/')}{number}\n" for number in range(50_000)).encode()
-    with started("-", "--brief", *AS_MYBOT) as process:
+    with start_check("-", "--brief", *AS_MYBOT) as process:
         assert process.stdin
         assert process.stdout
         assert process.stderr
@@ -107,7 +111,7 @@ def test_a_pipe_that_closes_ends_the_run_silently(site: Site) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("check", BASKET, *FILE),
+        ("check", BASKET, *ROBOTS_FILE),
         ("lint", "robots.txt"),
         ("page", "robots.txt"),
         ("why", "shop.example", "ledger"),
@@ -117,12 +121,10 @@ def test_a_pipe_that_closes_ends_the_run_silently(site: Site) -> None:
         ("diff", "no such file", "robots.txt"),
     ],
 )
-def test_a_pipe_that_was_closed_before_ends_the_run_silently(
+def test_each_command_ends_silently_if_the_output_pipe_is_already_closed(
     arguments: tuple[str, ...],
 ) -> None:
-    """If the reader of the output has closed the pipe before, each command ends silently. So it does
-    with its messages, if they go to the same pipe.
-    """
+    """The same applies to messages, if standard error goes to the closed pipe."""
     write_ledger("ledger", [(f"{BASKET}1", "refused"), (f"{BASKET}2", "allowed")])
     for stderr in (subprocess.STDOUT, subprocess.PIPE):
         if "no such file" in arguments and stderr is subprocess.PIPE:
@@ -138,9 +140,11 @@ def test_a_pipe_that_was_closed_before_ends_the_run_silently(
         assert (process.returncode, errors or b"") == (141, b"")
 
 
-def test_results_come_before_the_list_ends() -> None:
-    """Each URL on standard input is judged as it arrives; Ctrl-C ends the wait for more."""
-    with started("-", *FILE, "--brief", *AS_MYBOT) as process:
+def test_urls_of_standard_input_are_judged_as_they_arrive() -> None:
+    """The command does not wait for the end of standard input. Ctrl-C ends it while it waits for
+    more lines.
+    """
+    with start_check("-", *ROBOTS_FILE, "--brief", *AS_MYBOT) as process:
         assert process.stdin
         assert process.stdout
         assert process.stderr
@@ -154,12 +158,11 @@ def test_results_come_before_the_list_ends() -> None:
 
 
 def test_ctrl_c_ends_a_run_that_waits_for_a_server(site: Site) -> None:
-    """Ctrl-C immediately ends a run that waits for a server."""
-    asked = threading.Event()
+    request_received = threading.Event()
     host = site.add(HANGS)
-    host.answer = lambda path: asked.set() or HANGS
-    with started(host.url("/")) as process:
-        assert asked.wait(timeout=120)
+    host.answer = lambda path: request_received.set() or HANGS
+    with start_check(host.url("/")) as process:
+        assert request_received.wait(timeout=120)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=120) == -signal.SIGINT
 
@@ -168,44 +171,46 @@ def test_ctrl_c_ends_a_run_that_waits_for_a_server(site: Site) -> None:
 def test_a_terminal_gets_colours_unless_no_color_is_set(
     environment: dict[str, str],
 ) -> None:
-    """A terminal gets colours unless NO_COLOR is set, but never a site's escape sequences."""
+    """The output is in colour on a terminal, unless NO_COLOR is set. Escape sequences of a site are
+    never sent to the terminal.
+    """
     with Path("robots.txt").open("a") as file:
         file.write("User-agent: redbot\nDisallow: /basket/ # \x1b[32mallowed\x1b[0m\n")
-    ours, its = pty.openpty()
+    parent_end, child_end = pty.openpty()
     with forks.Popen(
-        ["scrapy", "rep", "check", BASKET, *FILE, "--agent", "redbot"],
+        ["scrapy", "rep", "check", BASKET, *ROBOTS_FILE, "--agent", "redbot"],
         stdin=subprocess.DEVNULL,
-        stdout=its,
-        stderr=its,
+        stdout=child_end,
+        stderr=child_end,
         env={**plain_environment(), "TERM": "xterm", **environment},
     ) as process:
-        os.close(its)
-        shown = b""
-        with contextlib.suppress(OSError):  # Linux raises it at the end.
-            while part := os.read(ours, 65536):
-                shown += part
+        os.close(child_end)
+        output = b""
+        # On Linux, reading raises OSError at the end of a terminal.
+        with contextlib.suppress(OSError):
+            while chunk := os.read(parent_end, 65536):
+                output += chunk
         process.wait(timeout=120)
-    os.close(ours)
-    assert b"# \\x1b[32mallowed\\x1b[0m" in shown
-    assert b"\x1b[32m" not in shown
-    assert (b"\x1b[31mdenied \x1b[0m" in shown) is not bool(environment)
-    assert (b"\x1b" in shown) is not bool(environment)
+    os.close(parent_end)
+    assert b"# \\x1b[32mallowed\\x1b[0m" in output
+    assert b"\x1b[32m" not in output
+    assert (b"\x1b[31mdenied \x1b[0m" in output) is not bool(environment)
+    assert (b"\x1b" in output) is not bool(environment)
 
 
-def test_characters_that_the_terminal_lacks_are_escaped(
+def test_characters_that_the_output_cannot_encode_are_escaped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Characters that the terminal's encoding lacks are shown as escapes."""
     Path("robots.txt").write_text("User-agent: *\nDisallow: /ü日\n", encoding="utf-8")
     octets = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(octets, encoding="ascii"))
-    assert execute(["check", "http://a.example/ü日", *FILE, "--brief"], {}) == 1
+    assert execute(["check", "http://a.example/ü日", *ROBOTS_FILE, "--brief"], {}) == 1
     assert rb"Disallow: /\xfc\u65e5" in octets.getvalue()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize(
-    "asked",
+    "arguments",
     [
         ("check", BASKET, "--robots", "robots.txt"),
         ("check", f"{BASKET}help", "--robots", "robots.txt"),
@@ -213,10 +218,12 @@ def test_characters_that_the_terminal_lacks_are_escaped(
         ("report", "ledger", "-o", "-"),
     ],
 )
-def test_results_that_cannot_be_written_are_no_verdict(asked: tuple[str, ...]) -> None:
-    """If the results cannot be written, that is no verdict: the status says that something is wrong."""
+def test_the_exit_status_is_2_if_the_results_cannot_be_written(
+    arguments: tuple[str, ...],
+) -> None:
+    """The exit status must not be taken for a verdict if the disk is full."""
     write_ledger("ledger", [(BASKET, "refused")])
-    command = ["scrapy", "rep", *asked, "-s", "USER_AGENT=mybot"]
+    command = ["scrapy", "rep", *arguments, "-s", "USER_AGENT=mybot"]
     with (
         Path("/dev/full").open("w") as full,
         forks.Popen(
@@ -229,13 +236,13 @@ def test_results_that_cannot_be_written_are_no_verdict(asked: tuple[str, ...]) -
     assert "Traceback" not in errors
 
 
-def test_with_closed_streams_the_verdict_is_the_exit_status() -> None:
-    """If a daemon has closed the standard streams, the verdict is still in the exit status."""
+def test_the_exit_status_is_the_verdict_if_all_streams_are_closed() -> None:
+    """A daemon may start the command with closed standard streams."""
     command = '"$0" -m scrapy rep check "$1" --robots robots.txt -s USER_AGENT=mybot <&- >&- 2>&-'
     for url, status in ((BASKET, 1), ("-", 0)):
-        done = subprocess.run(
+        process = subprocess.run(
             ["sh", "-c", command, sys.executable, url],
             env=plain_environment(),
             check=False,
         )
-        assert done.returncode == status
+        assert process.returncode == status

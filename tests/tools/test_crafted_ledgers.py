@@ -1,6 +1,7 @@
-"""Malicious ledgers: a command that cannot read one prints one sentence, with status 2.
+"""Tests of the commands on malicious ledgers. A command that cannot read a ledger prints one
+sentence, with exit status 2.
 
-Damaged bytes are in ``tests/fuzz``.
+Ledgers with damaged bytes are in ``tests/fuzz``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 LEDGER, PAGE = Path("ledger"), Path("report.html")
 SECONDS = 60
-"""Far more than any command takes."""
+"""The time limit of a command, far more than any takes."""
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 COLUMNS = (
@@ -40,7 +41,7 @@ UNTYPED_TIME = (
 )
 CRAWL = "uuid, spider, user_agent, agents, dialect, settings, versions, started, ended, finish_reason, counts"
 
-# Report and diff read a ledger in different ways. The others open it as diff does.
+# report and diff read a ledger with different code. The other commands use that of diff.
 COMMANDS = {
     "report": ("report", "ledger", "-o", "report.html"),
     "diff": ("diff", "ledger", "robots.txt"),
@@ -56,26 +57,26 @@ CRAFTED = {
     "CREATE VIRTUAL TABLE decision USING fts5(origin, url)",
     "no table": "DROP TABLE snapshot",
     "no column": "ALTER TABLE decision DROP COLUMN line",
-    "column that computes": "ALTER TABLE decision DROP COLUMN statement;"
+    "generated column": "ALTER TABLE decision DROP COLUMN statement;"
     "ALTER TABLE decision ADD COLUMN statement TEXT AS (printf('%*d', 100000000, 1))",
     "URL that is bytes": "UPDATE decision SET url = x'ff'",
     "time that is text": UNTYPED_TIME,
-    "time without end": "UPDATE decision SET time = 9e999",
+    "infinite time": "UPDATE decision SET time = 9e999",
     "time before the year 0": "UPDATE decision SET time = -1e12",
     "line that is text": "UPDATE decision SET line = 'first'",
     "number too large": f"INSERT INTO crawl SELECT 9223372036854775807, {CRAWL} FROM crawl",
     "body that is text": "UPDATE body SET body = 'User-agent: *'",
-    "agents of no list": """UPDATE crawl SET agents = '{"mybot": 1}'""",
-    "agents of no JSON": "UPDATE crawl SET agents = 'mybot'",
+    "agents that are no list": """UPDATE crawl SET agents = '{"mybot": 1}'""",
+    "agents that are no JSON": "UPDATE crawl SET agents = 'mybot'",
     "deep versions": f"""UPDATE crawl SET versions = '{{"a": {DEEP}}}'""",
     "status that is text": "UPDATE snapshot SET status = 'many'",
     "deep settings": f"""UPDATE crawl SET settings = '{{"a": {DEEP}}}'""",
-    "settings of no object": "UPDATE crawl SET settings = '[]'",
+    "settings that are no object": "UPDATE crawl SET settings = '[]'",
 }
-"""SQL for ledgers that neither a report nor a diff can read."""
+"""SQL that makes a ledger that no command accepts."""
 
 HARMLESS = {
-    "key that is none": "CREATE TABLE s AS SELECT * FROM snapshot; DROP TABLE snapshot;"
+    "id that is no primary key": "CREATE TABLE s AS SELECT * FROM snapshot; DROP TABLE snapshot;"
     "ALTER TABLE s RENAME TO snapshot",
     "nested agents": f"UPDATE crawl SET agents = '{DEEP[:400]}{DEEP[-400:]}'",
     "redirects of numbers": "UPDATE snapshot SET redirects = '[1]'",
@@ -85,32 +86,36 @@ HARMLESS = {
     "another view": f"CREATE VIEW v AS {ENDLESS} SELECT i FROM n",
     "unknown words": "UPDATE decision SET verdict = 'x', layer = 'y', reason = 'z'",
     "unknown dialect": "UPDATE crawl SET dialect = 'x\ny'",
-    "halves of pairs":
+    "lone surrogates":
     r"""UPDATE crawl SET agents = '["\ud800"]', settings = '{"\ud800": "\udfff"}'""",
     "control characters": "UPDATE decision SET url = 'http://a.example/\x1b]0;\x07' || id,"
     " statement = char(27, 7, 8232, 8238, 10)",
     "no origin": "UPDATE decision SET origin = ''; UPDATE snapshot SET origin = char(0)",
-    "crawl of no crawl": "UPDATE decision SET crawl = 77; UPDATE snapshot SET crawl = 78",
+    "unknown crawl id": "UPDATE decision SET crawl = 77; UPDATE snapshot SET crawl = 78",
     "long text": "UPDATE decision SET statement = hex(zeroblob(1000000)),"
     " reason = hex(zeroblob(1000000))",
 }  # fmt: skip
+"""SQL that makes a ledger with unusual values, which every command accepts."""
 
 
 @pytest.fixture(autouse=True)
 def ledger(rep: Rep) -> None:
-    """Write a ledger with rows in each table. Its views would keep SQLite from changing them."""
+    """Write a ledger with rows in the tables. It has no views, since SQLite does not change tables
+    that a view uses.
+    """
     origin = "http://a.example"
-    made = new_ledger(LEDGER, [])
-    made.snapshot(origin, b"User-agent: *", fetched=0, expires=1)
+    ledger = new_ledger(LEDGER, [])
+    ledger.snapshot(origin, b"User-agent: *", fetched=0, expires=1)
     for number in range(5):
-        made.allowed(f"{origin}/{number}", line=3, statement="Disallow: /")
+        ledger.allowed(f"{origin}/{number}", line=3, statement="Disallow: /")
     views = "SELECT name FROM sqlite_master WHERE type = 'view'"
-    for (view,) in made.connection.execute(views).fetchall():
-        made.connection.execute(f"DROP VIEW {view}")
-    made.close()
+    for (view,) in ledger.connection.execute(views).fetchall():
+        ledger.connection.execute(f"DROP VIEW {view}")
+    ledger.close()
 
 
-def change(script: str) -> None:
+def change_ledger(script: str) -> None:
+    """Run SQL on the ledger. Skip the test if this version of SQLite does not support it."""
     with closing(sqlite3.connect(LEDGER)) as connection:
         try:
             connection.executescript(script)
@@ -118,61 +123,62 @@ def change(script: str) -> None:
             pytest.skip(f"This SQLite can't: {error}")
 
 
-def check(rep: Rep, *commands: str, statuses: set[int]) -> str:
-    """Run commands under a time limit, and check that the status of each is one of *statuses*,
-    with one sentence on standard error for status 2. Return the text on standard error.
+def check_commands(rep: Rep, *commands: str, statuses: set[int]) -> str:
+    """Run commands with a time limit, and check that the exit status of each is in *statuses*. With
+    status 2, a command must print nothing but one sentence on standard error. Return the standard
+    error of the last command.
     """
     for command in commands:
         start = time.monotonic()
-        ended = rep(*COMMANDS[command])
+        result = rep(*COMMANDS[command])
         assert time.monotonic() - start < SECONDS
-        assert ended.status in statuses, (command, ended)
-        if ended.status == 2:
-            assert (ended.out, ended.err.count("\n")) == ("", 1)
-            assert "Traceback" not in ended.err
-    return ended.err
+        assert result.status in statuses, (command, result)
+        if result.status == 2:
+            assert (result.out, result.err.count("\n")) == ("", 1)
+            assert "Traceback" not in result.err
+    return result.err
 
 
 @pytest.mark.parametrize("name", CRAFTED)
-def test_a_malicious_ledger_is_named_and_not_read(rep: Rep, name: str) -> None:
-    """For views, generated columns, wrong types or endless JSON, the message names the file, and no
-    report is written.
-    """
-    change(CRAFTED[name])
-    assert "ledger: " in check(rep, "report", "diff", "urls", "why", statuses={2})
+def test_a_malicious_ledger_is_refused_by_name(rep: Rep, name: str) -> None:
+    """The message names the ledger, and no report is written."""
+    change_ledger(CRAFTED[name])
+    assert "ledger: " in check_commands(
+        rep, "report", "diff", "urls", "why", statuses={2}
+    )
     assert not PAGE.exists()
 
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_unusual_values_of_the_right_types_are_read(rep: Rep, name: str) -> None:
-    """Unusual values of the right types are read, and triggers do not run."""
-    change(HARMLESS[name])
-    check(rep, "report", statuses={0})
+    """Values that are unusual, but of the right type, are accepted, and triggers do not run."""
+    change_ledger(HARMLESS[name])
+    check_commands(rep, "report", statuses={0})
     assert "\x1b" not in PAGE.read_text(encoding="utf-8")
-    check(rep, "diff", "why", "why url", statuses={0, 1, 3})
+    check_commands(rep, "diff", "why", "why url", statuses={0, 1, 3})
 
 
 @pytest.mark.parametrize(
-    ("script", "of_report", "of_diff"),
+    ("script", "report_statuses", "diff_statuses"),
     [
         (f"UPDATE snapshot SET redirects = '{DEEP}'", {2}, {2}),
         ("UPDATE decision SET url = CAST(x'687474703a2f2f612fff' AS TEXT)", {0}, {2}),
     ],
-    ids=["deep redirects", "a URL that is no UTF-8"],
+    ids=["deep redirects", "a URL that is not UTF-8"],
 )
-def test_a_report_reads_what_a_diff_refuses(
-    rep: Rep, script: str, of_report: set[int], of_diff: set[int]
+def test_a_report_accepts_an_invalid_url_that_a_diff_refuses(
+    rep: Rep, script: str, report_statuses: set[int], diff_statuses: set[int]
 ) -> None:
-    """A report shows the readable part of an invalid URL, of which a diff needs the whole. Redirects
-    are a part of what is known of a robots.txt, for each command that reads it.
+    """A report shows the readable part of an invalid URL, but a diff needs the whole URL. Both need
+    the redirects of a robots.txt, so both refuse JSON that is nested too deeply.
     """
-    change(script)
-    check(rep, "report", statuses=of_report)
-    check(rep, "diff", statuses=of_diff)
+    change_ledger(script)
+    check_commands(rep, "report", statuses=report_statuses)
+    check_commands(rep, "diff", statuses=diff_statuses)
 
 
-def test_a_row_that_claims_too_much_memory_names_the_file() -> None:
-    """Also the MemoryError that SQLite raises for some damaged rows names the file."""
+def test_a_memory_error_is_reported_with_the_name_of_the_file() -> None:
+    """SQLite raises MemoryError for some damaged rows, which claim to be larger than the memory."""
     with (
         pytest.raises(LedgerError, match=r"ledger.*more memory"),
         reader.reading("ledger"),
@@ -181,34 +187,36 @@ def test_a_row_that_claims_too_much_memory_names_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [Path.touch, os.mkfifo, lambda path: path.symlink_to("/dev/zero")]
+    "make_file", [Path.touch, os.mkfifo, lambda path: path.symlink_to("/dev/zero")]
 )
-def test_a_pipe_or_a_device_is_refused_without_waiting(
-    rep: Rep, make: Callable[[Path], None]
+def test_an_empty_file_a_pipe_and_a_device_are_refused_at_once(
+    rep: Rep, make_file: Callable[[Path], None]
 ) -> None:
-    """An empty file, a pipe without a writer and a device are refused without waiting."""
+    """A pipe without a writer would block the command for ever, and a device may never end."""
     LEDGER.unlink()
-    make(LEDGER)
-    assert "ledger" in check(rep, "report", "why", statuses={2})
+    make_file(LEDGER)
+    assert "ledger" in check_commands(rep, "report", "why", statuses={2})
 
 
 def test_too_large_values_and_too_slow_ledgers_are_refused(
     rep: Rep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A value that is larger than any ledger can have is not loaded into memory, and a ledger
-    that takes more SQLite steps than its size justifies is abandoned.
+    """A value that is larger than a ledger can have is not loaded into memory. Reading stops if it
+    takes more steps of SQLite than the size of the ledger justifies.
     """
     if hasattr(sqlite3.Connection, "setlimit"):  # Python 3.10 has no such limit.
         monkeypatch.setattr(reader, "_MAX_VALUE", 100_000)
-        change("UPDATE decision SET statement = hex(zeroblob(100000)) WHERE id = 3")
+        change_ledger(
+            "UPDATE decision SET statement = hex(zeroblob(100000)) WHERE id = 3"
+        )
         for command in ("report", "diff"):
-            assert "too big" in check(rep, command, statuses={2})
+            assert "too big" in check_commands(rep, command, statuses={2})
     LEDGER.unlink()
     urls = [(f"http://a.example/{number}", "allowed") for number in range(5_000)]
     new_ledger(LEDGER, urls).close()
-    check(rep, "report", statuses={0})
+    check_commands(rep, "report", statuses={0})
     monkeypatch.setattr(reader, "_STEPS", 0)
     monkeypatch.setattr(reader, "_STEPS_A_BYTE", 0)
     for command in ("report", "diff"):
-        message = check(rep, command, statuses={2})
+        message = check_commands(rep, command, statuses={2})
         assert "reading the ledger takes too long for a file of its size" in message

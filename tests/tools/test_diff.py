@@ -1,4 +1,4 @@
-"""``scrapy rep diff``, on files, on the ledgers of past crawls, and on live servers."""
+"""Tests of ``scrapy rep diff``, on files, on the ledgers of past crawls, and on live servers."""
 
 from __future__ import annotations
 
@@ -54,38 +54,49 @@ TEXTS = {
 
 
 def changes(records: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return the kind and URL of each change, in place of which a host may stand."""
+    """Return the kind and the URL of each change, or the origin where the change is of a whole
+    host.
+    """
     return [
         (change["kind"], change.get("url", change["origin"])) for change in records if "origin" in change
     ]  # fmt: skip
 
 
-def ledger(*decisions: tuple[str, str], path: str = "ledger", **more: Any) -> Ledger:
-    """Return an open ledger: URLs, and the verdict on each."""
-    return new_ledger(path, decisions, **more)
+def make_ledger(
+    *decisions: tuple[str, str], path: str = "ledger", **options: Any
+) -> Ledger:
+    """Return an open ledger of one crawl. Each of *decisions* is a URL and the verdict on it;
+    *options* are those of :func:`new_ledger`.
+    """
+    return new_ledger(path, decisions, **options)
 
 
-def override(ledger: Ledger, url: str, reason: str, **columns: object) -> None:
+def add_override(ledger: Ledger, url: str, reason: str, **columns: object) -> None:
+    """Add a decision that allowed *url* because of an override. *reason* is the name of the
+    override's setting or meta key.
+    """
     values = {"verdict": "allowed", "layer": "override", "reason": reason, "time": 9}
     ledger.decision(url, **values, **columns)
 
 
 @pytest.fixture(autouse=True)
 def files(rep: Rep) -> None:
+    """Write the files of TEXTS to the current folder."""
     for name, text in TEXTS.items():
         Path(name).write_text(text)
 
 
-# Files.
+# Two robots.txt files.
 
 
 def test_changed_rules_are_shown_with_urls_whose_verdict_changes(rep: Rep) -> None:
-    """Rules that were added or removed are shown by group, and URLs made from the patterns
-    whose verdict changes. Comments, blank lines and the order of groups are no difference.
+    """Added and removed rules are shown by group, followed by URLs whose verdict changes; these
+    URLs are made from the patterns. Comments, blank lines and the order of groups do not count as
+    changes.
     """
-    ended = rep("diff", "robots.txt", "new.txt")
-    assert ended.status == 1
-    assert ended.out == (
+    result = rep("diff", "robots.txt", "new.txt")
+    assert result.status == 1
+    assert result.out == (
         "User-agent: otherbot   (group removed)\n"
         "  - Disallow: /basket/   (line 5)\n"
         "  - Allow: /basket/help   (line 6)\n"
@@ -107,22 +118,24 @@ def test_changed_rules_are_shown_with_urls_whose_verdict_changes(rep: Rep) -> No
     rule = {"field": "disallow", "value": "/basket/", "rule": "Disallow: /basket/"}
     first, *_ = rep.records("diff", "robots.txt", "new.txt")
     assert first["removed"][0] == rule | {"line": 5}
-    ended = rep("diff", "robots.txt", "same.txt")
-    assert (ended.status, ended.out) == (0, "6 URLs compared\n  unchanged: 6\n")
+    result = rep("diff", "robots.txt", "same.txt")
+    assert (result.status, result.out) == (0, "6 URLs compared\n  unchanged: 6\n")
     assert rep.record("diff", "robots.txt", "same.txt")["changed"] is False
 
 
 def test_urls_whose_permitted_purposes_change_are_shown(rep: Rep) -> None:
-    """Usage records are compared like rules, and URLs are shown whose permitted purposes change."""
-    ended = rep("diff", "old usage.txt", "new usage.txt")
-    assert ended.status == 1
-    assert "  - Content-usage: /a/ train-ai=y   (line 2)\n" in ended.out
+    """Records about use are compared like rules. For each URL whose permitted purposes change, the
+    output has the old and the new statement.
+    """
+    result = rep("diff", "old usage.txt", "new usage.txt")
+    assert result.status == 1
+    assert "  - Content-usage: /a/ train-ai=y   (line 2)\n" in result.out
     assert (
         "use changes\t/a/\ttrain-ai was allowed by Content-Usage: /a/ train-ai=y "
         "(robots.txt, line 2), is now disallowed by Content-Usage: /a/ train-ai=n "
         "(robots.txt, line 3); search was unknown, is now allowed by Content-Signal: "
         "search=yes (robots.txt, line 1)\n"
-    ) in ended.out
+    ) in result.out
     *_, usage, _, summary = rep.records("diff", "old usage.txt", "new usage.txt")
     assert usage["old"] == {"train-ai": True, "search": None}
     assert usage["new"] == {"train-ai": False, "search": True}
@@ -132,8 +145,8 @@ def test_urls_whose_permitted_purposes_change_are_shown(rep: Rep) -> None:
 def test_agents_that_share_their_groups_are_shown_together(
     rep: Rep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Agents that share their groups are shown together; only the first few are named.
-    Comparisons that would take too long are skipped, and the output says so.
+    """User agents with the same change of rules are shown as one entry, which names the first few
+    of them. If the comparison would take too long, it is skipped, and a message says so.
     """
     agents = "".join(f"User-agent: a{'b' * n}\n" for n in range(500))
     Path("new.txt").write_text(ROBOTS + agents + "Disallow: /\n" * 5)
@@ -144,14 +157,12 @@ def test_agents_that_share_their_groups_are_shown_together(
     assert "+ Allow: /a" in rep("diff", "new.txt", "newer.txt").out
     monkeypatch.setattr(diff, "_MAX_COMPARED", 5)
     assert rep("diff", "new.txt", "new.txt").status == 0
-    ended = rep("diff", "robots.txt", "new.txt")
-    assert ended.status == 1
-    assert "too many groups to compare" in ended.err
+    result = rep("diff", "robots.txt", "new.txt")
+    assert result.status == 1
+    assert "too many groups to compare" in result.err
 
 
-def test_the_time_grows_with_the_size_of_the_files() -> None:
-    """The time to compare two files grows with their size, however many groups they have."""
-
+def test_the_time_of_a_comparison_is_linear_in_the_number_of_groups() -> None:
     def changes(count: int) -> list[dict[str, Any]] | None:
         text = "".join(f"User-agent: a{n}\nDisallow: /{n}\n\n" for n in range(count))
         old, new = RobotsTxt.parse(text), RobotsTxt.parse(f"{text}User-agent: b\n")
@@ -162,9 +173,9 @@ def test_the_time_grows_with_the_size_of_the_files() -> None:
 
 
 @pytest.mark.slow
-def test_the_time_grows_with_the_size_for_many_agents_too() -> None:
-    """The time to compare the rules of two files grows with their size, also if thousands of agents
-    follow thousands of rules that change.
+def test_the_time_of_a_comparison_is_linear_in_the_number_of_user_agents() -> None:
+    """In these files, hundreds of user agents share a group of hundreds of rules, and each rule
+    changes.
     """
 
     def files(size: int) -> tuple[RobotsTxt, RobotsTxt]:
@@ -174,30 +185,32 @@ def test_the_time_grows_with_the_size_for_many_agents_too() -> None:
             RobotsTxt.parse(agents + text) for text in (rules, rules.replace("/", "/b"))
         )
 
-    assert_linear(lambda both: rule_changes(*both), files, size=512_000)
+    assert_linear(lambda pair: rule_changes(*pair), files, size=512_000)
 
 
 def test_sample_paths_are_limited(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of files whose patterns take too long to compare with paths made of all of them, the first
-    paths are compared, and a notice says how many are not.
+    """If it would take too long to match all sample paths with all patterns, only the first paths
+    are compared. A message says how many are left out.
     """
-    wild = "User-agent: *\n" + "".join(f"Disallow: /*a{n}*b\n" for n in range(100))
-    Path("wild.txt").write_text(wild)
-    Path("more.txt").write_text(wild + "Disallow: /c\n")
+    wildcards = "User-agent: *\n" + "".join(f"Disallow: /*a{n}*b\n" for n in range(100))
+    Path("wild.txt").write_text(wildcards)
+    Path("more.txt").write_text(wildcards + "Disallow: /c\n")
     assert "not compared" not in rep("diff", "wild.txt", "more.txt").err
     monkeypatch.setattr(diff, "_MAX_OCTETS", 1_000_000)
-    ended = rep("diff", "wild.txt", "more.txt")
-    assert ended.status == 1
+    result = rep("diff", "wild.txt", "more.txt")
+    assert result.status == 1
     *_, summary = rep.records("diff", "wild.txt", "more.txt")
     compared = summary["urls"]
     assert 0 < compared < 202
-    assert f"{202 - compared:,} sample paths are not compared" in ended.err
+    assert f"{202 - compared:,} sample paths are not compared" in result.err
 
 
-def test_comparisons_of_large_and_small_groups_are_counted(
+def test_one_large_group_and_many_small_ones_exceed_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Comparisons of one large group with many small ones are counted."""
+    """The limit applies to the number of comparisons, also if one large group is compared with many
+    small ones.
+    """
     monkeypatch.setattr(diff, "_MAX_COMPARED", 100)
     agents = [f"User-agent: a{'b' * n}\n" for n in range(50)]
     rules = "".join(f"Disallow: /{n}\n" for n in range(50))
@@ -207,13 +220,15 @@ def test_comparisons_of_large_and_small_groups_are_counted(
 
 
 def test_sitemaps_are_compared_by_url() -> None:
-    """A sitemap changes with its URL, however it is written; an empty line is none."""
-    at = f"{ORIGIN}/robots.txt"
-    relative = RobotsTxt.parse("Sitemap:\nSitemap: /s.xml\n", url=at)
-    for same in (f"Sitemap: {ORIGIN}/s.xml\n", "Sitemap: s.xml\n"):
-        for url in (at, None):
-            assert rule_changes(RobotsTxt.parse(same, url=url), relative) == []
-    [change] = rule_changes(RobotsTxt.parse("", url=at), relative) or []
+    """Relative and absolute URLs of the same sitemap are equal. A Sitemap line without a URL is
+    ignored.
+    """
+    robots_url = f"{ORIGIN}/robots.txt"
+    relative = RobotsTxt.parse("Sitemap:\nSitemap: /s.xml\n", url=robots_url)
+    for equal_line in (f"Sitemap: {ORIGIN}/s.xml\n", "Sitemap: s.xml\n"):
+        for url in (robots_url, None):
+            assert rule_changes(RobotsTxt.parse(equal_line, url=url), relative) == []
+    [change] = rule_changes(RobotsTxt.parse("", url=robots_url), relative) or []
     assert [(added["value"], added["line"]) for added in change["added"]] == [
         (f"{ORIGIN}/s.xml", 2)
     ]
@@ -226,9 +241,11 @@ groups = st.lists(st.tuples(st.sampled_from("ab*"), st.lists(rules)), max_size=4
 
 
 @given(groups, groups)
-def test_changes_make_the_new_from_the_old(old: Groups, new: Groups) -> None:
-    """The old rules of an agent, without the removed and with the added ones, are the new
-    rules. An agent that is not listed has the same rules as before.
+def test_old_rules_with_the_listed_changes_are_the_new_rules(
+    old: Groups, new: Groups
+) -> None:
+    """For each user agent, the old rules without the removed ones and with the added ones are the
+    new rules. A user agent that is not listed has the same rules in both files.
     """
     files, rules_of = [], []
     for version in (old, new):
@@ -243,22 +260,24 @@ def test_changes_make_the_new_from_the_old(old: Groups, new: Groups) -> None:
             }
             for agent in "ab*"
         })  # fmt: skip
-    listed = rule_changes(*files)
-    assert listed is not None
-    changed = {agent: change for change in listed for agent in change["agents"]}
+    change_list = rule_changes(*files)
+    assert change_list is not None
+    changed = {agent: change for change in change_list for agent in change["agents"]}
     for agent in "ab*":
-        was, now = (of_version[agent] for of_version in rules_of)
+        old_rules, new_rules = (rules[agent] for rules in rules_of)
         added, removed = (
-            {(rule["field"], rule["value"]) for rule in changed.get(agent, {}).get(how, ())}
-            for how in ("added", "removed")
+            {(rule["field"], rule["value"]) for rule in changed.get(agent, {}).get(kind, ())}
+            for kind in ("added", "removed")
         )  # fmt: skip
-        assert (was - removed) | added == now
-        assert added.isdisjoint(was)
-        assert removed <= was
+        assert (old_rules - removed) | added == new_rules
+        assert added.isdisjoint(old_rules)
+        assert removed <= old_rules
 
 
 def test_only_the_group_that_the_dialect_follows_is_compared() -> None:
-    """If a dialect follows only the first group of an agent, only that group is compared."""
+    """The classic dialect follows only the first group of a user agent, so a change in a second
+    group does not count.
+    """
     old = b"User-agent: a\nDisallow: /1\n\nUser-agent: a\nDisallow: /2\n"
     new = old.replace(b"/2", b"/3")
     for dialect, number in ((RFC9309, 1), (CLASSIC, 0)):
@@ -267,16 +286,16 @@ def test_only_the_group_that_the_dialect_follows_is_compared() -> None:
 
 
 def test_sample_paths_are_made_from_patterns() -> None:
-    """Sample paths are made from patterns: the paths that they name, and paths below."""
+    """For each pattern, there is a path that it matches, and a path below it."""
     robots = RobotsTxt.parse(
         b"User-agent: *\nDisallow: /a*/b$\nAllow: c\nAllow: /a/b\n"
     )
     assert list(sample_paths(robots)) == ["/a/b", "/a/bx", "/c", "/cx"]
 
 
-def test_a_delay_changes_for_the_agents_directly_above_only() -> None:
-    """A changed delay or Content-Signal is a change for the agents directly above it only; other
-    changed records are for all agents of the group.
+def test_a_changed_delay_only_concerns_the_user_agent_lines_directly_above() -> None:
+    """Crawl-delay and Content-Signal apply to the user-agent lines directly above them. Other
+    records apply to all user agents of the group.
     """
     old = (
         b"User-agent: a\nCrawl-delay: 1\nUser-agent: b\nUser-agent: b\n"
@@ -284,26 +303,30 @@ def test_a_delay_changes_for_the_agents_directly_above_only() -> None:
     )
     new = old.replace(b"Crawl-delay: 1", b"Crawl-delay: 2").replace(b"=yes", b"=no")
     new = new.replace(b"a.example/1", b"a.example/2")
-    listed = rule_changes(RobotsTxt.parse(old), RobotsTxt.parse(new)) or []
+    change_list = rule_changes(RobotsTxt.parse(old), RobotsTxt.parse(new)) or []
     license_ = "https://a.example/2"
     assert {
-        tuple(change["agents"]): {added["value"] for added in change["added"]} for change in listed
+        tuple(change["agents"]): {added["value"] for added in change["added"]} for change in change_list
     } == {("a",): {"2", license_}, ("b",): {"search=no", license_}}  # fmt: skip
 
 
-# What is compared.
+# Selection of the URLs and rules to compare.
 
 
 @pytest.fixture
 def ledgers() -> None:
-    """Write ledgers of which the URLs, the hosts, the times or the rules matter."""
-    ours = f"{ORIGIN}/private/4", "allowed"
-    ledger(ours, path="one").close()
-    ledger(ours, (f"{CAFE}/private/5", "allowed"), path="two").close()
-    odd = ledger((FORBIDDEN, "allowed"), ("nonsense://a/b", "allowed"), path="odd")
-    override(odd, f"{FORBIDDEN}/page", "REP_NOINDEX", page=FORBIDDEN)
-    odd.close()
-    virtual = ledger((f"{ADDRESS}/basket/", "allowed"), path="virtual")
+    """Write the ledgers for the cases of COMPARED, which differ in their URLs, hosts, times or
+    rules.
+    """
+    decision = f"{ORIGIN}/private/4", "allowed"
+    make_ledger(decision, path="one").close()
+    make_ledger(decision, (f"{CAFE}/private/5", "allowed"), path="two").close()
+    unusual = make_ledger(
+        (FORBIDDEN, "allowed"), ("nonsense://a/b", "allowed"), path="odd"
+    )
+    add_override(unusual, f"{FORBIDDEN}/page", "REP_NOINDEX", page=FORBIDDEN)
+    unusual.close()
+    virtual = make_ledger((f"{ADDRESS}/basket/", "allowed"), path="virtual")
     virtual.allowed(f"{ADDRESS}/basket/", origin=VIRTUAL_HOST)
     virtual.close()
     first = [(FORBIDDEN, "allowed"), (ALLOWED, "allowed")]
@@ -313,10 +336,10 @@ def ledgers() -> None:
         ("first", first, 100, ROBOTS),
         ("second", last, 200, TEXTS["open.txt"]),
     ):
-        made = ledger(*decisions, path=path, time=time)
-        made.snapshot(ORIGIN, body.encode(), fetched=time)
-        made.close()
-    times = ledger(*first, path="times", time=1000)
+        ledger = make_ledger(*decisions, path=path, time=time)
+        ledger.snapshot(ORIGIN, body.encode(), fetched=time)
+        ledger.close()
+    times = make_ledger(*first, path="times", time=1000)
     times.snapshot(ORIGIN, b"User-agent: *\nDisallow: /coffee\n", fetched=1000)
     times.snapshot(ORIGIN, ROBOTS.encode(), fetched=100_000)
     times.crawl(spider="shop", started=0)
@@ -326,20 +349,20 @@ def ledgers() -> None:
 
 DENIED = [("denied", FORBIDDEN)]
 PRIVATE = [("denied", f"{ORIGIN}/private/4")]
-OF_LIST = [
+DENIED_OF_LIST = [
     ("denied", f"{ORIGIN}/private/1"), ("denied", f"{CAFE}/private/2"), ("denied", "/private/3")
 ]  # fmt: skip
 
 
 COMPARED = {
-    "a list of URLs and paths": ("robots.txt new.txt --urls urls", OF_LIST),
-    "a list, but one host": (f"robots.txt new.txt --urls urls --origin {ORIGIN}/", OF_LIST[::2]),
+    "a list of URLs and paths": ("robots.txt new.txt --urls urls", DENIED_OF_LIST),
+    "a list, limited to one host": (f"robots.txt new.txt --urls urls --origin {ORIGIN}/", DENIED_OF_LIST[::2]),
     "URLs of a ledger": ("robots.txt new.txt --urls one", PRIVATE),
-    "URLs of a ledger, but one host": (f"robots.txt new.txt --urls two --origin {ORIGIN}", PRIVATE),
+    "URLs of a ledger, limited to one host": (f"robots.txt new.txt --urls two --origin {ORIGIN}", PRIVATE),
     "a host without a robots.txt, and an invalid origin":
         ("odd google", [("unknown", ORIGIN), ("unknown", "nonsense://a")]),
-    "no decisions on pages": (f"odd robots.txt --origin {ORIGIN}", DENIED),
-    "a host, but no virtual one":
+    "decisions on the content of pages are ignored": (f"odd robots.txt --origin {ORIGIN}", DENIED),
+    "a host without its virtual hosts":
         (f"virtual robots.txt --origin {ADDRESS}", [("denied", f"{ADDRESS}/basket/")]),
     "a virtual host":
         (f"virtual robots.txt --origin {VIRTUAL_HOST}", [("denied", f"{ADDRESS}/basket/")]),
@@ -350,21 +373,24 @@ COMPARED = {
     "a time before the first URL": ("times@1970-01-01 times", []),
     "the last robots.txt of a crawl": ("times#1 times#1", DENIED),
     "two crawls": ("times#1 times#2", [("denied", ALLOWED)]),
-    "one crawl and all": ("times#1 times", [("denied", ALLOWED)]),
-    "a dialect that reads a ledger alike": ("ordered google", []),
-    "a dialect that reads a ledger otherwise": ("ordered classic", DENIED),
-    "a file in a dialect":
+    "one crawl and all crawls": ("times#1 times", [("denied", ALLOWED)]),
+    "rules of a ledger in a dialect with the same verdict": ("ordered google", []),
+    "rules of a ledger in a dialect with another verdict": ("ordered classic", DENIED),
+    "a file, and the same file in a dialect":
         ("order.txt classic", [("denied", "/basket/1"), ("denied", "/basket/1x")]),
-    "a dialect, and a file":
+    "a file in a dialect, and the same file":
         ("classic order.txt", [("allowed", "/basket/1"), ("allowed", "/basket/1x")]),
 }  # fmt: skip
 
 
 @pytest.mark.usefixtures("ledgers")
 @pytest.mark.parametrize("name", COMPARED)
-def test_urls_and_rules_come_from_what_is_named(rep: Rep, name: str) -> None:
-    """The URLs are those of a list or a ledger, and the rules those of the files, of the crawls or
-    of the part of the crawls that is named. A dialect reads the rules of the other side.
+def test_the_arguments_select_the_urls_and_rules_to_compare(
+    rep: Rep, name: str
+) -> None:
+    """The URLs are those of the list or ledger, and the rules those of the files, crawls or parts
+    of crawls that the arguments name. A dialect in place of a file stands for the rules of the
+    other side, read in that dialect.
     """
     arguments, expected = COMPARED[name]
     assert changes(rep.records("diff", *arguments.split())) == expected
@@ -372,73 +398,75 @@ def test_urls_and_rules_come_from_what_is_named(rep: Rep, name: str) -> None:
 
 @pytest.mark.usefixtures("ledgers")
 def test_rules_that_changed_between_two_times_are_shown(rep: Rep) -> None:
-    """The rules that changed between two times are shown, with what becomes of the URLs."""
-    ended = rep("diff", "times#1@1970-01-02", "times#1")
-    assert ended.status == 2, "a crawl or a time"
-    ended = rep("diff", "times@1970-01-02", "times@1970-01-03")
-    assert ended.status == 1
-    assert "User-agent: otherbot, mybot   (group added)\n" in ended.out
-    assert "  - Disallow: /coffee   (line 2)\n" in ended.out
-    was = "was: line 3, Disallow: /; now: line 5, Disallow: /basket/"
-    last = f"now denied\t{FORBIDDEN}\t{was}\n2 URLs compared\n  now denied: 1\n  unchanged: 1\n"
-    assert ended.out.endswith(last)
+    """Two times of one ledger are compared: the output has the changed rules, and the URLs whose
+    verdict changes.
+    """
+    result = rep("diff", "times#1@1970-01-02", "times#1")
+    assert result.status == 2, "an argument must not name both a crawl and a time"
+    result = rep("diff", "times@1970-01-02", "times@1970-01-03")
+    assert result.status == 1
+    assert "User-agent: otherbot, mybot   (group added)\n" in result.out
+    assert "  - Disallow: /coffee   (line 2)\n" in result.out
+    reasons = "was: line 3, Disallow: /; now: line 5, Disallow: /basket/"
+    end_of_output = f"now denied\t{FORBIDDEN}\t{reasons}\n2 URLs compared\n  now denied: 1\n  unchanged: 1\n"
+    assert result.out.endswith(end_of_output)
 
 
 def test_a_line_that_is_no_url_makes_the_exit_status_2(rep: Rep) -> None:
-    """A line of a list that is no URL makes the exit status 2; the others are compared."""
+    """The other lines of the list are compared."""
     Path("urls").write_text(TEXTS["urls"] + "nonsense\n")
-    ended = rep("diff", "robots.txt", "new.txt", "--urls", "urls")
-    assert ended.status == 2
-    assert "urls, line 4: 'nonsense' is not an http, https or ftp URL" in ended.err
-    assert ended.out.endswith("\n3 URLs compared\n  now denied: 3\n")
+    result = rep("diff", "robots.txt", "new.txt", "--urls", "urls")
+    assert result.status == 2
+    assert "urls, line 4: 'nonsense' is not an http, https or ftp URL" in result.err
+    assert result.out.endswith("\n3 URLs compared\n  now denied: 3\n")
 
 
-# Ledgers.
+# Crawls and robots.txt files.
 
 
 def test_urls_whose_verdict_changed_since_a_crawl_are_shown(rep: Rep) -> None:
-    """A ledger is compared with a robots.txt: fetched URLs that are now denied, and refused ones
-    that are now allowed are shown, each with the recorded and the new reason. So are URLs that were
-    fetched because of an override, with the override. The purge list has exactly the fetched URLs
-    that are now denied.
+    """A ledger is compared with a robots.txt. The output has fetched URLs that are now denied, and
+    refused URLs that are now allowed, each with the recorded and the new reason. URLs that were
+    fetched because of an override are also listed, with the override. The purge list has exactly
+    the fetched URLs that are now denied.
     """
-    around = FORBIDDEN.replace("/basket", "/tea/../basket")
-    made = ledger(
+    unnormalized = FORBIDDEN.replace("/basket", "/tea/../basket")
+    ledger = make_ledger(
         (FORBIDDEN, "allowed"),
         (f"{ORIGIN}/basket/2", "refused"),
         (ALLOWED, "refused"),
-        (f"{around}2", "allowed"),
+        (f"{unnormalized}2", "allowed"),
     )
     entry = "shop.example: ignore"
-    override(made, f"{FORBIDDEN}/1", "override", statement=entry)
-    override(made, f"{FORBIDDEN}/2", "dont_obey_robotstxt")
-    override(made, f"{ALLOWED}/3", "ROBOTSTXT_OBEY")
-    made.close()
+    add_override(ledger, f"{FORBIDDEN}/1", "override", statement=entry)
+    add_override(ledger, f"{FORBIDDEN}/2", "dont_obey_robotstxt")
+    add_override(ledger, f"{ALLOWED}/3", "ROBOTSTXT_OBEY")
+    ledger.close()
     before = {path.name for path in Path().iterdir()}
-    ended = rep("diff", "ledger", "robots.txt", "--purge-list", "purge")
-    assert (ended.status, ended.err) == (1, "")
-    was = "was: line 3, Disallow: /; now"
-    now = "line 5, Disallow: /basket/"
-    assert ended.out == (
-        f"now denied\t{FORBIDDEN}\t{was}: {now}\n"
-        f"now denied\t{FORBIDDEN}/1\twas: REP_OVERRIDES decides: {entry}; now: {now}\n"
-        f"now denied\t{FORBIDDEN}/2\twas: the request ignores robots.txt; now: {now}\n"
-        f"now allowed\t{ALLOWED}\t{was}: no rule matches\n"
-        f"now denied\t{around}2\t{was}: {now} (as {FORBIDDEN}2)\n"
+    result = rep("diff", "ledger", "robots.txt", "--purge-list", "purge")
+    assert (result.status, result.err) == (1, "")
+    old_reason = "was: line 3, Disallow: /; now"
+    new_reason = "line 5, Disallow: /basket/"
+    assert result.out == (
+        f"now denied\t{FORBIDDEN}\t{old_reason}: {new_reason}\n"
+        f"now denied\t{FORBIDDEN}/1\twas: REP_OVERRIDES decides: {entry}; now: {new_reason}\n"
+        f"now denied\t{FORBIDDEN}/2\twas: the request ignores robots.txt; now: {new_reason}\n"
+        f"now allowed\t{ALLOWED}\t{old_reason}: no rule matches\n"
+        f"now denied\t{unnormalized}2\t{old_reason}: {new_reason} (as {FORBIDDEN}2)\n"
         "7 URLs compared\n"
         "  now denied: 4\n"
         "  now allowed: 1\n"
         "  unchanged: 2\n"
     )
-    purged = [FORBIDDEN, f"{FORBIDDEN}/1", f"{FORBIDDEN}/2", f"{around}2"]
+    purged = [FORBIDDEN, f"{FORBIDDEN}/1", f"{FORBIDDEN}/2", f"{unnormalized}2"]
     assert Path("purge").read_text().splitlines() == purged
     assert {path.name for path in Path().iterdir()} == before | {"purge"}
-    record, *others, summary = rep.records("diff", "ledger", "robots.txt")
+    record, *other_records, summary = rep.records("diff", "ledger", "robots.txt")
     assert record["old"] == {
         "allowed": True, "reason": "rule", "agent": None, "form": None,
         "why": "line 3, Disallow: /", "override": None, "time": "1970-01-01T00:00:00Z",
     }  # fmt: skip
-    overridden = [change["old"]["override"] for change in others[:2]]
+    overridden = [change["old"]["override"] for change in other_records[:2]]
     assert overridden == [entry, "dont_obey_robotstxt"]
     rule = {"kind": "disallow", "pattern": "/basket/", "line": 5}
     assert (record["new"]["rule"], record["new"]["time"]) == (rule, None)
@@ -446,10 +474,11 @@ def test_urls_whose_verdict_changed_since_a_crawl_are_shown(rep: Rep) -> None:
     assert counts.items() <= summary.items()
 
 
-def test_a_crawl_in_a_copy_counts_once(rep: Rep) -> None:
-    """A crawl that is in a ledger and in a copy of it counts once."""
-    made = ledger((FORBIDDEN, "allowed"), (f"{FORBIDDEN}/1", "allowed"), path="full")
-    made.close()
+def test_a_crawl_in_a_ledger_and_its_copy_counts_once(rep: Rep) -> None:
+    ledger = make_ledger(
+        (FORBIDDEN, "allowed"), (f"{FORBIDDEN}/1", "allowed"), path="full"
+    )
+    ledger.close()
     shutil.copy("full", "copy")
     *_, summary = rep.records("diff", "full", "copy", "robots.txt")
     counts = {"urls": 2, "denied": 2, "crawls": 1, "complete_crawls": 1}
@@ -457,24 +486,25 @@ def test_a_crawl_in_a_copy_counts_once(rep: Rep) -> None:
 
 
 def test_refusals_for_a_delay_are_judged_again(rep: Rep) -> None:
-    """URLs that were refused for a delay are judged too: they are now allowed if the delay is
-    gone. URLs that a crawl would now refuse for a delay are counted by host, and not purged.
+    """URLs that were refused because of a long delay are now allowed if the delay is gone. URLs
+    that a crawl would now refuse because of a delay are counted by host, and are not in the purge
+    list, since the site does not forbid them.
     """
-    made = ledger((f"{ALLOWED}/1", "allowed"), (f"{ALLOWED}/2", "allowed"))
+    ledger = make_ledger((f"{ALLOWED}/1", "allowed"), (f"{ALLOWED}/2", "allowed"))
     delay = {"layer": "delay", "line": 2, "statement": "Crawl-delay: 900"}
-    made.decision(ALLOWED, reason="crawl-delay", **delay)
-    made.close()
-    why = "robots.txt sets a longer delay than the crawl accepts"
+    ledger.decision(ALLOWED, reason="crawl-delay", **delay)
+    ledger.close()
+    reason = "robots.txt sets a longer delay than the crawl accepts"
     assert rep("diff", "ledger", "fast.txt").out == (
-        f"now allowed\t{ALLOWED}\twas: line 2, Crawl-delay: 900 ({why}); now: no rule matches\n"
+        f"now allowed\t{ALLOWED}\twas: line 2, Crawl-delay: 900 ({reason}); now: no rule matches\n"
         "3 URLs compared\n"
         "  now allowed: 1\n"
         "  unchanged: 2\n"
     )
-    ended = rep("diff", "ledger", "slow.txt", "--purge-list", "purge")
-    assert (ended.status, Path("purge").read_text()) == (1, "")
-    assert ended.out == (
-        f"now delayed\t{ORIGIN}\t2 URLs: line 2, Crawl-delay: 901 ({why}; "
+    result = rep("diff", "ledger", "slow.txt", "--purge-list", "purge")
+    assert (result.status, Path("purge").read_text()) == (1, "")
+    assert result.out == (
+        f"now delayed\t{ORIGIN}\t2 URLs: line 2, Crawl-delay: 901 ({reason}; "
         "REP_SKIP_DELAY_OVER is 180)\n"
         "3 URLs compared\n"
         "  now delayed: 2\n"
@@ -483,14 +513,13 @@ def test_refusals_for_a_delay_are_judged_again(rep: Rep) -> None:
 
 
 def test_fetched_urls_with_changed_purposes_are_shown(rep: Rep) -> None:
-    """Fetched URLs are shown whose permitted purposes have changed since the crawl."""
-    made = ledger()
-    made.snapshot(ORIGIN, b"Content-Signal: /c/ ai-train=no", fetched=0)
+    ledger = make_ledger()
+    ledger.snapshot(ORIGIN, b"Content-Signal: /c/ ai-train=no", fetched=0)
     for folder in "abc":
-        made.allowed(f"{ORIGIN}/{folder}/1", time=0)
-    made.close()
-    asked = ("diff", "ledger", "new usage.txt", "--purpose=train-ai")
-    *records, summary = rep.records(*asked)
+        ledger.allowed(f"{ORIGIN}/{folder}/1", time=0)
+    ledger.close()
+    arguments = ("diff", "ledger", "new usage.txt", "--purpose=train-ai")
+    *records, summary = rep.records(*arguments)
     assert [(record["url"], record["new"]) for record in records if record["kind"] == "usage"] == [
         (f"{ORIGIN}/a/1", {"train-ai": False}), (f"{ORIGIN}/c/1", {"train-ai": None})
     ]  # fmt: skip
@@ -498,11 +527,11 @@ def test_fetched_urls_with_changed_purposes_are_shown(rep: Rep) -> None:
 
 
 def test_the_output_says_that_fetched_urls_were_not_recorded(rep: Rep) -> None:
-    """If a crawl did not record the URLs that it fetched, the output says so, wherever the
-    ledger gives the URLs.
+    """If a crawl recorded only refusals and overrides, a message says so. It does not matter
+    whether the ledger has the rules to compare, or only the URLs.
     """
-    ledger((ALLOWED, "refused"), path="partial", level="denied").close()
-    ledger((f"{ALLOWED}/2", "refused"), path="full").close()
+    make_ledger((ALLOWED, "refused"), path="partial", level="denied").close()
+    make_ledger((f"{ALLOWED}/2", "refused"), path="full").close()
     message = (
         "scrapy rep: {} crawls recorded only refusals and overrides, because REP_LEDGER_LEVEL was not "
         "'all'; changed verdicts on their other URLs are not shown\n"
@@ -513,8 +542,8 @@ def test_the_output_says_that_fetched_urls_were_not_recorded(rep: Rep) -> None:
         ("robots.txt robots.txt --urls partial", "1 of 1"),
         ("full robots.txt", ""),
     ):
-        ended = rep("diff", *arguments.split())
-        assert ended.err == (message.format(crawls_named) if crawls_named else "")
+        result = rep("diff", *arguments.split())
+        assert result.err == (message.format(crawls_named) if crawls_named else "")
         summary = rep.records("diff", *arguments.split())[-1]
         assert (summary["complete_crawls"] < summary["crawls"]) is bool(crawls_named)
 
@@ -534,36 +563,38 @@ def test_the_output_says_that_fetched_urls_were_not_recorded(rep: Rep) -> None:
 def test_agents_and_dialect_are_those_of_the_crawl(
     rep: Rep, options: list[str], crawl: dict[str, Any], denied: bool
 ) -> None:
-    """The agents and the dialect are those of the crawl, unless options change them."""
+    """The options ``--agent`` and ``--dialect`` have precedence over those of the crawl."""
     Path("robots.txt").write_text(
         "User-agent: *\nAllow: /basket\nDisallow: /basket/1\n\n"
         "User-agent: openbot\nDisallow:\n"
     )
-    path = ledger((FORBIDDEN, "allowed"), **crawl).close()
+    path = make_ledger((FORBIDDEN, "allowed"), **crawl).close()
     assert rep("diff", path, "robots.txt", *options).status == denied
 
 
-def test_a_ledger_that_contains_only_the_urls_does_not_name_the_crawler(
+def test_a_ledger_that_only_has_the_urls_does_not_set_the_crawler(
     rep: Rep,
 ) -> None:
-    """Files are judged for the crawler in the settings, also on the URLs of a ledger. Without one, a note says so."""
-    ledger((FORBIDDEN, "denied")).close()
-    asked = ("open.txt", "--origin", ORIGIN)
+    """If two files are compared on the URLs of a ledger, the crawler is that of the settings. If
+    the settings do not name one, a note says so.
+    """
+    make_ledger((FORBIDDEN, "denied")).close()
+    arguments = ("open.txt", "--origin", ORIGIN)
     note, unnamed = "no setting names your crawler", {"USER_AGENT": "Mozilla/5.0"}
-    ended = rep("diff", "robots.txt", *asked, "--urls", "ledger", **unnamed)
-    assert note in ended.err
-    assert note not in rep("diff", "ledger", *asked, **unnamed).err
+    result = rep("diff", "robots.txt", *arguments, "--urls", "ledger", **unnamed)
+    assert note in result.err
+    assert note not in rep("diff", "ledger", *arguments, **unnamed).err
 
 
-def test_a_list_is_judged_by_the_files_of_a_ledger(rep: Rep) -> None:
-    """URLs of a list are judged by the robots.txt files of a ledger, as whom it crawled."""
-    made = ledger((ALLOWED, "allowed"), agents=("otherbot",))
-    made.snapshot(ORIGIN, ROBOTS.encode(), fetched=0)
-    made.decision("https://x.example/", time=0)
-    made.close()
+def test_a_list_of_urls_is_judged_by_the_robots_txt_files_of_a_ledger(rep: Rep) -> None:
+    """The verdicts are those for the crawler of the ledger."""
+    ledger = make_ledger((ALLOWED, "allowed"), agents=("otherbot",))
+    ledger.snapshot(ORIGIN, ROBOTS.encode(), fetched=0)
+    ledger.decision("https://x.example/", time=0)
+    ledger.close()
     urls = "\n".join([f"{FORBIDDEN}/2", f"{CAFE}/1", f"{CAFE}/2", ALLOWED])
-    asked = ("diff", "ledger", "open.txt", "--urls", "-")
-    *_, record, _, _ = rep.records(*asked, stdin=urls)
+    arguments = ("diff", "ledger", "open.txt", "--urls", "-")
+    *_, record, _, _ = rep.records(*arguments, stdin=urls)
     assert changes([record]) == [("allowed", f"{FORBIDDEN}/2")]
     assert record["agents"] == ["otherbot"]
     assert rep("diff", "ledger", "google", "--urls", "-", stdin=urls).out == (
@@ -577,35 +608,37 @@ def test_a_list_is_judged_by_the_files_of_a_ledger(rep: Rep) -> None:
 # Live servers.
 
 
-def test_two_urls_are_compared_without_those_of_other_hosts(
-    site: Site, tmp_path: Path
-) -> None:
-    """Two URLs are compared; URLs of other hosts do not count. If one robots.txt is unreachable,
-    the verdicts are unknown.
+def test_two_live_robots_txt_files_are_compared(site: Site, tmp_path: Path) -> None:
+    """URLs of other hosts in the list are ignored. If one of the files is unreachable, the verdicts
+    are unknown.
     """
     old, new = site.add(ROBOTS), site.add("User-agent: *\nDisallow: /tea")
     urls = "\n".join([new.url("/tea"), new.url("/basket/"), old.url("/tea"), "/coffee"])
-    asked = ("diff", old.origin, new.origin, "--agent", "mybot", "--urls", "-")
-    ended = scrapy_rep(*asked, "--json", stdin=urls, cwd=tmp_path)
-    assert ended.status == 1
-    records = ended.records("diff")
+    arguments = ("diff", old.origin, new.origin, "--agent", "mybot", "--urls", "-")
+    result = scrapy_rep(*arguments, "--json", stdin=urls, cwd=tmp_path)
+    assert result.status == 1
+    records = result.records("diff")
     changed = [(record["kind"], record["url"]) for record in records if "url" in record]
     assert changed == [("denied", new.url("/tea")), ("allowed", new.url("/basket/"))]
     assert records[-1]["urls"] == 3
     new.answers["/robots.txt"] = Answer(status=503)
-    ended = scrapy_rep(*asked, stdin=urls, cwd=tmp_path)
-    assert ended.status == 3
-    assert ended.out == (
+    result = scrapy_rep(*arguments, stdin=urls, cwd=tmp_path)
+    assert result.status == 3
+    assert result.out == (
         f"unknown\t{new.origin}\t3 URLs: robots.txt is unreachable (status 503)\n"
         "3 URLs compared\n  unknown: 3\n"
     )
 
 
-def test_a_crawl_is_compared_with_the_present(site: Site, tmp_path: Path) -> None:
-    """``diff LEDGER live`` compares a crawl with the present robots.txt files, each fetched once.
-    A robots.txt that is unreachable now adds nothing to the purge list, and nothing at all if it
-    was unreachable before. What the present REP_OVERRIDES allow is marked, no change, and not
-    purged. What they deny is.
+def test_a_crawl_is_compared_with_the_present_robots_txt_files(
+    site: Site, tmp_path: Path
+) -> None:
+    """``diff LEDGER live`` fetches each robots.txt once. Verdicts of an unreachable robots.txt are
+    unknown: its URLs are not added to the purge list, and if it was unreachable in the crawl,
+    nothing has changed.
+
+    A URL that the present REP_OVERRIDES allow is marked as overridden, and is neither a change nor
+    purged. A URL that they deny is purged.
     """
     shop, down = site.add(ROBOTS), site.add(Answer(status=500))
     basket, tea = shop.url("/basket/1"), shop.url("/tea")
@@ -613,32 +646,32 @@ def test_a_crawl_is_compared_with_the_present(site: Site, tmp_path: Path) -> Non
         (basket, "allowed"), (tea, "refused"), (shop.url("/coffee"), "allowed"),
         (down.url("/a"), "allowed"), (down.url("/b"), "allowed"),
     ]  # fmt: skip
-    made = new_ledger(tmp_path / "ledger", decisions)
-    made.decision(down.url("/c"), reason="unreachable")
-    made.close()
-    asked = ("diff", "ledger", "live", "--purge-list", "purge")
-    ended = scrapy_rep(*asked, "--json", cwd=tmp_path)
-    *records, summary = ended.records("diff")
+    ledger = new_ledger(tmp_path / "ledger", decisions)
+    ledger.decision(down.url("/c"), reason="unreachable")
+    ledger.close()
+    arguments = ("diff", "ledger", "live", "--purge-list", "purge")
+    result = scrapy_rep(*arguments, "--json", cwd=tmp_path)
+    *records, summary = result.records("diff")
     assert changes(records) == [
         ("denied", basket), ("allowed", tea), ("unknown", down.origin)
     ]  # fmt: skip
     counts = {"denied": 1, "allowed": 1, "unknown": 2, "urls": 6}
     assert counts.items() <= summary.items()
-    assert (ended.status, (tmp_path / "purge").read_text()) == (1, f"{basket}\n")
+    assert (result.status, (tmp_path / "purge").read_text()) == (1, f"{basket}\n")
     assert (len(shop.robots_hits), len(shop.pages)) == (1, 0)
 
     write_ledger(tmp_path / "fetched", [(basket, "allowed"), (tea, "allowed")])
-    asked = ("diff", "fetched", "live", "--purge-list", "purge", "-s")
+    arguments = ("diff", "fetched", "live", "--purge-list", "purge", "-s")
     entry = '{"obey": false, "reason": "agreed", "until": "9000-01-01"}'
-    over = '"shop.example": {"obey": false, "until": "2026-01-01"}'
-    entries = f'REP_OVERRIDES={{"127.0.0.1": {entry}, {over}}}'
-    ended = scrapy_rep(*asked, entries, cwd=tmp_path)
-    assert (ended.status, (tmp_path / "purge").read_text()) == (0, "")
+    ended_entry = '"shop.example": {"obey": false, "until": "2026-01-01"}'
+    entries = f'REP_OVERRIDES={{"127.0.0.1": {entry}, {ended_entry}}}'
+    result = scrapy_rep(*arguments, entries, cwd=tmp_path)
+    assert (result.status, (tmp_path / "purge").read_text()) == (0, "")
     assert (
         "REP_OVERRIDES['shop.example'] has ended and no longer has an effect"
-        in ended.err
+        in result.err
     )
-    assert ended.out == (
+    assert result.out == (
         f"overridden\t{basket}\twas: line 3, Disallow: /; now: line 5, Disallow: /basket/ "
         "(overridden: 127.0.0.1: ignore (agreed; until 9000-01-01))\n"
         "2 URLs compared\n"
@@ -646,6 +679,6 @@ def test_a_crawl_is_compared_with_the_present(site: Site, tmp_path: Path) -> Non
         "  unchanged: 1\n"
     )
     denying = 'REP_OVERRIDES={"127.0.0.1": "User-agent: *\\nDisallow: /tea"}'
-    ended = scrapy_rep(*asked, denying, "--json", cwd=tmp_path)
-    assert changes(ended.records("diff")) == [("overridden", basket), ("denied", tea)]
-    assert (ended.status, (tmp_path / "purge").read_text()) == (1, f"{tea}\n")
+    result = scrapy_rep(*arguments, denying, "--json", cwd=tmp_path)
+    assert changes(result.records("diff")) == [("overridden", basket), ("denied", tea)]
+    assert (result.status, (tmp_path / "purge").read_text()) == (1, f"{tea}\n")

@@ -1,4 +1,6 @@
-"""``scrapy rep lint``, on files and on live servers. What is found is told in ``tests/protocol``."""
+"""Tests of ``scrapy rep lint``, on files and on live servers. The findings themselves are tested in
+``tests/protocol``.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,14 @@ from tests.tools.rep import Rep, scrapy_rep
 if TYPE_CHECKING:
     from tests.crawl.server import Site
 
-MANY = "User-agent: *\nDisallow: /a b\nDisalow: /x\nCrawl-delay: 2\n"
+FAULTY = "User-agent: *\nDisallow: /a b\nDisalow: /x\nCrawl-delay: 2\n"
 
 
-def test_errors_come_before_warnings_after_a_summary(rep: Rep) -> None:
-    """A summary comes first, then errors, then warnings, each with its line."""
-    Path("robots.txt").write_text(MANY)
-    ended = rep("lint", "robots.txt")
-    assert ended.status == 1
-    first, *lines = ended.out.splitlines()
+def test_a_summary_comes_first_then_errors_then_warnings(rep: Rep) -> None:
+    Path("robots.txt").write_text(FAULTY)
+    result = rep("lint", "robots.txt")
+    assert result.status == 1
+    first, *lines = result.out.splitlines()
     assert first == "robots.txt: 1 error, 1 warning"
     heads = [line.partition("]")[0] for line in lines]
     assert heads == [
@@ -50,73 +51,85 @@ def test_errors_come_before_warnings_after_a_summary(rep: Rep) -> None:
 def test_findings_can_be_left_out(
     rep: Rep, options: str, codes: set[str], status: int
 ) -> None:
-    """--severity, --ignore and the dialect leave findings out, also for the exit status."""
-    Path("robots.txt").write_text(MANY)
-    asked = ("lint", "robots.txt", *options.split())
-    assert rep(*asked).status == status
-    record = rep.record(*asked)
+    """``--severity``, ``--ignore`` and the dialect select the findings, and the exit status only
+    counts selected findings.
+    """
+    Path("robots.txt").write_text(FAULTY)
+    arguments = ("lint", "robots.txt", *options.split())
+    assert rep(*arguments).status == status
+    record = rep.record(*arguments)
     assert {finding["code"] for finding in record["findings"]} == codes
     assert record["clean"] is (status == 0)
     assert record["dialect"] == ("google" if "google" in options else "rfc9309")
 
 
-def test_a_text_without_a_record_is_an_error(rep: Rep) -> None:
-    """A text without a single record is an error; one with nothing but comments is not."""
+def test_a_file_without_any_record_is_an_error(rep: Rep) -> None:
+    """A file that has text, but no record, is no robots.txt. A file with comments only is valid."""
     Path("README.md").write_text("# Tea\n\nA shop for tea: see below.\n")
-    ended = rep("lint", "README.md")
-    assert ended.status == 1
-    assert ended.out.startswith(
+    result = rep("lint", "README.md")
+    assert result.status == 1
+    assert result.out.startswith(
         "README.md: 1 error, 0 warnings\nREADME.md:3: error [no-records] "
     )
-    assert "this is not a robots.txt" in ended.out
+    assert "this is not a robots.txt" in result.out
     Path("robots.txt").write_text("# Welcome!\n")
     assert rep("lint", "robots.txt").status == 0
 
 
-def test_each_of_several_files_has_its_findings(rep: Rep) -> None:
-    """There is an object or a text for each file, also if another one can't be read."""
-    Path("bad.txt").write_text(MANY)
+def test_each_file_is_linted_although_another_cannot_be_read(rep: Rep) -> None:
+    """Each file has its own JSON object or text. A file that cannot be read only adds a message,
+    and sets the exit status to 2.
+    """
+    Path("bad.txt").write_text(FAULTY)
     first, second = rep.records("lint", "bad.txt", "robots.txt")
     assert (first["clean"], second["clean"]) == (False, True)
     out = rep("lint", "robots.txt").out
     for argument in ("nowhere.txt", "http://[", "gopher://a.example/", "."):
-        ended = rep("lint", argument, "robots.txt")
-        assert (ended.status, ended.out) == (2, out)
-        assert argument in ended.err
+        result = rep("lint", argument, "robots.txt")
+        assert (result.status, result.out) == (2, out)
+        assert argument in result.err
     missing = "shop.example: No such file or directory; if it is a URL, write it with its scheme, such as https://\n"
     assert missing in rep("lint", "shop.example").err
 
 
 def test_the_length_of_a_very_long_file_is_a_minimum(rep: Rep) -> None:
-    """Of a very long file, only a part is read, so its length is given as a minimum."""
+    """Only the beginning of a very long file is read, so the message says that the file has *at
+    least* so many bytes.
+    """
     long = b"User-agent: *\n" + b"Disallow: /a\n" * 2_500_000
     message = ":39385: error [too-large] the file has at least 16,777,216 bytes"
     assert message in rep("lint", "-", stdin=long).out
 
 
 def test_explain_shows_an_example_of_a_code(rep: Rep) -> None:
-    """A code is explained by an example, without a file."""
-    asked = ("lint", "--explain", "fragment")
-    ended = rep(*asked, "--explain", "too-large")
-    assert ended.status == 0
-    assert ended.out.startswith(
+    """``--explain`` needs no file: it shows an example of each code."""
+    arguments = ("lint", "--explain", "fragment")
+    result = rep(*arguments, "--explain", "too-large")
+    assert result.status == 0
+    assert result.out.startswith(
         "fragment: error\n  | User-agent: *\n  | Disallow: /#/a\n  line 2: the # begins"
     )
-    assert "too-large: error\n  line " in ended.out
-    assert rep.record(*asked)["example"] == "User-agent: *\nDisallow: /#/a"
+    assert "too-large: error\n  line " in result.out
+    assert rep.record(*arguments)["example"] == "User-agent: *\nDisallow: /#/a"
 
 
 def test_a_url_of_a_host_means_its_robots_txt(site: Site, tmp_path: Path) -> None:
-    """A URL of a host means its robots.txt. A missing file is clean; of an unreachable one nothing is
-    known, so that the status is 3, unless another file has findings.
+    """For the URL of a host, its robots.txt is linted. A missing robots.txt is clean. The findings
+    of an unreachable one are unknown, and the exit status is 3, unless another file has findings.
     """
-    bad = site.add("User-agent: *\nDisalow: /basket/\n")
-    bad.answers["/old.txt"] = Answer(b"User-agent: *\nDissallow: /\n")
-    none = site.add()
+    faulty = site.add("User-agent: *\nDisalow: /basket/\n")
+    faulty.answers["/old.txt"] = Answer(b"User-agent: *\nDissallow: /\n")
+    missing = site.add()
     down = site.add(Answer(status=503))
-    asked = ("lint", bad.origin, bad.url("/old.txt"), none.url("/"), down.robotstxt)
-    ended = scrapy_rep(*asked, "--json", cwd=tmp_path)
-    assert ended.status == 1
+    arguments = (
+        "lint",
+        faulty.origin,
+        faulty.url("/old.txt"),
+        missing.url("/"),
+        down.robotstxt,
+    )
+    result = scrapy_rep(*arguments, "--json", cwd=tmp_path)
+    assert result.status == 1
     assert [
         (
             record["file"],
@@ -124,21 +137,21 @@ def test_a_url_of_a_host_means_its_robots_txt(site: Site, tmp_path: Path) -> Non
             record["clean"],
             len(record["findings"]),
         )
-        for record in ended.records("lint")
+        for record in result.records("lint")
     ] == [
-        (bad.robotstxt, "successful", False, 1),
-        (bad.url("/old.txt"), "successful", False, 1),
-        (none.robotstxt, "unavailable", True, 0),
+        (faulty.robotstxt, "successful", False, 1),
+        (faulty.url("/old.txt"), "successful", False, 1),
+        (missing.robotstxt, "unavailable", True, 0),
         (down.robotstxt, "unreachable", None, 0),
     ]
-    ended = scrapy_rep("lint", none.origin, down.origin, cwd=tmp_path)
-    assert ended.status == 3
-    assert ended.out == (
-        f"{none.robotstxt}: no robots.txt (status 404)\n"
+    result = scrapy_rep("lint", missing.origin, down.origin, cwd=tmp_path)
+    assert result.status == 3
+    assert result.out == (
+        f"{missing.robotstxt}: no robots.txt (status 404)\n"
         f"{down.robotstxt}: unreachable (status 503)\n"
     )
-    none.answers["/robots.txt"] = Answer(status=403)
-    ended = scrapy_rep("lint", none.origin, "--dialect", "classic", cwd=tmp_path)
-    assert ended.status == 1, "in the texts of the time, 403 is a prohibition"
-    message = f"{none.robotstxt}: warning [everything-forbidden] no crawler may fetch any page"
-    assert message in ended.out
+    missing.answers["/robots.txt"] = Answer(status=403)
+    result = scrapy_rep("lint", missing.origin, "--dialect", "classic", cwd=tmp_path)
+    assert result.status == 1, "in the classic dialect, status 403 forbids everything"
+    message = f"{missing.robotstxt}: warning [everything-forbidden] no crawler may fetch any page"
+    assert message in result.out

@@ -1,4 +1,4 @@
-"""What a command writes beside its results: how far it is."""
+"""Tests of the progress line that a command writes to a terminal."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 class Terminal(io.StringIO):
+    """A standard error that is a terminal."""
+
     def __init__(self) -> None:
         super().__init__()
         self.written = Condition()
@@ -28,14 +30,16 @@ class Terminal(io.StringIO):
             return super().write(text)
 
     def wait_for(self, text: str) -> None:
-        """Wait until *text* was written, for at most a minute."""
+        """Wait until *text* has been written; fail after a minute."""
         with self.written:
             assert self.written.wait_for(lambda: text in self.getvalue(), timeout=60)
 
 
-def test_a_terminal_shows_how_far_a_command_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is said last is shown in one line, visibly and cut, and taken away before other output and
-    at the end.
+def test_a_terminal_shows_the_progress_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The latest progress is shown in a single line of less than 80 columns, with control
+    characters as escapes. The line is erased before other output and at the end of the command.
     """
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -57,8 +61,10 @@ def test_a_terminal_shows_how_far_a_command_is(monkeypatch: pytest.MonkeyPatch) 
     assert max(len(line.partition("\x1b")[0]) for line in shown.split("\r")) < 80
 
 
-def test_a_short_command_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that ends soon shows nothing, and neither does a long one without a terminal."""
+def test_a_short_command_or_a_file_gets_no_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Progress is not shown for a short command, nor if standard error is a file."""
     terminal, file = Terminal(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(output, "_PATIENCE", 60.0)

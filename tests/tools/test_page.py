@@ -1,6 +1,6 @@
-"""``scrapy rep page``, on files and on live servers.
+"""Tests of ``scrapy rep page``, on files and on live servers.
 
-``docs/commands.md`` has the text of an answer; ``test_docs.py`` compares it.
+The text of a result is shown in ``docs/commands.md``, and compared in ``test_docs.py``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,10 @@ HTML = """<html><head>
 
 
 def test_each_rule_is_shown_with_its_statements(rep: Rep) -> None:
-    """Each rule is shown with its statements; those for others do not count, and unknown rules
-    are named.
-    """
-    ended = rep("page", "-", "--header", "X-Robots-Tag: mybot: noodp", stdin=HTML)
-    assert ended.status == 0
-    assert ended.out.startswith(
+    """Statements for other crawlers do not count, and unknown rules are named."""
+    result = rep("page", "-", "--header", "X-Robots-Tag: mybot: noodp", stdin=HTML)
+    assert result.status == 0
+    assert result.out.startswith(
         "indexable  -\n"
         "  follow: no\n"
         "      nofollow   (meta tag on line 3, for mybot)\n"
@@ -43,15 +41,15 @@ def test_each_rule_is_shown_with_its_statements(rep: Rep) -> None:
         "      max-snippet:20   (meta tag on line 2, for everyone)\n"
         "  [unknown-name] this rule is unknown and has no effect: 'sparkle'\n"
     )
-    ended = rep("page", "-", "--agent", "otherbot", stdin=HTML)
-    assert ended.status == 1
-    assert "noindex   (meta tag on line 3, for otherbot)" in ended.out
-    ended = rep("page", "-", stdin=HTML, USER_AGENT="Mozilla/5.0")
-    assert "no setting names your crawler" in ended.err
-    # A dialect has values of rel whose links a crawl does not follow.
-    asked = ("page", "-", "--dialect", "google", "--agent", "robot")
+    result = rep("page", "-", "--agent", "otherbot", stdin=HTML)
+    assert result.status == 1
+    assert "noindex   (meta tag on line 3, for otherbot)" in result.out
+    result = rep("page", "-", stdin=HTML, USER_AGENT="Mozilla/5.0")
+    assert "no setting names your crawler" in result.err
+    # The dialect determines which values of rel a crawl does not follow.
+    arguments = ("page", "-", "--dialect", "google", "--agent", "robot")
     links = "links are followed, except with rel=nofollow, sponsored, ugc\n"
-    assert links in rep(*asked, stdin=HTML).out
+    assert links in rep(*arguments, stdin=HTML).out
 
 
 @pytest.mark.parametrize(
@@ -78,51 +76,54 @@ def test_each_rule_is_shown_with_its_statements(rep: Rep) -> None:
 def test_the_exit_status_tells_whether_a_page_may_be_indexed(
     rep: Rep, tag: str, settings: dict[str, str], expected: str, in_a_crawl: str
 ) -> None:
-    """The exit status tells whether the page may be indexed; changed rules have evidence. What a
-    crawl does with items and links is said; ``tests/pages/test_indexing.py`` has all cases.
+    """The output has the statements for each rule that they change, and what a crawl does with
+    items and links. All cases of the latter are in ``tests/pages/test_indexing.py``.
     """
     header = f"X-Robots-Tag: {'none' if tag == 'data' else tag}"
-    asked, body = ("page", "-", "--header", header), "[1]" if tag == "data" else "<p>"
-    record = rep.record(*asked, stdin=body, **settings)
-    word, _, evidence = expected.partition(": ")
-    assert (record["verdict"], record["indexable"]) == (word, word == "indexable")
+    arguments, body = (
+        ("page", "-", "--header", header),
+        "[1]" if tag == "data" else "<p>",
+    )
+    record = rep.record(*arguments, stdin=body, **settings)
+    verdict, _, changed_rules = expected.partition(": ")
+    assert (record["verdict"], record["indexable"]) == (verdict, verdict == "indexable")
     assert {evidence_row["rule"] for evidence_row in record["evidence"]} == set(
-        evidence.split()
+        changed_rules.split()
     )
     assert all(evidence_row["statements"] for evidence_row in record["evidence"])
     items, links = in_a_crawl.split(", ")
     effects = record["crawl"]["items"], record["crawl"]["links"]
     assert effects == (items, links.replace("not followed", "dropped"))
-    ended = rep(*asked, stdin=body, **settings)
-    assert ended.status == (word != "indexable" or tag == "noai")
-    assert f"  in a crawl: items are {items}, links are {links}" in ended.out
-    assert ("is data, not a document" in ended.out) is (tag == "data")
+    result = rep(*arguments, stdin=body, **settings)
+    assert result.status == (verdict != "indexable" or tag == "noai")
+    assert f"  in a crawl: items are {items}, links are {links}" in result.out
+    assert ("is data, not a document" in result.out) is (tag == "data")
 
 
 def test_the_allowed_use_is_shown_with_its_statement(rep: Rep) -> None:
-    """The use that headers and meta tags of a file allow is shown, with the statement that decides.
-    Purposes that were neither requested nor stated are not shown.
+    """Statements about use are in headers and meta tags; the output has the one that decides for
+    each purpose. A purpose is left out if no option names it and the page states nothing about it.
     """
     html = (
         '<meta name="tdm-reservation" content="0"><meta name="robots" content="noimageai">'
         '<link rel="license" href="https://l.example/">'
     )
-    asked = (
+    arguments = (
         *("page", "-", "--header", "Content-Usage: train-ai=y, search=n"),
         *("--header", "tdm-reservation: 1", "--header", "X-Robots-Tag: mybot: noai"),
     )
-    ended = rep(*asked, stdin=html)
-    assert ended.status == 0
-    start = ended.out.index("  for train-ai")
-    assert ended.out[start:] == (
+    result = rep(*arguments, stdin=html)
+    assert result.status == 0
+    start = result.out.index("  for train-ai")
+    assert result.out[start:] == (
         "  for train-ai: disallowed by noai (header)\n"
         "  for search: disallowed by Content-Usage: train-ai=y, search=n (header)\n"
         "  for tdm: allowed by tdm-reservation: 0 (meta)\n"
         "  licences and policies: https://l.example/\n"
         "  in a crawl: items are kept, links are followed\n"
     )
-    assert rep(*asked, "--purpose", "search", stdin=html).status == 1
-    statements = rep.record(*asked, "--purpose", "tdm", stdin=html)["usage"][
+    assert rep(*arguments, "--purpose", "search", stdin=html).status == 1
+    statements = rep.record(*arguments, "--purpose", "tdm", stdin=html)["usage"][
         "statements"
     ]
     overridden = {
@@ -130,8 +131,8 @@ def test_the_allowed_use_is_shown_with_its_statement(rep: Rep) -> None:
     }
     assert overridden == {"tdm-reservation: 1"}
     assert "  for " not in rep("page", "-", stdin="<p>").out
-    ended = rep("page", "-", "--purpose", "search", stdin="<p>")
-    assert "for search: unknown" in ended.out
+    result = rep("page", "-", "--purpose", "search", stdin="<p>")
+    assert "for search: unknown" in result.out
 
 
 # Live servers.
@@ -140,8 +141,8 @@ def test_the_allowed_use_is_shown_with_its_statement(rep: Rep) -> None:
 def test_an_allowed_page_is_fetched_and_its_rules_are_read(
     site: Site, tmp_path: Path
 ) -> None:
-    """A page that robots.txt allows is fetched, with redirects, and its rules are read. What its
-    robots.txt and its tdmrep.json state about its use counts as well.
+    """If robots.txt allows the page, it is fetched, and redirects are followed. Statements about
+    its use in robots.txt and tdmrep.json count, too.
     """
     shop = site.add("User-agent: *\nContent-Usage: /tea search=n\n")
     shop.answers["/old"] = redirect("/tea")
@@ -150,10 +151,10 @@ def test_an_allowed_page_is_fetched_and_its_rules_are_read(
     shop.answers["/tea"] = tea
     rules = b'[{"location": "/tea", "tdm-reservation": 1}]'
     shop.answers["/.well-known/tdmrep.json"] = Answer(rules)
-    asked = ("page", shop.url("/old"), "--agent", "mybot", "--json", "--purpose")
-    ended = scrapy_rep(*asked, "tdm,search", cwd=tmp_path)
-    assert ended.status == 1
-    (record,) = ended.records("page")
+    arguments = ("page", shop.url("/old"), "--agent", "mybot", "--json", "--purpose")
+    result = scrapy_rep(*arguments, "tdm,search", cwd=tmp_path)
+    assert result.status == 1
+    (record,) = result.records("page")
     assert record["page"] == shop.url("/tea")
     assert record["redirects"] == [shop.url("/tea")]
     assert (record["status"], record["decision"]["allowed"]) == (200, True)
@@ -168,41 +169,43 @@ def test_an_allowed_page_is_fetched_and_its_rules_are_read(
         "tdm": "disallowed by /tea: tdm-reservation 1 (tdmrep.json, rule 1)",
         "search": "disallowed by Content-Usage: /tea search=n (robots.txt, line 2)",
     }
-    scrapy_rep(*asked, "search", cwd=tmp_path)
-    assert len(shop.hits_on("/.well-known/tdmrep.json")) == 1, "only tdm needs it"
+    scrapy_rep(*arguments, "search", cwd=tmp_path)
+    assert len(shop.hits_on("/.well-known/tdmrep.json")) == 1, (
+        "only the purpose tdm needs tdmrep.json"
+    )
 
 
-def test_a_forbidden_page_is_fetched_with_force_alone(
+def test_a_forbidden_page_is_only_fetched_with_force(
     site: Site, tmp_path: Path
 ) -> None:
-    """A forbidden page is not fetched, even after a redirect; --force fetches both."""
+    """The same applies to a page that is redirected to a forbidden one."""
     shop, other = site.add(ROBOTS), site.add()
     other.answers["/"] = redirect(shop.url("/basket/1"))
     for url in (shop.url("/basket/1"), other.url("/")):
-        ended = scrapy_rep("page", url, "--agent", "mybot", cwd=tmp_path)
-        assert ended.status == 1
-        assert ended.out.startswith("not fetched")
-        assert "  fetching it is denied: line 5, Disallow: /basket/\n" in ended.out
+        result = scrapy_rep("page", url, "--agent", "mybot", cwd=tmp_path)
+        assert result.status == 1
+        assert result.out.startswith("not fetched")
+        assert "  fetching it is denied: line 5, Disallow: /basket/\n" in result.out
     assert shop.pages == []
-    ended = scrapy_rep(
+    result = scrapy_rep(
         "page", url, "--agent", "mybot", "--force", "--json", cwd=tmp_path
     )
-    (record,) = ended.records("page")
-    assert ended.status == 1, "robots.txt forbids it all the same"
+    (record,) = result.records("page")
+    assert result.status == 1, "robots.txt still forbids the page"
     assert (record["fetched"], record["indexable"]) == (True, True)
-    assert record["crawl"] is None, "a crawl does not fetch it"
+    assert record["crawl"] is None, "a crawl does not fetch the page"
     shop.answers["/basket/2"] = redirect("/tea")
-    asked = "page", shop.url("/basket/2"), "--agent", "mybot", "--force", "--json"
-    ended = scrapy_rep(*asked, cwd=tmp_path)
-    (record,) = ended.records("page")
-    assert (ended.status, record["fetched"], record["crawl"]) == (1, True, None)
-    why = f"line 5, Disallow: /basket/, for {shop.url('/basket/2')}"
-    assert (record["page"], record["decision"]["why"]) == (shop.url("/tea"), why)
-    off = ("--force", "-s", "ROBOTSTXT_OBEY=False")
-    ended = scrapy_rep(
-        "page", shop.url("/basket/1"), "--agent", "mybot", *off, cwd=tmp_path
+    arguments = "page", shop.url("/basket/2"), "--agent", "mybot", "--force", "--json"
+    result = scrapy_rep(*arguments, cwd=tmp_path)
+    (record,) = result.records("page")
+    assert (result.status, record["fetched"], record["crawl"]) == (1, True, None)
+    reason = f"line 5, Disallow: /basket/, for {shop.url('/basket/2')}"
+    assert (record["page"], record["decision"]["why"]) == (shop.url("/tea"), reason)
+    not_obeyed = ("--force", "-s", "ROBOTSTXT_OBEY=False")
+    result = scrapy_rep(
+        "page", shop.url("/basket/1"), "--agent", "mybot", *not_obeyed, cwd=tmp_path
     )
-    assert "  in a crawl: items are kept, links are followed\n" in ended.out
+    assert "  in a crawl: items are kept, links are followed\n" in result.out
     assert shop.pages == ["/basket/1", "/basket/1", "/basket/2", "/tea"]
 
 
@@ -210,7 +213,7 @@ BUSY = Answer(PAGE, status=503, headers={"X-Robots-Tag": "index"})
 
 
 @pytest.mark.parametrize(
-    ("answer", "shown", "status"),
+    ("answer", "message", "status"),
     [
         (redirect("/"), "The page was not fetched: redirected more than 20 times", 1),
         (
@@ -228,34 +231,34 @@ BUSY = Answer(PAGE, status=503, headers={"X-Robots-Tag": "index"})
     ],
     ids=["a loop", "a foreign scheme", "no URL", "a broken answer", "an error"],
 )
-def test_without_a_page_nothing_may_be_indexed(
-    site: Site, tmp_path: Path, answer: Answer, shown: str, status: int
+def test_a_page_that_cannot_be_fetched_must_not_be_indexed(
+    site: Site, tmp_path: Path, answer: Answer, message: str, status: int
 ) -> None:
-    """Without a page, nothing may be indexed, in any dialect, and the output says why. If the server
-    does not answer, or with an error, nothing is known.
+    """This holds in every dialect, and the output has the reason. If the server does not respond,
+    or responds with an error, the verdict is unknown.
     """
     host = site.add()
     host.answers["/"] = answer
-    asked = ("page", host.url("/"), "-s", "RETRY_ENABLED=False")
-    ended = scrapy_rep(*asked, cwd=tmp_path)
-    assert ended.status == status
-    assert shown in ended.out
-    assert "in a crawl" not in ended.out
+    arguments = ("page", host.url("/"), "-s", "RETRY_ENABLED=False")
+    result = scrapy_rep(*arguments, cwd=tmp_path)
+    assert result.status == status
+    assert message in result.out
+    assert "in a crawl" not in result.out
 
 
-def test_with_an_unreachable_robots_txt_no_page_is_fetched(
+def test_a_page_is_not_fetched_while_robots_txt_is_unreachable(
     site: Site, tmp_path: Path
 ) -> None:
-    """A page is not fetched while its robots.txt is unreachable, and nothing is known of it."""
+    """The verdict is unknown then."""
     down = site.add(Answer(status=503))
-    asked = ("page", down.url("/"), "--json", "-s", "RETRY_ENABLED=False")
-    ended = scrapy_rep(*asked, cwd=tmp_path)
-    (record,) = ended.records("page")
-    assert ended.status == 3
+    arguments = ("page", down.url("/"), "--json", "-s", "RETRY_ENABLED=False")
+    result = scrapy_rep(*arguments, cwd=tmp_path)
+    (record,) = result.records("page")
+    assert result.status == 3
     assert (record["verdict"], record["indexable"]) == ("unknown", None)
     assert record["decision"]["allowed"] is None
     assert "unreachable" in record["error"]
     assert down.pages == []
-    ended = scrapy_rep(*asked, "--force", cwd=tmp_path)
-    (record,) = ended.records("page")
-    assert (ended.status, record["indexable"], record["crawl"]) == (3, True, None)
+    result = scrapy_rep(*arguments, "--force", cwd=tmp_path)
+    (record,) = result.records("page")
+    assert (result.status, record["indexable"], record["crawl"]) == (3, True, None)

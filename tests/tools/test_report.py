@@ -1,4 +1,4 @@
-"""``scrapy rep report``: the page, the tables for programs, and the files that it writes."""
+"""Tests of ``scrapy rep report``: the HTML page, the JSON, and the files that the command writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ from scrapy_rep.tools.output import output_file
 from scrapy_rep.tools.report import answers
 from scrapy_rep.tools.report.ledgers import NO_LIMITS, ReportLedgers
 from tests.tools.rep import SCHEMAS, Rep
-from tests.tools.report.ledgers import Ledger, eventful, hostile, measured
+from tests.tools.report.ledgers import (
+    Ledger,
+    write_eventful_ledger,
+    write_hostile_ledger,
+    write_measured_ledger,
+)
 
 ORIGIN = "https://a.example"
 PAGE = Path("robots-report.html")
@@ -28,20 +33,23 @@ PAGE = Path("robots-report.html")
 
 @pytest.fixture
 def ledger(rep: Rep) -> str:
-    """Return the path of a ledger, in the present folder."""
-    return eventful(Path("ledger"))
+    """Write a ledger in the current folder, and return its path."""
+    return write_eventful_ledger(Path("ledger"))
 
 
-def names() -> set[str]:
+def file_names() -> set[str]:
+    """Return the names of the files in the current folder, except for robots.txt."""
     return {path.name for path in Path().iterdir()} - {"robots.txt"}
 
 
-# The page.
+# The HTML page.
 
 
 def test_a_report_is_one_file_that_loads_nothing(rep: Rep) -> None:
-    """The only URLs in attributes lead within the page; only its own script and style run."""
-    assert rep("report", hostile(Path("ledger"))).status == 0
+    """All URLs in attributes lead to a part of the page itself, and the content security policy
+    allows only its own script and style.
+    """
+    assert rep("report", write_hostile_ledger(Path("ledger"))).status == 0
     page = PAGE.read_text()
     all_addresses = re.findall(
         r"""\b(?:src|href|action|url)\s*[=(]["']?([^"'>\s]*)""", page
@@ -54,14 +62,16 @@ def test_a_report_is_one_file_that_loads_nothing(rep: Rep) -> None:
 
 @pytest.mark.parametrize("value", [True, "1", "true"])
 def test_the_report_of_a_dry_run_says_so(rep: Rep, value: object) -> None:
-    """The heading says that it is a dry run, and the tables show what would have been withheld."""
+    """The heading says that the crawl was a dry run, and the tables count what would have been
+    refused or dropped.
+    """
     ledger = Ledger(Path("ledger"))
     ledger.crawl("denied", settings={"REP_DRY_RUN": value})
     ledger.snapshot(ORIGIN, b"User-agent: *\nDisallow: /a\n")
     for url in (f"{ORIGIN}/a/1", f"{ORIGIN}/a/2"):
         ledger.refused(url, 2, "Disallow: /a", verdict="would-refuse")
-    stated = {"verdict": "would-drop", "layer": "meta", "reason": "noindex"}
-    ledger.decision(f"{ORIGIN}/b", page=f"{ORIGIN}/b", **stated)
+    columns = {"verdict": "would-drop", "layer": "meta", "reason": "noindex"}
+    ledger.decision(f"{ORIGIN}/b", page=f"{ORIGIN}/b", **columns)
     assert rep("report", ledger.close()).status == 0
     page = PAGE.read_text()
     heading = "Dry run: no page was fetched, and 2 requests would have been refused"
@@ -72,8 +82,8 @@ def test_the_report_of_a_dry_run_says_so(rep: Rep, value: object) -> None:
 
 
 def test_a_ledger_that_is_given_twice_counts_once(rep: Rep, ledger: str) -> None:
-    """A ledger given twice counts once, whatever paths lead to it, and so does a copy of it, even
-    one that was made while the crawl ran. A dash writes the report to
+    """A ledger counts once even if several paths or symbolic links lead to it. A copy does not
+    count again, not even one that was made during the crawl. With ``-o -``, the report goes to
     standard output, without other output.
     """
     Path("link").symlink_to(ledger)
@@ -82,51 +92,60 @@ def test_a_ledger_that_is_given_twice_counts_once(rep: Rep, ledger: str) -> None
         early.execute("DELETE FROM decision WHERE id % 2")
         early.execute("DELETE FROM traffic")
         early.execute("UPDATE crawl SET ended = NULL")
-    ended = rep("report", "copy", ledger, ledger, "link", "-o", "-")
-    assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("<!DOCTYPE html>")
-    assert ended.out.rstrip().endswith("</html>")
-    assert "107 pages were fetched" in ended.out
-    assert "107 pages (10.7 kB) from 10 hosts" in ended.out
+    result = rep("report", "copy", ledger, ledger, "link", "-o", "-")
+    assert (result.status, result.err) == (0, "")
+    assert result.out.startswith("<!DOCTYPE html>")
+    assert result.out.rstrip().endswith("</html>")
+    assert "107 pages were fetched" in result.out
+    assert "107 pages (10.7 kB) from 10 hosts" in result.out
 
 
-def test_without_jinja_a_sentence_says_what_to_install(
+def test_a_message_says_what_to_install_if_jinja_is_missing(
     rep: Rep, ledger: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without Jinja, a sentence says what to install. JSON does not need it."""
+    """JSON is written without Jinja."""
     monkeypatch.delitem(sys.modules, "scrapy_rep.tools.report.page", raising=False)
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    ended = rep("report", ledger)
-    assert (ended.status, "pip install 'scrapy-rep[report]'" in ended.err) == (2, True)
+    result = rep("report", ledger)
+    assert (result.status, "pip install 'scrapy-rep[report]'" in result.err) == (
+        2,
+        True,
+    )
     assert rep("report", ledger, "--json").status == 0
 
 
-# The tables for programs.
+# JSON.
 
 
-@pytest.mark.parametrize("maker", [eventful, hostile, measured, Ledger])
-def test_the_json_of_any_ledger_fits_the_schema(rep: Rep, maker: type[Ledger]) -> None:
-    """The JSON of any ledger fits the schema, in ASCII, with all rows of all tables. No page is
-    written.
+@pytest.mark.parametrize(
+    "make_ledger",
+    [write_eventful_ledger, write_hostile_ledger, write_measured_ledger, Ledger],
+)
+def test_the_json_of_any_ledger_fits_the_schema(
+    rep: Rep, make_ledger: type[Ledger]
+) -> None:
+    """The JSON is in ASCII, and has all rows of all tables, also those that the page leaves out. No
+    page is written.
     """
-    made = maker(Path("ledger"))
-    if isinstance(made, Ledger):  # An empty one, and then more than a page shows.
-        rep.record("report", made.path)
+    ledger = make_ledger(Path("ledger"))
+    # An empty ledger is tested first, then one with more rows than the page shows.
+    if isinstance(ledger, Ledger):
+        rep.record("report", ledger.path)
         for number in range(31):
-            made.refused(f"{ORIGIN}/search?q={number}", 17, "Disallow: /search")
-            made.snapshot(f"https://{number}.example")
-        made.close()
-    ended = rep("report", "ledger", "--json")
-    assert (ended.status, ended.out.count("\n")) == (0, 1)
-    assert ended.out.isascii()
-    [record] = ended.records("report")
+            ledger.refused(f"{ORIGIN}/search?q={number}", 17, "Disallow: /search")
+            ledger.snapshot(f"https://{number}.example")
+        ledger.close()
+    result = rep("report", "ledger", "--json")
+    assert (result.status, result.out.count("\n")) == (0, 1)
+    assert result.out.isascii()
+    [record] = result.records("report")
     assert list(record["tables"]) == list(answers.TABLES)
-    assert names() == {"ledger"}
-    if maker is Ledger:
+    assert file_names() == {"ledger"}
+    if make_ledger is Ledger:
         assert len(record["tables"]["urls"]) == 31
-        without = len(record["tables"]["without-robotstxt"])
-        assert record["figures"]["without"] == without == 31
-    if maker is measured:
+        host_count = len(record["tables"]["without-robotstxt"])
+        assert record["figures"]["without"] == host_count == 31
+    if make_ledger is write_measured_ledger:
         assert record["tables"]["timeline"][0]["start_at"] == "2026-09-21T14:10:00Z"
         assert record["tables"]["fetched"][0] == {
             "origin": "https://news.example", "day": "2026-09-21", "pages": 1801,
@@ -135,23 +154,24 @@ def test_the_json_of_any_ledger_fits_the_schema(rep: Rep, maker: type[Ledger]) -
 
 
 def test_the_schema_has_the_columns_of_the_views(rep: Rep) -> None:
-    """No second list of columns can differ from the views."""
+    """The schema repeats the columns of the views, so the two lists could diverge."""
     schema = json.loads((SCHEMAS / "report.json").read_text())
-    listed = schema["properties"]["tables"]["properties"]
-    with closing(ReportLedgers([Ledger(Path("ledger")).close()], NO_LIMITS)) as nothing:
+    table_schemas = schema["properties"]["tables"]["properties"]
+    with closing(ReportLedgers([Ledger(Path("ledger")).close()], NO_LIMITS)) as ledgers:
         for table, view in answers.TABLES.items():
-            columns = [column[0] for column in nothing.view(view).description]
-            assert list(listed[table]["items"]["properties"]) == answers.columns(
+            columns = [column[0] for column in ledgers.view(view).description]
+            assert list(table_schemas[table]["items"]["properties"]) == answers.columns(
                 columns
             )
 
 
-# Files.
+# Output files.
 
 
 def test_an_older_report_is_replaced(rep: Rep, ledger: str) -> None:
-    """A new report replaces an older one or an empty file, as from mktemp, with a new file's mode,
-    also if a link leads to it. It leaves no other file. With --json, it is written if asked for.
+    """A report replaces an older report or an empty file, such as one of mktemp, also through a
+    symbolic link. The file gets the mode of a new file, and no other file is left. With ``--json``,
+    the page is written only if ``-o`` names a file.
     """
     PAGE.touch()
     Path("link").symlink_to(PAGE)
@@ -166,11 +186,13 @@ def test_an_older_report_is_replaced(rep: Rep, ledger: str) -> None:
     assert "107 pages" in PAGE.read_text()
     assert PAGE.stat().st_mode & 0o777 == 0o640
     assert Path("link").is_symlink()
-    assert names() == {"empty", "ledger", "link", str(PAGE)}
+    assert file_names() == {"empty", "ledger", "link", str(PAGE)}
 
 
 @pytest.mark.parametrize("failure", ["a folder in its place", "full", "interrupted"])
-def test_a_file_is_written_as_a_whole(rep: Rep, failure: str) -> None:
+def test_an_output_file_is_written_completely_or_not_at_all(
+    rep: Rep, failure: str
+) -> None:
     """If a run fails, is interrupted or fills the disk, the file of an earlier run is kept, and no
     other file is left. The error names the option.
     """
@@ -200,7 +222,7 @@ def test_a_file_is_written_as_a_whole(rep: Rep, failure: str) -> None:
     assert str(error.value).endswith(
         messages.get(failure, "--purge-list: Is a directory")
     )
-    assert names() == {"urls"}
+    assert file_names() == {"urls"}
     assert path.is_dir() or path.read_text() == "before"
 
 
@@ -209,8 +231,10 @@ UNREADABLE = "/proc/self/mem"
 
 
 @pytest.mark.skipif(not Path(UNREADABLE).is_file(), reason="There is no such file")
-def test_a_file_that_cannot_be_read() -> None:
-    """A read error names the file. A file whose mark cannot be read is not replaced."""
+def test_an_unreadable_file_is_named_and_not_replaced() -> None:
+    """A report only replaces a file with the mark of a report, so a file whose mark cannot be read
+    is kept.
+    """
     with pytest.raises(UsageError, match=UNREADABLE):
         read_file(UNREADABLE)
     output = output_file(UNREADABLE, UNREADABLE, [], "mark")
@@ -219,11 +243,11 @@ def test_a_file_that_cannot_be_read() -> None:
 
 
 def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
-    """A pipe, as a device, is not replaced by a file; a circle of links is wrong usage."""
-    pipe, circle = tmp_path / "pipe", tmp_path / "circle"
+    """Pipes and devices are not replaced by a file. A cycle of symbolic links is wrong usage."""
+    pipe, link_to_itself = tmp_path / "pipe", tmp_path / "circle"
     os.mkfifo(pipe)
-    circle.symlink_to(circle)
-    for path in (pipe, circle):
+    link_to_itself.symlink_to(link_to_itself)
+    for path in (pipe, link_to_itself):
         with (
             pytest.raises(UsageError, match=r"regular file|symbolic links"),
             output_file(str(path), "-o", []),

@@ -1,4 +1,6 @@
-"""Wrong usage of the commands: one sentence on standard error, and exit status 2."""
+"""Tests of wrong usage of the commands, which exits with status 2 and prints one sentence on
+standard error.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ URL = "https://shop.example/tea"
 
 
 @pytest.mark.parametrize(
-    ("command", "why"),
+    ("command", "message"),
     [
         ("", "the following arguments are required"),
         (f"check {URL} --nonsense", "unrecognized arguments: --nonsense"),
@@ -75,21 +77,22 @@ URL = "https://shop.example/tea"
     ],
 )  # fmt: skip
 def test_wrong_usage_is_reported_before_any_output(
-    rep: Rep, command: str, why: str
+    rep: Rep, command: str, message: str
 ) -> None:
-    """Wrong usage, and files that can't be read or written, are reported before any output, and
-    no file is changed.
+    """Wrong usage, unreadable input and an output file that cannot be written are reported before
+    any output, and no file is changed.
     """
     Path("broken").write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
     Path("link").symlink_to("ledger")
     write_ledger(Path("ledger"), [(URL, "allowed")])
     write_ledger(Path("two"), [(URL, "allowed"), ("http://a.example/", "allowed")])
-    late = new_ledger("late", [])  # Its damage shows while a page is written.
-    late.snapshot("https://shop.example", b"", redirects="{}")
-    late.close()
+    # The damage in this ledger is only found while the page is written.
+    late_ledger = new_ledger("late", [])
+    late_ledger.snapshot("https://shop.example", b"", redirects="{}")
+    late_ledger.close()
     before = {path.name: path.read_bytes() for path in Path().iterdir()}
-    ended = rep(*shlex.split(command))
-    assert (ended.status, ended.out) == (2, "")
-    assert why in ended.err
-    assert "Traceback" not in ended.err
+    result = rep(*shlex.split(command))
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err
+    assert "Traceback" not in result.err
     assert {path.name: path.read_bytes() for path in Path().iterdir()} == before

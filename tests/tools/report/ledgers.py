@@ -1,4 +1,4 @@
-"""Ledgers for tests of the report, written without a crawl."""
+"""A builder of ledgers, and ledgers for tests of the report, which are written without a crawl."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 START = 1_790_000_000.0
-"""The start of each crawl, in September 2026."""
+"""The default start of a crawl, in September 2026."""
 
 
 _CRAWL = {
@@ -39,8 +39,10 @@ _DECISION = {
 
 
 class Ledger:
-    """An open ledger, with a method for each kind of row, which takes columns by name. A row belongs to the last
-    crawl, and a decision to the last robots.txt of its origin.
+    """A ledger that is open for writing.
+
+    Each kind of row has a method, which takes the columns by name and has defaults for them. A row
+    belongs to the latest crawl, and a decision to the latest robots.txt of its origin.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,6 +55,7 @@ class Ledger:
         self._snapshots: dict[str, int] = {}
 
     def crawl(self, level: str = "all", **columns: Any) -> None:
+        """Add a crawl, to which later rows belong. *level* is its REP_LEDGER_LEVEL."""
         settings = {"REP_LEDGER_LEVEL": level, **columns.pop("settings", {})}
         row = {
             "uuid": str(uuid4()),
@@ -63,6 +66,7 @@ class Ledger:
         self._crawl = self._insert("crawl", row)
 
     def snapshot(self, origin: str, body: bytes | None = None, **columns: Any) -> None:
+        """Add a robots.txt of *origin* with this *body*, or a status of 404 if *body* is None."""
         values = {"access": "unavailable", "status": 404, "sha256": None}
         if body is not None:
             digest = sha256(body).hexdigest()
@@ -73,19 +77,22 @@ class Ledger:
         self._snapshots[origin] = self._add("snapshot", {**row, **columns})
 
     def decision(self, url: str, **columns: Any) -> None:
+        """Add a decision on *url*, by default a refusal because of a rule."""
         origin = "/".join(url.split("/")[:3])
         row = {"origin": origin, "url": url, **_DECISION, **columns}
         self._add("decision", {"snapshot": self._snapshots.get(row["origin"]), **row})
 
     def traffic(self, origin: str, hour: int, **columns: Any) -> None:
-        """Add the traffic of an hour, counted from the start of the first crawl."""
+        """Add the traffic of an hour. *hour* is counted from :data:`START`."""
         values = {"hour": int(START) + 3600 * hour, "pages": 0, "bytes": 0}
         self._add("traffic", {"origin": origin, **values, **columns})
 
     def gap(
         self, origin: str, asked: float, gap: float | None, kind: str = "delay"
     ) -> None:
-        """Add the time from an answer to the next request."""
+        """Add the time *gap* from a response to the next request. *asked* is the delay or pause
+        (*kind*) that the host asked for; both are in seconds.
+        """
         values = {
             "origin": origin,
             "kind": kind,
@@ -96,12 +103,14 @@ class Ledger:
         self._add("gap", values)
 
     def progress(self, minute: int, **columns: Any) -> None:
-        """Add the progress of a minute, counted from the start of the first crawl."""
+        """Add the progress of a minute. *minute* is counted from :data:`START`."""
         values = {"minute": int(START) + 60 * minute, "pages": 0}
         self._add("progress", {**values, **columns})
 
     def count_pages(self) -> None:
-        """Count each allowed request as a page of 100 bytes that came at once."""
+        """Add traffic and progress with a page of 100 bytes for each allowed request, fetched at
+        the time of the decision.
+        """
         pages = "FROM decision WHERE verdict = 'allowed' GROUP BY"
         self.connection.execute(
             "INSERT INTO traffic (crawl, hour, origin, pages, bytes) SELECT crawl,"
@@ -113,13 +122,16 @@ class Ledger:
         )
 
     def refused(self, url: str, line: int, rule: str, **columns: Any) -> None:
+        """Add the refusal of *url* because of the *rule* in a line of robots.txt."""
         self.decision(url, **{"agent": "*", "line": line, "statement": rule, **columns})
 
     def allowed(self, url: str, **columns: Any) -> None:
+        """Add a decision that allows *url*, by default because no rule matches."""
         values = {"verdict": "allowed", "reason": "no-rule", "agent": "*"}
         self.decision(url, **{**values, **columns})
 
     def _add(self, table: str, row: dict[str, Any]) -> int:
+        """Add a row of the latest crawl. If there is no crawl yet, add one."""
         if not self._crawl:
             self.crawl()
         return self._insert(table, {"crawl": self._crawl, **row})
@@ -131,8 +143,8 @@ class Ledger:
         return self.path
 
     def _insert(self, table: str, row: dict[str, Any]) -> int:
-        columns, places = ", ".join(row), ", ".join("?" * len(row))
-        insert = f"INSERT INTO {table} ({columns}) VALUES ({places})"
+        columns, placeholders = ", ".join(row), ", ".join("?" * len(row))
+        insert = f"INSERT INTO {table} ({columns}) VALUES ({placeholders})"
         cursor = self.connection.execute(insert, tuple(row.values()))
         return cursor.lastrowid or 0
 
@@ -157,8 +169,10 @@ Sitemap: https://press.example/sitemap.xml
 """
 
 
-def eventful(path: Path) -> str:  # noqa: PLR0912, PLR0915  It is a list.
-    """Write two crawls with about every kind of event. No request had to keep to a delay."""
+def write_eventful_ledger(path: Path) -> str:  # noqa: PLR0912, PLR0915  A long list of rows.
+    """Write two crawls with about every kind of event. They have no gaps between requests, so no
+    request had to keep to a delay.
+    """
     ledger = Ledger(path)
     overrides = {"staging.example": "ignore", "*.partner.example": "User-agent: *\n"}
     store = "redis://crawler:secret@store.example/0"
@@ -213,7 +227,7 @@ def eventful(path: Path) -> str:  # noqa: PLR0912, PLR0915  It is a list.
         ledger.decision(
             url, reason="unavailable" if url.startswith(bare) else "unreachable"
         )
-    # What was stated on pages, and about use.
+    # Statements of pages, and usage preferences.
     note = "staging.example: ignore (our own; until 2027-01-01)"
     for host, layer, verdict, reason, statement, times in (
         ("shop", "header", "dropped", "noindex", "noindex", 5),
@@ -228,16 +242,16 @@ def eventful(path: Path) -> str:  # noqa: PLR0912, PLR0915  It is a list.
         for number in range(times):
             url = f"https://{host}.example/{layer}/{number}"
             ledger.decision(url, statement=statement, **values)
-    text = "Content-Usage: /a/ train-ai=n"
-    ledger.snapshot(USE, f"User-agent: *\n{text}\nDisallow: /b/\n".encode())
+    usage_line = "Content-Usage: /a/ train-ai=n"
+    ledger.snapshot(USE, f"User-agent: *\n{usage_line}\nDisallow: /b/\n".encode())
     ledger.refused(f"{USE}/b/1", 3, "Disallow: /b/")
-    about: dict[str, Any] = {"layer": "usage", "reason": "train-ai"}
-    in_file = {"line": 2, "statement": text, "source": "robots.txt", **about}
+    usage: dict[str, Any] = {"layer": "usage", "reason": "train-ai"}
+    in_file = {"line": 2, "statement": usage_line, "source": "robots.txt", **usage}
     for number, verdict in enumerate(("dropped", "dropped", "noted")):
         ledger.decision(f"{USE}/a/{number}", verdict=verdict, page=USE, **in_file)
-    header = {"statement": "<b>noai", "source": "header", **about}
+    header = {"statement": "<b>noai", "source": "header", **usage}
     ledger.decision(f"{SHOP}/x", verdict="annotated", **header)
-    # The other crawl.
+    # The second crawl.
     ledger.crawl(spider="archive", started=START + 90000, ended=None)
     changed = PRESS.replace(b"/private/\n", b"/private/\nDisallow: /archive/\n", 1)
     ledger.snapshot(PRESS_HOST, changed, fetched=START + 90010)
@@ -269,8 +283,10 @@ Crawl-delay: 5
 """
 
 
-def measured(path: Path) -> str:
-    """Write a crawl whose ledger has what was fetched, and how the delays were kept."""
+def write_measured_ledger(path: Path) -> str:
+    """Write a crawl at level "denied", with its traffic, its progress, and the gaps between
+    requests, which keep to the delays.
+    """
     ledger = Ledger(path)
     ledger.crawl("denied", started=START, ended=START + 5400)
     names = "news", "daily", "shop", "library", "a-long-name.of-a.university"
@@ -302,14 +318,16 @@ TERMINAL = "\x1b[31m\x1b]0;owned\x07\x00\x7f\x9b"
 BIDI = "\u202egnp.exe\u2066\u200f\u061c\ufeff\u2028"
 
 
-def hostile(path: Path) -> str:
-    """Write a ledger with malicious text in each column that sites can write into."""
+def write_hostile_ledger(path: Path) -> str:
+    """Write a ledger with malicious text in each column whose text can come from a site."""
     nasty = MARKUP + TERMINAL + BIDI + "{{ 7 * 7 }}{% raw %}\"'><b>"
     ledger = Ledger(path)
-    listed, named = json.dumps([nasty]), json.dumps({nasty: nasty})
+    json_list, json_object = json.dumps([nasty]), json.dumps({nasty: nasty})
     settings = {"REP_OVERRIDES": {nasty: nasty}, nasty: "\ud800"}
-    ended = {"finish_reason": nasty, "settings": settings, "versions": named}
-    ledger.crawl(user_agent=nasty, spider=nasty, agents=listed, dialect=nasty, **ended)
+    columns = {"finish_reason": nasty, "settings": settings, "versions": json_object}
+    ledger.crawl(
+        user_agent=nasty, spider=nasty, agents=json_list, dialect=nasty, **columns
+    )
     line = f"Disallow: /{nasty}"
     lines = f"User-agent: *\n{line}\nUser-agent: GPTBot\n{line}\n".encode()
     lines += b"\xff\x1b[2J\nDisallow: /" + b"x" * 500_000

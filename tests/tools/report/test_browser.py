@@ -1,4 +1,4 @@
-"""A report in a browser: sorting, filtering, reading, and malicious text."""
+"""Tests of a report in a browser: sorting, filtering, readability, and malicious text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import scrapy_rep.tools.report.command  # noqa: F401  What is imported in a test here is not measured.
+import scrapy_rep.tools.report.command  # noqa: F401  The coverage of an import inside these tests is not measured.
 from tests.browser import (
     CHROMIUM,
     IN_COLOURS,
@@ -43,35 +43,43 @@ KEEP_THREE_ROWS_OF_A_KIND = """() => {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """Yield a running Chromium."""
     yield from started()
 
 
-def opened(
+def open_report(
     browser: Any, folder: Path, *paths: str, scripts: bool = True
 ) -> tuple[Any, list[str]]:
-    """Open the report of ledgers. Return the page, and a list of what it requests and logs."""
+    """Write the report of the ledgers at *paths* and open it. Return the page, and a list to which
+    each requested URL, log line, error and dialog of the page is added. *scripts* says whether
+    JavaScript is enabled.
+    """
     html = folder / "report.html"
     assert execute(["report", *paths, "-o", str(html)], {}) == 0
-    page, reported = browser.new_context(java_script_enabled=scripts).new_page(), []
+    page, events = browser.new_context(java_script_enabled=scripts).new_page(), []
     page.set_default_timeout(PATIENCE)
-    page.on("request", lambda request: reported.append(request.url))
-    page.on("console", lambda message: reported.append(message.text))
-    page.on("pageerror", lambda error: reported.append(str(error)))
-    page.on("dialog", lambda dialog: reported.append(dialog.message))
+    page.on("request", lambda request: events.append(request.url))
+    page.on("console", lambda message: events.append(message.text))
+    page.on("pageerror", lambda error: events.append(str(error)))
+    page.on("dialog", lambda dialog: events.append(dialog.message))
     page.goto(html.as_uri())
-    return page, reported
+    return page, events
 
 
 @in_browser
 def test_a_report_can_be_sorted_filtered_and_read_without_scripts(
     browser: Any, tmp_path: Path
 ) -> None:
-    """The table of hosts can be sorted and filtered, a link opens the details that it leads into,
-    nothing is wider than the screen, and an accessibility check finds no problem in any section.
-    Without scripts, all is readable, and controls that need them are absent. Nothing is requested.
+    """The table of hosts can be sorted and filtered. A link into closed details opens them. Nothing
+    is wider than the screen, and an accessibility check finds no problem in any section. Without
+    scripts, everything is readable, and the controls that need scripts are hidden. The page
+    requests nothing but itself.
     """
-    paths = ledgers.eventful(tmp_path / "one"), ledgers.measured(tmp_path / "two")
-    page, reported = opened(browser, tmp_path, *paths)
+    paths = (
+        ledgers.write_eventful_ledger(tmp_path / "one"),
+        ledgers.write_measured_ledger(tmp_path / "two"),
+    )
+    page, events = open_report(browser, tmp_path, *paths)
     page.evaluate("location.hash = '#r1'")
     page.locator("#r1").wait_for(state="visible")
     page.evaluate(
@@ -102,14 +110,15 @@ def test_a_report_can_be_sorted_filtered_and_read_without_scripts(
     for width in (820, 1400, 390):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") == width
-    # A check takes seconds, most of them for colours; the narrowest screen has the smallest targets.
+    # The accessibility check takes seconds, most of them for colours. So only the narrowest
+    # screen is checked, which has the smallest targets.
     page.evaluate(KEEP_THREE_ROWS_OF_A_KIND)
     load_axe(page)
     assert problems(page, {}) == []
     page.emulate_media(color_scheme="dark")
     assert problems(page, IN_COLOURS) == []
-    assert [line[:5] for line in reported] == ["file:"]
-    page, _ = opened(browser, tmp_path, paths[1], scripts=False)
+    assert [line[:5] for line in events] == ["file:"]
+    page, _ = open_report(browser, tmp_path, paths[1], scripts=False)
     assert page.locator("#host-table tbody tr:visible th").count() == 7
     assert not page.locator("#filter").is_visible()
     assert page.locator("#host-table button").count() == 0
@@ -121,8 +130,10 @@ def test_a_report_can_be_sorted_filtered_and_read_without_scripts(
 def test_hostile_text_adds_no_element_and_runs_no_script(
     browser: Any, tmp_path: Path
 ) -> None:
-    """Text of others adds no element, runs no script and links nowhere."""
-    page, reported = opened(browser, tmp_path, ledgers.hostile(tmp_path / "ledger"))
+    """Links in the page lead nowhere else, either, and control characters are shown as escapes."""
+    page, events = open_report(
+        browser, tmp_path, ledgers.write_hostile_ledger(tmp_path / "ledger")
+    )
     assert page.locator("script").count() == page.locator("style").count() == 1
     assert page.locator("img, iframe, object, form:not(#filter)").count() == 0
     links = page.locator("a").evaluate_all("all => all.map((a) => a.protocol)")
@@ -134,4 +145,4 @@ def test_hostile_text_adds_no_element_and_runs_no_script(
     for words in (ledgers.MARKUP[:25], "\\x1b", "\\u202e"):
         assert words in text
     assert text.replace("\n", "").replace("\t", "").isprintable()
-    assert [line[:5] for line in reported] == ["file:"]
+    assert [line[:5] for line in events] == ["file:"]

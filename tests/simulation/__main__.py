@@ -110,10 +110,10 @@ def main() -> int:
         help="settings that all crawls have in addition, which may choose another frontier",
     )
     arguments = parser.parse_args()
-    options.choose(kinds=arguments.kinds, settings=arguments.settings)
+    options.set_options(kinds=arguments.kinds, settings=arguments.settings)
     if arguments.seeds:
         prepare()
-        return max(map(tell, arguments.seeds))
+        return max(map(print_story, arguments.seeds))
     today = int(datetime.date.today().strftime("%Y%m%d")) * 10_000
     first = today if arguments.first is None else arguments.first
     if arguments.long:
@@ -124,7 +124,7 @@ def main() -> int:
     return run_many(seeds, arguments.processes, arguments.seconds, arguments.failures)
 
 
-def tell(seed: int) -> int:
+def print_story(seed: int) -> int:
     """Tell the story of one seed, line by line. Return 1 if there was a violation."""
     story = run(seed)
     broken = violations(story)
@@ -159,7 +159,7 @@ class Result:
     is_skipped: bool = False
 
 
-def judge(seed: int) -> Result:
+def judge_seed(seed: int) -> Result:
     """Run one seed, unless its world is of a kind that is not asked for."""
     if World(seed).kind not in options.chosen_kinds():
         return Result(is_skipped=True)
@@ -169,7 +169,7 @@ def judge(seed: int) -> Result:
     except Exception:  # noqa: BLE001  it ends the run, with the seed
         return Result(failure=f"seed {seed}:\n{traceback.format_exc()}")
     failure = "\n".join(excerpt(story, broken)) if broken else ""
-    return Result(len(story.world.log), story.ended - 1_000, failure)
+    return Result(len(story.world.log), story.ended_at - 1_000, failure)
 
 
 def excerpt(story: Story, broken: list[Violation]) -> list[str]:
@@ -193,7 +193,7 @@ def run_many(
     crawls, skipped, requests, failed, virtual = 0, 0, 0, 0, 0.0
     began = new_since = time.perf_counter()
     with ProcessPoolExecutor(processes, initializer=prepare) as pool:
-        running = {pool.submit(judge, seed) for seed in islice(seeds, processes)}
+        running = {pool.submit(judge_seed, seed) for seed in islice(seeds, processes)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
@@ -210,7 +210,7 @@ def run_many(
             is_late = time.perf_counter() - new_since > seconds
             if failed < failures and not is_late:
                 more = islice(seeds, processes - len(running))
-                running |= {pool.submit(judge, seed) for seed in more}
+                running |= {pool.submit(judge_seed, seed) for seed in more}
     taken = time.perf_counter() - began
     print(
         f"{crawls} crawls, {requests} requests, {virtual / 86400:.2f} days of virtual time "

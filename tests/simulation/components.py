@@ -12,10 +12,17 @@ from urllib.parse import urlsplit
 
 from scrapy.exceptions import IgnoreRequest
 
-from tests.simulation.crawl import STORY, ask, note, note_error, response_to, send
+from tests.simulation.crawl import (
+    STORY,
+    make_request,
+    record_error,
+    record_outcome,
+    response_to,
+    send,
+)
 from tests.simulation.world import (
-    CHANGED,
-    LEAF,
+    FIRST_CHANGED,
+    FIRST_LEAF,
     OTHER_AGENT,
     is_robotstxt,
     number_in,
@@ -52,16 +59,16 @@ class Driver(_Component):
     async def process_request(self, request: Request) -> Response | None:
         driver = self.world.driver
         assert driver is not None
-        if not driver.takes(urlsplit(request.url).path):
+        if not driver.applies_to(urlsplit(request.url).path):
             return None
-        sent = send(self.story, request, is_driven=True)
+        sent = send(self.story, request, is_by_driver=True)
         if driver.is_blocking:
             time.sleep(sent.answer.seconds)  # noqa: ASYNC251  as Selenium does
         else:
             await asyncio.sleep(sent.answer.seconds)
-        sent.ended = asyncio.get_running_loop().time()
-        if sent.answer.error and driver.has_errors:
-            sent.is_disguised = True
+        sent.received_at = asyncio.get_running_loop().time()
+        if sent.answer.error and driver.has_own_errors:
+            sent.raised_driver_error = True
             raise DriverError(sent.answer.error)
         return response_to(request, sent)
 
@@ -73,28 +80,30 @@ class Hold(_Component):
         hold = self.world.hold
         assert hold is not None
         path = urlsplit(request.url).path
-        if not hold.takes(path):
+        if not hold.applies_to(path):
             return
-        self.story.held_at[request] = asyncio.get_running_loop().time()
+        self.story.held_since[request] = asyncio.get_running_loop().time()
         await asyncio.sleep(hold.seconds)
         number = -1 if is_robotstxt(path) else number_in(path)
-        if hold.downloads and 0 <= number < LEAF:
+        if hold.downloads and 0 <= number < FIRST_LEAF:
             await self._download(request, number)
 
     async def _download(self, parent: Request, number: int) -> None:
         """Download another page, of this host or another one."""
         host = self.world.hosts[urlsplit(parent.url).netloc]
-        other = host.others[number % len(host.others)]
-        url = f"http://{other}{path_of(LEAF + 1_000 + number)}"
-        request = ask(self.story, url, parent.meta["asked"], is_own=True)
+        other = host.other_hosts[number % len(host.other_hosts)]
+        url = f"http://{other}{path_of(FIRST_LEAF + 1_000 + number)}"
+        request = make_request(
+            self.story, url, parent.meta["asked"], bypasses_scheduler=True
+        )
         assert self.crawler.engine is not None
         with suppress(Exception):
             try:
                 response = await self.crawler.engine.download_async(request)
             except Exception as error:
-                note_error(self.story, request, error)
+                record_error(self.story, request, error)
                 raise
-            note(self.story, request, status=response.status)
+            record_outcome(self.story, request, status=response.status)
 
 
 class Replacement(_Component):
@@ -106,22 +115,26 @@ class Replacement(_Component):
         self.kind = self.world.replacement.kind
 
     def process_request(self, request: Request) -> Request | None:
-        if self.kind != "rewrite" or not self._takes(request):
+        if self.kind != "rewrite" or not self._applies_to(request):
             return None
         return self._other(request)
 
     def process_response(self, request: Request, response: Response) -> Any:
-        if self.kind == "rewrite" or response.status != 200 or not self._takes(request):
+        if (
+            self.kind == "rewrite"
+            or response.status != 200
+            or not self._applies_to(request)
+        ):
             return response
         if self.kind == "drop":
             raise IgnoreRequest("simulated: the response is of no use")
         return self._again(request) if self.kind == "again" else self._other(request)
 
-    def _takes(self, request: Request) -> bool:
+    def _applies_to(self, request: Request) -> bool:
         path = urlsplit(request.url).path
         assert self.world.replacement is not None
         is_new = "replaced" not in request.meta and "asked" in request.meta
-        return is_new and self.world.replacement.takes(path)
+        return is_new and self.world.replacement.applies_to(path)
 
     def _again(self, request: Request) -> Request:
         meta = {**request.meta, "replaced": True}
@@ -140,10 +153,10 @@ class Change(_Component):
     def process_request(self, request: Request) -> None:
         change, parts = self.world.change, urlsplit(request.url)
         assert change is not None
-        if not change.takes(parts.path):
+        if not change.applies_to(parts.path):
             return
         if change.kind == "url":
-            path = path_of(CHANGED + number_in(parts.path))
+            path = path_of(FIRST_CHANGED + number_in(parts.path))
             request._set_url(f"http://{parts.netloc}{path}")
         else:
             request.headers["User-Agent"] = f"{OTHER_AGENT}/1.0"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from tests.simulation.world import Sent, World
+    from tests.simulation.world import SentRequest, World
 
 _SETTINGS = {
     "ADDONS": {"scrapy_rep.Addon": 500},
@@ -40,18 +40,18 @@ _SETTINGS = {
     "USER_AGENT": "mybot/1.0",
 }
 
-_SHOWN = [404, 403, 429, 500, 503]
+_STATUSES_FOR_SPIDER = [404, 403, 429, 500, 503]
 """The statuses that the spider gets like any other."""
 
 
 @dataclass
-class Asked:
+class SpiderRequest:
     """A request that the spider has made, on a page that it had asked for (empty: at the start)."""
 
     at: float
     url: str
     parent: str
-    is_own: bool = False
+    bypasses_scheduler: bool = False
     """Whether the callback downloads it itself."""
 
 
@@ -63,7 +63,7 @@ class Outcome:
     url: str
     """As it was asked for; the page may have been redirected."""
 
-    sent_to: str
+    final_url: str
     status: int = 0
     exception: str = ""
     reason: str = ""
@@ -80,7 +80,7 @@ class Story:
     """The story of a crawl: what was sent, what the spider asked for and got, and how its processes ended."""
 
     world: World
-    asked: list[Asked] = field(default_factory=list)
+    spider_requests: list[SpiderRequest] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     items: list[str] = field(default_factory=list)
     """The pages of which items were scraped."""
@@ -89,37 +89,39 @@ class Story:
     stats: dict[int, dict[str, Any]] = field(default_factory=dict)
     """The stats of each process that has ended by itself."""
 
-    ends: dict[int, float] = field(default_factory=dict)
+    end_times: dict[int, float] = field(default_factory=dict)
     """When each process ended that has ended by itself."""
 
-    hindered: list[tuple[float, float, int | None]] = field(default_factory=list)
+    disturbances: list[tuple[float, float, int | None]] = field(default_factory=list)
     """When a disk was full, a server gone or a process still, and which process; None for all."""
 
-    flushed: list[float] = field(default_factory=list)
+    data_losses: list[float] = field(default_factory=list)
     """When a server lost all that it had, or what was new."""
 
-    rewound: list[tuple[float, float]] = field(default_factory=list)
+    rollbacks: list[tuple[float, float]] = field(default_factory=list)
     """What a server lost that was restarted with older data: since when, and when."""
 
-    ledger: Counter[str] = field(default_factory=Counter)
+    ledger_refusals: Counter[str] = field(default_factory=Counter)
     """How often each URL was refused, according to the ledger."""
 
-    pages: dict[str, int] = field(default_factory=dict)
+    ledger_pages: dict[str, int] = field(default_factory=dict)
     """How many responses each origin has sent, according to the ledger."""
 
-    gaps: list[tuple[str, str, float, float | None]] = field(default_factory=list)
+    ledger_gaps: list[tuple[str, str, float, float | None]] = field(
+        default_factory=list
+    )
     """The gaps in the ledger: origin, kind (delay or pause), seconds asked for, seconds kept."""
 
-    held_at: WeakKeyDictionary[scrapy.Request, float] = field(
+    held_since: WeakKeyDictionary[scrapy.Request, float] = field(
         default_factory=WeakKeyDictionary
     )
     """When a component began to hold a request back, if it still does."""
 
-    ended: float = 0.0
+    ended_at: float = 0.0
     has_ended: bool = False
 
     @property
-    def killed(self) -> list[float]:
+    def kill_times(self) -> list[float]:
         """When processes were killed."""
         return [p.killed_at for p in self.processes if p.killed_at is not None]
 
@@ -129,15 +131,15 @@ class Story:
         for outcome in self.outcomes:
             got = outcome.exception or str(outcome.status)
             text = f"{outcome.at:12.2f}  {outcome.url.removeprefix('http://')} -> {got} {outcome.reason}"
-            events.append((outcome.at, urlsplit(outcome.sent_to).netloc, text))
-        events += [(at, "", f"{at:12.2f}  killed") for at in self.killed]
+            events.append((outcome.at, urlsplit(outcome.final_url).netloc, text))
+        events += [(at, "", f"{at:12.2f}  killed") for at in self.kill_times]
         return sorted(events, key=lambda event: event[0])
 
     def lines(self) -> list[str]:
         """Tell the story, a line for each event."""
         end = "the crawl ended" if self.has_ended else "THE CRAWL DID NOT END"
         events = [text for _, _, text in self.events()]
-        return [*self.world.lines(), *events, f"{self.ended:12.2f}  {end}"]
+        return [*self.world.lines(), *events, f"{self.ended_at:12.2f}  {end}"]
 
 
 STORY: ContextVar[Story] = ContextVar("STORY")
@@ -158,7 +160,7 @@ class Handler:
     async def download_request(self, request: scrapy.Request) -> Response:
         sent = send(self.story, request)
         await asyncio.sleep(sent.answer.seconds)
-        sent.ended = _now()
+        sent.received_at = _now()
         address = self.story.world.addresses.get(sent.host)
         return response_to(request, sent, address)
 
@@ -172,17 +174,22 @@ def agent_of(request: scrapy.Request) -> str:
     return field.decode().partition("/")[0]
 
 
-def send(story: Story, request: scrapy.Request, *, is_driven: bool = False) -> Sent:
+def send(
+    story: Story, request: scrapy.Request, *, is_by_driver: bool = False
+) -> SentRequest:
     """Send a request to the world. The caller waits until the answer is there, and notes when that is."""
     parts, process = urlsplit(request.url), PROCESS.get().number
     agent = agent_of(request)
     sent = story.world.send(parts.netloc, parts.path, _now(), process, agent)
-    sent.is_driven, sent.held_at = is_driven, story.held_at.pop(request, None)
+    sent.is_by_driver, sent.held_since = (
+        is_by_driver,
+        story.held_since.pop(request, None),
+    )
     return sent
 
 
 def response_to(
-    request: scrapy.Request, sent: Sent, address: str | None = None
+    request: scrapy.Request, sent: SentRequest, address: str | None = None
 ) -> Response:
     """Return the answer as Scrapy has it, which comes from an IP *address*. Raises the error, if it is one."""
     answer = sent.answer
@@ -199,17 +206,26 @@ def response_to(
     )
 
 
-def ask(
-    story: Story, url: str, parent: str, *, is_own: bool = False, **arguments: Any
+def make_request(
+    story: Story,
+    url: str,
+    parent: str,
+    *,
+    bypasses_scheduler: bool = False,
+    **arguments: Any,
 ) -> scrapy.Request:
     """Return a request, and note that it was made."""
-    story.asked.append(Asked(_now(), url, parent, is_own))
-    meta = {"handle_httpstatus_list": _SHOWN, "asked": url, **arguments.pop("meta", {})}
-    arguments.setdefault("dont_filter", is_own)
+    story.spider_requests.append(SpiderRequest(_now(), url, parent, bypasses_scheduler))
+    meta = {
+        "handle_httpstatus_list": _STATUSES_FOR_SPIDER,
+        "asked": url,
+        **arguments.pop("meta", {}),
+    }
+    arguments.setdefault("dont_filter", bypasses_scheduler)
     return scrapy.Request(url, meta=meta, priority=number_in(url) % 2, **arguments)
 
 
-def note(story: Story, request: scrapy.Request, **outcome: Any) -> None:
+def record_outcome(story: Story, request: scrapy.Request, **outcome: Any) -> None:
     """Note what became of a request."""
     meta, process = request.meta, PROCESS.get().number
     # The slot of a redirected request is Scrapy's choice.
@@ -228,10 +244,10 @@ def note(story: Story, request: scrapy.Request, **outcome: Any) -> None:
     )
 
 
-def note_error(story: Story, request: scrapy.Request, error: BaseException) -> None:
+def record_error(story: Story, request: scrapy.Request, error: BaseException) -> None:
     """Note the exception that a request has failed with."""
     reason = getattr(getattr(error, "record", None), "reason", "")
-    note(story, request, exception=type(error).__name__, reason=str(reason))
+    record_outcome(story, request, exception=type(error).__name__, reason=str(reason))
 
 
 class Spider(scrapy.Spider):
@@ -243,15 +259,17 @@ class Spider(scrapy.Spider):
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Spider:
         spider = super().from_crawler(crawler, *args, **kwargs)
         spider.story = STORY.get()
-        crawler.signals.connect(spider.scraped, signals.item_scraped)
+        crawler.signals.connect(spider.record_item, signals.item_scraped)
         return spider
 
     async def start(self) -> AsyncIterator[Any]:
         for host in self.story.world.hosts:
-            yield self.ask(f"http://{host}/yes/0", "")
+            yield self.make_request(f"http://{host}/yes/0", "")
 
-    def ask(self, url: str, parent: str, *, again: bool = False) -> scrapy.Request:
-        return ask(
+    def make_request(
+        self, url: str, parent: str, *, again: bool = False
+    ) -> scrapy.Request:
+        return make_request(
             self.story, url, parent, callback=self.parse, errback=self.failed,
             meta={"again": again}, dont_filter=again,
         )  # fmt: skip
@@ -259,14 +277,17 @@ class Spider(scrapy.Spider):
     async def parse(self, response: Response) -> AsyncIterator[Any]:
         url, settings = response.meta["asked"], self.story.world.settings
         assert response.request is not None
-        note(self.story, response.request, status=response.status)
+        record_outcome(self.story, response.request, status=response.status)
         if response.status != 200:
             return
         host = self.story.world.hosts[urlsplit(response.url).netloc]
         page = host.page(number_in(response.url))
-        if page.by_callback:
-            await self.download(page.by_callback, url)
-        yield {"url": response.url, "file_urls": [page.media] if page.media else []}
+        if page.callback_page:
+            await self.download(page.callback_page, url)
+        yield {
+            "url": response.url,
+            "file_urls": [page.file_url] if page.file_url else [],
+        }
         if response.meta["again"]:
             return
         is_dropped = settings["REP_NOFOLLOW"] == "drop" and "nofollow" in page.robots
@@ -275,24 +296,24 @@ class Spider(scrapy.Spider):
             if is_dropped or is_forbidden:
                 yield scrapy.Request(link, meta={"asked": link})  # Never sent.
             else:
-                yield self.ask(link, url)
+                yield self.make_request(link, url)
         if number_in(url) % 20 == 4:
-            yield self.ask(url, url, again=True)
+            yield self.make_request(url, url, again=True)
 
     async def download(self, url: str, parent: str) -> None:
         """Download a page without the scheduler."""
-        request = ask(self.story, url, parent, is_own=True)
+        request = make_request(self.story, url, parent, bypasses_scheduler=True)
         try:
             response = await self.crawler.engine.download_async(request)
         except Exception as error:  # noqa: BLE001  it is noted
-            note_error(self.story, request, error)
+            record_error(self.story, request, error)
         else:
-            note(self.story, request, status=response.status)
+            record_outcome(self.story, request, status=response.status)
 
     def failed(self, failure: Any) -> None:
-        note_error(self.story, failure.request, failure.value)
+        record_error(self.story, failure.request, failure.value)
 
-    def scraped(self, item: dict[str, Any]) -> None:
+    def record_item(self, item: dict[str, Any]) -> None:
         self.story.items.append(item["url"])
 
 
@@ -301,7 +322,7 @@ def _now() -> float:
 
 
 @dataclass
-class Running:
+class RunningCrawl:
     """A crawl in a process of its own."""
 
     process: Process
@@ -312,31 +333,35 @@ class Running:
     def kill(self) -> None:
         """Kill the process: none of its callbacks runs any more."""
         process = self.process
-        process.is_over, process.killed_at = True, _now()
+        process.has_ended, process.killed_at = True, _now()
         # Coroutines that are garbage-collected would run to their end, in the process that is running then.
-        process.remains = [self.crawler, *asyncio.all_tasks()]
+        process.kept_objects = [self.crawler, *asyncio.all_tasks()]
 
 
-def begin(story: Story, process: Process, folder: str, **settings: Any) -> Running:
+def start_crawl(
+    story: Story, process: Process, folder: str, **settings: Any
+) -> RunningCrawl:
     """Begin a crawl in a *process* of its own."""
     used = {**_SETTINGS, **story.world.settings, "FILES_STORE": f"{folder}/files"}
     used["DOWNLOADER_MIDDLEWARES"] = _components(story.world)
 
-    def in_process() -> Running:
+    def in_process() -> RunningCrawl:
         PROCESS.set(process)
         STORY.set(story)
         runner = AsyncCrawlerRunner(
             _merged({**used, **settings}, options.chosen_settings())
         )
         crawler = runner.create_crawler(Spider)
-        return Running(process, crawler, asyncio.ensure_future(_run(runner, crawler)))
+        return RunningCrawl(
+            process, crawler, asyncio.ensure_future(_run(runner, crawler))
+        )
 
     async def _run(runner: AsyncCrawlerRunner, crawler: Crawler) -> None:
         await runner.crawl(crawler)
         if crawler.stats is not None:
             story.stats[process.number] = crawler.stats.get_stats()
-            story.ends[process.number] = _now()
-        process.is_over = True
+            story.end_times[process.number] = _now()
+        process.has_ended = True
 
     story.processes.append(process)
     return copy_context().run(in_process)

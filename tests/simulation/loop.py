@@ -34,14 +34,14 @@ EPOCH = 1_800_000_000.0
 _TICK = 1e-6
 """The seconds that each turn of the loop takes."""
 
-_MOST_TURNS = 1_000_000
+_MAX_ITERATIONS = 1_000_000
 """A crawl that takes more turns of the loop never ends."""
 
-_MOST_BUSY_TURNS = 50_000
+_MAX_BUSY_ITERATIONS = 50_000
 """A crawl never ends if it takes so many turns in a row in which no time passes."""
 
 
-_PACKAGES = (
+_IMPORTED_PACKAGES = (
     "scrapy.core",
     "scrapy.downloadermiddlewares",
     "scrapy.spidermiddlewares",
@@ -53,12 +53,12 @@ _PACKAGES = (
 a module that copies a function of :mod:`time` while a virtual loop runs would keep it afterwards.
 """
 
-_PATCHED = {"scrapy", "scrapy_redis", "scrapy_rep", "twisted"}
+_PATCHED_PACKAGES = {"scrapy", "scrapy_redis", "scrapy_rep", "twisted"}
 """The packages in which clocks, threads and queues are replaced, wherever a module or a class has a
 reference to them. Nothing else of these packages is touched.
 """
 
-_SOURCES = {
+_PATCHED_NAMES = {
     "time": "monotonic time sleep",
     "threading": "Thread",
     "queue": "SimpleQueue",
@@ -69,7 +69,7 @@ _SOURCES = {
 
 @cache
 def _import_all() -> None:
-    for name in _PACKAGES:
+    for name in _IMPORTED_PACKAGES:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             with suppress(ImportError):
@@ -81,59 +81,59 @@ class Process:
     """A process of a crawl, with a clock of its own. Everything that it runs has it in its context."""
 
     number: int = 0
-    ahead: float = 0.0
+    clock_offset: float = 0.0
     """The seconds by which its time of day is ahead."""
 
     lag: float = 0.0
     """The seconds after which its threads do what they are asked for."""
 
-    is_over: bool = False
+    has_ended: bool = False
     """Whether the process has ended, so that no callback and no timer of it runs any more."""
 
     killed_at: float | None = None
 
-    held: list[tuple[Callable[[], Any], Context]] | None = None
+    postponed: list[tuple[Callable[[], Any], Context]] | None = None
     """The callbacks that are due while it stands still; None while it does not."""
 
-    remains: list[Any] = field(default_factory=list)
+    kept_objects: list[Any] = field(default_factory=list)
     """The objects that it had in memory when it was killed."""
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue after it stood still."""
-        held, self.held = self.held, None
-        for callback, context in held or ():
+        postponed, self.postponed = self.postponed, None
+        for callback, context in postponed or ():
             asyncio.get_running_loop().call_soon(callback, context=context)
 
 
 PROCESS: ContextVar[Process] = ContextVar("PROCESS", default=Process())  # noqa: B039  none is changed
 
 
-class Endless(Exception):
+class RanTooLong(Exception):
     """The loop has run for too long."""
 
 
 class _Selector(selectors.DefaultSelector):
     now = 1_000.0
-    turns = 0
-    busy_turns = 0
+    iterations = 0
+    busy_iterations = 0
 
     def __init__(self, longest: float) -> None:
         super().__init__()
         self.ends_at = self.now + longest
 
     def select(self, timeout: float | None = None) -> Any:
-        self.turns += 1
-        self.busy_turns += 1
-        is_busy = self.busy_turns > _MOST_BUSY_TURNS
-        if is_busy or self.turns > _MOST_TURNS or self.now > self.ends_at:
-            raise Endless
+        self.iterations += 1
+        self.busy_iterations += 1
+        is_busy = self.busy_iterations > _MAX_BUSY_ITERATIONS
+        if is_busy or self.iterations > _MAX_ITERATIONS or self.now > self.ends_at:
+            raise RanTooLong
         events = super().select(0)
         # As a real clock, this one never stands still: code that is called a little early, and
         # waits for the rest, would be called at the same time forever.
         self.now += _TICK
         if not events and timeout is not None:
             self.now += timeout
-            self.busy_turns = 0 if timeout else self.busy_turns
+            self.busy_iterations = 0 if timeout else self.busy_iterations
         return events
 
 
@@ -143,15 +143,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, longest: float) -> None:
         """Run for so many seconds at the longest."""
         self._virtual = _Selector(longest)
-        self.was_set_by = 0.0
+        self.clock_offset = 0.0
         """The seconds by which the time of day was set forward since the beginning."""
 
         self._replaced: list[tuple[Any, Any]] = [
             (time.monotonic, self.time),
             (time.time, self.time_of_day),
             (time.sleep, self.sleep),
-            (threading.Thread, _Inline),
-            (queue.SimpleQueue, _Queue),
+            (threading.Thread, _InlineThread),
+            (queue.SimpleQueue, _InlineQueue),
             (uuid.uuid4, self.uuid4),
         ]
         self._random = Random(0)
@@ -163,7 +163,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time_of_day(self) -> float:
         """Return the seconds since the epoch, by the clock of the process that asks."""
-        return EPOCH + self._virtual.now + self.was_set_by + PROCESS.get().ahead
+        return (
+            EPOCH + self._virtual.now + self.clock_offset + PROCESS.get().clock_offset
+        )
 
     def uuid4(self) -> uuid.UUID:
         """Return the next one of always the same sequence."""
@@ -179,7 +181,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if self.is_closed():
             # Objects of a killed crawl may be garbage-collected only now.
             return asyncio.Handle(callback, args, self, context)
-        return super().call_soon(_living(callback, context), *args, context=context)
+        return super().call_soon(_guarded(callback, context), *args, context=context)
 
     def call_soon_threadsafe(
         self, callback: Any, *args: Any, context: Context | None = None
@@ -189,7 +191,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_at(
         self, when: float, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        called = _living(callback, context)
+        called = _guarded(callback, context)
         return super().call_at(when, called, *args, context=context)
 
     def run_in_executor(
@@ -219,13 +221,13 @@ class _Idle(Exception):
     """A thread waits for work."""
 
 
-class _Inline(threading.Thread):
+class _InlineThread(threading.Thread):
     """A thread whose work is done before the next callback, so that each run is the same."""
 
-    running: _Inline | None = None
+    running: _InlineThread | None = None
 
     def start(self) -> None:
-        self.go_on()
+        self.resume()
 
     def is_alive(self) -> bool:
         return False
@@ -233,20 +235,20 @@ class _Inline(threading.Thread):
     def join(self, timeout: float | None = None) -> None:
         """Return at once: it has done all that it can do."""
 
-    def go_on(self) -> None:
-        _Inline.running, before = self, _Inline.running
+    def resume(self) -> None:
+        _InlineThread.running, before = self, _InlineThread.running
         with suppress(_Idle):
             self._target(*self._args, **self._kwargs)  # type: ignore[attr-defined]
-        _Inline.running = before
+        _InlineThread.running = before
 
 
-class _Queue(deque[Any]):
+class _InlineQueue(deque[Any]):
     """The queue from which such a thread gets its work."""
 
-    reader: _Inline | None = None
+    reader: _InlineThread | None = None
 
     def get(self) -> Any:
-        self.reader = _Inline.running
+        self.reader = _InlineThread.running
         if not self:
             raise _Idle
         return self.popleft()
@@ -255,12 +257,12 @@ class _Queue(deque[Any]):
         self.append(item)
         lag = PROCESS.get().lag
         if self.reader is not None and lag:
-            asyncio.get_running_loop().call_later(lag, self.reader.go_on)
+            asyncio.get_running_loop().call_later(lag, self.reader.resume)
         elif self.reader is not None:
-            self.reader.go_on()
+            self.reader.resume()
 
 
-def _living(callback: Callable[..., Any], context: Context | None) -> Any:
+def _guarded(callback: Callable[..., Any], context: Context | None) -> Any:
     """Return *callback* as its process runs it: not at all once the process is dead, and later while the
     process stands still.
     """
@@ -269,9 +271,9 @@ def _living(callback: Callable[..., Any], context: Context | None) -> Any:
         return callback
 
     def run(*args: Any) -> None:
-        if process.held is not None:
-            process.held.append((partial(run, *args), copy_context()))
-        elif not process.is_over:
+        if process.postponed is not None:
+            process.postponed.append((partial(run, *args), copy_context()))
+        elif not process.has_ended:
             callback(*args)
 
     return run
@@ -284,9 +286,9 @@ def _replace(replacements: dict[int, Any]) -> None:
     known here by its name.
     """
     for name, module in list(sys.modules.items()):
-        if name in _SOURCES:
-            _replace_in(module, replacements, _SOURCES[name].split())
-        elif name.partition(".")[0] in _PATCHED:
+        if name in _PATCHED_NAMES:
+            _replace_in(module, replacements, _PATCHED_NAMES[name].split())
+        elif name.partition(".")[0] in _PATCHED_PACKAGES:
             _replace_in(module, replacements)
             for value in list(vars(module).values()):
                 if isinstance(value, type) and value.__module__ == name:

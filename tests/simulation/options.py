@@ -22,7 +22,7 @@ def chosen_settings() -> dict[str, Any]:
     return loaded
 
 
-def choose(*, kinds: list[str] | None, settings: str) -> None:
+def set_options(*, kinds: list[str] | None, settings: str) -> None:
     """Set the options, for this process and for those that it starts. An empty option stays as it is."""
     if kinds:
         os.environ[_KINDS] = " ".join(kinds)

@@ -18,7 +18,7 @@ from scrapy.exceptions import (
 
 from tests.simulation import options
 
-FATES = (
+ROBOTSTXT_KINDS = (
     ("rules", 8),
     ("changing", 3),
     ("404", 1),
@@ -39,11 +39,11 @@ _ERRORS = {
     "cut": ResponseDataLossError,
 }
 
-LEAF = 10_000
+FIRST_LEAF = 10_000
 """Pages with this number or a higher one have no links."""
 
 
-CHANGED = 100 * LEAF
+FIRST_CHANGED = 100 * FIRST_LEAF
 """From this number on, pages are there in place of those for which a request was made: a component has changed it."""
 
 OTHER_AGENT = "otherbot"
@@ -55,9 +55,9 @@ def is_robotstxt(path: str) -> bool:
     return path in {"/robots.txt", "/moved.txt"}
 
 
-def is_past_queue(path: str) -> bool:
+def bypasses_scheduler(path: str) -> bool:
     """Whether a component downloads this page itself, without the scheduler."""
-    return not is_robotstxt(path) and LEAF <= number_in(path) < 2 * LEAF
+    return not is_robotstxt(path) and FIRST_LEAF <= number_in(path) < 2 * FIRST_LEAF
 
 
 def number_in(url: str) -> int:
@@ -82,7 +82,7 @@ class Answer:
 
 
 @dataclass
-class Sent:
+class SentRequest:
     """A request that was sent, with its answer: a line of the world's log."""
 
     number: int
@@ -94,28 +94,28 @@ class Sent:
     agent: str = ""
     """The product token of its User-Agent."""
 
-    ended: float | None = None
+    received_at: float | None = None
     """When its process has received the answer."""
 
-    is_driven: bool = False
+    is_by_driver: bool = False
     """Whether it was sent by a middleware that fetches by itself."""
 
-    is_disguised: bool = False
+    raised_driver_error: bool = False
     """Whether that middleware has raised an exception of the project in place of the error."""
 
-    held_at: float | None = None
+    held_since: float | None = None
     """When a component began to hold it back; None if none did."""
 
     @property
-    def answered(self) -> float | None:
+    def answered_at(self) -> float | None:
         """When the host has answered. A process that stands still receives the answer later."""
-        return self.ended and min(self.ended, self.at + self.answer.seconds)
+        return self.received_at and min(self.received_at, self.at + self.answer.seconds)
 
     @property
     def says_no_connection(self) -> bool:
         """Whether there was no connection, and the crawl could know it."""
         is_of_network = self.answer.error in {"refused", "unresolved"}
-        return is_of_network and not self.is_disguised
+        return is_of_network and not self.raised_driver_error
 
     @property
     def is_robots(self) -> bool:
@@ -125,43 +125,50 @@ class Sent:
     @property
     def is_leaf(self) -> bool:
         """Whether it is for a page without links, or a file."""
-        return not self.is_robots and number_in(self.path) >= LEAF
+        return not self.is_robots and number_in(self.path) >= FIRST_LEAF
 
     @property
     def is_redirected(self) -> bool:
         """Whether a host has redirected it here."""
-        return not self.is_robots and 2 * LEAF <= number_in(self.path) < CHANGED
+        return (
+            not self.is_robots
+            and 2 * FIRST_LEAF <= number_in(self.path) < FIRST_CHANGED
+        )
 
     @property
-    def is_past_queue(self) -> bool:
+    def bypasses_scheduler(self) -> bool:
         """Whether a callback or a pipeline downloads it itself."""
-        return is_past_queue(self.path)
+        return bypasses_scheduler(self.path)
 
     @property
     def is_page_of_host(self) -> bool:
         """Whether it counts as a page of its host: it is of the scheduler, and not redirected within the host."""
         is_within = self.is_redirected and self.slot == self.host
-        return not (self.is_robots or self.is_past_queue or is_within)
+        return not (self.is_robots or self.bypasses_scheduler or is_within)
 
     @property
     def slot(self) -> str:
         """The host in whose download slot Scrapy keeps it: the one that has redirected it."""
         if not self.is_redirected:
             return self.host
-        return f"h{number_in(self.path) // LEAF - 2}.example"
+        return f"h{number_in(self.path) // FIRST_LEAF - 2}.example"
 
     def __str__(self) -> str:
         answer = self.answer
-        took = "cancelled" if self.ended is None else f"{self.ended - self.at:.2f} s"
+        took = (
+            "cancelled"
+            if self.received_at is None
+            else f"{self.received_at - self.at:.2f} s"
+        )
         text = f"{self.at:12.2f}  {self.process} {self.host}{self.path}  {answer.error or answer.status}  {took}"
         if self.is_robots and answer.body:
             text += "  " + "; ".join(answer.body.splitlines())
         if answer.headers:
             text += f"  {answer.headers}"
         text += f"  as {self.agent}" if self.agent == OTHER_AGENT else ""
-        text += "  by a driver" if self.is_driven else ""
-        if self.held_at is not None:
-            text += f"  held for {self.at - self.held_at:.2f} s"
+        text += "  by a driver" if self.is_by_driver else ""
+        if self.held_since is not None:
+            text += f"  held for {self.at - self.held_since:.2f} s"
         return text
 
 
@@ -173,10 +180,10 @@ class Page:
     nofollow: tuple[str, ...] = ()
     """The links that say ``rel="nofollow"``."""
 
-    media: str = ""
+    file_url: str = ""
     """A file that its item needs."""
 
-    by_callback: str = ""
+    callback_page: str = ""
     """A page that its callback downloads itself."""
 
     robots: str = ""
@@ -196,19 +203,19 @@ class Host:
     name: str
     seed: int
     random: Random
-    fate: str
+    robotstxt_kind: str
     latency: float
     pages: int
     crawl_delay: float | None
     max_age: int | None
     page_faults: float
-    period: float
+    rules_period: float
     """After so many seconds, a robots.txt that changes says the opposite."""
 
-    leaves: float = 1.0
+    leaf_weight: float = 1.0
     """How many pages need a file, and as many another page, for 8 that need neither."""
 
-    has_leaves_elsewhere: bool = False
+    has_leaves_on_other_hosts: bool = False
     """Whether these files and pages are on other hosts."""
 
     asks_for_pauses: bool = False
@@ -217,10 +224,10 @@ class Host:
     retry_after: int = 0
     """For how many seconds of pause a tenth of its pages ask; 0 if none does."""
 
-    others: list[str] = field(default_factory=list)
+    other_hosts: list[str] = field(default_factory=list)
     """The hosts that it redirects to."""
 
-    other_rules: str = ""
+    disallowed_for_other_agent: str = ""
     """What it disallows for OTHER_AGENT, if its robots.txt has rules for that."""
 
     def answer(self, path: str, now: float) -> Answer:
@@ -233,7 +240,11 @@ class Host:
         if self.retry_after and self.random.random() < 0.1:
             return Answer(seconds, 429, headers={"Retry-After": str(self.retry_after)})
         _, prefix, number = path.split("/")
-        if self.asks_for_pauses and is_past_queue(path) and self.random.random() < 0.4:
+        if (
+            self.asks_for_pauses
+            and bypasses_scheduler(path)
+            and self.random.random() < 0.4
+        ):
             return Answer(seconds, 429, headers={"Retry-After": "5"})
         if prefix == "go":
             return Answer(
@@ -245,23 +256,25 @@ class Host:
         headers = (
             {} if self.max_age is None else {"Cache-Control": f"max-age={self.max_age}"}
         )
-        fate = self.fate
-        if fate == "redirect" and path == "/robots.txt":
+        robotstxt_kind = self.robotstxt_kind
+        if robotstxt_kind == "redirect" and path == "/robots.txt":
             return Answer(seconds, 301, headers={"Location": "/moved.txt"})
-        if fate == "flaky":
-            fate = self.random.choice(
+        if robotstxt_kind == "flaky":
+            robotstxt_kind = self.random.choice(
                 ["rules", "rules", "503", "429", "refused", "timeout"]
             )
-        if fate in _ERRORS:
-            return Answer(30.0 if fate == "timeout" else seconds, error=fate)
-        if fate in {"429", "503"}:
-            return Answer(seconds, int(fate), headers=self._retry_after())
-        if fate in {"404", "403"}:
-            return Answer(seconds, int(fate), headers=headers)
-        is_odd = fate == "changing" and int(now / self.period) % 2
+        if robotstxt_kind in _ERRORS:
+            return Answer(
+                30.0 if robotstxt_kind == "timeout" else seconds, error=robotstxt_kind
+            )
+        if robotstxt_kind in {"429", "503"}:
+            return Answer(seconds, int(robotstxt_kind), headers=self._retry_after())
+        if robotstxt_kind in {"404", "403"}:
+            return Answer(seconds, int(robotstxt_kind), headers=headers)
+        is_odd = robotstxt_kind == "changing" and int(now / self.rules_period) % 2
         disallowed = {"*": f"/{'odd' if is_odd else 'no'}/"}
-        if self.other_rules:
-            disallowed[OTHER_AGENT] = self.other_rules
+        if self.disallowed_for_other_agent:
+            disallowed[OTHER_AGENT] = self.disallowed_for_other_agent
         delay = ""
         if self.crawl_delay is not None:
             delay = f"Crawl-delay: {self.crawl_delay:g}\n"
@@ -288,7 +301,7 @@ class Host:
     @lru_cache(maxsize=200)  # noqa: B019  no larger than the world
     def page(self, number: int) -> Page:
         """Return the page of this *number*, in a binary tree."""
-        if number >= LEAF:
+        if number >= FIRST_LEAF:
             return Page()
         random = Random(f"{self.seed} {self.name} {number}")
         urls: dict[str, list[str]] = {"links": [], "nofollow": []}
@@ -298,25 +311,32 @@ class Host:
                 is_moved = random.random() < 0.1
                 path = f"/go/{child}" if is_moved else path_of(child)
                 urls[kind].append(f"http://{self.name}{path}")
-        leaf = f"http://{self.name}{path_of(LEAF + number)}"
-        if self.has_leaves_elsewhere:
-            other = self.others[number % len(self.others)]
-            leaf = f"http://{other}{path_of(LEAF + 100 * self.place + number)}"
-        kinds, weights = [(leaf, ""), ("", leaf), ("", "")], [self.leaves] * 2 + [8]
-        media, by_callback = random.choices(kinds, weights)[0]
+        leaf = f"http://{self.name}{path_of(FIRST_LEAF + number)}"
+        if self.has_leaves_on_other_hosts:
+            other = self.other_hosts[number % len(self.other_hosts)]
+            leaf = f"http://{other}{path_of(FIRST_LEAF + 100 * self.index + number)}"
+        kinds, weights = (
+            [(leaf, ""), ("", leaf), ("", "")],
+            [self.leaf_weight] * 2 + [8],
+        )
+        file_url, callback_page = random.choices(kinds, weights)[0]
         robots = random.choices(["noindex", "nofollow", "noindex, nofollow", ""],
                                 [1, 1, 1, 20])[0]  # fmt: skip
         return Page(
-            tuple(urls["links"]), tuple(urls["nofollow"]), media, by_callback, robots
+            tuple(urls["links"]),
+            tuple(urls["nofollow"]),
+            file_url,
+            callback_page,
+            robots,
         )
 
     def redirected(self, number: int) -> str:
         """Return the URL of the page to which ``/go/`` leads."""
-        other = self.others[number % len(self.others)]
-        return f"http://{other}{path_of((self.place + 2) * LEAF + number)}"
+        other = self.other_hosts[number % len(self.other_hosts)]
+        return f"http://{other}{path_of((self.index + 2) * FIRST_LEAF + number)}"
 
     @property
-    def place(self) -> int:
+    def index(self) -> int:
         """Its number among the hosts."""
         return int(self.name.partition(".")[0][1:])
 
@@ -335,11 +355,11 @@ class Fault:
     ``still`` (process), ``ahead`` (clock).
     """
 
-    after: int = 0
+    after_requests: int = 0
     """It happens when so many requests were sent, so many turns of the loop and seconds later."""
 
-    turns: int = 0
-    later: float = 0.0
+    iterations: int = 0
+    after_seconds: float = 0.0
     seconds: float = 0.0
     """How long the process, the disk or the server is gone, or by how much the clock is ahead."""
 
@@ -355,15 +375,15 @@ class Driver:
     is_blocking: bool
     """Whether nothing else runs meanwhile, as with Selenium."""
 
-    has_errors: bool
+    has_own_errors: bool
     """Whether it has an exception of its own for each failure."""
 
-    def takes(self, path: str) -> bool:
+    def applies_to(self, path: str) -> bool:
         if self.scope == "all":
             return True
-        if is_robotstxt(path) or is_past_queue(path):
+        if is_robotstxt(path) or bypasses_scheduler(path):
             return False
-        is_marked = number_in(path) < LEAF and number_in(path) % 2 == 0
+        is_marked = number_in(path) < FIRST_LEAF and number_in(path) % 2 == 0
         return self.scope == "pages" or is_marked
 
 
@@ -380,14 +400,14 @@ class Hold:
     downloads: bool
     """Whether it downloads another page meanwhile, and waits for it."""
 
-    def takes(self, path: str) -> bool:
+    def applies_to(self, path: str) -> bool:
         if is_robotstxt(path):
             return self.holds_robotstxt
         return number_in(path) % self.every == 0
 
 
 # The order of the middleware that is nearest to the network, but for those of the project.
-_WIRE = 950
+WIRE_ORDER = 950
 
 
 @dataclass(frozen=True)
@@ -402,10 +422,10 @@ class Replacement:
 
     every: int
 
-    def takes(self, path: str) -> bool:
-        if is_robotstxt(path) or is_past_queue(path):
+    def applies_to(self, path: str) -> bool:
+        if is_robotstxt(path) or bypasses_scheduler(path):
             return False
-        return number_in(path) < LEAF and number_in(path) % self.every == 0
+        return number_in(path) < FIRST_LEAF and number_in(path) % self.every == 0
 
 
 @dataclass(frozen=True)
@@ -418,10 +438,10 @@ class Change:
 
     every: int
 
-    def takes(self, path: str) -> bool:
-        if is_robotstxt(path) or is_past_queue(path):
+    def applies_to(self, path: str) -> bool:
+        if is_robotstxt(path) or bypasses_scheduler(path):
             return False
-        return number_in(path) < LEAF and number_in(path) % self.every == 0
+        return number_in(path) < FIRST_LEAF and number_in(path) % self.every == 0
 
 
 class World:
@@ -443,13 +463,13 @@ class World:
         names = [f"h{number}.example" for number in range(count)]
         self.hosts = {name: _host(name, seed, random) for name in names}
         for host in self.hosts.values():
-            host.others = random.sample(names, min(3, len(names)))
+            host.other_hosts = random.sample(names, min(3, len(names)))
         self.settings = _settings(random, self.kind)
-        self.clock_sets: list[tuple[float, float]] = []
+        self.clock_changes: list[tuple[float, float]] = []
         """When the time of day is set, and by how many seconds."""
         if self.kind == "plain" and random.random() < 0.15:
             by = random.choice([-86_400, -3_600, -40, 40, 3_600, 90_000])
-            self.clock_sets.append((1_000 + random.uniform(0, 300), by))
+            self.clock_changes.append((1_000 + random.uniform(0, 300), by))
         if self.kind != "plain":
             for host in self.hosts.values():  # Processes end within pauses.
                 host.page_faults *= 3
@@ -467,7 +487,7 @@ class World:
             self._make_crowded()
         moments = Random(f"{seed} moments")
         for fault in self.faults:
-            fault.later = moments.choice([0, 0, 0, 0.3, 3, 30])
+            fault.after_seconds = moments.choice([0, 0, 0, 0.3, 3, 30])
         if self.kind == "job" and moments.random() < 0.4:
             begins = 1_000 + moments.uniform(0, 60)
             self.outages.append((begins, begins + moments.choice([20, 300])))
@@ -482,7 +502,7 @@ class World:
         self.lag = lags.choice([0, 0.002, 0.05, 0.2]) if self.kind == "workers" else 0.0
         """The seconds that each call of the queue's server takes."""
 
-        self.log: list[Sent] = []
+        self.log: list[SentRequest] = []
         self._waiting: list[tuple[int, int | None, asyncio.Future[None]]] = []
 
     def _make_busy(self) -> None:
@@ -490,8 +510,8 @@ class World:
         self.settings |= {"CONCURRENT_REQUESTS": 4, "DOWNLOAD_DELAY": 0}
         self.settings["CONCURRENT_REQUESTS_PER_DOMAIN"] = 8
         for host in self.hosts.values():
-            host.crawl_delay, host.latency, host.leaves = None, 1.0, 6.0
-            host.fate, host.pages, host.page_faults = "rules", 30, 0.2
+            host.crawl_delay, host.latency, host.leaf_weight = None, 1.0, 6.0
+            host.robotstxt_kind, host.pages, host.page_faults = "rules", 30, 0.2
 
     def _make_crowded(self) -> None:
         self.settings |= {"REP_QUEUE_LEASE": 10, "DOWNLOAD_DELAY": 0}
@@ -502,7 +522,11 @@ class World:
         # Workers that do not own a host are asked for pauses, while its owner need not ask the server.
         self.settings["CONCURRENT_REQUESTS_PER_DOMAIN"] = 2
         for host in self.hosts.values():
-            host.asks_for_pauses, host.crawl_delay, host.fate = True, None, "rules"
+            host.asks_for_pauses, host.crawl_delay, host.robotstxt_kind = (
+                True,
+                None,
+                "rules",
+            )
             host.pages, host.page_faults = 20, 0
 
     def _draw_by_chance(self) -> None:
@@ -527,7 +551,7 @@ class World:
         if "SCHEDULER_PRIORITY_QUEUE" in self.settings:
             # With a scheduler of the project, pages wait where such a middleware is never met.
             self.driver = None
-        if self.replacement is not None and self.replacement.order > _WIRE:
+        if self.replacement is not None and self.replacement.order > WIRE_ORDER:
             self.driver = (
                 None  # It would hide from everything else what the driver has fetched.
             )
@@ -552,13 +576,13 @@ class World:
 
     def _draw_driver(self, random: Random) -> None:
         scope = random.choice(["marked", "marked", "pages", "all"])
-        is_blocking, has_errors = random.random() < 0.3, random.random() < 0.4
+        is_blocking, has_own_errors = random.random() < 0.3, random.random() < 0.4
         order = random.choice([543, 800])
         if scope == "all" and (self.outages or self.bans):
             scope = (
                 "pages"  # No other component could ask for robots.txt at its own pace.
             )
-        self.driver = Driver(order, scope, is_blocking, has_errors)
+        self.driver = Driver(order, scope, is_blocking, has_own_errors)
 
     def _draw_hold(self, random: Random) -> None:
         order = random.choice([50, 300, 800, 990])
@@ -580,7 +604,7 @@ class World:
         self.change = Change(order, kind, random.choice([1, 2, 5]))
         if kind == "agent":
             for host in self.hosts.values():
-                host.other_rules = random.choice(["/yes/", "/odd/"])
+                host.disallowed_for_other_agent = random.choice(["/yes/", "/odd/"])
         if self.driver is not None and self.driver.order > order:
             self.driver = None  # It would fetch what nobody has judged.
 
@@ -604,7 +628,7 @@ class World:
             for host in self.hosts.values():
                 host.retry_after = random.choice([0, 45, 120, 900])
 
-    def budget(self, host: str) -> float:
+    def page_limit(self, host: str) -> float:
         """Return how many pages of *host* the crawl may fetch."""
         override = self.settings.get("REP_OVERRIDES", {}).get(host)
         limit = self.settings.get("REP_PAGES_PER_HOST", 0)
@@ -612,7 +636,7 @@ class World:
             limit = override["pages"]
         return limit or inf
 
-    async def has_sent(self, count: int, process: int | None = None) -> None:
+    async def wait_for_requests(self, count: int, process: int | None = None) -> None:
         """Wait until so many requests were sent, and one of them just now; by this *process*, if it is
         given.
         """
@@ -620,7 +644,9 @@ class World:
         self._waiting.append((count, process, waits))
         await waits
 
-    def send(self, host: str, path: str, now: float, process: int, agent: str) -> Sent:
+    def send(
+        self, host: str, path: str, now: float, process: int, agent: str
+    ) -> SentRequest:
         """Note a request, and return it with its answer."""
         if now >= self.bans.get(host, inf):
             answer = Answer(0.02, error="refused")
@@ -628,7 +654,7 @@ class World:
             answer = Answer(0.02, error="unresolved")
         else:
             answer = self.hosts[host].answer(path, now)
-        sent = Sent(len(self.log), process, now, host, path, answer, agent)
+        sent = SentRequest(len(self.log), process, now, host, path, answer, agent)
         self.log.append(sent)
         for count, by, waits in self._waiting:
             if count <= len(self.log) and by in {None, process} and not waits.done():
@@ -640,13 +666,13 @@ class World:
         return [
             f"seed {self.seed}: a crawl of kind {self.kind}, {self.settings}",
             *(f"outage of our own network: {a:.2f} to {b:.2f}" for a, b in self.outages),
-            *(f"the clock is set at {at:.2f} by {by} s" for at, by in self.clock_sets),
+            *(f"the clock is set at {at:.2f} by {by} s" for at, by in self.clock_changes),
             *(f"{host} refuses all connections from {at:.2f} on" for host, at in self.bans.items()),
             *map(str, filter(None, (self.driver, self.hold, self.replacement, self.change))),
             *map(str, self.faults),
             *([f"the queue's server answers after {self.lag} s"] if self.lag else []),
             *(
-                f"{host.name}: robots.txt {host.fate}, {host.pages} pages, latency {host.latency},"
+                f"{host.name}: robots.txt {host.robotstxt_kind}, {host.pages} pages, latency {host.latency},"
                 f" Crawl-delay {host.crawl_delay}, max-age {host.max_age},"
                 f" often pauses for {host.retry_after} s"
                 for host in self.hosts.values()
@@ -672,18 +698,18 @@ _CHANCES = {"ban": 0.15, "driver": 0.25, "hold": 0.25, "replace": 0.25, "alter":
 
 
 def _host(name: str, seed: int, random: Random) -> Host:
-    fates, weights = zip(*FATES, strict=True)
+    fates, weights = zip(*ROBOTSTXT_KINDS, strict=True)
     return Host(
         name=name,
         seed=seed,
         random=Random(f"{seed} {name}"),
-        fate=random.choices(fates, weights)[0],
+        robotstxt_kind=random.choices(fates, weights)[0],
         latency=random.choice([0.01, 0.1, 1.0]),
         pages=random.choice([1, 5, 20, 60]),
         crawl_delay=random.choice([None, None, 0.5, 5, 30, 400]),
         max_age=random.choice([None, None, 5, 60, 600]),
         page_faults=random.choice([0, 0, 0.05, 0.2]),
-        period=random.choice([20, 200]),
+        rules_period=random.choice([20, 200]),
     )
 
 
@@ -696,9 +722,9 @@ def _draw_crowd(hosts: dict[str, Host], seed: int) -> bool:
         name = f"h{number}.example"
         hosts[name] = _host(name, seed, random)
     for host in hosts.values():
-        host.others = [name for name in hosts if name != host.name]
-        random.shuffle(host.others)
-        host.has_leaves_elsewhere, host.leaves = True, 6.0
+        host.other_hosts = [name for name in hosts if name != host.name]
+        random.shuffle(host.other_hosts)
+        host.has_leaves_on_other_hosts, host.leaf_weight = True, 6.0
         host.pages, host.latency = random.choice([3, 8, 12]), random.choice([0.1, 1.0])
         host.crawl_delay = random.choice([None, None, 1, 4])
         host.page_faults = random.choice([0, 0.1, 0.3])
@@ -757,8 +783,8 @@ def _faults(random: Random, kind: str) -> list[Fault]:
     return [
         Fault(
             kind=random.choice(kinds),
-            after=random.randint(1, 20),
-            turns=random.choice([0, 0, 1, 2, 5, 20]),
+            after_requests=random.randint(1, 20),
+            iterations=random.choice([0, 0, 1, 2, 5, 20]),
             seconds=random.choice([0, 0.01, 0.06, 1, 20, 300]),
         )
         for _ in range(count[kind])

@@ -75,7 +75,7 @@ _COMMITTED_AFTER = 1.0
 """A request whose callback has ended for so many seconds is not sent again after a kill."""
 
 
-def violations(story: Story) -> list[Violation]:
+def find_violations(story: Story) -> list[Violation]:
     """Return what the crawl did wrong."""
     checks = (
         _check_end, _check_network_gone, _check_outcomes, _check_sent_once, _check_interrupted, _check_refusals, _check_wait_timeout,

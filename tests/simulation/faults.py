@@ -1,4 +1,4 @@
-"""Runs the processes of a crawl through a world, and makes its faults happen to them."""
+"""Runs the processes of a crawl in a simulated world, and injects the faults of that world."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from tests.simulation.crawl import RunningCrawl, Story, start_crawl
 from tests.simulation.loop import PROCESS, Process, RanTooLong, VirtualLoop
 from tests.simulation.world import Fault, World
 
-_LONGEST = {"plain": 86400.0, "job": 86400.0, "workers": 3600.0}
-"""A crawl that takes more seconds of virtual time never ends."""
+_MAX_SECONDS = {"plain": 86400.0, "job": 86400.0, "workers": 3600.0}
+"""The virtual time, in seconds, after which a crawl counts as one that never ends. By kind of world."""
 
 
 _MAX_RESUMES, _RESUME_AFTER = 3, 400.0
-"""How often a crawl is resumed that has ended without a network, and after how many seconds: the outage is
-over by then.
+"""A crawl with a JOBDIR may close because the network is gone. It is resumed at most so many times, each time after so
+many seconds: the outage is over by then.
 """
 
 
 def run(seed: int) -> Story:
-    """Crawl the world of *seed*."""
+    """Crawl the world of *seed*, and return the story."""
     story = Story(World(seed))
-    kinds = {"plain": _run_plain, "job": _run_job, "workers": _run_workers}
+    runners = {"plain": _run_plain, "job": _run_job, "workers": _run_workers}
     random.seed(seed)  # The package adds jitter to its pauses.
-    # Coroutines of a killed process would, when they are garbage-collected, go on in the crawl that runs then.
+    # If coroutines of a killed process were garbage-collected now, they would continue in the running crawl.
     gc.disable()
     try:
         kind = story.world.kind
-        loop = VirtualLoop(_LONGEST[kind])
+        loop = VirtualLoop(_MAX_SECONDS[kind])
         with TemporaryDirectory(dir=_memory_folder()) as folder, loop:
-            crawl = kinds[kind](story, folder)
+            crawl = runners[kind](story, folder)
             with suppress(RanTooLong):
                 loop.run_until_complete(crawl)
                 story.has_ended = True
@@ -55,7 +55,7 @@ def run(seed: int) -> Story:
 
 
 def _free_memory(story: Story) -> None:
-    """Free what killed processes, and those that do not end, had in memory."""
+    """Free the objects of processes that were killed or did not end."""
     if story.kill_times or not story.has_ended:
         for process in story.processes:
             process.has_ended = True
@@ -64,16 +64,16 @@ def _free_memory(story: Story) -> None:
 
 
 def _memory_folder() -> str | None:
-    """Return a folder in memory, if there is one: nothing here needs to survive."""
+    """Return a folder in memory, which is faster than a disk, or None if the system has no such folder."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 async def _run_plain(story: Story, folder: str) -> None:
-    """One process, whose clock may be set."""
+    """Run a crawl in one process, whose clock may be set. Then read its ledger, if it writes one."""
     loop, world = asyncio.get_running_loop(), story.world
     assert isinstance(loop, VirtualLoop)
-    for at, by in world.clock_changes:
-        loop.call_at(at, setattr, loop, "clock_offset", by)
+    for at, offset in world.clock_changes:
+        loop.call_at(at, setattr, loop, "clock_offset", offset)
     if not world.settings["REP_LEDGER"]:
         await start_crawl(story, Process(), folder).crawl
         return
@@ -90,7 +90,7 @@ async def _run_plain(story: Story, folder: str) -> None:
 
 
 async def _wait_for(world: World, fault: Fault, process: int | None = None) -> None:
-    """Wait until it is time for *fault*, just after a request of this *process*, if it is given."""
+    """Wait until *fault* is due. If *process* is given, the wait ends just after a request of this process."""
     await world.wait_for_requests(len(world.log) + fault.after_requests, process)
     for _ in range(fault.iterations):
         await asyncio.sleep(0)
@@ -98,7 +98,7 @@ async def _wait_for(world: World, fault: Fault, process: int | None = None) -> N
 
 
 async def _end_process(running: RunningCrawl, fault: Fault) -> None:
-    """Stop or kill a process."""
+    """Stop a process cleanly, or kill it, as the kind of *fault* says."""
     if fault.kind == "stop":
         await running.crawler.stop_async()
         await running.crawl
@@ -106,16 +106,16 @@ async def _end_process(running: RunningCrawl, fault: Fault) -> None:
         running.kill()
 
 
-# A crawl with a JOBDIR, which goes on after each fault from a copy of its files as they are.
-
-
 async def _run_job(story: Story, folder: str) -> None:
+    """Run a crawl with a JOBDIR. After each fault, the crawl is resumed from a copy of the folder. The copy has the files
+    exactly as the last process left them.
+    """
     job = f"{folder}/job"
     for number, fault in enumerate(story.world.faults):
         running = start_crawl(story, Process(number), folder, JOBDIR=job)
         due = asyncio.ensure_future(_wait_for(story.world, fault))
         await asyncio.wait([running.crawl, due], return_when="FIRST_COMPLETED")
-        if not running.crawl.done() and fault.kind == "full":
+        if not running.crawl.done() and fault.kind == "disk_full":
             await _fill_disk(story, fault.seconds)
         if not running.crawl.done():
             await _end_process(running, fault)
@@ -132,19 +132,18 @@ async def _run_job(story: Story, folder: str) -> None:
 
 
 async def _fill_disk(story: Story, seconds: float) -> None:
-    """Have the disk full for so many *seconds*."""
-    began = asyncio.get_running_loop().time()
+    """Make the disk full for some *seconds*."""
+    started_at = asyncio.get_running_loop().time()
     with full_disk():
         await asyncio.sleep(seconds)
-    # A write that failed is tried again after a second.
-    story.disturbances.append((began, asyncio.get_running_loop().time() + 1.5, None))
-
-
-# Workers, which share a queue on a server.
+    # The add-on repeats a failed write after a second.
+    story.disturbances.append(
+        (started_at, asyncio.get_running_loop().time() + 1.5, None)
+    )
 
 
 class _Connection(FakeRedisConnection):
-    """A connection to a server with a clock of its own."""
+    """A connection to a Redis server whose clock is not that of the client. Only the clocks of workers are set."""
 
     def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
         token = PROCESS.set(Process())
@@ -155,12 +154,15 @@ class _Connection(FakeRedisConnection):
 
 
 def _redis_client(server: FakeServer) -> Redis:
+    """Return a client of the simulated Redis *server*."""
     pool = ConnectionPool(connection_class=_Connection, server=server)
     return Redis(connection_pool=pool)
 
 
 async def _run_workers(story: Story, folder: str) -> None:
-    """Two or three workers, all of which but the first may meet a fault."""
+    """Run two or three workers with a queue on one Redis server. The first worker has no fault, each other one may have a
+    fault.
+    """
     server = FakeServer()
     settings = {
         "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
@@ -173,7 +175,7 @@ async def _run_workers(story: Story, folder: str) -> None:
     lag = story.world.lag
     processes = [Process(number, lag=lag) for number in range(len(faults) + 1)]
     for process, fault in zip(processes[1:], faults, strict=True):
-        process.clock_offset = fault.seconds if fault.kind == "ahead" else 0.0
+        process.clock_offset = fault.seconds if fault.kind == "clock" else 0.0
     workers = [start_crawl(story, process, folder, **settings) for process in processes]
     fault_tasks = [
         asyncio.ensure_future(_inject(story, fault, server, worker))
@@ -191,22 +193,22 @@ async def _run_workers(story: Story, folder: str) -> None:
 async def _inject(
     story: Story, fault: Fault, server: FakeServer, worker: RunningCrawl
 ) -> None:
-    """Make *fault* happen to a worker, or to the server."""
+    """Inject *fault* into a worker, or into the Redis server, when it is due."""
     number = worker.process.number
     world = story.world
-    is_own = world.is_crowded or (world.is_busy and fault.kind == "kill")
-    await _wait_for(story.world, fault, number if is_own else None)
+    is_after_own_request = world.is_crowded or (world.is_busy and fault.kind == "kill")
+    await _wait_for(story.world, fault, number if is_after_own_request else None)
     if worker.crawl.done():
         return
-    began = asyncio.get_running_loop().time()
+    started_at = asyncio.get_running_loop().time()
     match fault.kind:
         case "kill" | "stop":
             await _end_process(worker, fault)
             return
-        case "flushed":
-            story.data_losses.append(began)
+        case "flush":
+            story.data_losses.append(started_at)
             _redis_client(server).flushall()
-        case "older":
+        case "rollback":
             client = _redis_client(server)
             saved = {key: client.dump(key) for key in client.scan_iter()}
             await asyncio.sleep(fault.seconds)
@@ -215,16 +217,19 @@ async def _inject(
                 client.restore(key, 0, value)
             now = asyncio.get_running_loop().time()
             story.data_losses.append(now)
-            story.rollbacks.append((began, now))
-        case "gone" | "restarted":
+            story.rollbacks.append((started_at, now))
+        case "disconnect" | "restart":
             server.connected = False
             await asyncio.sleep(fault.seconds)
-            if fault.kind == "restarted":
+            if fault.kind == "restart":
                 server.script_cache.clear()
             server.connected = True
-        case "still":
+        case "suspend":
             worker.process.postponed = []
             await asyncio.sleep(fault.seconds)
             worker.process.resume()
-    still = number if fault.kind == "still" else None
-    story.disturbances.append((began, asyncio.get_running_loop().time() + 3, still))
+    process = number if fault.kind == "suspend" else None
+    # The effects of a fault are excused for three more seconds.
+    story.disturbances.append(
+        (started_at, asyncio.get_running_loop().time() + 3, process)
+    )

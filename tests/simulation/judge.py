@@ -102,7 +102,7 @@ def _check_end(story: Story) -> Iterator[Violation]:
     has_pause = any(outcome.reason == "back-off" for outcome in story.outcomes)
     if story.world.kind != "plain" or has_pause:
         expected = {"robots_denied", "finished", "shutdown"}
-    if any(fault.kind == "flushed" for fault in story.world.faults):
+    if any(fault.kind == "flush" for fault in story.world.faults):
         expected.add("queue_lost")
     if story.world.has_components:  # They may have hidden what came.
         expected |= {"robots_denied", "finished"}
@@ -193,7 +193,7 @@ def _check_outcomes(story: Story) -> Iterator[Violation]:
     got = Counter(outcome.url for outcome in story.outcomes)
     # Where no process ends or loses its lease, nothing is sent again.
     is_sent_once = story.world.kind != "job" and all(
-        fault.kind == "ahead" for fault in story.world.faults
+        fault.kind == "clock" for fault in story.world.faults
     )
     for url in got - asked if is_sent_once else ():
         yield _violation_of(url, story, "has more outcomes than requests")

@@ -736,7 +736,7 @@ def _draw_older_data(faults: list[Fault], seed: int) -> None:
     random = Random(f"{seed} older")
     for fault in faults:
         if random.random() < 0.15:
-            fault.kind, fault.seconds = "older", random.choice([0.3, 3, 20])
+            fault.kind, fault.seconds = "rollback", random.choice([0.3, 3, 20])
 
 
 def _settings(random: Random, kind: str) -> dict[str, Any]:
@@ -774,9 +774,17 @@ def _settings(random: Random, kind: str) -> dict[str, Any]:
 def _faults(random: Random, kind: str) -> list[Fault]:
     kinds = {
         "plain": [],
-        "job": ["kill", "kill", "kill", "stop", "full"],
-        "workers": ["kill", "stop", "gone", "restarted", "flushed", "still", "ahead"],
-        "busy": ["kill", "kill", "kill", "stop", "gone", "still"],
+        "job": ["kill", "kill", "kill", "stop", "disk_full"],
+        "workers": [
+            "kill",
+            "stop",
+            "disconnect",
+            "restart",
+            "flush",
+            "suspend",
+            "clock",
+        ],
+        "busy": ["kill", "kill", "kill", "stop", "disconnect", "suspend"],
     }[kind]
     count = {"plain": 0, "job": random.randint(0, 4), "workers": random.randint(0, 2)}
     count["busy"] = count["workers"]

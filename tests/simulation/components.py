@@ -1,5 +1,5 @@
-"""Components of a project, which stand between the scheduler and the network: downloader middlewares
-that fetch pages by themselves, hold requests back, change requests, or replace requests and responses.
+"""Downloader middlewares that a project might have: they fetch pages themselves, hold requests back, change requests, or
+replace requests and responses.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ if TYPE_CHECKING:
 
 
 class DriverError(Exception):
-    """The exception that a browser raises for any failure. It is none of Scrapy's or of the network."""
+    """The exception that a browser driver raises for any failure. The crawl cannot recognise it as a network error."""
 
 
 class _Component:
+    """The base class: it has the crawler, and the story and world of the running crawl."""
+
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
         self.story: Story = STORY.get()
@@ -54,7 +56,7 @@ class _Component:
 
 
 class Driver(_Component):
-    """Fetches pages by itself, as scrapy-selenium does."""
+    """A middleware that fetches pages itself, as scrapy-selenium does. See :class:`tests.simulation.world.Driver`."""
 
     async def process_request(self, request: Request) -> Response | None:
         driver = self.world.driver
@@ -63,7 +65,7 @@ class Driver(_Component):
             return None
         sent = send(self.story, request, is_by_driver=True)
         if driver.is_blocking:
-            time.sleep(sent.answer.seconds)  # noqa: ASYNC251  as Selenium does
+            time.sleep(sent.answer.seconds)  # noqa: ASYNC251  Selenium blocks, too
         else:
             await asyncio.sleep(sent.answer.seconds)
         sent.received_at = asyncio.get_running_loop().time()
@@ -74,7 +76,9 @@ class Driver(_Component):
 
 
 class Hold(_Component):
-    """Awaits something before it lets a request pass."""
+    """A middleware that holds requests back for some seconds, and may download another page meanwhile. See
+    :class:`tests.simulation.world.Hold`.
+    """
 
     async def process_request(self, request: Request) -> None:
         hold = self.world.hold
@@ -89,10 +93,10 @@ class Hold(_Component):
             await self._download(request, number)
 
     async def _download(self, parent: Request, number: int) -> None:
-        """Download another page, of this host or another one."""
+        """Download a page of the same host or of another host."""
         host = self.world.hosts[urlsplit(parent.url).netloc]
-        other = host.other_hosts[number % len(host.other_hosts)]
-        url = f"http://{other}{path_of(FIRST_LEAF + 1_000 + number)}"
+        other_host = host.other_hosts[number % len(host.other_hosts)]
+        url = f"http://{other_host}{path_of(FIRST_LEAF + 1_000 + number)}"
         request = make_request(
             self.story, url, parent.meta["asked"], bypasses_scheduler=True
         )
@@ -107,7 +111,9 @@ class Hold(_Component):
 
 
 class Replacement(_Component):
-    """Replaces some requests and responses by other requests, once for each page, or drops responses."""
+    """A middleware that replaces requests and responses by other requests, at most once for each page, or drops responses.
+    See :class:`tests.simulation.world.Replacement`.
+    """
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
@@ -117,7 +123,7 @@ class Replacement(_Component):
     def process_request(self, request: Request) -> Request | None:
         if self.kind != "rewrite" or not self._applies_to(request):
             return None
-        return self._other(request)
+        return self._request_other_page(request)
 
     def process_response(self, request: Request, response: Response) -> Any:
         if (
@@ -128,7 +134,11 @@ class Replacement(_Component):
             return response
         if self.kind == "drop":
             raise IgnoreRequest("simulated: the response is of no use")
-        return self._again(request) if self.kind == "again" else self._other(request)
+        return (
+            self._repeat(request)
+            if self.kind == "repeat"
+            else self._request_other_page(request)
+        )
 
     def _applies_to(self, request: Request) -> bool:
         path = urlsplit(request.url).path
@@ -136,19 +146,22 @@ class Replacement(_Component):
         is_new = "replaced" not in request.meta and "asked" in request.meta
         return is_new and self.world.replacement.applies_to(path)
 
-    def _again(self, request: Request) -> Request:
+    def _repeat(self, request: Request) -> Request:
+        """Return the same request, marked as replaced."""
         meta = {**request.meta, "replaced": True}
         return request.replace(meta=meta, dont_filter=True)
 
-    def _other(self, request: Request) -> Request:
+    def _request_other_page(self, request: Request) -> Request:
         """Return a request for another page, often of another host."""
         parts = urlsplit(request.url)
         url = self.world.hosts[parts.netloc].redirected(number_in(parts.path))
-        return self._again(request).replace(url=url)
+        return self._repeat(request).replace(url=url)
 
 
 class Change(_Component):
-    """Changes the URL or the User-Agent of some requests, which the gate has judged before."""
+    """A middleware that changes the URL or the User-Agent of requests, after the add-on has allowed them. See
+    :class:`tests.simulation.world.Change`.
+    """
 
     def process_request(self, request: Request) -> None:
         change, parts = self.world.change, urlsplit(request.url)

@@ -594,7 +594,7 @@ class World:
 
     def _draw_replacement(self, random: Random) -> None:
         order = random.choice([200, 700, 990])
-        kind = random.choice(["rewrite", "again", "other", "drop"])
+        kind = random.choice(["rewrite", "repeat", "replace", "drop"])
         self.replacement = Replacement(order, kind, random.choice([2, 5]))
 
     def _draw_change(self, random: Random) -> None:

@@ -370,7 +370,7 @@ def start_crawl(
 ) -> RunningCrawl:
     """Start a crawl in *process*, whose files are in *folder*.
 
-    *settings* go before the settings of the world, and the settings from the options go before both.
+    *settings* override the settings of the world. The settings from the options override both.
     """
     defaults = {**_SETTINGS, **story.world.settings, "FILES_STORE": f"{folder}/files"}
     defaults["DOWNLOADER_MIDDLEWARES"] = _components(story.world)

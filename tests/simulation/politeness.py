@@ -7,6 +7,8 @@ from itertools import pairwise, product
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.simulation.world import WIRE_ORDER
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -36,12 +38,6 @@ _LEASE_RENEWED_WITHIN = 1.0
 
 _MIN_FAILED_HOSTS, _MIN_FAILED_REQUESTS = 5, 20
 """When so many hosts, and so many requests in a row, have failed, the network counts as gone."""
-
-
-WIRE_ORDER = 960
-"""The highest order of the middlewares that are farther from the network than the last one of the add-on.
-What a component nearer to the network holds back, nothing can take back any more.
-"""
 
 
 class Violation(NamedTuple):

@@ -421,8 +421,10 @@ class Hold:
         return number_in(path) % self.every == 0
 
 
-# The order of the wire, which is the add-on's middleware nearest to the network.
 WIRE_ORDER = 950
+"""The order of the wire, which is the add-on's middleware nearest to the network. If a component with a higher order holds
+a request back, the add-on can no longer stop the request.
+"""
 
 
 @dataclass(frozen=True)
@@ -583,7 +585,7 @@ class World:
             if stream.random() < chance and self.kind != "workers":
                 draw[name](stream)
         if "SCHEDULER_PRIORITY_QUEUE" in self.settings:
-            # With a priority queue of the project, pages wait at a place that comes after the driver.
+            # With a priority queue of the project, pages wait at the wire. A page that a driver fetches never gets there.
             self.driver = None
         if self.replacement is not None and self.replacement.order > WIRE_ORDER:
             # The replacement would hide the responses of the driver from all other middlewares.

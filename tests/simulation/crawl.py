@@ -109,8 +109,8 @@ class Story:
     """The end time of each process that was not killed, by process number."""
 
     disturbances: list[tuple[float, float, int | None]] = field(default_factory=list)
-    """When the disk was full, the server was unreachable or a process was suspended: start, end and process number. The
-    number is None if all processes were affected.
+    """When a fault of the disk, of the server or of a process had effects (the disk was full, for example): start, end and
+    process number. The number is None if all processes were affected. Kills and stops are not in this list.
     """
 
     data_losses: list[float] = field(default_factory=list)
@@ -212,7 +212,7 @@ def send(
 def response_to(
     request: scrapy.Request, sent: SentRequest, address: str | None = None
 ) -> Response:
-    """Return the answer as a Scrapy response from the IP *address*. If the answer is an error, raise it."""
+    """Return the answer as a Scrapy response from the IP *address*. If the answer is an error, raise its exception."""
     answer = sent.answer
     answer.raise_error()
     response_class: type[TextResponse] = (

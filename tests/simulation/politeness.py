@@ -1,6 +1,7 @@
 """The judge of politeness. It compares when each request was sent with what its host allows and asks for.
 
-The docstring of `judge.py` lists the rules.
+The docstring of `judge.py` lists the rules. The wire is the add-on's downloader middleware nearest to the network. A request
+that did not wait in the scheduler waits at the wire until it may be sent. A page that a driver fetches never gets there.
 """
 
 from __future__ import annotations
@@ -710,7 +711,7 @@ def _check_outages(story: Story) -> Iterator[Violation]:
     for (begins, ends), process in product(periods, processes):
         log = [s for s in story.world.log if s.process == process]
         failed = [s for s in log if begins <= s.at < ends and s.says_no_connection]
-        last = gone_at = _network_gone_at(failed, log)
+        last_sent_at = gone_at = _network_gone_at(failed, log)
         until = ends
         has_worked = any(
             s.answer.status and s.received_at is not None and s.received_at < gone_at
@@ -731,10 +732,10 @@ def _check_outages(story: Story) -> Iterator[Violation]:
                 if not sent.is_robots:
                     text = f"a page is sent without a network: {sent}"
                     yield Violation(sent.at, sent.host, text)
-                elif sent.at - last < 1.0 - _SLACK:
-                    text = f"sent {sent.at - last:.2f} s after the last request without a network: {sent}"
+                elif sent.at - last_sent_at < 1.0 - _SLACK:
+                    text = f"sent {sent.at - last_sent_at:.2f} s after the last request without a network: {sent}"
                     yield Violation(sent.at, sent.host, text)
-                last = sent.at
+                last_sent_at = sent.at
         # After that time, the crawl closes, or all hosts count as unreachable.
         closes = gone_at + story.world.settings["REP_WAIT_TIMEOUT"] - 1.0
         for outcome in story.outcomes if story.world.kind == "plain" else ():

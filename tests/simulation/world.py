@@ -233,7 +233,7 @@ class Host:
     """Whether 40 percent of the requests for these files and downloaded pages get a 429 that asks for a pause."""
 
     retry_after: int = 0
-    """A tenth of the requests for pages get a 429 with this Retry-After, in seconds. 0: none do."""
+    """A tenth of the requests for pages get a 429 with this Retry-After, in seconds. If 0, there are no such answers."""
 
     other_hosts: list[str] = field(default_factory=list)
     """The hosts to which the host redirects."""

@@ -1,4 +1,4 @@
-"""Runs simulated crawls: see the docstring of the package."""
+"""The command that runs simulated crawls. The docstring of the package describes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation import options
 from tests.simulation.faults import run
-from tests.simulation.judge import violations
+from tests.simulation.judge import find_violations
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ FAILED_ONCE: tuple[int, ...] = (
     730114,
     202612010196,
 )
-"""Seeds that have found a bug: they run each time."""
+"""Seeds that have found a bug. They run each time."""
 
 FAILED_ONCE_AND_LONG: tuple[int, ...] = (
     22,
@@ -72,27 +72,37 @@ FAILED_ONCE_AND_LONG: tuple[int, ...] = (
     202611301211,
     202612020655,
 )
-"""Those of them that take more than half a second each, and nine tenths of the time of all: they run with ``--long``."""
+"""Seeds that have found a bug, and take more than half a second each. They run only with ``--long``, because they take
+nine tenths of the time of all these seeds.
+"""
 
 
 def main() -> int:
-    """Run one seed, or as many as fit into a time. Return 1 if there was a violation."""
+    """Run the seeds in the arguments, or as many as fit into the time. Return 1 if there was a violation."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
-    parser.add_argument("seeds", type=int, nargs="*", help="tell their stories")
     parser.add_argument(
-        "--first", type=int, help="the first of several seeds: today's date"
+        "seeds", type=int, nargs="*", help="print the stories of these seeds"
     )
     parser.add_argument(
-        "--seconds", type=float, default=20.0, help="how long to begin new seeds"
+        "--first", type=int, help="the first new seed (default: from today's date)"
     )
     parser.add_argument(
-        "--crawls", type=int, default=10**9, help="run at most so many crawls"
+        "--seconds",
+        type=float,
+        default=20.0,
+        help="start new seeds for this many seconds",
     )
     parser.add_argument(
-        "--failures", type=int, default=1, help="stop after so many bad crawls"
+        "--crawls", type=int, default=10**9, help="the maximum number of crawls"
     )
     parser.add_argument(
-        "--processes", type=int, default=1, help="run so many crawls at a time"
+        "--failures",
+        type=int,
+        default=1,
+        help="stop after this many crawls with violations",
+    )
+    parser.add_argument(
+        "--processes", type=int, default=1, help="how many crawls run at the same time"
     )
     parser.add_argument(
         "--long", action="store_true", help="run for ten minutes, on all cores"
@@ -101,99 +111,99 @@ def main() -> int:
         "--kinds",
         nargs="+",
         choices=["plain", "job", "workers"],
-        help="skip the seeds of worlds of other kinds",
+        help="skip the seeds whose worlds are of other kinds",
     )
     parser.add_argument(
         "--settings",
         default="",
         metavar="JSON",
-        help="settings that all crawls have in addition, which may choose another frontier",
+        help="settings that all crawls get in addition, for example to choose another frontier",
     )
     arguments = parser.parse_args()
-    options.choose(kinds=arguments.kinds, settings=arguments.settings)
+    options.set_options(kinds=arguments.kinds, settings=arguments.settings)
     if arguments.seeds:
         prepare()
-        return max(map(tell, arguments.seeds))
+        return max(map(print_story, arguments.seeds))
     today = int(datetime.date.today().strftime("%Y%m%d")) * 10_000
     first = today if arguments.first is None else arguments.first
     if arguments.long:
         arguments.seconds, arguments.processes = 600.0, os.cpu_count() or 1
     print(f"Seeds from {first}", flush=True)
-    old = FAILED_ONCE + FAILED_ONCE_AND_LONG * arguments.long
-    seeds = islice(chain(old, count(first)), arguments.crawls)
+    old_seeds = FAILED_ONCE + FAILED_ONCE_AND_LONG * arguments.long
+    seeds = islice(chain(old_seeds, count(first)), arguments.crawls)
     return run_many(seeds, arguments.processes, arguments.seconds, arguments.failures)
 
 
-def tell(seed: int) -> int:
-    """Tell the story of one seed, line by line. Return 1 if there was a violation."""
+def print_story(seed: int) -> int:
+    """Run a seed, and print its story and its violations. Return 1 if there was a violation."""
     story = run(seed)
-    broken = violations(story)
-    print(
-        "\n".join(
-            [*story.lines(), *(f"VIOLATION: {violation.text}" for violation in broken)]
-        )
-    )
-    return bool(broken)
+    violations = find_violations(story)
+    texts = [f"VIOLATION: {violation.text}" for violation in violations]
+    print("\n".join([*story.lines(), *texts]))
+    return bool(violations)
 
 
 def prepare() -> None:
-    """Prepare a process to run crawls."""
+    """Prepare this process to run crawls: silence warnings and logs, and exempt what is loaded from garbage collection."""
     warnings.simplefilter("ignore")
     logging.disable()
     gc.freeze()
-    # Killed coroutines complain when they are collected.
+    # Coroutines of killed processes raise exceptions when they are garbage-collected.
     sys.unraisablehook = lambda _: None
 
 
 @dataclass
 class Result:
-    """What a process tells of a crawl."""
+    """The result of a crawl, which a process of the pool returns."""
 
     requests: int = 0
-    seconds: float = 0.0
-    """Of virtual time."""
-
+    virtual_seconds: float = 0.0
     failure: str = ""
-    """The story of its first violation; empty if there was none."""
+    """An excerpt of the story, up to the first violation. Empty if there was no violation."""
 
     is_skipped: bool = False
 
 
-def judge(seed: int) -> Result:
-    """Run one seed, unless its world is of a kind that is not asked for."""
+def judge_seed(seed: int) -> Result:
+    """Run a seed and check the crawl, unless the options exclude the kind of its world."""
     if World(seed).kind not in options.chosen_kinds():
         return Result(is_skipped=True)
     try:
         story = run(seed)
-        broken = violations(story)
-    except Exception:  # noqa: BLE001  it ends the run, with the seed
+        violations = find_violations(story)
+    except Exception:  # noqa: BLE001  reported as a failure of this seed
         return Result(failure=f"seed {seed}:\n{traceback.format_exc()}")
-    failure = "\n".join(excerpt(story, broken)) if broken else ""
-    return Result(len(story.world.log), story.ended - 1_000, failure)
+    failure = "\n".join(excerpt(story, violations)) if violations else ""
+    return Result(len(story.world.log), story.ended_at - 1_000, failure)
 
 
-def excerpt(story: Story, broken: list[Violation]) -> list[str]:
-    """Return a story in ten lines: its settings, what came before the first violation, and that."""
-    at, host, text = min(broken)
-    before = [
-        line for when, of, line in story.events() if when <= at and host in {of, ""}
+def excerpt(story: Story, violations: list[Violation]) -> list[str]:
+    """Return about ten lines of a story: the settings, the host of the first violation, the last events before the
+    violation, and the violation itself.
+    """
+    violation_at, host, text = min(violations)
+    events_before = [
+        line
+        for at, event_host, line in story.events()
+        if at <= violation_at and host in {event_host, ""}
     ]
-    about = [line for line in story.world.lines() if line.startswith(host or "h0")]
-    return [story.world.lines()[0], *about, *before[-6:],
-            f"VIOLATION: {text} ({len(broken)} in all)",
+    host_lines = [line for line in story.world.lines() if line.startswith(host or "h0")]
+    return [story.world.lines()[0], *host_lines, *events_before[-6:],
+            f"VIOLATION: {text} ({len(violations)} in all)",
             f"The whole story: python -m tests.simulation {story.world.seed}"]  # fmt: skip
 
 
 def run_many(
     seeds: Iterator[int], processes: int, seconds: float, failures: int
 ) -> int:
-    """Run *seeds*, in so many *processes*, until the *seconds* are over, which count from the first new
-    seed, or so many crawls have failed.
+    """Run *seeds* in a pool of *processes*, and print the failures and a summary. Return whether a crawl has failed.
+
+    The run stops after *failures* failed crawls, or after *seconds*. The time starts with the first new seed.
     """
-    crawls, skipped, requests, failed, virtual = 0, 0, 0, 0, 0.0
-    began = new_since = time.perf_counter()
+    crawls, skipped, requests, failed, virtual_seconds = 0, 0, 0, 0, 0.0
+    started_at = first_new_at = time.perf_counter()
     with ProcessPoolExecutor(processes, initializer=prepare) as pool:
-        running = {pool.submit(judge, seed) for seed in islice(seeds, processes)}
+        running = {pool.submit(judge_seed, seed) for seed in islice(seeds, processes)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
@@ -202,19 +212,19 @@ def run_many(
                 crawls += not result.is_skipped
                 requests += result.requests
                 if crawls + skipped <= len(FAILED_ONCE):
-                    new_since = time.perf_counter()
-                virtual += result.seconds
+                    first_new_at = time.perf_counter()
+                virtual_seconds += result.virtual_seconds
                 if result.failure:
                     failed += 1
                     print(result.failure, flush=True)
-            is_late = time.perf_counter() - new_since > seconds
+            is_late = time.perf_counter() - first_new_at > seconds
             if failed < failures and not is_late:
                 more = islice(seeds, processes - len(running))
-                running |= {pool.submit(judge, seed) for seed in more}
-    taken = time.perf_counter() - began
+                running |= {pool.submit(judge_seed, seed) for seed in more}
+    duration = time.perf_counter() - started_at
     print(
-        f"{crawls} crawls, {requests} requests, {virtual / 86400:.2f} days of virtual time "
-        f"in {taken:.0f} s"
+        f"{crawls} crawls, {requests} requests, {virtual_seconds / 86400:.2f} days of virtual time "
+        f"in {duration:.0f} s"
     )
     return bool(failed)
 

@@ -1,5 +1,5 @@
-"""Components of a project, which stand between the scheduler and the network: downloader middlewares
-that fetch pages by themselves, hold requests back, change requests, or replace requests and responses.
+"""Downloader middlewares that a project might have: they fetch pages themselves, hold requests back, change requests, or
+replace requests and responses.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ from urllib.parse import urlsplit
 
 from scrapy.exceptions import IgnoreRequest
 
-from tests.simulation.crawl import STORY, ask, note, note_error, response_to, send
+from tests.simulation.crawl import (
+    STORY,
+    make_request,
+    record_error,
+    record_outcome,
+    response_to,
+    send,
+)
 from tests.simulation.world import (
-    CHANGED,
-    LEAF,
+    FIRST_CHANGED,
+    FIRST_LEAF,
     OTHER_AGENT,
     is_robotstxt,
     number_in,
@@ -32,10 +39,12 @@ if TYPE_CHECKING:
 
 
 class DriverError(Exception):
-    """The exception that a browser raises for any failure. It is none of Scrapy's or of the network."""
+    """The exception that a browser driver raises for any failure. The crawl cannot recognise it as a network error."""
 
 
 class _Component:
+    """The base class: it has the crawler, and the story and world of the running crawl."""
+
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
         self.story: Story = STORY.get()
@@ -47,58 +56,64 @@ class _Component:
 
 
 class Driver(_Component):
-    """Fetches pages by itself, as scrapy-selenium does."""
+    """A middleware that fetches pages itself, as scrapy-selenium does. See :class:`tests.simulation.world.Driver`."""
 
     async def process_request(self, request: Request) -> Response | None:
         driver = self.world.driver
         assert driver is not None
-        if not driver.takes(urlsplit(request.url).path):
+        if not driver.applies_to(urlsplit(request.url).path):
             return None
-        sent = send(self.story, request, is_driven=True)
+        sent = send(self.story, request, is_by_driver=True)
         if driver.is_blocking:
-            time.sleep(sent.answer.seconds)  # noqa: ASYNC251  as Selenium does
+            time.sleep(sent.answer.seconds)  # noqa: ASYNC251  Selenium blocks, too
         else:
             await asyncio.sleep(sent.answer.seconds)
-        sent.ended = asyncio.get_running_loop().time()
-        if sent.answer.error and driver.has_errors:
-            sent.is_disguised = True
+        sent.received_at = asyncio.get_running_loop().time()
+        if sent.answer.error and driver.has_own_errors:
+            sent.raised_driver_error = True
             raise DriverError(sent.answer.error)
         return response_to(request, sent)
 
 
 class Hold(_Component):
-    """Awaits something before it lets a request pass."""
+    """A middleware that holds requests back for some seconds, and may download another page meanwhile. See
+    :class:`tests.simulation.world.Hold`.
+    """
 
     async def process_request(self, request: Request) -> None:
         hold = self.world.hold
         assert hold is not None
         path = urlsplit(request.url).path
-        if not hold.takes(path):
+        if not hold.applies_to(path):
             return
-        self.story.held_at[request] = asyncio.get_running_loop().time()
+        self.story.held_since[request] = asyncio.get_running_loop().time()
         await asyncio.sleep(hold.seconds)
         number = -1 if is_robotstxt(path) else number_in(path)
-        if hold.downloads and 0 <= number < LEAF:
+        if hold.downloads and 0 <= number < FIRST_LEAF:
             await self._download(request, number)
 
     async def _download(self, parent: Request, number: int) -> None:
-        """Download another page, of this host or another one."""
+        """Download a page of the same host or of another host."""
         host = self.world.hosts[urlsplit(parent.url).netloc]
-        other = host.others[number % len(host.others)]
-        url = f"http://{other}{path_of(LEAF + 1_000 + number)}"
-        request = ask(self.story, url, parent.meta["asked"], is_own=True)
+        other_host = host.other_hosts[number % len(host.other_hosts)]
+        url = f"http://{other_host}{path_of(FIRST_LEAF + 1_000 + number)}"
+        request = make_request(
+            self.story, url, parent.meta["asked"], bypasses_scheduler=True
+        )
         assert self.crawler.engine is not None
         with suppress(Exception):
             try:
                 response = await self.crawler.engine.download_async(request)
             except Exception as error:
-                note_error(self.story, request, error)
+                record_error(self.story, request, error)
                 raise
-            note(self.story, request, status=response.status)
+            record_outcome(self.story, request, status=response.status)
 
 
 class Replacement(_Component):
-    """Replaces some requests and responses by other requests, once for each page, or drops responses."""
+    """A middleware that replaces requests and responses by other requests, at most once for each page, or drops responses.
+    See :class:`tests.simulation.world.Replacement`.
+    """
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
@@ -106,44 +121,55 @@ class Replacement(_Component):
         self.kind = self.world.replacement.kind
 
     def process_request(self, request: Request) -> Request | None:
-        if self.kind != "rewrite" or not self._takes(request):
+        if self.kind != "rewrite" or not self._applies_to(request):
             return None
-        return self._other(request)
+        return self._request_other_page(request)
 
     def process_response(self, request: Request, response: Response) -> Any:
-        if self.kind == "rewrite" or response.status != 200 or not self._takes(request):
+        if (
+            self.kind == "rewrite"
+            or response.status != 200
+            or not self._applies_to(request)
+        ):
             return response
         if self.kind == "drop":
             raise IgnoreRequest("simulated: the response is of no use")
-        return self._again(request) if self.kind == "again" else self._other(request)
+        return (
+            self._repeat(request)
+            if self.kind == "repeat"
+            else self._request_other_page(request)
+        )
 
-    def _takes(self, request: Request) -> bool:
+    def _applies_to(self, request: Request) -> bool:
         path = urlsplit(request.url).path
         assert self.world.replacement is not None
         is_new = "replaced" not in request.meta and "asked" in request.meta
-        return is_new and self.world.replacement.takes(path)
+        return is_new and self.world.replacement.applies_to(path)
 
-    def _again(self, request: Request) -> Request:
+    def _repeat(self, request: Request) -> Request:
+        """Return the same request, marked as replaced."""
         meta = {**request.meta, "replaced": True}
         return request.replace(meta=meta, dont_filter=True)
 
-    def _other(self, request: Request) -> Request:
+    def _request_other_page(self, request: Request) -> Request:
         """Return a request for another page, often of another host."""
         parts = urlsplit(request.url)
         url = self.world.hosts[parts.netloc].redirected(number_in(parts.path))
-        return self._again(request).replace(url=url)
+        return self._repeat(request).replace(url=url)
 
 
 class Change(_Component):
-    """Changes the URL or the User-Agent of some requests, which the gate has judged before."""
+    """A middleware that changes the URL or the User-Agent of requests, after the add-on has allowed them. See
+    :class:`tests.simulation.world.Change`.
+    """
 
     def process_request(self, request: Request) -> None:
         change, parts = self.world.change, urlsplit(request.url)
         assert change is not None
-        if not change.takes(parts.path):
+        if not change.applies_to(parts.path):
             return
         if change.kind == "url":
-            path = path_of(CHANGED + number_in(parts.path))
+            path = path_of(FIRST_CHANGED + number_in(parts.path))
             request._set_url(f"http://{parts.netloc}{path}")
         else:
             request.headers["User-Agent"] = f"{OTHER_AGENT}/1.0"

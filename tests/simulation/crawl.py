@@ -1,4 +1,4 @@
-"""One process of a crawl through a world: its download handler, its spider, and the story that they note."""
+"""One process of a simulated crawl: its download handler, its spider, and the story in which they record events."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from tests.simulation.world import Sent, World
+    from tests.simulation.world import SentRequest, World
 
 _SETTINGS = {
     "ADDONS": {"scrapy_rep.Addon": 500},
-    "CONCURRENT_ITEMS": 4,  # The engine makes so many tasks for each response.
+    "CONCURRENT_ITEMS": 4,  # The engine creates this number of tasks for each response.
     "DOWNLOAD_HANDLERS": {"http": "tests.simulation.crawl.Handler", "https": None},
     "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 300},
     "LOG_ENABLED": False,
@@ -40,111 +40,134 @@ _SETTINGS = {
     "USER_AGENT": "mybot/1.0",
 }
 
-_SHOWN = [404, 403, 429, 500, 503]
-"""The statuses that the spider gets like any other."""
+_STATUSES_FOR_SPIDER = [404, 403, 429, 500, 503]
+"""The error statuses of responses that are passed to the callback, not to the errback."""
 
 
 @dataclass
-class Asked:
-    """A request that the spider has made, on a page that it had asked for (empty: at the start)."""
+class SpiderRequest:
+    """A request that the spider has made.
+
+    *parent* is the URL of the page whose callback has made the request. It is empty for start requests.
+    """
 
     at: float
     url: str
     parent: str
-    is_own: bool = False
-    """Whether the callback downloads it itself."""
+    bypasses_scheduler: bool = False
+    """Whether a callback or a component downloads the page itself, without the scheduler."""
 
 
 @dataclass
 class Outcome:
-    """The outcome of a request for the spider: a status, or the exception and reason in its errback."""
+    """What the spider got for a request: a response with a status, or an errback with an exception."""
 
     at: float
     url: str
-    """As it was asked for; the page may have been redirected."""
+    """The URL of the spider's request."""
 
-    sent_to: str
+    final_url: str
+    """The URL of the last request that was sent, after redirects and changes by components."""
+
     status: int = 0
+    """0 if there was no response."""
+
     exception: str = ""
+    """The name of the exception. Empty if there was a response."""
+
     reason: str = ""
+    """The reason for a refusal, from the record of the decision."""
+
     process: int = 0
     agent: str = ""
     """The product token of the request."""
 
     slot: str = ""
-    """The host whose download slot a component of the project has kept for it, in place of that of its own host."""
+    """The host whose download slot was used, if a component has redirected the request but kept the slot of the first
+    host. Otherwise empty.
+    """
 
 
 @dataclass
 class Story:
-    """The story of a crawl: what was sent, what the spider asked for and got, and how its processes ended."""
+    """The record of a crawl: what was sent, what the spider asked for and got, and how the processes ended.
+
+    All times are seconds of virtual time.
+    """
 
     world: World
-    asked: list[Asked] = field(default_factory=list)
+    spider_requests: list[SpiderRequest] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     items: list[str] = field(default_factory=list)
-    """The pages of which items were scraped."""
+    """The URLs of the pages whose items were scraped."""
 
     processes: list[Process] = field(default_factory=list)
     stats: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """The stats of each process that has ended by itself."""
+    """The stats of each process that was not killed, by process number."""
 
-    ends: dict[int, float] = field(default_factory=dict)
-    """When each process ended that has ended by itself."""
+    end_times: dict[int, float] = field(default_factory=dict)
+    """The end time of each process that was not killed, by process number."""
 
-    hindered: list[tuple[float, float, int | None]] = field(default_factory=list)
-    """When a disk was full, a server gone or a process still, and which process; None for all."""
+    disturbances: list[tuple[float, float, int | None]] = field(default_factory=list)
+    """When a fault of the disk, of the server or of a process had effects (the disk was full, for example): start, end and
+    process number. The number is None if all processes were affected. Kills and stops are not in this list.
+    """
 
-    flushed: list[float] = field(default_factory=list)
-    """When a server lost all that it had, or what was new."""
+    data_losses: list[float] = field(default_factory=list)
+    """When the server lost its data: all data, or only the newest data."""
 
-    rewound: list[tuple[float, float]] = field(default_factory=list)
-    """What a server lost that was restarted with older data: since when, and when."""
+    rollbacks: list[tuple[float, float]] = field(default_factory=list)
+    """When the server was restarted with older data: the time of that data, and the time of the restart."""
 
-    ledger: Counter[str] = field(default_factory=Counter)
-    """How often each URL was refused, according to the ledger."""
+    ledger_refusals: Counter[str] = field(default_factory=Counter)
+    """The number of refusals of each URL, according to the ledger."""
 
-    pages: dict[str, int] = field(default_factory=dict)
-    """How many responses each origin has sent, according to the ledger."""
+    ledger_pages: dict[str, int] = field(default_factory=dict)
+    """The number of responses from each origin, according to the ledger."""
 
-    gaps: list[tuple[str, str, float, float | None]] = field(default_factory=list)
-    """The gaps in the ledger: origin, kind (delay or pause), seconds asked for, seconds kept."""
+    ledger_gaps: list[tuple[str, str, float, float | None]] = field(
+        default_factory=list
+    )
+    """The gaps between requests, according to the ledger: origin, kind (delay or pause), seconds that the host asks for,
+    seconds of the gap. The last number is None if there was no answer before the gap, or no request after it.
+    """
 
-    held_at: WeakKeyDictionary[scrapy.Request, float] = field(
+    held_since: WeakKeyDictionary[scrapy.Request, float] = field(
         default_factory=WeakKeyDictionary
     )
-    """When a component began to hold a request back, if it still does."""
+    """When a component began to hold back each request that it still holds back."""
 
-    ended: float = 0.0
+    ended_at: float = 0.0
     has_ended: bool = False
 
     @property
-    def killed(self) -> list[float]:
-        """When processes were killed."""
+    def kill_times(self) -> list[float]:
+        """The times at which processes were killed."""
         return [p.killed_at for p in self.processes if p.killed_at is not None]
 
     def events(self) -> list[tuple[float, str, str]]:
-        """Return each event with its time and host, in order."""
+        """Return the events as (time, host, text), sorted by time. The host is empty for events of a process."""
         events = [(sent.at, sent.host, str(sent)) for sent in self.world.log]
         for outcome in self.outcomes:
-            got = outcome.exception or str(outcome.status)
-            text = f"{outcome.at:12.2f}  {outcome.url.removeprefix('http://')} -> {got} {outcome.reason}"
-            events.append((outcome.at, urlsplit(outcome.sent_to).netloc, text))
-        events += [(at, "", f"{at:12.2f}  killed") for at in self.killed]
+            result = outcome.exception or str(outcome.status)
+            text = f"{outcome.at:12.2f}  {outcome.url.removeprefix('http://')} -> {result} {outcome.reason}"
+            events.append((outcome.at, urlsplit(outcome.final_url).netloc, text))
+        events += [(at, "", f"{at:12.2f}  killed") for at in self.kill_times]
         return sorted(events, key=lambda event: event[0])
 
     def lines(self) -> list[str]:
-        """Tell the story, a line for each event."""
+        """Return the whole story as text: the world, then a line for each event."""
         end = "the crawl ended" if self.has_ended else "THE CRAWL DID NOT END"
         events = [text for _, _, text in self.events()]
-        return [*self.world.lines(), *events, f"{self.ended:12.2f}  {end}"]
+        return [*self.world.lines(), *events, f"{self.ended_at:12.2f}  {end}"]
 
 
 STORY: ContextVar[Story] = ContextVar("STORY")
+"""The story of the running crawl."""
 
 
 class Handler:
-    """The network: asks the world for each answer, and takes its time."""
+    """A download handler that gets each answer from the world, and waits for as long as the answer takes."""
 
     lazy = False
 
@@ -158,7 +181,7 @@ class Handler:
     async def download_request(self, request: scrapy.Request) -> Response:
         sent = send(self.story, request)
         await asyncio.sleep(sent.answer.seconds)
-        sent.ended = _now()
+        sent.received_at = _now()
         address = self.story.world.addresses.get(sent.host)
         return response_to(request, sent, address)
 
@@ -167,52 +190,72 @@ class Handler:
 
 
 def agent_of(request: scrapy.Request) -> str:
-    """Return the product token of a request, which may not have a User-Agent yet."""
-    field = request.headers.get("User-Agent") or b"mybot/1.0"
-    return field.decode().partition("/")[0]
+    """Return the product token of a request: that of the crawl if the request has no User-Agent yet."""
+    user_agent = request.headers.get("User-Agent") or b"mybot/1.0"
+    return user_agent.decode().partition("/")[0]
 
 
-def send(story: Story, request: scrapy.Request, *, is_driven: bool = False) -> Sent:
-    """Send a request to the world. The caller waits until the answer is there, and notes when that is."""
+def send(
+    story: Story, request: scrapy.Request, *, is_by_driver: bool = False
+) -> SentRequest:
+    """Send a request to the world, and return its log entry, which has the answer. The caller must wait for
+    ``answer.seconds`` and then set ``received_at``.
+    """
     parts, process = urlsplit(request.url), PROCESS.get().number
     agent = agent_of(request)
     sent = story.world.send(parts.netloc, parts.path, _now(), process, agent)
-    sent.is_driven, sent.held_at = is_driven, story.held_at.pop(request, None)
+    sent.is_by_driver = is_by_driver
+    sent.held_since = story.held_since.pop(request, None)
     return sent
 
 
 def response_to(
-    request: scrapy.Request, sent: Sent, address: str | None = None
+    request: scrapy.Request, sent: SentRequest, address: str | None = None
 ) -> Response:
-    """Return the answer as Scrapy has it, which comes from an IP *address*. Raises the error, if it is one."""
+    """Return the answer as a Scrapy response from the IP *address*. If the answer is an error, raise its exception."""
     answer = sent.answer
     answer.raise_error()
-    kind: type[TextResponse] = TextResponse if sent.is_robots else HtmlResponse
-    of_type = "text/plain" if sent.is_robots else "text/html"
-    return kind(
+    response_class: type[TextResponse] = (
+        TextResponse if sent.is_robots else HtmlResponse
+    )
+    content_type = "text/plain" if sent.is_robots else "text/html"
+    return response_class(
         request.url,
         status=answer.status,
-        headers={"Content-Type": of_type, **answer.headers},
+        headers={"Content-Type": content_type, **answer.headers},
         body=answer.body.encode(),
         request=request,
         ip_address=None if address is None else IPv4Address(address),
     )
 
 
-def ask(
-    story: Story, url: str, parent: str, *, is_own: bool = False, **arguments: Any
+def make_request(
+    story: Story,
+    url: str,
+    parent: str,
+    *,
+    bypasses_scheduler: bool = False,
+    **arguments: Any,
 ) -> scrapy.Request:
-    """Return a request, and note that it was made."""
-    story.asked.append(Asked(_now(), url, parent, is_own))
-    meta = {"handle_httpstatus_list": _SHOWN, "asked": url, **arguments.pop("meta", {})}
-    arguments.setdefault("dont_filter", is_own)
+    """Return a request for *url*, and record it in the story.
+
+    The keys in ``meta`` and the names of the callbacks are part of serialized requests. A queue on a Redis server sorts
+    requests of the same priority by their serialized form. So new names may change the stories of seeds.
+    """
+    story.spider_requests.append(SpiderRequest(_now(), url, parent, bypasses_scheduler))
+    meta = {
+        "handle_httpstatus_list": _STATUSES_FOR_SPIDER,
+        "asked": url,
+        **arguments.pop("meta", {}),
+    }
+    arguments.setdefault("dont_filter", bypasses_scheduler)
     return scrapy.Request(url, meta=meta, priority=number_in(url) % 2, **arguments)
 
 
-def note(story: Story, request: scrapy.Request, **outcome: Any) -> None:
-    """Note what became of a request."""
+def record_outcome(story: Story, request: scrapy.Request, **outcome: Any) -> None:
+    """Record the outcome of a request. *outcome* has the fields that depend on the result."""
     meta, process = request.meta, PROCESS.get().number
-    # The slot of a redirected request is Scrapy's choice.
+    # Scrapy sets the slot of a redirected request. It is not the slot of a component.
     is_replaced = "replaced" in meta and "redirect_urls" not in meta
     slot = meta.get("download_slot", "") if is_replaced else ""
     story.outcomes.append(
@@ -228,14 +271,14 @@ def note(story: Story, request: scrapy.Request, **outcome: Any) -> None:
     )
 
 
-def note_error(story: Story, request: scrapy.Request, error: BaseException) -> None:
-    """Note the exception that a request has failed with."""
+def record_error(story: Story, request: scrapy.Request, error: BaseException) -> None:
+    """Record the exception with which a request has failed."""
     reason = getattr(getattr(error, "record", None), "reason", "")
-    note(story, request, exception=type(error).__name__, reason=str(reason))
+    record_outcome(story, request, exception=type(error).__name__, reason=str(reason))
 
 
 class Spider(scrapy.Spider):
-    """Follows all links, and notes what it asks for and what it gets."""
+    """A spider that follows all links, and records its requests and their outcomes."""
 
     name = "simulated"
 
@@ -243,15 +286,17 @@ class Spider(scrapy.Spider):
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Spider:
         spider = super().from_crawler(crawler, *args, **kwargs)
         spider.story = STORY.get()
-        crawler.signals.connect(spider.scraped, signals.item_scraped)
+        crawler.signals.connect(spider.record_item, signals.item_scraped)
         return spider
 
     async def start(self) -> AsyncIterator[Any]:
         for host in self.story.world.hosts:
-            yield self.ask(f"http://{host}/yes/0", "")
+            yield self.make_request(f"http://{host}/yes/0", "")
 
-    def ask(self, url: str, parent: str, *, again: bool = False) -> scrapy.Request:
-        return ask(
+    def make_request(
+        self, url: str, parent: str, *, again: bool = False
+    ) -> scrapy.Request:
+        return make_request(
             self.story, url, parent, callback=self.parse, errback=self.failed,
             meta={"again": again}, dont_filter=again,
         )  # fmt: skip
@@ -259,40 +304,43 @@ class Spider(scrapy.Spider):
     async def parse(self, response: Response) -> AsyncIterator[Any]:
         url, settings = response.meta["asked"], self.story.world.settings
         assert response.request is not None
-        note(self.story, response.request, status=response.status)
+        record_outcome(self.story, response.request, status=response.status)
         if response.status != 200:
             return
         host = self.story.world.hosts[urlsplit(response.url).netloc]
         page = host.page(number_in(response.url))
-        if page.by_callback:
-            await self.download(page.by_callback, url)
-        yield {"url": response.url, "file_urls": [page.media] if page.media else []}
+        if page.callback_page:
+            await self.download(page.callback_page, url)
+        yield {
+            "url": response.url,
+            "file_urls": [page.file_url] if page.file_url else [],
+        }
         if response.meta["again"]:
             return
         is_dropped = settings["REP_NOFOLLOW"] == "drop" and "nofollow" in page.robots
         for link in (*page.links, *page.nofollow):
             is_forbidden = link in page.nofollow and settings["REP_REL"]
             if is_dropped or is_forbidden:
-                yield scrapy.Request(link, meta={"asked": link})  # Never sent.
+                yield scrapy.Request(link, meta={"asked": link})  # Must never be sent.
             else:
-                yield self.ask(link, url)
+                yield self.make_request(link, url)
         if number_in(url) % 20 == 4:
-            yield self.ask(url, url, again=True)
+            yield self.make_request(url, url, again=True)
 
     async def download(self, url: str, parent: str) -> None:
-        """Download a page without the scheduler."""
-        request = ask(self.story, url, parent, is_own=True)
+        """Download a page without the scheduler, and record the outcome."""
+        request = make_request(self.story, url, parent, bypasses_scheduler=True)
         try:
             response = await self.crawler.engine.download_async(request)
-        except Exception as error:  # noqa: BLE001  it is noted
-            note_error(self.story, request, error)
+        except Exception as error:  # noqa: BLE001  recorded
+            record_error(self.story, request, error)
         else:
-            note(self.story, request, status=response.status)
+            record_outcome(self.story, request, status=response.status)
 
     def failed(self, failure: Any) -> None:
-        note_error(self.story, failure.request, failure.value)
+        record_error(self.story, failure.request, failure.value)
 
-    def scraped(self, item: dict[str, Any]) -> None:
+    def record_item(self, item: dict[str, Any]) -> None:
         self.story.items.append(item["url"])
 
 
@@ -301,62 +349,69 @@ def _now() -> float:
 
 
 @dataclass
-class Running:
-    """A crawl in a process of its own."""
+class RunningCrawl:
+    """A crawl that runs in a simulated process."""
 
     process: Process
     crawler: Crawler
     crawl: asyncio.Future[None]
-    """A future that is done when the crawl has ended by itself."""
+    """A future that is done when the crawl has ended, but not if the process was killed."""
 
     def kill(self) -> None:
-        """Kill the process: none of its callbacks runs any more."""
+        """Kill the process: its callbacks no longer run."""
         process = self.process
-        process.is_over, process.killed_at = True, _now()
-        # Coroutines that are garbage-collected would run to their end, in the process that is running then.
-        process.remains = [self.crawler, *asyncio.all_tasks()]
+        process.has_ended, process.killed_at = True, _now()
+        # Coroutines that are garbage-collected would run to their end, in the process that runs at that time.
+        process.kept_objects = [self.crawler, *asyncio.all_tasks()]
 
 
-def begin(story: Story, process: Process, folder: str, **settings: Any) -> Running:
-    """Begin a crawl in a *process* of its own."""
-    used = {**_SETTINGS, **story.world.settings, "FILES_STORE": f"{folder}/files"}
-    used["DOWNLOADER_MIDDLEWARES"] = _components(story.world)
+def start_crawl(
+    story: Story, process: Process, folder: str, **settings: Any
+) -> RunningCrawl:
+    """Start a crawl in *process*, whose files are in *folder*.
 
-    def in_process() -> Running:
+    *settings* override the settings of the world. The settings from the options override both.
+    """
+    defaults = {**_SETTINGS, **story.world.settings, "FILES_STORE": f"{folder}/files"}
+    defaults["DOWNLOADER_MIDDLEWARES"] = _components(story.world)
+
+    def in_process() -> RunningCrawl:
         PROCESS.set(process)
         STORY.set(story)
         runner = AsyncCrawlerRunner(
-            _merged({**used, **settings}, options.chosen_settings())
+            _merged({**defaults, **settings}, options.chosen_settings())
         )
         crawler = runner.create_crawler(Spider)
-        return Running(process, crawler, asyncio.ensure_future(_run(runner, crawler)))
+        return RunningCrawl(
+            process, crawler, asyncio.ensure_future(_run(runner, crawler))
+        )
 
     async def _run(runner: AsyncCrawlerRunner, crawler: Crawler) -> None:
         await runner.crawl(crawler)
         if crawler.stats is not None:
             story.stats[process.number] = crawler.stats.get_stats()
-            story.ends[process.number] = _now()
-        process.is_over = True
+            story.end_times[process.number] = _now()
+        process.has_ended = True
 
     story.processes.append(process)
     return copy_context().run(in_process)
 
 
 def _components(world: World) -> dict[str, int]:
-    """The middlewares of the project, with their orders."""
-    drawn = {
+    """Return the downloader middlewares that the project has in this world, with their orders."""
+    components = {
         "Driver": world.driver, "Hold": world.hold, "Replacement": world.replacement,
         "Change": world.change,
     }  # fmt: skip
     return {
         f"tests.simulation.components.{name}": component.order
-        for name, component in drawn.items()
+        for name, component in components.items()
         if component is not None
     }
 
 
 def _merged(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Return *settings* with *more*; dictionaries, as those of components, are merged."""
+    """Return *settings*, updated with *more*. Dictionaries, such as those of components, are merged."""
     merged = {**settings, **more}
     for name, value in more.items():
         if isinstance(value, dict) and isinstance(settings.get(name), dict):

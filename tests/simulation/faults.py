@@ -1,4 +1,4 @@
-"""Runs the processes of a crawl through a world, and makes its faults happen to them."""
+"""Runs the processes of a crawl in a simulated world, and injects the faults of that world."""
 
 from __future__ import annotations
 
@@ -18,85 +18,87 @@ from fakeredis._clients import FakeRedisConnection
 from redis import ConnectionPool, Redis
 
 from tests.crawl.disks import full_disk
-from tests.simulation.crawl import Running, Story, begin
-from tests.simulation.loop import PROCESS, Endless, Process, VirtualLoop
+from tests.simulation.crawl import RunningCrawl, Story, start_crawl
+from tests.simulation.loop import PROCESS, Process, RanTooLong, VirtualLoop
 from tests.simulation.world import Fault, World
 
-_LONGEST = {"plain": 86400.0, "job": 86400.0, "workers": 3600.0}
-"""A crawl that takes more seconds of virtual time never ends."""
+_MAX_SECONDS = {"plain": 86400.0, "job": 86400.0, "workers": 3600.0}
+"""The virtual time, in seconds, after which a crawl counts as one that never ends. By kind of world."""
 
 
-_MOST_RESUMED, _RESUMED_AFTER = 3, 400.0
-"""How often a crawl is resumed that has ended without a network, and after how many seconds: the outage is
-over by then.
+_MAX_RESUMES, _RESUME_AFTER = 3, 400.0
+"""A crawl with a JOBDIR may close because the network is gone. It is resumed at most so many times, each time after so
+many seconds: the outage is over by then.
 """
 
 
 def run(seed: int) -> Story:
-    """Crawl the world of *seed*."""
+    """Crawl the world of *seed*, and return the story."""
     story = Story(World(seed))
-    kinds = {"plain": _plain, "job": _job, "workers": _workers}
+    runners = {"plain": _run_plain, "job": _run_job, "workers": _run_workers}
     random.seed(seed)  # The package adds jitter to its pauses.
-    # Coroutines of a killed process would, when they are garbage-collected, go on in the crawl that runs then.
+    # If coroutines of a killed process were garbage-collected now, they would continue in the running crawl.
     gc.disable()
     try:
         kind = story.world.kind
-        loop = VirtualLoop(_LONGEST[kind])
-        with TemporaryDirectory(dir=_memory()) as folder, loop:
-            crawl = kinds[kind](story, folder)
-            with suppress(Endless):
+        loop = VirtualLoop(_MAX_SECONDS[kind])
+        with TemporaryDirectory(dir=_memory_folder()) as folder, loop:
+            crawl = runners[kind](story, folder)
+            with suppress(RanTooLong):
                 loop.run_until_complete(crawl)
                 story.has_ended = True
-            story.ended = loop.time()
+            story.ended_at = loop.time()
     finally:
         gc.enable()
-    _bury(story)
+    _free_memory(story)
     return story
 
 
-def _bury(story: Story) -> None:
-    """Free what killed processes, and those that do not end, had in memory."""
-    if story.killed or not story.has_ended:
+def _free_memory(story: Story) -> None:
+    """Free the objects of processes that were killed or did not end."""
+    if story.kill_times or not story.has_ended:
         for process in story.processes:
-            process.is_over = True
-            process.remains.clear()
+            process.has_ended = True
+            process.kept_objects.clear()
         gc.collect()
 
 
-def _memory() -> str | None:
-    """Return a folder in memory, if there is one: nothing here needs to survive."""
+def _memory_folder() -> str | None:
+    """Return a folder in memory, which is faster than a disk, or None if the system has no such folder."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-async def _plain(story: Story, folder: str) -> None:
-    """One process, whose clock may be set."""
+async def _run_plain(story: Story, folder: str) -> None:
+    """Run a crawl in one process, whose clock may be set. Then read its ledger, if it writes one."""
     loop, world = asyncio.get_running_loop(), story.world
     assert isinstance(loop, VirtualLoop)
-    for at, by in world.clock_sets:
-        loop.call_at(at, setattr, loop, "was_set_by", by)
+    for at, offset in world.clock_changes:
+        loop.call_at(at, setattr, loop, "clock_offset", offset)
     if not world.settings["REP_LEDGER"]:
-        await begin(story, Process(), folder).crawl
+        await start_crawl(story, Process(), folder).crawl
         return
     path = f"{folder}/ledger"
-    await begin(story, Process(), folder, REP_LEDGER=path).crawl
+    await start_crawl(story, Process(), folder, REP_LEDGER=path).crawl
     with closing(sqlite3.connect(path)) as db:
         refused = "SELECT url FROM decision WHERE verdict = 'refused'"
-        story.ledger = Counter(url for (url,) in db.execute(refused))
+        story.ledger_refusals = Counter(url for (url,) in db.execute(refused))
         pages = "SELECT origin, sum(pages) FROM traffic GROUP BY origin"
-        story.pages = dict(db.execute(pages).fetchall())
-        story.gaps = db.execute("SELECT origin, kind, asked, gap FROM gap").fetchall()
+        story.ledger_pages = dict(db.execute(pages).fetchall())
+        story.ledger_gaps = db.execute(
+            "SELECT origin, kind, asked, gap FROM gap"
+        ).fetchall()
 
 
-async def _until(world: World, fault: Fault, process: int | None = None) -> None:
-    """Wait until it is time for *fault*, just after a request of this *process*, if it is given."""
-    await world.has_sent(len(world.log) + fault.after, process)
-    for _ in range(fault.turns):
+async def _wait_for(world: World, fault: Fault, process: int | None = None) -> None:
+    """Wait until *fault* is due. If *process* is given, the wait ends just after a request of this process."""
+    await world.wait_for_requests(len(world.log) + fault.after_requests, process)
+    for _ in range(fault.iterations):
         await asyncio.sleep(0)
-    await asyncio.sleep(fault.later)
+    await asyncio.sleep(fault.after_seconds)
 
 
-async def _end(running: Running, fault: Fault) -> None:
-    """Stop or kill a process."""
+async def _end_process(running: RunningCrawl, fault: Fault) -> None:
+    """Stop a process cleanly, or kill it, as the kind of *fault* says."""
     if fault.kind == "stop":
         await running.crawler.stop_async()
         await running.crawl
@@ -104,45 +106,44 @@ async def _end(running: Running, fault: Fault) -> None:
         running.kill()
 
 
-# A crawl with a JOBDIR, which goes on after each fault from a copy of its files as they are.
-
-
-async def _job(story: Story, folder: str) -> None:
+async def _run_job(story: Story, folder: str) -> None:
+    """Run a crawl with a JOBDIR. After each fault, the crawl is resumed from a copy of the folder. The copy has the files
+    exactly as the last process left them.
+    """
     job = f"{folder}/job"
     for number, fault in enumerate(story.world.faults):
-        running = begin(story, Process(number), folder, JOBDIR=job)
-        due = asyncio.ensure_future(_until(story.world, fault))
+        running = start_crawl(story, Process(number), folder, JOBDIR=job)
+        due = asyncio.ensure_future(_wait_for(story.world, fault))
         await asyncio.wait([running.crawl, due], return_when="FIRST_COMPLETED")
-        if not running.crawl.done() and fault.kind == "full":
-            await _fill(story, fault.seconds)
+        if not running.crawl.done() and fault.kind == "disk_full":
+            await _fill_disk(story, fault.seconds)
         if not running.crawl.done():
-            await _end(running, fault)
+            await _end_process(running, fault)
         due.cancel()
         await asyncio.sleep(fault.seconds)
         job = shutil.copytree(job, f"{folder}/job{number}")
     last = len(story.world.faults)
-    for number in range(last, last + _MOST_RESUMED):
-        await begin(story, Process(number), folder, JOBDIR=job).crawl
+    for number in range(last, last + _MAX_RESUMES):
+        await start_crawl(story, Process(number), folder, JOBDIR=job).crawl
         reason = story.stats[number]["finish_reason"]
         if reason != "network_gone" or story.world.is_all_banned:
             return
-        await asyncio.sleep(_RESUMED_AFTER)
+        await asyncio.sleep(_RESUME_AFTER)
 
 
-async def _fill(story: Story, seconds: float) -> None:
-    """Have the disk full for so many *seconds*."""
-    began = asyncio.get_running_loop().time()
+async def _fill_disk(story: Story, seconds: float) -> None:
+    """Make the disk full for some *seconds*."""
+    started_at = asyncio.get_running_loop().time()
     with full_disk():
         await asyncio.sleep(seconds)
-    # A write that failed is tried again after a second.
-    story.hindered.append((began, asyncio.get_running_loop().time() + 1.5, None))
-
-
-# Workers, which share a queue on a server.
+    # The add-on repeats a failed write after a second.
+    story.disturbances.append(
+        (started_at, asyncio.get_running_loop().time() + 1.5, None)
+    )
 
 
 class _Connection(FakeRedisConnection):
-    """A connection to a server with a clock of its own."""
+    """A connection to a Redis server whose clock is not that of the client. Only the clocks of workers are set."""
 
     def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
         token = PROCESS.set(Process())
@@ -152,29 +153,32 @@ class _Connection(FakeRedisConnection):
             PROCESS.reset(token)
 
 
-def _client(server: FakeServer) -> Redis:
+def _redis_client(server: FakeServer) -> Redis:
+    """Return a client of the simulated Redis *server*."""
     pool = ConnectionPool(connection_class=_Connection, server=server)
     return Redis(connection_pool=pool)
 
 
-async def _workers(story: Story, folder: str) -> None:
-    """Two or three workers, all of which but the first may meet a fault."""
+async def _run_workers(story: Story, folder: str) -> None:
+    """Run two or three workers with a queue on one Redis server. The first worker has no fault, each other one may have a
+    fault.
+    """
     server = FakeServer()
     settings = {
         "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
         "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
         "SCHEDULER_DUPEFILTER_KEY": "{%(spider)s:requests}:seen",
         "SCHEDULER_PERSIST": True,
-        "REDIS_PARAMS": {"redis_cls": lambda **_: _client(server)},
+        "REDIS_PARAMS": {"redis_cls": lambda **_: _redis_client(server)},
     }
     faults = story.world.faults or [Fault("none")]
     lag = story.world.lag
     processes = [Process(number, lag=lag) for number in range(len(faults) + 1)]
     for process, fault in zip(processes[1:], faults, strict=True):
-        process.ahead = fault.seconds if fault.kind == "ahead" else 0.0
-    workers = [begin(story, process, folder, **settings) for process in processes]
+        process.clock_offset = fault.seconds if fault.kind == "clock" else 0.0
+    workers = [start_crawl(story, process, folder, **settings) for process in processes]
     fault_tasks = [
-        asyncio.ensure_future(_cause(story, fault, server, worker))
+        asyncio.ensure_future(_inject(story, fault, server, worker))
         for fault, worker in zip(faults, workers[1:], strict=True)
     ]
     for fault_task, worker in zip(fault_tasks, workers[1:], strict=True):
@@ -186,43 +190,46 @@ async def _workers(story: Story, folder: str) -> None:
         fault_task.cancel()
 
 
-async def _cause(
-    story: Story, fault: Fault, server: FakeServer, worker: Running
+async def _inject(
+    story: Story, fault: Fault, server: FakeServer, worker: RunningCrawl
 ) -> None:
-    """Make *fault* happen to a worker, or to the server."""
+    """Inject *fault* into a worker, or into the Redis server, when it is due."""
     number = worker.process.number
     world = story.world
-    is_own = world.is_crowded or (world.is_busy and fault.kind == "kill")
-    await _until(story.world, fault, number if is_own else None)
+    is_after_own_request = world.is_crowded or (world.is_busy and fault.kind == "kill")
+    await _wait_for(story.world, fault, number if is_after_own_request else None)
     if worker.crawl.done():
         return
-    began = asyncio.get_running_loop().time()
+    started_at = asyncio.get_running_loop().time()
     match fault.kind:
         case "kill" | "stop":
-            await _end(worker, fault)
+            await _end_process(worker, fault)
             return
-        case "flushed":
-            story.flushed.append(began)
-            _client(server).flushall()
-        case "older":
-            client = _client(server)
+        case "flush":
+            story.data_losses.append(started_at)
+            _redis_client(server).flushall()
+        case "rollback":
+            client = _redis_client(server)
             saved = {key: client.dump(key) for key in client.scan_iter()}
             await asyncio.sleep(fault.seconds)
             client.flushall()
             for key, value in saved.items():
                 client.restore(key, 0, value)
             now = asyncio.get_running_loop().time()
-            story.flushed.append(now)
-            story.rewound.append((began, now))
-        case "gone" | "restarted":
+            story.data_losses.append(now)
+            story.rollbacks.append((started_at, now))
+        case "disconnect" | "restart":
             server.connected = False
             await asyncio.sleep(fault.seconds)
-            if fault.kind == "restarted":
+            if fault.kind == "restart":
                 server.script_cache.clear()
             server.connected = True
-        case "still":
-            worker.process.held = []
+        case "suspend":
+            worker.process.postponed = []
             await asyncio.sleep(fault.seconds)
-            worker.process.go_on()
-    still = number if fault.kind == "still" else None
-    story.hindered.append((began, asyncio.get_running_loop().time() + 3, still))
+            worker.process.resume()
+    process = number if fault.kind == "suspend" else None
+    # The effects of a fault are excused for three more seconds.
+    story.disturbances.append(
+        (started_at, asyncio.get_running_loop().time() + 3, process)
+    )

@@ -1,6 +1,6 @@
-"""An event loop in virtual time: instead of waiting, it moves the clock to the next timer.
+"""An event loop in virtual time. Instead of waiting, it sets its clock to the time of the next timer.
 
-Several processes may run on it, each with a clock of its own, and be killed at any moment.
+Several simulated processes can run on one loop. Each has its own clock, and can be killed at any time.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 EPOCH = 1_800_000_000.0
-"""The time of day when each crawl begins."""
+"""The Unix time that is added to the monotonic clock of the loop, which gives the time of day."""
 
 _TICK = 1e-6
-"""The seconds that each turn of the loop takes."""
+"""The seconds that each iteration of the loop takes."""
 
-_MOST_TURNS = 1_000_000
-"""A crawl that takes more turns of the loop never ends."""
+_MAX_ITERATIONS = 1_000_000
+"""The loop raises :exc:`RanTooLong` after this number of iterations."""
 
-_MOST_BUSY_TURNS = 50_000
-"""A crawl never ends if it takes so many turns in a row in which no time passes."""
+_MAX_BUSY_ITERATIONS = 50_000
+"""The loop raises :exc:`RanTooLong` after this number of iterations in a row that did not wait for a timer."""
 
 
-_PACKAGES = (
+_IMPORTED_PACKAGES = (
     "scrapy.core",
     "scrapy.downloadermiddlewares",
     "scrapy.spidermiddlewares",
@@ -49,27 +49,27 @@ _PACKAGES = (
     "scrapy_redis",
     "scrapy_rep",
 )
-"""The packages whose modules a crawl may import late. All are imported before the clocks are replaced:
-a module that copies a function of :mod:`time` while a virtual loop runs would keep it afterwards.
+"""The packages with modules that a crawl may import while it runs. All these modules are imported before the clocks are
+replaced. Otherwise, a module with ``from time import time`` would keep the virtual clock when the loop has ended.
 """
 
-_PATCHED = {"scrapy", "scrapy_redis", "scrapy_rep", "twisted"}
-"""The packages in which clocks, threads and queues are replaced, wherever a module or a class has a
-reference to them. Nothing else of these packages is touched.
+_PATCHED_PACKAGES = {"scrapy", "scrapy_redis", "scrapy_rep", "twisted"}
+"""The packages in which clocks, threads and queues are replaced, wherever a module or a class refers to them. Nothing
+else in these packages is changed.
 """
 
-_SOURCES = {
+_PATCHED_NAMES = {
     "time": "monotonic time sleep",
     "threading": "Thread",
     "queue": "SimpleQueue",
     "uuid": "uuid4",
 }
-"""The modules of the standard library in which they are replaced, and their names there."""
+"""The names that are replaced in modules of the standard library."""
 
 
 @cache
 def _import_all() -> None:
-    for name in _PACKAGES:
+    for name in _IMPORTED_PACKAGES:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             with suppress(ImportError):
@@ -78,80 +78,88 @@ def _import_all() -> None:
 
 @dataclass(eq=False)
 class Process:
-    """A process of a crawl, with a clock of its own. Everything that it runs has it in its context."""
+    """A simulated process of a crawl, with its own clock. :data:`PROCESS` has the process in the context of all code that
+    it runs.
+    """
 
     number: int = 0
-    ahead: float = 0.0
-    """The seconds by which its time of day is ahead."""
+    clock_offset: float = 0.0
+    """The seconds by which its time of day is fast."""
 
     lag: float = 0.0
-    """The seconds after which its threads do what they are asked for."""
+    """The delay, in seconds, before its threads run a task that they get."""
 
-    is_over: bool = False
-    """Whether the process has ended, so that no callback and no timer of it runs any more."""
+    has_ended: bool = False
+    """Whether the process has ended. Its callbacks and timers no longer run."""
 
     killed_at: float | None = None
 
-    held: list[tuple[Callable[[], Any], Context]] | None = None
-    """The callbacks that are due while it stands still; None while it does not."""
+    postponed: list[tuple[Callable[[], Any], Context]] | None = None
+    """The callbacks that became due while the process was suspended. None if the process is not suspended."""
 
-    remains: list[Any] = field(default_factory=list)
-    """The objects that it had in memory when it was killed."""
+    kept_objects: list[Any] = field(default_factory=list)
+    """The objects that the process had in memory when it was killed. They are kept until the crawl is over, because
+    coroutines would continue when they are garbage-collected.
+    """
 
-    def go_on(self) -> None:
-        """Continue after it stood still."""
-        held, self.held = self.held, None
-        for callback, context in held or ():
+    def resume(self) -> None:
+        """Run the callbacks that became due while the process was suspended, and end the suspension."""
+        postponed, self.postponed = self.postponed, None
+        for callback, context in postponed or ():
             asyncio.get_running_loop().call_soon(callback, context=context)
 
 
-PROCESS: ContextVar[Process] = ContextVar("PROCESS", default=Process())  # noqa: B039  none is changed
+PROCESS: ContextVar[Process] = ContextVar("PROCESS", default=Process())  # noqa: B039  the default process is never changed
 
 
-class Endless(Exception):
-    """The loop has run for too long."""
+class RanTooLong(Exception):
+    """The loop has run for too long: the crawl would probably never end."""
 
 
 class _Selector(selectors.DefaultSelector):
-    now = 1_000.0
-    turns = 0
-    busy_turns = 0
+    """A selector that moves the clock instead of waiting for events."""
 
-    def __init__(self, longest: float) -> None:
+    now = 1_000.0
+    iterations = 0
+    busy_iterations = 0
+
+    def __init__(self, max_seconds: float) -> None:
         super().__init__()
-        self.ends_at = self.now + longest
+        self.ends_at = self.now + max_seconds
 
     def select(self, timeout: float | None = None) -> Any:
-        self.turns += 1
-        self.busy_turns += 1
-        is_busy = self.busy_turns > _MOST_BUSY_TURNS
-        if is_busy or self.turns > _MOST_TURNS or self.now > self.ends_at:
-            raise Endless
+        self.iterations += 1
+        self.busy_iterations += 1
+        is_busy = self.busy_iterations > _MAX_BUSY_ITERATIONS
+        if is_busy or self.iterations > _MAX_ITERATIONS or self.now > self.ends_at:
+            raise RanTooLong
         events = super().select(0)
-        # As a real clock, this one never stands still: code that is called a little early, and
-        # waits for the rest, would be called at the same time forever.
+        # Like a real clock, this clock always moves a little. Otherwise, code that is called a little too early, and
+        # then waits for the rest of the time, would be called at the same time for ever.
         self.now += _TICK
         if not events and timeout is not None:
             self.now += timeout
-            self.busy_turns = 0 if timeout else self.busy_turns
+            self.busy_iterations = 0 if timeout else self.busy_iterations
         return events
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop that never waits. Its clock is that of the whole process while it runs."""
+    """An event loop that never waits. As a context manager, it replaces the clocks, threads and queues of the real process
+    by virtual ones.
+    """
 
-    def __init__(self, longest: float) -> None:
-        """Run for so many seconds at the longest."""
-        self._virtual = _Selector(longest)
-        self.was_set_by = 0.0
-        """The seconds by which the time of day was set forward since the beginning."""
+    def __init__(self, max_seconds: float) -> None:
+        """Create a loop that raises :exc:`RanTooLong` after *max_seconds* of virtual time."""
+        self._virtual = _Selector(max_seconds)
+        self.clock_offset = 0.0
+        """The seconds by which the time of day was set forward since the start of the loop. Negative if it was set back."""
 
         self._replaced: list[tuple[Any, Any]] = [
             (time.monotonic, self.time),
             (time.time, self.time_of_day),
             (time.sleep, self.sleep),
-            (threading.Thread, _Inline),
-            (queue.SimpleQueue, _Queue),
+            (threading.Thread, _InlineThread),
+            (queue.SimpleQueue, _InlineQueue),
             (uuid.uuid4, self.uuid4),
         ]
         self._random = Random(0)
@@ -162,24 +170,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual.now
 
     def time_of_day(self) -> float:
-        """Return the seconds since the epoch, by the clock of the process that asks."""
-        return EPOCH + self._virtual.now + self.was_set_by + PROCESS.get().ahead
+        """Return the Unix time, by the clock of the current process."""
+        return (
+            EPOCH + self._virtual.now + self.clock_offset + PROCESS.get().clock_offset
+        )
 
     def uuid4(self) -> uuid.UUID:
-        """Return the next one of always the same sequence."""
+        """Return the next UUID of a sequence that is the same in each run."""
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
     def sleep(self, seconds: float) -> None:
-        """Block the loop."""
+        """Move the clock, as a real loop is blocked by :func:`time.sleep`."""
         self._virtual.now += seconds
 
     def call_soon(
         self, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         if self.is_closed():
-            # Objects of a killed crawl may be garbage-collected only now.
+            # The objects of a killed crawl may be garbage-collected as late as this.
             return asyncio.Handle(callback, args, self, context)
-        return super().call_soon(_living(callback, context), *args, context=context)
+        return super().call_soon(_guarded(callback, context), *args, context=context)
 
     def call_soon_threadsafe(
         self, callback: Any, *args: Any, context: Context | None = None
@@ -189,19 +199,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_at(
         self, when: float, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        called = _living(callback, context)
-        return super().call_at(when, called, *args, context=context)
+        guarded = _guarded(callback, context)
+        return super().call_at(when, guarded, *args, context=context)
 
     def run_in_executor(
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Call *func* at once, so that each run is the same."""
-        called = self.create_future()
+        """Call *func* at once, and return a future with its result. So the order of events is the same in each run."""
+        future = self.create_future()
         try:
-            called.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001  raised where the call is awaited
-            called.set_exception(error)
-        return called
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001  raised where the future is awaited
+            future.set_exception(error)
+        return future
 
     def __enter__(self) -> Self:
         _import_all()
@@ -216,37 +226,43 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _Idle(Exception):
-    """A thread waits for work."""
+    """A thread has no more work: its queue is empty."""
 
 
-class _Inline(threading.Thread):
-    """A thread whose work is done before the next callback, so that each run is the same."""
+class _InlineThread(threading.Thread):
+    """A replacement of :class:`threading.Thread` that runs its target in the caller. So the order of events is the same in
+    each run.
+    """
 
-    running: _Inline | None = None
+    running: _InlineThread | None = None
+    """The thread whose target runs now."""
 
     def start(self) -> None:
-        self.go_on()
+        self.resume()
 
     def is_alive(self) -> bool:
         return False
 
     def join(self, timeout: float | None = None) -> None:
-        """Return at once: it has done all that it can do."""
+        """Return at once, because the thread has already done its work."""
 
-    def go_on(self) -> None:
-        _Inline.running, before = self, _Inline.running
+    def resume(self) -> None:
+        """Run the target until it waits for an item of an empty queue."""
+        _InlineThread.running, outer = self, _InlineThread.running
         with suppress(_Idle):
             self._target(*self._args, **self._kwargs)  # type: ignore[attr-defined]
-        _Inline.running = before
+        _InlineThread.running = outer
 
 
-class _Queue(deque[Any]):
-    """The queue from which such a thread gets its work."""
+class _InlineQueue(deque[Any]):
+    """A replacement of :class:`queue.SimpleQueue`. ``put`` lets the inline thread run that reads from the queue, after the
+    lag of the current process.
+    """
 
-    reader: _Inline | None = None
+    reader: _InlineThread | None = None
 
     def get(self) -> Any:
-        self.reader = _Inline.running
+        self.reader = _InlineThread.running
         if not self:
             raise _Idle
         return self.popleft()
@@ -255,38 +271,38 @@ class _Queue(deque[Any]):
         self.append(item)
         lag = PROCESS.get().lag
         if self.reader is not None and lag:
-            asyncio.get_running_loop().call_later(lag, self.reader.go_on)
+            asyncio.get_running_loop().call_later(lag, self.reader.resume)
         elif self.reader is not None:
-            self.reader.go_on()
+            self.reader.resume()
 
 
-def _living(callback: Callable[..., Any], context: Context | None) -> Any:
-    """Return *callback* as its process runs it: not at all once the process is dead, and later while the
-    process stands still.
+def _guarded(callback: Callable[..., Any], context: Context | None) -> Any:
+    """Return a function that calls *callback* unless its process has ended. If the process is suspended, the function
+    postpones the callback.
     """
     process = PROCESS.get() if context is None else context.get(PROCESS)
     if process is None:
         return callback
 
     def run(*args: Any) -> None:
-        if process.held is not None:
-            process.held.append((partial(run, *args), copy_context()))
-        elif not process.is_over:
+        if process.postponed is not None:
+            process.postponed.append((partial(run, *args), copy_context()))
+        elif not process.has_ended:
             callback(*args)
 
     return run
 
 
 def _replace(replacements: dict[int, Any]) -> None:
-    """Replace objects, by their identity, wherever a module or a class of a package refers to them.
+    """Replace objects wherever a module or a class of the patched packages refers to them.
 
-    This is the only seam between the simulation and what it runs: no class, function or attribute is
-    known here by its name.
+    *replacements* has the new objects by the ``id()`` of the old ones. This is the only place where the simulation changes
+    the code under test. It names no class, function or attribute of that code.
     """
     for name, module in list(sys.modules.items()):
-        if name in _SOURCES:
-            _replace_in(module, replacements, _SOURCES[name].split())
-        elif name.partition(".")[0] in _PATCHED:
+        if name in _PATCHED_NAMES:
+            _replace_in(module, replacements, _PATCHED_NAMES[name].split())
+        elif name.partition(".")[0] in _PATCHED_PACKAGES:
             _replace_in(module, replacements)
             for value in list(vars(module).values()):
                 if isinstance(value, type) and value.__module__ == name:
@@ -298,6 +314,7 @@ def _replace_in(
     replacements: dict[int, Any],
     names: list[str] | None = None,
 ) -> None:
+    """Replace the attributes of *owner* that are objects in *replacements*: all attributes, or only those in *names*."""
     for name in names or list(vars(owner)):
         value = vars(owner)[name]
         is_static = isinstance(value, staticmethod)

@@ -1,4 +1,4 @@
-"""The options of a run of the simulation, in the environment, which its processes inherit."""
+"""The options of a run of the simulation. They are environment variables, so that child processes inherit them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ _SETTINGS = "SIMULATION_SETTINGS"
 
 
 def chosen_kinds() -> frozenset[str]:
-    """The kinds of worlds to run; seeds of other kinds are skipped."""
+    """Return the kinds of worlds to run. Seeds whose worlds are of other kinds are skipped."""
     return frozenset(os.environ.get(_KINDS, "plain job workers").split())
 
 
 def chosen_settings() -> dict[str, Any]:
-    """Settings of Scrapy that all crawls have in addition, as a JSON object."""
-    loaded = json.loads(os.environ.get(_SETTINGS, "{}"))
-    assert isinstance(loaded, dict)
-    return loaded
+    """Return the Scrapy settings that all crawls get in addition to those that are drawn from the seed."""
+    settings = json.loads(os.environ.get(_SETTINGS, "{}"))
+    assert isinstance(settings, dict)
+    return settings
 
 
-def choose(*, kinds: list[str] | None, settings: str) -> None:
-    """Set the options, for this process and for those that it starts. An empty option stays as it is."""
+def set_options(*, kinds: list[str] | None, settings: str) -> None:
+    """Set the options for this process and for its child processes. An empty option stays as it is.
+
+    *settings* is a JSON object.
+    """
     if kinds:
         os.environ[_KINDS] = " ".join(kinds)
     if settings:

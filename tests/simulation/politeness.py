@@ -1,4 +1,8 @@
-"""The judge of politeness: compares when each request was sent with what its host allows and asks for."""
+"""The judge of politeness. It compares when each request was sent with what its host allows and asks for.
+
+The docstring of `judge.py` lists the rules. The wire is the add-on's downloader middleware nearest to the network. A request
+that did not wait in the scheduler waits at the wire until it may be sent. A page that a driver fetches never gets there.
+"""
 
 from __future__ import annotations
 
@@ -7,72 +11,75 @@ from itertools import pairwise, product
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.simulation.world import WIRE_ORDER
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.simulation.crawl import Story
-    from tests.simulation.world import Answer, Sent
+    from tests.simulation.world import Answer, SentRequest
 
 _SLACK = 0.01
 """The inaccuracy of sums of floating-point numbers and of an event loop, in seconds."""
 
-_HEARD_AFTER = 0.1
-"""After so many seconds, a JOBDIR knows of a pause."""
+_PAUSE_SAVED_AFTER = 0.1
+"""The seconds after which a pause is saved in the JOBDIR."""
 
-_HEARD_BY_OTHERS = 0.25
-"""After so many seconds, other workers know of one."""
+_PAUSE_SHARED_AFTER = 0.25
+"""The seconds after which other workers know about a pause."""
 
-_FORGOTTEN = 30.0
-"""After so many seconds, the delay of a host to which nothing is sent need not be known any more."""
+_HOST_FORGOTTEN_AFTER = 30.0
+"""The seconds without a request after which the crawl may forget the delay and the address of a host."""
 
-_NO_SERVER_WAIT = 10.0
-"""After so many seconds, requests to a host without a server are refused."""
+_NO_SERVER_TIMEOUT = 10.0
+"""The seconds after which requests to a host without a server are refused."""
 
-_SHORTEST_LIFETIME = 300.0
-"""For so many seconds, a robots.txt is used even if its Cache-Control says less."""
+_MIN_LIFETIME = 300.0
+"""The seconds for which a robots.txt is used even if its Cache-Control has a shorter max-age."""
 
-_RENEWED_WITHIN = 1.0
-"""A worker that has sent something renews its lease within so many seconds, if the server answers."""
+_LEASE_RENEWED_WITHIN = 1.0
+"""A worker that has sent a request renews its lease within this number of seconds, if the server answers."""
 
-_GONE_HOSTS, _GONE_FAILURES = 5, 20
-"""When so many hosts, and so many requests in a row, have failed, the network counts as gone."""
+_MIN_FAILED_HOSTS, _MIN_FAILED_REQUESTS = 5, 20
+"""The network counts as gone when this number of hosts, and this number of requests in a row, have failed."""
 
-
-LAST_WORD = 960
-"""The highest order of the middlewares that are farther from the network than the last one of the add-on.
-What a component nearer to the network holds back, nothing can take back any more.
-"""
+_DECIDED_ON_ARRIVAL = 3
+"""When a robots.txt arrives, it decides about this number of waiting requests, whatever its lifetime."""
 
 
 class Violation(NamedTuple):
-    """What a crawl did wrong."""
+    """A violation of a rule by a crawl."""
 
     at: float
+    """The virtual time of the violation."""
+
     host: str
-    """Empty if it concerns all."""
+    """Empty if the violation concerns no single host."""
 
     text: str
 
 
-class Text(NamedTuple):
-    """What a robots.txt, or the override in its place, says."""
+class RobotsText(NamedTuple):
+    """The text of a robots.txt, or of the override in its place. *lifetime* is in seconds."""
 
     at: float
-    """When it came."""
+    """When the text was received."""
 
     process: int
+    """The number of the process that has received the text."""
+
     body: str
     lifetime: float
 
     @property
     def delay(self) -> float:
-        """The Crawl-delay that it states; 0 if none."""
+        """The Crawl-delay, in seconds. 0 if the text has none."""
         lines = self.body.splitlines()
-        stated = [line for line in lines if line.startswith("Crawl-delay: ")]
-        return float(stated[0].split()[1]) if stated else 0.0
+        delay_lines = [line for line in lines if line.startswith("Crawl-delay: ")]
+        return float(delay_lines[0].split()[1]) if delay_lines else 0.0
 
     def allows(self, path: str, agent: str) -> bool:
-        """Whether the group of *agent*, or the one for all, allows a page."""
+        """Whether the group of *agent*, or else the group ``*``, allows the page at *path*."""
         groups = [group.splitlines() for group in self.body.split("User-agent: ")[1:]]
         by_agent = {group[0]: group for group in groups}
         lines = by_agent.get(agent, by_agent.get("*", []))
@@ -80,7 +87,7 @@ class Text(NamedTuple):
 
 
 class HostHistory:
-    """What a host has answered in a story, and what follows from that for the crawl."""
+    """The requests to a host in a story, and what the answers mean for the crawl."""
 
     def __init__(self, story: Story, host: str) -> None:
         self.host = host
@@ -90,342 +97,390 @@ class HostHistory:
         override = overrides.get(host, overrides.get("*", "obey"))
         is_obeyed = override == "obey" or isinstance(override, dict)
         self.override = None if is_obeyed else override
-        """The text in place of its robots.txt, or ``ignore``."""
+        """The text in place of the robots.txt, or ``ignore``. None if the robots.txt of the host is obeyed."""
 
-    def texts(self, *, until: float, process: int | None = None) -> list[Text]:
-        """Return each robots.txt that has come, in order; for one *process*, if that is given."""
+    def robots_texts(
+        self, *, until: float, process: int | None = None
+    ) -> list[RobotsText]:
+        """Return all texts that were received until the time *until*, oldest first. If *process* is given, return only the
+        texts that this process has received.
+        """
         if self.override == "ignore":
             return []
         if self.override is not None:
-            return [Text(-inf, 0, self.override, inf)]
+            return [RobotsText(-inf, 0, self.override, inf)]
         return [
-            Text(
-                sent.ended, sent.process, sent.answer.body, self._lifetime(sent.answer)
+            RobotsText(
+                sent.received_at,
+                sent.process,
+                sent.answer.body,
+                self._lifetime(sent.answer),
             )
             for sent in self.log
             if sent.is_robots
-            and sent.ended is not None
-            and sent.ended <= until
+            and sent.received_at is not None
+            and sent.received_at <= until
             and sent.answer.status in {200, 403, 404}
             and process in {None, sent.process}
         ]
 
     def _lifetime(self, answer: Answer) -> float:
-        stated = answer.headers.get("Cache-Control", "max-age=inf")
-        seconds = max(float(stated.removeprefix("max-age=")), _SHORTEST_LIFETIME)
+        cache_control = answer.headers.get("Cache-Control", "max-age=inf")
+        seconds = max(float(cache_control.removeprefix("max-age=")), _MIN_LIFETIME)
         return min(seconds, float(self.settings["REP_MAX_AGE"]))
 
     def has_failed(self, *, until: float, waits: bool) -> bool:
-        """Whether the robots.txt could not be fetched, and for long enough if a request *waits* for it."""
-        last = max((text.at for text in self.texts(until=until)), default=-inf)
+        """Whether the robots.txt could not be fetched until the time *until*.
+
+        *waits* is True for a request that waits for the robots.txt. Then, the failures must have lasted so long that the
+        request is refused.
+        """
+        last = max((text.at for text in self.robots_texts(until=until)), default=-inf)
         tries = [
-            s for s in self.log if s.is_robots and last < (s.ended or inf) <= until
+            s
+            for s in self.log
+            if s.is_robots and last < (s.received_at or inf) <= until
         ]
         if not tries:
             return False
-        if any(sent.is_disguised for sent in tries):
-            return True  # For the crawl, a component has failed: requests do not wait for that.
-        wait = float(self.settings["REP_WAIT_TIMEOUT"])
-        first = tries[0].ended or 0.0
-        # A host that seems to have no server is asked once more, and then refused until it answers.
-        early = [s for s in tries if (s.ended or 0.0) < first + _NO_SERVER_WAIT + 5.0]
+        if any(sent.raised_driver_error for sent in tries):
+            return True  # For the crawl, a component has failed. Requests do not wait in this case.
+        timeout = float(self.settings["REP_WAIT_TIMEOUT"])
+        first = tries[0].received_at or 0.0
+        # If a host seems to have no server, its robots.txt is fetched once more. Then, its requests are refused until the
+        # host answers.
+        early = [
+            s
+            for s in tries
+            if (s.received_at or 0.0) < first + _NO_SERVER_TIMEOUT + 5.0
+        ]
         if all(sent.answer.error or 300 <= sent.answer.status < 400 for sent in early):
-            wait = min(wait, _NO_SERVER_WAIT)
+            timeout = min(timeout, _NO_SERVER_TIMEOUT)
         waited = until - first
-        # The pause before the next try doubles, also if the host asks for a short one.
+        # The pause before the next try doubles with each try, also if the host asks for a short pause.
         doubled = 2.0 ** min(len(tries), 12)
-        will_wait = waited + max(doubled, *(asked_pause(sent) for sent in tries))
-        return not waits or max(waited, will_wait) >= wait - 1.0
+        will_wait = waited + max(doubled, *(requested_pause(sent) for sent in tries))
+        return not waits or max(waited, will_wait) >= timeout - 1.0
 
     def longest_pause(self, *, until: float, process: int | None = None) -> float:
-        """Return the longest time in which the host answered with 429 or 503 only, or not at all, pauses
-        included. If *process* is given, only answers to that process count.
+        """Return the seconds of the longest period in which all requests to the host failed or got a 429 or 503. The
+        requested pauses are part of the period. If *process* is given, only requests of this process count.
         """
-        longest, begins, last = 0.0, None, -inf
+        longest, began_at, last_failure_at = 0.0, None, -inf
         # No pause is shorter than the delay of the host.
-        least = max((text.delay for text in self.texts(until=until)), default=0.0)
-        log = [s for s in self.log if s.ended is not None and s.ended <= until]
+        min_pause = max(
+            (text.delay for text in self.robots_texts(until=until)), default=0.0
+        )
+        log = [
+            s for s in self.log if s.received_at is not None and s.received_at <= until
+        ]
         log = [s for s in log if process in {None, s.process}]
-        for sent in sorted(log, key=lambda sent: sent.ended or 0.0):
-            ended = sent.ended or 0.0
+        for sent in sorted(log, key=lambda sent: sent.received_at or 0.0):
+            received_at = sent.received_at or 0.0
             if sent.answer.status in {0, 429, 503}:
-                begins, last = ended if begins is None else begins, ended
+                began_at = received_at if began_at is None else began_at
+                last_failure_at = received_at
                 pause = max(
-                    asked_pause(sent) or self.settings["REP_BACKOFF_MAX"], least
+                    requested_pause(sent) or self.settings["REP_BACKOFF_MAX"], min_pause
                 )
-                longest = max(longest, ended + pause - begins)
-            elif sent.at >= last:  # Else it was on its way when the host failed.
-                begins = None
+                longest = max(longest, received_at + pause - began_at)
+            elif sent.at >= last_failure_at:
+                # A success ends the period, unless its request was already in flight at the time of the last failure.
+                began_at = None
         return longest
 
 
-def asked_pause(sent: Sent) -> float:
-    """Return for how many seconds of pause the answer asks."""
+def requested_pause(sent: SentRequest) -> float:
+    """Return the seconds in the Retry-After of the answer, or 0."""
     return float(sent.answer.headers.get("Retry-After", 0))
 
 
-# For how many requests that wait a robots.txt holds when it comes, whatever its lifetime.
-_HELD_FOR = 3
-
-
-def impoliteness(story: Story) -> list[Violation]:
-    """Return what was sent that should not have been, or not then."""
+def politeness_violations(story: Story) -> list[Violation]:
+    """Return a violation for each request that was sent although it must not be sent, or was sent too early."""
     violations = [
-        *_concurrency(story),
-        *_addresses(story),
-        *_pages(story),
-        *_outages(story),
+        *_check_concurrency(story),
+        *_check_addresses(story),
+        *_check_pages(story),
+        *_check_outages(story),
     ]
-    by_host: dict[str, list[Sent]] = defaultdict(list)
+    by_host: dict[str, list[SentRequest]] = defaultdict(list)
     for sent in story.world.log:
         by_host[sent.host].append(sent)
     for host, log in by_host.items():
         history = HostHistory(story, host)
-        for check in (_rules, _delays, _pauses):
+        for check in (_check_rules, _check_delays, _check_pauses):
             violations += [Violation(sent.at, host, f"{text}: {sent}")
                       for sent, text in check(story, history, log)]  # fmt: skip
     return violations
 
 
-def _rules(
-    story: Story, history: HostHistory, log: list[Sent]
-) -> Iterator[tuple[Sent, str]]:
-    """No page is sent before a robots.txt allows it, nor by a robots.txt that is stale."""
-    # With a delay, a request waits in its slot after it was allowed.
+def _check_rules(
+    story: Story, history: HostHistory, log: list[SentRequest]
+) -> Iterator[tuple[SentRequest, str]]:
+    """No page is sent before a robots.txt allows it, or after that robots.txt is stale."""
+    # If DOWNLOAD_DELAY is set, a request that was allowed still waits in its download slot.
     settings = story.world.settings
     in_slot = float(settings["DOWNLOAD_DELAY"])
     in_slot *= max(2, settings["CONCURRENT_REQUESTS_PER_DOMAIN"])
     in_slot += 1.0
-    in_downloader = in_slot
+    max_in_slot = in_slot
     for sent in log if history.override != "ignore" else ():
         if sent.is_robots:
             continue
-        # Its robots.txt may become stale while a component holds it back.
-        held_at = sent.at if sent.held_at is None else sent.held_at
-        in_slot = in_downloader + sent.at - held_at
-        # Each worker fetches its own copy; the next process of a JOBDIR has the copy of the last one.
+        # The robots.txt may become stale while a component holds the request back.
+        held_since = sent.at if sent.held_since is None else sent.held_since
+        in_slot = max_in_slot + sent.at - held_since
+        # Each worker fetches its own copy. With a JOBDIR, a process has the copy of the process before it.
         process = sent.process if story.world.kind == "workers" else None
-        texts = history.texts(until=sent.at, process=process)
-        if not texts:
+        robots_texts = history.robots_texts(until=sent.at, process=process)
+        if not robots_texts:
             yield sent, "sent before its robots.txt"
             continue
-        last = texts[-1]
-        # A request may have been let through just before the last answer came.
-        recent = [text for text in texts if text.at > sent.at - in_slot]
+        last = robots_texts[-1]
+        # A request may have been allowed just before the last text was received.
+        recent = [text for text in robots_texts if text.at > sent.at - in_slot]
         if not any(
-            text.allows(sent.path, sent.agent) for text in [*recent, *texts[-2:]]
+            text.allows(sent.path, sent.agent) for text in [*recent, *robots_texts[-2:]]
         ):
             yield sent, "forbidden"
         failures = [
             s
             for s in history.log
-            if s.is_robots and last.at < (s.ended or inf) <= sent.at
+            if s.is_robots and last.at < (s.received_at or inf) <= sent.at
         ]
-        # With a delay longer than its lifetime, a robots.txt serves for one request.
         until = last.at + last.lifetime
         if failures:
-            until = max(until, (failures[-1].ended or 0.0) + _lifetime_after(failures))
-        # In a pause that is too long to wait for, no robots.txt is fetched: it counts as unreachable,
-        # and the last good copy is used.
-        wait = settings["REP_WAIT_TIMEOUT"]
+            until = max(
+                until, (failures[-1].received_at or 0.0) + _lifetime_after(failures)
+            )
+        # During a pause longer than REP_WAIT_TIMEOUT, no robots.txt is fetched. It counts as unreachable, and the last good
+        # copy is used.
+        timeout = settings["REP_WAIT_TIMEOUT"]
         for other in history.log:
-            ends = (other.ended or -inf) + asked_pause(other)
+            ends = (other.received_at or -inf) + requested_pause(other)
             if (
-                asked_pause(other) > wait
-                and ends - asked_pause(other) <= sent.at
+                requested_pause(other) > timeout
+                and ends - requested_pause(other) <= sent.at
                 and until <= ends
             ):
-                until = ends + _SHORTEST_LIFETIME
-        # If the clock is set back, a robots.txt seems to be younger than it is.
-        set_back = max((-by for _, by in story.world.clock_sets), default=0.0)
+                until = ends + _MIN_LIFETIME
+        # If the clock is set back, a robots.txt seems to be newer than it is. If the Crawl-delay is longer than the lifetime,
+        # a robots.txt still applies to one request.
+        set_back = max(
+            (-offset for _, offset in story.world.clock_changes), default=0.0
+        )
         late = sent.at - until - last.delay - in_slot - max(set_back, 0.0)
-        is_gone = any(a <= sent.at < b for a, b in story.world.outages)
-        # What it says holds for the next request, however long that waits for its turn: for one of the
-        # scheduler, and for those that have come past it and waited for it.
+        is_outage = any(
+            begins <= sent.at < ends for begins, ends in story.world.outages
+        )
+        # A robots.txt decides about the requests that wait for it when it arrives, however long these wait afterwards: one
+        # request from the scheduler, and the waiting requests that bypass the scheduler.
         known_at = failures[-1].at if failures else last.at
-        since = [
+        sent_since = [
             s
             for s in log
             if not s.is_robots
             and known_at < s.at < sent.at
             and s.process == sent.process
         ]
-        if len(since) < _HELD_FOR:
+        if len(sent_since) < _DECIDED_ON_ARRIVAL:
             continue
-        if late > 0 and not is_gone and late > _waited_in_slot(story, sent):
+        if late > 0 and not is_outage and late > _waited_in_slot(story, sent):
             yield sent, f"sent {late:.1f} s after its robots.txt was stale"
 
 
-def _decided_at(story: Story, sent: Sent) -> float:
-    """Return when the crawl has decided for the last time about a request: from then on, only components of the
-    project have held it back.
+def _decided_at(story: Story, sent: SentRequest) -> float:
+    """Return the time of the last decision of the crawl about a request. After this time, only components of the project
+    have held the request back.
     """
     hold = story.world.hold
-    held_at = sent.at if sent.held_at is None else sent.held_at
-    if sent.is_driven:
-        return held_at - _SLACK
-    return held_at if hold is not None and hold.order > LAST_WORD else sent.at
+    held_since = sent.at if sent.held_since is None else sent.held_since
+    if sent.is_by_driver:
+        return held_since - _SLACK
+    return held_since if hold is not None and hold.order > WIRE_ORDER else sent.at
 
 
-def _is_free(sent: Sent) -> bool:
-    """Whether the crawl could not know when this request would be sent: a middleware has fetched it by itself,
-    and it did not come from the scheduler, or was held back.
+def _has_unknown_send_time(sent: SentRequest) -> bool:
+    """Whether the crawl could not know when this request would be sent: a driver has sent it, and it bypassed the scheduler
+    or was held back.
     """
-    is_planned = not (sent.is_robots or sent.is_past_queue) and sent.held_at is None
-    return sent.is_driven and not is_planned
+    is_direct_from_scheduler = (
+        not (sent.is_robots or sent.bypasses_scheduler) and sent.held_since is None
+    )
+    return sent.is_by_driver and not is_direct_from_scheduler
 
 
-def _waited_in_slot(story: Story, sent: Sent) -> float:
-    """Return how long a request may have waited in its download slot for a request to another host. Scrapy has
-    that one in the same slot because the host of the slot has redirected it.
+def _waited_in_slot(story: Story, sent: SentRequest) -> float:
+    """Return how long a request may have waited in its download slot for a request to another host. Scrapy keeps a
+    redirected request in the slot of the first host.
     """
-    ended = [
+    ended_just_before = [
         other
         for other in story.world.log
         if other.slot == sent.slot and other.host != sent.host
-        if other.at < sent.at and abs(_end(other, story) - sent.at) < _SLACK
+        if other.at < sent.at and abs(_end_of(other, story) - sent.at) < _SLACK
     ]
-    return max((sent.at - other.at for other in ended), default=0.0)
+    return max((sent.at - other.at for other in ended_just_before), default=0.0)
 
 
-def _lifetime_after(failures: list[Sent]) -> float:
-    """Return for how long the last good copy is used before robots.txt is fetched again."""
+def _lifetime_after(failures: list[SentRequest]) -> float:
+    """Return the seconds for which the last good copy is used after *failures*, before robots.txt is fetched again."""
     doubled = 45.0 * 2 ** min(len(failures) - 1, 7)
-    return max(_SHORTEST_LIFETIME, asked_pause(failures[-1]), doubled)
+    return max(_MIN_LIFETIME, requested_pause(failures[-1]), doubled)
 
 
-def _delays(
-    story: Story, history: HostHistory, log: list[Sent]
-) -> Iterator[tuple[Sent, str]]:
-    """From the end of each request to the start of the next, at least the Crawl-delay passes."""
+def _check_delays(
+    story: Story, history: HostHistory, log: list[SentRequest]
+) -> Iterator[tuple[SentRequest, str]]:
+    """From the end of each request to the start of the next request to the host, at least the Crawl-delay passes."""
     delay = 0.0
-    answered: list[Sent] = []
+    answered: list[SentRequest] = []
     if history.override is not None:
-        delay = max((text.delay for text in history.texts(until=inf)), default=0.0)
+        delay = max(
+            (text.delay for text in history.robots_texts(until=inf)), default=0.0
+        )
     is_forgotten = False
-    # What is sent into an outage reaches no host.
+    # During an outage of the network, requests reach no host.
     for sent, after in pairwise(s for s in log if s.answer.error != "unresolved"):
         if sent.answer.status == 200 and sent.is_robots and history.override is None:
-            delay = Text(0.0, 0, sent.answer.body, 0.0).delay
-        if sent.answered is not None:
+            delay = RobotsText(0.0, 0, sent.answer.body, 0.0).delay
+        if sent.answered_at is not None:
             answered.append(sent)
         known_ends = [
-            s.answered or inf
+            s.answered_at or inf
             for s in answered
-            if _is_known(story, s, after)
-            and not _are_side_by_side(s, after)
-            and not (_is_free(s) and (s.answered or inf) > after.at)
+            if _may_know(story, s, after)
+            and not _is_beside_driver(s, after)
+            and not (_has_unknown_send_time(s) and (s.answered_at or inf) > after.at)
         ]
         gap = after.at - max(known_ends, default=-inf)
-        # A new process does not know the delay before it has the robots.txt; nor does one that has
-        # forgotten the host.
-        is_forgotten = (is_forgotten and sent.is_robots) or gap > delay + _FORGOTTEN
-        is_new = not history.texts(until=after.at, process=after.process)
+        # A process does not know the delay before it has received the robots.txt, or after it has forgotten the host.
+        is_forgotten = (
+            is_forgotten and sent.is_robots
+        ) or gap > delay + _HOST_FORGOTTEN_AFTER
+        is_new = not history.robots_texts(until=after.at, process=after.process)
         is_known = not (after.is_robots and (is_forgotten or is_new))
-        # With an override, robots.txt is only fetched to see whether the network is back.
+        # If the host has an override, its robots.txt is fetched only to test whether the network is back.
         is_known = is_known and not (after.is_robots and history.override is not None)
         if delay > story.world.settings["REP_SKIP_DELAY_OVER"]:
             if not after.is_robots:
                 yield after, "sent although the host's delay is too long"
-        elif delay and gap < delay - _SLACK and is_known and not _is_free(after):
+        elif (
+            delay
+            and gap < delay - _SLACK
+            and is_known
+            and not _has_unknown_send_time(after)
+        ):
             yield after, f"a gap of {gap:.2f} s instead of {delay:g} s"
 
 
-def _are_side_by_side(sent: Sent, after: Sent) -> bool:
-    """Whether a middleware that fetches by itself has sent one of the two requests, while the other one was sent
-    past the scheduler: the wire does not know of the first one before it has ended.
+def _is_beside_driver(sent: SentRequest, after: SentRequest) -> bool:
+    """Whether a driver has sent one of the two requests while the other request bypassed the scheduler. The wire does not
+    know about the request of the driver until it has ended.
     """
-    # A middleware that blocks the event loop lets the other request go when it ends.
-    if not sent.at <= after.at <= (sent.answered or inf) + _SLACK:
+    # If the driver blocks the event loop, the other request is sent when the driver is done.
+    if not sent.at <= after.at <= (sent.answered_at or inf) + _SLACK:
         return False
     return any(
-        request.is_driven and (other.is_leaf or other.is_robots)
+        request.is_by_driver and (other.is_leaf or other.is_robots)
         for request, other in ((sent, after), (after, sent))
     )
 
 
-def _is_known(story: Story, sent: Sent, after: Sent) -> bool:
-    """Whether the process that sends *after* may know that *sent* was sent. Another worker does not know it if the
-    server was gone when one of the two was sent past the queue, or has lost its data since *sent*. Nor
-    does it if the lease of the worker of *sent* has ended while *sent* was in flight (the server was
-    gone, or the worker stood still), or if *sent* is the robots.txt from which its worker learned of the delay.
+def _may_know(story: Story, sent: SentRequest, after: SentRequest) -> bool:
+    """Whether the process that sends *after* may know that *sent* was sent.
+
+    It does not know that if *sent* is a request of another worker, and one of these is true:
+
+    - *sent* is the first robots.txt of its worker, which did not know the delay before.
+    - The server has lost its data since *sent*.
+    - The server was unreachable when *sent* or *after* was sent, and that request bypassed the scheduler.
+    - The lease of the other worker has ended while *sent* was in flight, because the server was unreachable or the worker
+      was suspended.
     """
     if story.world.kind != "workers" or sent.process == after.process:
         return True
-    texts = HostHistory(story, sent.host).texts(until=sent.at, process=sent.process)
-    if sent.is_robots and not texts:
+    robots_texts = HostHistory(story, sent.host).robots_texts(
+        until=sent.at, process=sent.process
+    )
+    if sent.is_robots and not robots_texts:
         return False
-    if any(sent.at <= flushed < after.at for flushed in story.flushed):
+    if any(sent.at <= loss < after.at for loss in story.data_losses):
         return False
-    least = _shortest_lease(story)
-    for begins, ends, process in story.hindered:
+    min_lease = _min_lease(story)
+    for begins, ends, process in story.disturbances:
         is_server = process is None
         for request in (sent, after) if is_server else ():
             if (request.is_leaf or request.is_robots) and begins <= request.at < ends:
                 return False
-        is_on_its_way = sent.at < ends and begins < _end(sent, story)
-        is_of_it = is_server or process == sent.process
-        if is_on_its_way and is_of_it and ends - begins > least:
+        is_in_flight = sent.at < ends and begins < _end_of(sent, story)
+        is_affected = is_server or process == sent.process
+        if is_in_flight and is_affected and ends - begins > min_lease:
             return False
     return True
 
 
-def _shortest_lease(story: Story) -> float:
-    """Return for how many seconds the lease of a worker lasts at least, from any moment on."""
-    return float(story.world.settings["REP_QUEUE_LEASE"]) - _RENEWED_WITHIN
+def _min_lease(story: Story) -> float:
+    """Return the minimum time, in seconds, that is left of the lease of a worker at any time."""
+    return float(story.world.settings["REP_QUEUE_LEASE"]) - _LEASE_RENEWED_WITHIN
 
 
 def lease_may_end(story: Story) -> bool:
-    """Whether the lease of a worker may have ended that went on afterwards."""
-    least = _shortest_lease(story)
-    return any(ends - begins > least for begins, ends, _ in story.hindered)
+    """Whether the lease of a worker may have ended although the worker continued later."""
+    min_lease = _min_lease(story)
+    return any(ends - begins > min_lease for begins, ends, _ in story.disturbances)
 
 
-def _pauses(
-    story: Story, history: HostHistory, log: list[Sent]
-) -> Iterator[tuple[Sent, str]]:
-    """After a 429 or 503, neither a page nor a robots.txt is fetched for as long as the host asks for, or a
-    second; then one at a time, and one more after each success. A 503 without Retry-After counts
-    only if the answer before it was a 503 too.
+def _check_pauses(
+    story: Story, history: HostHistory, log: list[SentRequest]
+) -> Iterator[tuple[SentRequest, str]]:
+    """After a 429 or 503, the host gets no request for a page or a robots.txt during the pause that it asks for, or during
+    one second. After the pause, requests are sent one at a time, and each success allows one more at a time. A 503
+    without Retry-After counts only if the answer before was a 503 too.
     """
-    asked: list[tuple[Sent, float]] = []
-    """The requests whose answers asked for a pause, and the end of the pause."""
-    in_flight: dict[int, Sent] = {}
+    # The requests whose answers asked for a pause, and the ends of the pauses.
+    pauses: list[tuple[SentRequest, float]] = []
+    in_flight: dict[int, SentRequest] = {}
     concurrency, process = inf, 0
     single = _single_503s(story, log)
-    events = [(sent.at, 1, sent) for sent in log if not _is_free(sent)]
-    events += [(_end(sent, story), 0, sent) for sent in log]
+    events = [(sent.at, 1, sent) for sent in log if not _has_unknown_send_time(sent)]
+    events += [(_end_of(sent, story), 0, sent) for sent in log]
     for at, is_start, sent in sorted(events, key=lambda event: event[:2]):
         is_page, status = not sent.is_robots, sent.answer.status
         if story.world.kind == "job" and sent.process != process:
             process, in_flight = sent.process, {}
-            if not any(at < until for _, until in asked) or _is_lost(
-                story, asked[-1][0]
+            if not any(at < until for _, until in pauses) or _is_pause_unsaved(
+                story, pauses[-1][0]
             ):
-                asked, concurrency = [], inf
+                pauses, concurrency = [], inf
         if is_start:
-            if _end(sent, story) > at:  # Else it was cancelled at once.
+            if _end_of(sent, story) > at:  # Otherwise, it was cancelled at once.
                 in_flight[sent.number] = sent
-            heard = [
+            known_ends = [
                 end
-                for busy, end in asked
-                if _has_heard(story, sent, busy) and not _blocks(story, busy, at)
+                for busy, end in pauses
+                if _knows_pause(story, sent, busy)
+                and not _is_learned_while_blocked(story, busy, at)
             ]
-            until = max(heard, default=-inf)
+            until = max(known_ends, default=-inf)
             if at < until - _SLACK:
                 yield sent, f"sent {until - at:.2f} s before the end of a pause"
-            last = asked[-1][0] if asked else None
-            # A worker learns of a pause of others when it asks for its first turn within that.
-            is_new = sent.is_robots and not history.texts(
+            last = pauses[-1][0] if pauses else None
+            # A worker learns about a pause from another worker when it first asks for permission to send a request. So its
+            # first robots.txt is excused.
+            is_new = sent.is_robots and not history.robots_texts(
                 until=at, process=sent.process
             )
             is_new = is_new and last is not None and last.process != sent.process
-            # What is sent past the scheduler cannot know of a page that does not come to the wire.
-            is_new |= story.world.driver is not None and sent.is_past_queue
-            if last is not None and not is_new and _has_heard(story, sent, last):
+            # A page that a driver fetches never gets to the wire. So requests that bypass the scheduler are not held back
+            # because of such a page.
+            is_new |= story.world.driver is not None and sent.bypasses_scheduler
+            if last is not None and not is_new and _knows_pause(story, sent, last):
                 others = in_flight.values()
                 in_process = sum(other.process == sent.process for other in others)
-                count = sum(_counts(story, other, sent, last) for other in others)
+                count = sum(
+                    _counts_in_flight(story, other, sent, last) for other in others
+                )
                 if max(in_process, count) > concurrency:
                     yield (
                         sent,
@@ -433,251 +488,279 @@ def _pauses(
                     )
             continue
         in_flight.pop(sent.number, None)
-        if sent.ended is None or (is_page and sent.number in single):
+        if sent.received_at is None or (is_page and sent.number in single):
             continue
         if status in {429, 503} and is_page:
-            asked.append((sent, at + max(asked_pause(sent), 1.0)))
+            pauses.append((sent, at + max(requested_pause(sent), 1.0)))
             concurrency = 1
-        elif status and asked and sent.at >= asked[-1][1] - _SLACK:
+        elif status and pauses and sent.at >= pauses[-1][1] - _SLACK:
             concurrency += 1
-            # At the limit of its slot, a host has recovered.
+            # A host has recovered when as many requests are allowed as in its download slot.
             if concurrency >= story.world.settings["CONCURRENT_REQUESTS_PER_DOMAIN"]:
                 concurrency = inf
 
 
-def _blocks(story: Story, busy: Sent, at: float) -> bool:
-    """Whether the process only hears what *busy* asks for at that time: its driver has blocked the loop, in which
-    the next request has begun to wait for its download slot before.
+def _is_learned_while_blocked(story: Story, busy: SentRequest, at: float) -> bool:
+    """Whether the process learns only at the time *at* about the pause that the answer to *busy* asks for: a driver has
+    blocked the event loop until then, and the next request was already waiting for its download slot.
     """
     driver = story.world.driver
-    is_blocking = driver is not None and driver.is_blocking and busy.is_driven
-    return is_blocking and at <= _end(busy, story) + _SLACK
+    is_blocking = driver is not None and driver.is_blocking and busy.is_by_driver
+    return is_blocking and at <= _end_of(busy, story) + _SLACK
 
 
-def _single_503s(story: Story, log: list[Sent]) -> set[int]:
-    """Return the numbers of the requests whose 503 asks for no pause: it has no Retry-After, and the last answer
-    of the host to that process was no 503, or is forgotten.
+def _single_503s(story: Story, log: list[SentRequest]) -> set[int]:
+    """Return the numbers of the requests that got a 503 that asks for no pause: it has no Retry-After, and the last answer of
+    the host to the same process was not a 503, or is forgotten.
     """
     single = set()
     last_503: dict[int, float] = {}
-    for sent in sorted((s for s in log if s.ended), key=lambda s: _end(s, story)):
+    for sent in sorted(
+        (s for s in log if s.received_at), key=lambda s: _end_of(s, story)
+    ):
         if not sent.answer.status:
             continue
-        at, before = _end(sent, story), last_503.pop(sent.process, -inf)
+        at, before = _end_of(sent, story), last_503.pop(sent.process, -inf)
         if sent.answer.status == 503:
             last_503[sent.process] = at
-            is_first = at - before > _FORGOTTEN
+            is_first = at - before > _HOST_FORGOTTEN_AFTER
             if is_first and "Retry-After" not in sent.answer.headers:
                 single.add(sent.number)
     return single
 
 
-def _has_heard(story: Story, sent: Sent, asked: Sent) -> bool:
-    """Whether the process that sends *sent* knows that the host has *asked* for a pause. While the server is
-    gone, a worker cannot tell the others.
+def _knows_pause(story: Story, sent: SentRequest, busy: SentRequest) -> bool:
+    """Whether the process that sends *sent* knows about the pause that the answer to *busy* asks for. While the server is
+    unreachable, a worker cannot share a pause with the other workers.
     """
-    assert asked.ended is not None
-    heard = asked.ended
-    if story.world.kind == "workers" and sent.process != asked.process:
-        if any(asked.at < flushed < sent.at for flushed in story.flushed):
+    assert busy.received_at is not None
+    known_at = busy.received_at
+    if story.world.kind == "workers" and sent.process != busy.process:
+        if any(busy.at < loss < sent.at for loss in story.data_losses):
             return False
-        gone = [b for a, b, of in story.hindered if of is None and a <= heard < b]
-        # Each of the two may wait for the answer to its last call before it makes the next one.
-        heard = max([heard + _HEARD_BY_OTHERS + 4 * story.world.lag, *gone])
-    return _decided_at(story, sent) >= heard
+        server_ends = [
+            ends
+            for begins, ends, process in story.disturbances
+            if process is None and begins <= known_at < ends
+        ]
+        # Both workers may wait for the answer to a call of the server before they make the next call.
+        known_at += _PAUSE_SHARED_AFTER + 4 * story.world.lag
+        known_at = max([known_at, *server_ends])
+    return _decided_at(story, sent) >= known_at
 
 
-def _is_lost(story: Story, asked: Sent) -> bool:
-    """Whether a JOBDIR has not noted a pause: the process was killed at once, or the disk was full."""
-    at = asked.answered or inf
-    is_killed = any(at <= killed < at + _HEARD_AFTER for killed in story.killed)
-    return is_killed or any(a <= at <= b for a, b, _ in story.hindered)
+def _is_pause_unsaved(story: Story, busy: SentRequest) -> bool:
+    """Whether the pause that the answer to *busy* asks for was not saved in the JOBDIR, because the process was killed at
+    once or the disk was full.
+    """
+    at = busy.answered_at or inf
+    is_killed = any(
+        at <= killed_at < at + _PAUSE_SAVED_AFTER for killed_at in story.kill_times
+    )
+    return is_killed or any(
+        begins <= at <= ends for begins, ends, _ in story.disturbances
+    )
 
 
-def _counts(story: Story, other: Sent, sent: Sent, asked: Sent) -> bool:
-    """Whether *other* counts as in flight for all workers when *sent* is sent after a pause. A request past the
-    queue, and one for robots.txt, do not if their worker did not know of the pause.
+def _counts_in_flight(
+    story: Story, other: SentRequest, sent: SentRequest, busy: SentRequest
+) -> bool:
+    """Whether *other* counts as in flight for all workers when *sent* is sent after the pause that the answer to *busy* asks
+    for. A request that bypasses the scheduler, or a request for robots.txt, counts only if its worker knew about the
+    pause.
     """
     if other is sent or story.world.kind != "workers":
         return True
-    if any(other.at < flushed < sent.at for flushed in story.flushed):
+    if any(other.at < loss < sent.at for loss in story.data_losses):
         return False
-    if other.process != asked.process and any(
-        asked.at < flushed < other.at for flushed in story.flushed
+    if other.process != busy.process and any(
+        busy.at < loss < other.at for loss in story.data_losses
     ):
         return False  # The server has lost the pause.
-    is_of_queue = not (other.is_past_queue or other.is_robots)
-    return is_of_queue or _has_heard(story, other, asked)
+    is_from_queue = not (other.bypasses_scheduler or other.is_robots)
+    return is_from_queue or _knows_pause(story, other, busy)
 
 
-def _concurrency(story: Story) -> Iterator[Violation]:
+def _check_concurrency(story: Story) -> Iterator[Violation]:
     """No more requests are in flight than the settings allow."""
     settings = story.world.settings
-    # All requests count for their host, but the owner of a host does not count requests that other workers send
-    # past the queue. Requests that a callback or a pipeline downloads itself do not count for CONCURRENT_REQUESTS.
+    # Each request counts for its host. But the worker that owns a host does not count requests of other workers that
+    # bypass the scheduler. CONCURRENT_REQUESTS does not limit downloads of callbacks and pipelines.
     pages = [
-        s for s in story.world.log if not _is_free(s) or not (s.is_robots or s.is_leaf)
+        s
+        for s in story.world.log
+        if not _has_unknown_send_time(s) or not (s.is_robots or s.is_leaf)
     ]
     events = [(sent.at, 1, sent) for sent in pages]
-    events += [(_end(sent, story), 0, sent) for sent in pages]
+    events += [(_end_of(sent, story), 0, sent) for sent in pages]
+    # For each host: the requests in flight of each process, and of all workers together (None).
     by_host: Counter[tuple[str, int | None]] = Counter()
     by_process: Counter[int] = Counter()
+    # For each host: the number of requests in flight that may have waited at the wire.
     at_wire: Counter[str] = Counter()
-    """How many requests are in flight to each host that have waited for their turn at the wire."""
     for at, change, sent in sorted(events, key=lambda event: event[:2]):
-        # A server that loses what it had no longer knows who owns a host.
-        is_shared = story.world.kind == "workers" and not story.flushed
+        # After the server has lost its data, it does not know which worker owns a host.
+        is_shared = story.world.kind == "workers" and not story.data_losses
         is_shared = is_shared and not (sent.is_robots or sent.is_leaf)
-        sharers = (None, sent.process) if is_shared else (sent.process,)
-        for process in sharers:
+        counted_for = (None, sent.process) if is_shared else (sent.process,)
+        for process in counted_for:
             by_host[sent.host, process] += 1 if change else -1
         at_wire[sent.host] += _may_wait_at_wire(sent) * (1 if change else -1)
         if not (sent.is_robots or sent.is_leaf):
             by_process[sent.process] += 1 if change else -1
-        # The wire does not know of a page that a driver fetches, or is about to fetch, beside those.
+        # One more request is allowed, because the wire does not know about a page that a driver fetches or will fetch.
         is_excused = story.world.driver is not None and at_wire[sent.host] > 0
-        most = settings["CONCURRENT_REQUESTS_PER_DOMAIN"] + is_excused
-        at_host = max(by_host[sent.host, process] for process in sharers)
-        if change and at_host > most:
+        max_at_host = settings["CONCURRENT_REQUESTS_PER_DOMAIN"] + is_excused
+        at_host = max(by_host[sent.host, process] for process in counted_for)
+        if change and at_host > max_at_host:
             yield Violation(at, sent.host, f"too many requests to one host: {sent}")
-        # While a robots.txt is fetched, Scrapy's own queue lets one more into the downloader.
+        # While a robots.txt is fetched, Scrapy's own scheduler lets one more request into the downloader.
         is_strict = "SCHEDULER_PRIORITY_QUEUE" not in settings
-        at_once = by_process[sent.process]
+        in_process = by_process[sent.process]
         is_strict = is_strict and not (sent.is_robots or sent.is_leaf)
-        if change and is_strict and at_once > settings["CONCURRENT_REQUESTS"]:
+        if change and is_strict and in_process > settings["CONCURRENT_REQUESTS"]:
             yield Violation(at, sent.host, f"too many requests in flight: {sent}")
 
 
-def _may_wait_at_wire(sent: Sent) -> bool:
-    """Whether the request has its turn only at the wire: it is past the scheduler, or was held back or redirected."""
-    is_late = sent.is_robots or sent.is_leaf or sent.held_at is not None
-    return is_late and not sent.is_driven
+def _may_wait_at_wire(sent: SentRequest) -> bool:
+    """Whether the request may have waited at the wire: it bypassed the scheduler, or was held back or redirected."""
+    is_late = sent.is_robots or sent.is_leaf or sent.held_since is not None
+    return is_late and not sent.is_by_driver
 
 
-def _addresses(story: Story) -> Iterator[Violation]:
-    """No more requests are in flight to an address than the settings allow, once the address is known. A host
-    is forgotten after half a minute in which no request to it was in flight.
+def _check_addresses(story: Story) -> Iterator[Violation]:
+    """No more requests are in flight to an address than the settings allow, as soon as the address is known. The address of
+    a host may be forgotten after half a minute without a request in flight to the host.
     """
     world = story.world
-    most = world.settings.get("REP_CONCURRENCY_PER_ADDRESS", 0)
+    limit = world.settings.get("REP_CONCURRENCY_PER_ADDRESS", 0)
     events = [(sent.at, 1, sent) for sent in world.log]
-    events += [(_end(sent, story), 0, sent) for sent in world.log]
-    # Nearest to the network, a component hides answers.
-    hides = world.replacement is not None and world.replacement.order > LAST_WORD
+    events += [(_end_of(sent, story), 0, sent) for sent in world.log]
+    # A component that is nearer to the network than the wire hides answers from it.
+    hides = world.replacement is not None and world.replacement.order > WIRE_ORDER
     in_flight: dict[tuple[int, str], set[int]] = defaultdict(set)
+    # For each process and host whose address the process knows: when a request was last in flight, and since when the
+    # process knows the address.
     last_in_flight: dict[tuple[int, str], float] = {}
-    """The hosts whose address a process knows, and when a request to each was last in flight."""
     known_at: dict[tuple[int, str], float] = {}
-    # A request may wait in its download slot for so long after the wire has let it go.
+    # The time for which a request may wait in its download slot after the wire has released it.
     in_slot = float(world.settings["DOWNLOAD_DELAY"])
-    for at, begins, sent in sorted(events, key=lambda event: event[:2]) if most else ():
+    for at, begins, sent in (
+        sorted(events, key=lambda event: event[:2]) if limit else ()
+    ):
         key = sent.process, sent.host
         is_alone = not in_flight[key]
         if (
             begins
             and is_alone
-            and at > last_in_flight.get(key, at) + _FORGOTTEN - _SLACK
+            and at > last_in_flight.get(key, at) + _HOST_FORGOTTEN_AFTER - _SLACK
         ):
             last_in_flight.pop(key, None)
             known_at.pop(key, None)
         (in_flight[key].add if begins else in_flight[key].discard)(sent.number)
-        is_told = sent.answer.status > 0 and sent.ended is not None
-        is_told = is_told and not sent.is_driven and (sent.is_robots or not hides)
-        if key in last_in_flight or (not begins and is_told):
+        shows_address = sent.answer.status > 0 and sent.received_at is not None
+        shows_address = shows_address and not sent.is_by_driver
+        shows_address = shows_address and (sent.is_robots or not hides)
+        if key in last_in_flight or (not begins and shows_address):
             last_in_flight[key] = at
             known_at.setdefault(key, at)
         address = world.addresses[sent.host]
-        known = [
+        hosts_at_address = [
             other
             for other, since in known_at.items()
             if other[0] == sent.process and world.addresses[other[1]] == address
             if since <= at - in_slot
         ]
-        at_once = sum(len(in_flight[other]) for other in known)
-        # Beside these, too, the wire does not know of a page that a driver fetches.
+        at_once = sum(len(in_flight[other]) for other in hosts_at_address)
+        # One more request is allowed, because the wire does not know about a page that a driver fetches.
         is_excused = world.driver is not None and _may_wait_at_wire(sent)
-        if begins and key in known and at_once > most + is_excused:
+        if begins and key in hosts_at_address and at_once > limit + is_excused:
             yield Violation(at, sent.host, f"too many requests to {address}: {sent}")
 
 
-def _pages(story: Story) -> Iterator[Violation]:
-    """No more pages of a host are fetched than it may have, over all processes."""
-    if story.hindered:
-        return  # While the file of the JOBDIR cannot be written, pages go on.
+def _check_pages(story: Story) -> Iterator[Violation]:
+    """All processes together fetch no more pages of a host than the page limit allows."""
+    if story.disturbances:
+        return  # While the files of the JOBDIR cannot be written, pages are still fetched.
     pages: dict[str, set[str]] = defaultdict(set)
     for sent in story.world.log:
         if sent.is_page_of_host:
             pages[sent.host].add(sent.path)
-            if len(pages[sent.host]) > story.world.budget(sent.host):
-                yield Violation(sent.at, sent.host, f"one page too many: {sent}")
+            if len(pages[sent.host]) > story.world.page_limit(sent.host):
+                yield Violation(
+                    sent.at, sent.host, f"more pages than the page limit: {sent}"
+                )
 
 
-def _end(sent: Sent, story: Story) -> float:
-    """Return when a request was over: answered, cancelled at once, or killed."""
-    killed = story.processes[sent.process].killed_at
-    return sent.answered or killed or sent.at
+def _end_of(sent: SentRequest, story: Story) -> float:
+    """Return when a request was over: it was answered, or cancelled at once, or its process was killed."""
+    killed_at = story.processes[sent.process].killed_at
+    return sent.answered_at or killed_at or sent.at
 
 
-def _outages(story: Story) -> Iterator[Violation]:
-    """When enough hosts have failed in a row, the network of the crawler counts as gone. From then on, requests
-    for robots.txt are sent a second or more apart, and no page is sent or given up. If no
-    host has ever answered a process, that ends after REP_WAIT_TIMEOUT. A ban by all hosts looks the same.
+def _check_outages(story: Story) -> Iterator[Violation]:
+    """While the network is gone, requests for robots.txt are sent at least a second apart, and no page is sent or given up.
+
+    The network of the crawler counts as gone when enough requests in a row have failed, to enough hosts. If no host has
+    ever answered a process, this ends after REP_WAIT_TIMEOUT. A ban by all hosts looks the same as an outage.
     """
     processes = range(len(story.processes))
-    gone = [*story.world.outages]
+    periods = [*story.world.outages]
     if story.world.is_all_banned:
-        gone.append((min(story.world.bans.values()), inf))
-    for (begins, ends), process in product(gone, processes):
+        periods.append((min(story.world.bans.values()), inf))
+    for (begins, ends), process in product(periods, processes):
         log = [s for s in story.world.log if s.process == process]
         failed = [s for s in log if begins <= s.at < ends and s.says_no_connection]
-        last = noticed = _noticed(failed, log)
+        last_sent_at = gone_at = _network_gone_at(failed, log)
         until = ends
         has_worked = any(
-            s.answer.status and s.ended is not None and s.ended < noticed
+            s.answer.status and s.received_at is not None and s.received_at < gone_at
             for s in story.world.log
         )
         if not has_worked:
-            continue  # All hosts may be without a server: each is judged by itself.
-        if noticed < inf and not any(s.answer.status and s.at < ends for s in log):
+            continue  # All hosts may be without a server. Then the crawl judges each host separately.
+        if gone_at < inf and not any(s.answer.status and s.at < ends for s in log):
             until = failed[0].at + story.world.settings["REP_WAIT_TIMEOUT"]
         for sent in log:
-            if noticed + _SLACK < sent.at < min(until, ends) and not _is_free(sent):
-                if sent.is_robots and sent.held_at is not None:
-                    continue  # It was sent when the component let it go.
-                if not sent.is_robots and _decided_at(story, sent) <= noticed + _SLACK:
+            if gone_at + _SLACK < sent.at < min(
+                until, ends
+            ) and not _has_unknown_send_time(sent):
+                if sent.is_robots and sent.held_since is not None:
+                    continue  # A component has decided when it was sent.
+                if not sent.is_robots and _decided_at(story, sent) <= gone_at + _SLACK:
                     continue
                 if not sent.is_robots:
                     text = f"a page is sent without a network: {sent}"
                     yield Violation(sent.at, sent.host, text)
-                elif sent.at - last < 1.0 - _SLACK:
-                    text = f"sent {sent.at - last:.2f} s after the last one without a network: {sent}"
+                elif sent.at - last_sent_at < 1.0 - _SLACK:
+                    text = f"sent {sent.at - last_sent_at:.2f} s after the last request without a network: {sent}"
                     yield Violation(sent.at, sent.host, text)
-                last = sent.at
-        # Then the crawl closes, or all hosts are taken for unreachable.
-        closes = noticed + story.world.settings["REP_WAIT_TIMEOUT"] - 1.0
+                last_sent_at = sent.at
+        # After that time, the crawl closes, or all hosts count as unreachable.
+        closes = gone_at + story.world.settings["REP_WAIT_TIMEOUT"] - 1.0
         for outcome in story.outcomes if story.world.kind == "plain" else ():
-            is_lost = outcome.exception == "CannotResolveHostError"
-            if is_lost and noticed + _SLACK < outcome.at < closes:
+            is_given_up = outcome.exception == "CannotResolveHostError"
+            if is_given_up and gone_at + _SLACK < outcome.at < closes:
                 text = f"given up without a network: {outcome.url}"
                 yield Violation(outcome.at, "", text)
 
 
-def _noticed(failed: list[Sent], log: list[Sent]) -> float:
-    """Return when it must be clear that the network is gone."""
+def _network_gone_at(failed: list[SentRequest], log: list[SentRequest]) -> float:
+    """Return the time at which the crawl must know that the network is gone, or infinity."""
     for number, sent in enumerate(failed, 1):
         hosts = {failure.host for failure in failed[:number]}
-        if len(hosts) < _GONE_HOSTS or number < _GONE_FAILURES:
+        if len(hosts) < _MIN_FAILED_HOSTS or number < _MIN_FAILED_REQUESTS:
             continue
-        # Requests that were in flight when the first host failed may be answered. A page that a driver has fetched
-        # counts as sent when it is answered: only the driver knows when it was sent.
-        first = failed[0].ended or inf
+        # An answer shows that the network works only if its request was sent after the first failure. If a driver has sent
+        # the request, the time of the answer is used, because only the driver knows when it sent the request.
+        first_failure_at = failed[0].received_at or inf
         is_answered = any(
-            s.ended
-            and first <= (s.ended if s.is_driven else s.at)
-            and s.ended <= sent.at
+            s.received_at
+            and first_failure_at <= (s.received_at if s.is_by_driver else s.at)
+            and s.received_at <= sent.at
             and s.answer.status
             for s in log
         )
         if not is_answered:
-            return sent.ended or inf
+            return sent.received_at or inf
     return inf

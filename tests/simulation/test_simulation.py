@@ -1,4 +1,4 @@
-"""Crawls in simulated worlds keep to what the hosts ask for."""
+"""Tests of crawls in simulated worlds: each crawl keeps to what the hosts ask for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ pytestmark = [pytest.mark.newest, pytest.mark.slow, pytest.mark.unmeasured]
 
 
 def simulate(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own: it replaces the clocks, and has no reactor."""
+    """Run ``python -m tests.simulation`` with *arguments*, and return the finished process.
+
+    It is a separate process because the simulation replaces the clocks, and runs without a reactor.
+    """
     return subprocess.run(
         [sys.executable, "-m", "tests.simulation", *arguments],
         capture_output=True,
@@ -27,15 +30,17 @@ def simulate(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProce
     )
 
 
-def test_seeds_tell_the_same_stories_each_time():
-    seeds = ("19", "5", "43")  # Of each kind: with a JOBDIR, plain, workers.
+def test_a_seed_gives_the_same_story_in_each_run():
+    seeds = ("19", "5", "43")  # One of each kind: job, plain, workers.
     stories = {simulate(*seeds, hash_seed=hash_seed).stdout for hash_seed in ("1", "2")}
     assert len(stories) == 1
     assert stories.pop().count("the crawl ended") == len(seeds)
 
 
-def test_a_frontier_is_chosen_by_settings_alone():
-    """Scrapy's own scheduler and robots.txt middleware: the judge finds that they keep no delay."""
+def test_settings_choose_another_frontier():
+    """The settings choose Scrapy's own scheduler and robots.txt middleware, and the judge reports that they ignore the
+    Crawl-delay.
+    """
     settings = {
         "ADDONS": {"scrapy_rep.Addon": None},
         "ROBOTSTXT_OBEY": True,
@@ -48,13 +53,13 @@ def test_a_frontier_is_chosen_by_settings_alone():
 
 
 @pytest.mark.parametrize("name", ["driver", "hold", "replacement", "bans"])
-def test_some_worlds_have_each_middleware_and_bans(name):
+def test_each_middleware_and_bans_are_in_some_worlds_only(name):
     worlds = [World(seed) for seed in range(60)]
     count = sum(bool(getattr(world, name)) for world in worlds)
     assert 0 < count < 30
 
 
-def test_some_worlds_limit_addresses_and_pages_and_change_requests():
+def test_limits_and_changed_requests_are_in_some_worlds_only():
     worlds = [World(seed) for seed in range(202611280400, 202611280460)]
     for count in (
         sum(bool(world.change) for world in worlds),
@@ -64,6 +69,6 @@ def test_some_worlds_limit_addresses_and_pages_and_change_requests():
         assert 0 < count < 30
 
 
-def test_todays_crawls_keep_to_what_the_hosts_ask_for():
+def test_crawls_of_todays_seeds_keep_all_rules():
     crawls = simulate("--long") if effort.is_long else simulate("--seconds", "2")
     assert crawls.returncode == 0, crawls.stdout + crawls.stderr[-2000:]

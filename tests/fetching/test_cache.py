@@ -171,7 +171,7 @@ async def test_entries_in_memory_do_not_need_the_store() -> None:
     store = SharedMemory()
     crawl = Crawl(store)
     await crawl.learn()
-    store.kept.clear()
+    store.stored.clear()
     await crawl.learn()
     assert crawl.fetcher.urls == [ROBOTS_URL]
     crawl.elapsed = 2 * DAY
@@ -364,7 +364,7 @@ async def test_a_tdmrep_beside_an_unreachable_robotstxt_is_not_stored() -> None:
     assert rules.state is State.STALE
     assert bool(rules.tdmrep.usage(PAGE))
     await crawl.cache._store._spider_closed()
-    assert store.kept == {}
+    assert store.stored == {}
 
 
 @coroutine_test
@@ -420,7 +420,7 @@ async def test_only_answers_of_the_server_are_stored(failure: AccessResult) -> N
     assert (rules.entry.attempts, outage_seconds(rules.entry)) == (2, HOUR)
     # This call waits until all entries are written.
     await crawl.cache._store._spider_closed()
-    assert store.kept[str(ORIGIN)] == before
+    assert store.stored[str(ORIGIN)] == before
 
 
 @coroutine_test
@@ -441,7 +441,7 @@ async def test_the_cache_reports_when_all_entries_are_stored() -> None:
         assert not cache.stored.called
     may_write.set()
     await maybe_deferred_to_future(cache.stored)
-    assert set(store.kept) == {str(ORIGIN)}
+    assert set(store.stored) == {str(ORIGIN)}
     await cache._store._spider_closed()
 
 

@@ -88,7 +88,7 @@ async def test_a_put_entry_can_be_read() -> None:
     virtual = WHERE.at_virtual_host("b.example")
     assert virtual is not None
     assert await worker.get(virtual) is None
-    assert set(worker.store.kept) == {NAME}
+    assert set(worker.store.stored) == {NAME}
 
 
 @coroutine_test
@@ -116,7 +116,7 @@ async def test_an_entry_that_is_too_long_is_not_stored() -> None:
     """An entry that is too long for a store is not stored."""
     worker = Worker()
     await worker.put(entry(body=b"x" * 2**20))
-    assert worker.store.kept == {}
+    assert worker.store.stored == {}
     assert worker.errors is None
 
 
@@ -130,7 +130,7 @@ async def test_unreadable_entries_count_as_missing(
     """An entry of another program, or a damaged one, counts as missing. One warning says what to
     do, and each is counted."""
     worker = Worker()
-    worker.store.kept[NAME] = data
+    worker.store.stored[NAME] = data
     assert await worker.get() is None
     [warning] = caplog.messages
     assert f"The entry of {NAME}/robots.txt in the store" in warning
@@ -166,7 +166,7 @@ async def test_writes_that_begin_while_the_client_closes_end_first() -> None:
     assert not worker.store.is_closed
     may_go_on.set()
     await maybe_deferred_to_future(closed)
-    assert worker.store.kept.keys() == {*map(str, origins)}
+    assert worker.store.stored.keys() == {*map(str, origins)}
     assert worker.store.is_closed
     with pytest.raises(SpiderClosing):
         await worker.get()

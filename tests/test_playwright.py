@@ -254,8 +254,8 @@ async def test_one_devtools_session_decides_about_all_pages_of_a_browser() -> No
 async def test_a_swapped_frame_still_belongs_to_its_page(
     reason: str, has_page: bool
 ) -> None:
-    """Chromium reports a frame that moves to another process as detached with the reason "swap". The frame still belongs
-    to its page, so the errback gets the refusal of the page. A frame that is removed belongs to no page.
+    """Chromium reports a frame that moves to another process as detached with the reason "swap". The frame still
+    belongs to its page, so the errback gets the refusal of the page. A frame that is removed belongs to no page.
     """
     guard = fake_guard()
     session = new_session()
@@ -280,8 +280,8 @@ async def test_a_swapped_frame_still_belongs_to_its_page(
 async def test_chromium_gets_no_speculation_rules(
     headers: dict[str, str], method: str
 ) -> None:
-    """Speculation rules let Chromium prefetch pages, and these requests cannot be checked. So a response with such rules
-    fails. Other responses continue.
+    """Speculation rules let Chromium prefetch pages, and these requests cannot be checked. So a response with such
+    rules fails. Other responses continue.
     """
     guard = fake_guard()
     session = new_session()
@@ -292,10 +292,10 @@ async def test_chromium_gets_no_speculation_rules(
 
 
 @coroutine_test
-async def test_without_a_devtools_session_the_requests_that_playwright_reports_are_checked() -> (
-    None
-):
-    """This is how Firefox and WebKit are checked. A route of the context also checks the first request of a popup."""
+async def test_without_a_devtools_session_playwright_reports_the_requests() -> None:
+    """Firefox and WebKit have no DevTools sessions. The requests that Playwright reports are checked, and a route of
+    the browser context checks the first request of a popup.
+    """
     guard = fake_guard()
     page = new_page(new_context())
     request = await open_page(guard, page)

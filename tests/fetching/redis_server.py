@@ -90,8 +90,8 @@ class RedisServer:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Suspend the server process in a ``with`` block, to simulate a server that hangs. Clients can connect, but get no
-        answers.
+        """Suspend the server process in a ``with`` block, to simulate a server that hangs. Clients can connect, but get
+        no answers.
         """
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)

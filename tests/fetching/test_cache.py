@@ -46,6 +46,7 @@ HOUR, DAY = 3600.0, 24 * 3600.0
 
 
 def result(url: str, body: bytes = b"", status: int | None = 200) -> AccessResult:
+    """Return the result of a fetch of *url*. With *status* None, no server answered."""
     error = "" if status else "no answer"
     return AccessResult(url=url, status=status, error=error, body=body)
 
@@ -150,16 +151,17 @@ async def test_a_fresh_entry_in_memory_needs_no_fetch() -> None:
 
 
 @coroutine_test
-async def test_a_file_is_not_fetched_again_if_its_entry_is_newer_than_the_stale_entry() -> (
+async def test_a_stale_file_is_not_fetched_again_if_a_newer_entry_is_in_memory() -> (
     None
 ):
-    """A caller that finds an entry wrong passes it as *stale*. The file is then fetched again, unless the entry in
-    memory is newer."""
+    """A caller that finds an entry wrong passes it as *stale*. Then the file is fetched again, unless the entry in
+    memory is newer.
+    """
     crawl = Crawl()
-    before = entry(ROBOTS_URL, ROBOTS, age=30)
-    crawl.put_in_memory(before)
-    rules, again = await crawl.learn(before), await crawl.learn(before)
-    assert again.entry == rules.entry
+    stale = entry(ROBOTS_URL, ROBOTS, age=30)
+    crawl.put_in_memory(stale)
+    first, second = await crawl.learn(stale), await crawl.learn(stale)
+    assert second.entry == first.entry
     assert crawl.fetcher.urls == [ROBOTS_URL]
     assert crawl.reported == [True]
 
@@ -167,7 +169,8 @@ async def test_a_file_is_not_fetched_again_if_its_entry_is_newer_than_the_stale_
 @coroutine_test
 async def test_entries_in_memory_do_not_need_the_store() -> None:
     """Entries in memory are used although they are missing in the store. A fresh file is not fetched again. The last
-    good copy of a file is kept when its server becomes unreachable."""
+    good copy of a file is kept when its server becomes unreachable.
+    """
     store = SharedMemory()
     crawl = Crawl(store)
     await crawl.learn()
@@ -224,7 +227,7 @@ def outage_seconds(entry: CacheEntry) -> float:
 
 @coroutine_test
 async def test_an_outage_grows_only_by_the_time_that_passes_during_a_crawl() -> None:
-    """The length of an outage_seconds is taken from the entry, and grows by the time that passes in this process. A change
+    """The length of an outage is taken from the entry, and grows by the time that passes in this process. A change
     of the wall clock does not change it. The time between two crawls is not added.
     """
     crawl = Crawl()
@@ -250,7 +253,7 @@ async def test_an_outage_grows_only_by_the_time_that_passes_during_a_crawl() -> 
 
 @coroutine_test
 async def test_a_worker_with_a_wrong_clock_does_not_end_an_outage() -> None:
-    """One of two workers has a clock that is 40 days fast. The outage_seconds ends neither for this worker, nor for the other
+    """One of two workers has a clock that is 40 days fast. The outage ends neither for this worker, nor for the other
     worker, which uses the same store.
     """
     store = SharedMemory()
@@ -277,13 +280,13 @@ async def test_a_short_retry_after_is_used_only_while_requests_wait(
     good copy is used, it does not: otherwise each later request would need another fetch.
     """
     crawl = Crawl(REP_DIALECT="google")
-    soon = DOWN._replace(headers=(("retry-after", "1"),))
-    before = entry(ROBOTS_URL, b"", age=120)._replace(
-        result=soon, copy=result(ROBOTS_URL, ROBOTS)
+    retry_soon = DOWN._replace(headers=(("retry-after", "1"),))
+    stale = entry(ROBOTS_URL, b"", age=120)._replace(
+        result=retry_soon, copy=result(ROBOTS_URL, ROBOTS)
     )
-    since = before.fetched - hours * HOUR
-    crawl.put_in_memory(before._replace(unreachable_since=since))
-    crawl.fetcher.outcomes[ROBOTS_URL] = soon
+    outage_start = stale.fetched - hours * HOUR
+    crawl.put_in_memory(stale._replace(unreachable_since=outage_start))
+    crawl.fetcher.outcomes[ROBOTS_URL] = retry_soon
     rules = await crawl.learn()
     assert rules.state is state
     assert round(rules.entry.expires - rules.entry.fetched) == fresh_seconds
@@ -352,12 +355,12 @@ async def test_crawls_with_and_without_purposes_share_a_store() -> None:
 @coroutine_test
 async def test_a_tdmrep_beside_an_unreachable_robotstxt_is_not_stored() -> None:
     """An entry whose robots.txt could not be reached stays in this process, even after its tdmrep.json was fetched.
-    Here tdmrep.json is fetched because the outage_seconds is so long that the last good copy of robots.txt is used.
+    Here tdmrep.json is fetched because the outage is so long that the last good copy of robots.txt is used.
     """
     store = SharedMemory()
     crawl = Crawl(store, REP_PURPOSES=["tdm"], REP_DIALECT="google")
-    before = entry(ROBOTS_URL, ROBOTS, age=120)
-    down = before._replace(result=UNANSWERED["no answer"], copy=before.result)
+    last_good = entry(ROBOTS_URL, ROBOTS, age=120)
+    down = last_good._replace(result=UNANSWERED["no answer"], copy=last_good.result)
     crawl.put_in_memory(down._replace(unreachable_since=down.fetched - 13 * HOUR))
     crawl.fetcher.outcomes[ROBOTS_URL] = UNANSWERED["no answer"]
     rules = await crawl.learn()
@@ -406,11 +409,11 @@ UNANSWERED = {
 @coroutine_test
 async def test_only_answers_of_the_server_are_stored(failure: AccessResult) -> None:
     """A result without an answer of the server stays in this process. It stays in memory although the store has the
-    last good copy: the outage_seconds must grow, and with it the pauses between the attempts.
+    last good copy: the outage must grow, and with it the pauses between the attempts.
     """
     store = SharedMemory()
-    before = dumps(entry(ROBOTS_URL, ROBOTS, age=3600))
-    store.put(str(ORIGIN), before, 0)
+    last_good = dumps(entry(ROBOTS_URL, ROBOTS, age=3600))
+    store.put(str(ORIGIN), last_good, 0)
     crawl = Crawl(store)
     crawl.fetcher.outcomes[ROBOTS_URL] = failure
     assert (await crawl.learn()).entry.result == failure
@@ -420,7 +423,7 @@ async def test_only_answers_of_the_server_are_stored(failure: AccessResult) -> N
     assert (rules.entry.attempts, outage_seconds(rules.entry)) == (2, HOUR)
     # This call waits until all entries are written.
     await crawl.cache._store._spider_closed()
-    assert store.stored[str(ORIGIN)] == before
+    assert store.stored[str(ORIGIN)] == last_good
 
 
 @coroutine_test
@@ -472,8 +475,8 @@ async def test_concurrent_calls_share_the_fetch_of_a_robotstxt() -> None:
 async def test_a_call_fetches_the_file_itself_if_the_shared_fetch_is_cancelled() -> (
     None
 ):
-    """If a fetch is cancelled for which another call waits, this call fetches the file itself. It does not return the
-    stale rules.
+    """Two calls share a fetch. If the first call is cancelled, and the fetch with it, the second call fetches the file
+    itself. It does not return the stale rules.
     """
     crawl = Crawl()
     await crawl.learn()

@@ -55,8 +55,8 @@ def decode(
 
 
 def check_truncated(encoding: str, body: bytes) -> None:
-    """Check that *body* is decoded to LONG. Check that a truncated body is refused, and that its text is returned if the
-    download was stopped at the size limit.
+    """Check that *body* is decoded to LONG. Check that a truncated body is refused, and that its text is returned if
+    the download was stopped at the size limit.
     """
     assert decode(body, encoding) == LONG
     for size in (30, len(body) // 2, len(body) - 200):
@@ -136,9 +136,7 @@ def test_a_combination_of_encodings_or_an_unknown_encoding_is_refused(
         assert len(str(error.value)) < 200
 
 
-def test_a_body_that_is_not_compressed_is_refused_even_if_the_size_limit_has_cut_it() -> (
-    None
-):
+def test_a_body_that_is_not_compressed_is_refused_even_at_the_size_limit() -> None:
     noise = random.Random(9309).randbytes(LIMIT)
     for encoding in MODULES:
         with pytest.raises(UndecodableBody):

@@ -1,5 +1,5 @@
-"""Tests of :func:`dumps` and :func:`loads`, which write and read the format of cache entries. An entry is the same after
-writing and reading. Any other data are refused.
+"""Tests of :func:`dumps` and :func:`loads`, which write and read the format of cache entries. An entry is the same
+after writing and reading. Any other data are refused.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def packed(head: object, body: bytes = b"") -> bytes:
     return zlib.compress(json.dumps(head).encode() + b"\n" + body)
 
 
-def with_fields(body: bytes = b"", /, **changed: object) -> bytes:
+def packed_entry(body: bytes = b"", /, **changed: object) -> bytes:
     """Return a packed entry with this *body*. *changed* replaces fields of the entry or of its result."""
     result: dict[str, object] = {"status": 200}
     head = {"result": result, "fetched": START, "expires": START + 60}
@@ -102,10 +102,10 @@ def test_an_entry_of_more_than_1_mib_is_not_written() -> None:
     assert len(written) < 60_000
     random = Random(5).randbytes(MAX_SIZE - 100)
     # A robots.txt and a tdmrep.json of the maximum length fit in one entry.
-    both = entry(
+    two_files = entry(
         body, tdmrep=AccessResult(url=AT.url(TDMREP), status=200, body=body[:400_000])
     )
-    assert loads(dumps(both), AT) == both
+    assert loads(dumps(two_files), AT) == two_files
     for unstorable in (
         entry(bytes(MAX_SIZE)),
         entry(error="x" * MAX_SIZE),
@@ -165,7 +165,7 @@ def test_a_field_with_any_value_raises_no_error_except_value_error(
     name: str, value: object
 ) -> None:
     """If the entry can be read, it can also be used, and written again."""
-    check_data(with_fields(**{name: value}))
+    check_data(packed_entry(**{name: value}))
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_a_field_out_of_its_bounds_invalidates_the_entry(
 ) -> None:
     """A field of the wrong type invalidates the entry too."""
     body = b"Allow: /\n"
-    assert loads(with_fields(body), AT) == entry(body, expires=START + 60)
+    assert loads(packed_entry(body), AT) == entry(body, expires=START + 60)
     with pytest.raises(ValueError, match=DAMAGED):
-        loads(with_fields(body, **changed), AT)
+        loads(packed_entry(body, **changed), AT)
 
 
 # Limits.
@@ -227,6 +227,8 @@ def test_the_redirects_headers_and_lifetime_of_an_entry_are_limited() -> None:
     days, even if it contains a later time.
     """
     redirects, headers = ["a"] * 9_999, [["age", "1"]] * 9_999
-    entry = loads(with_fields(redirects=redirects, headers=headers, expires=LATEST), AT)
+    entry = loads(
+        packed_entry(redirects=redirects, headers=headers, expires=LATEST), AT
+    )
     assert len(entry.result.redirects) == len(entry.result.headers) == 16
     assert entry.expires == START + KEEP

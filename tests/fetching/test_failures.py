@@ -22,14 +22,14 @@ class DownloadFailedError(Exception):
     """Replaces the exceptions that Scrapy 2.15 and later raise from another exception."""
 
 
-def failed(*errors: Exception) -> Exception:
+def client_failure(*errors: Exception) -> Exception:
     """Return the exception that Scrapy's download handlers raise when Twisted's client has failed with *errors*."""
     outer = DownloadFailedError("[<twisted.python.failure.Failure ...>]")
     outer.__cause__ = ResponseFailed([Failure(error) for error in errors])
     return outer
 
 
-def because(cause: Exception) -> Exception:
+def raised_from(cause: Exception) -> Exception:
     """Return a Scrapy exception that was raised from *cause*."""
     outer = DownloadFailedError("outer")
     outer.__cause__ = cause
@@ -58,28 +58,28 @@ def circular_causes() -> Exception:
 @pytest.mark.parametrize(
     ("exception", "words"),
     [
-        (failed(error.ConnectionDone()), "connection closed by the server"),
-        (failed(error.ConnectionLost()), "connection closed by the server"),
+        (client_failure(error.ConnectionDone()), "connection closed by the server"),
+        (client_failure(error.ConnectionLost()), "connection closed by the server"),
         (
             ResponseNeverReceived([Failure(error.ConnectionLost())]),
             "connection closed by the server",
         ),
-        (failed(ParseError("bad", b"\x1b[31m")), "the answer is not valid HTTP"),
-        (failed(ValueError("no"), KeyError("x")), "DownloadFailedError: no"),
+        (client_failure(ParseError("bad", b"\x1b[31m")), "the answer is not valid HTTP"),
+        (client_failure(ValueError("no"), KeyError("x")), "DownloadFailedError: no"),
         (
-            failed(SSL.Error([("SSL routines", "", "wrong version number")])),
+            client_failure(SSL.Error([("SSL routines", "", "wrong version number")])),
             "TLS failed: wrong version number",
         ),
-        (failed(SSL.Error()), "TLS failed: Error"),
-        (because(ssl.SSLError(1, "text")), "TLS failed: text"),
-        (because(refused_handshake()), "TLS failed: tlsv1 alert protocol version"),
-        (because(ConnectionResetError(104, "x")), "connection reset by the server"),
+        (client_failure(SSL.Error()), "TLS failed: Error"),
+        (raised_from(ssl.SSLError(1, "text")), "TLS failed: text"),
+        (raised_from(refused_handshake()), "TLS failed: tlsv1 alert protocol version"),
+        (raised_from(ConnectionResetError(104, "x")), "connection reset by the server"),
         (error.ConnectionRefusedError(), "connection refused"),
         (error.DNSLookupError(), "the host name could not be resolved"),
         (TimeoutError("Getting http://a took longer than 30 seconds."), "timed out"),
         (OSError(113, "No route to host"), "the host is unreachable"),
-        (because(OSError(24, "Too many open files")), "an error of this machine: Too many open files"),
-        (because(OSError("no")), "DownloadFailedError: no"),
+        (raised_from(OSError(24, "Too many open files")), "an error of this machine: Too many open files"),
+        (raised_from(OSError("no")), "DownloadFailedError: no"),
         (OSError("reset"), "OSError: reset"),
         (RuntimeError("two\n lines"), "RuntimeError: two lines"),
         (RuntimeError(), "RuntimeError"),
@@ -122,7 +122,7 @@ def test_errors_of_libcurl_are_described_without_the_url_of_its_documentation() 
     assert in_words(CurlError("curl: (6) Could not ...", 6)).startswith("the host name")
 
 
-def of_scrapy(name: str, cause: Exception) -> Exception:
+def scrapy_error(name: str, cause: Exception) -> Exception:
     """Return the exception that Scrapy raises for *cause*: an instance of its class *name*, or *cause* itself if this
     version of Scrapy does not have the class.
     """
@@ -134,7 +134,7 @@ def of_scrapy(name: str, cause: Exception) -> Exception:
     return outer
 
 
-def during(handled: Exception, raised: Exception) -> Exception:
+def raised_during(handled: Exception, raised: Exception) -> Exception:
     """Raise *raised* in an exception handler for *handled*, and return it. Python then sets its ``__context__``."""
     with suppress(type(raised)):
         try:
@@ -144,14 +144,14 @@ def during(handled: Exception, raised: Exception) -> Exception:
     return raised
 
 
-def unbound() -> Exception:
+def bind_error() -> Exception:
     """Return the error of a socket that is bound to an address of another machine."""
     with socket.socket() as bound, pytest.raises(OSError, match="assign") as caught:
         bound.bind(("192.0.2.1", 0))
     return caught.value
 
 
-def unresolved() -> Exception:
+def lookup_error() -> Exception:
     """Return the error of the system for a lookup of a host name that fails."""
     with pytest.raises(socket.gaierror) as caught:
         socket.getaddrinfo("example.com", "no such service")
@@ -173,34 +173,34 @@ def very_many_causes() -> Exception:
             errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)),
         *((OSError(number, "x"), FailureKind.NETWORK) for number in (errno.ENETDOWN, errno.ENETUNREACH)),
         (MemoryError(), FailureKind.OWN),
-        (unbound(), FailureKind.OWN),
+        (bind_error(), FailureKind.OWN),
         (socket.gaierror(socket.EAI_MEMORY, "x"), FailureKind.OWN),
         (error.ConnectBindError(errno.EMFILE, "Too many open files"), FailureKind.OWN),
         (error.getConnectError(OSError(errno.ENETUNREACH, "x")), FailureKind.NETWORK),
-        (error.CannotListenError("", 0, unbound()), FailureKind.OWN),
-        (failed(ValueError("x"), OSError(errno.EMFILE, "x")), FailureKind.OWN),
-        (of_scrapy("DownloadConnectionRefusedError", OSError(errno.EMFILE, "x")), FailureKind.OWN),
-        (during(OSError(errno.EMFILE, "x"), RuntimeError()), FailureKind.OWN),
+        (error.CannotListenError("", 0, bind_error()), FailureKind.OWN),
+        (client_failure(ValueError("x"), OSError(errno.EMFILE, "x")), FailureKind.OWN),
+        (scrapy_error("DownloadConnectionRefusedError", OSError(errno.EMFILE, "x")), FailureKind.OWN),
+        (raised_during(OSError(errno.EMFILE, "x"), RuntimeError()), FailureKind.OWN),
         (CurlError("bind failed with errno 99", 45), FailureKind.OWN),
         (CurlError("out of memory", 27), FailureKind.OWN),
-        (unresolved(), FailureKind.NETWORK),
-        (of_scrapy("CannotResolveHostError", error.DNSLookupError("x")), FailureKind.NETWORK),
-        (error.getConnectError(unresolved()), FailureKind.NETWORK),
-        (of_scrapy("DownloadConnectionRefusedError", error.ConnectionRefusedError()), FailureKind.NETWORK),
+        (lookup_error(), FailureKind.NETWORK),
+        (scrapy_error("CannotResolveHostError", error.DNSLookupError("x")), FailureKind.NETWORK),
+        (error.getConnectError(lookup_error()), FailureKind.NETWORK),
+        (scrapy_error("DownloadConnectionRefusedError", error.ConnectionRefusedError()), FailureKind.NETWORK),
         (ConnectionRefusedError(errno.ECONNREFUSED, "x"), FailureKind.NETWORK),
-        (of_scrapy("DownloadTimeoutError", error.TimeoutError()), FailureKind.NETWORK),
+        (scrapy_error("DownloadTimeoutError", error.TimeoutError()), FailureKind.NETWORK),
         (error.getConnectError(OSError(errno.ETIMEDOUT, "x")), FailureKind.NETWORK),
         (error.getConnectError(OSError(errno.EHOSTUNREACH, "x")), FailureKind.NETWORK),
         (TimeoutError(), FailureKind.NETWORK),
-        (during(error.DNSLookupError(), RuntimeError()), FailureKind.NETWORK),
+        (raised_during(error.DNSLookupError(), RuntimeError()), FailureKind.NETWORK),
         *((CurlError("x", code), FailureKind.NETWORK) for code in (5, 6, 7, 28)),
-        (failed(error.ConnectionLost()), FailureKind.OTHER),
-        (because(ConnectionResetError(errno.ECONNRESET, "x")), FailureKind.OTHER),
-        (failed(SSL.Error()), FailureKind.OTHER),
-        (of_scrapy("DownloadConnectionRefusedError", refused_handshake()), FailureKind.OTHER),
+        (client_failure(error.ConnectionLost()), FailureKind.OTHER),
+        (raised_from(ConnectionResetError(errno.ECONNRESET, "x")), FailureKind.OTHER),
+        (client_failure(SSL.Error()), FailureKind.OTHER),
+        (scrapy_error("DownloadConnectionRefusedError", refused_handshake()), FailureKind.OTHER),
         (CERTIFICATE, FailureKind.OTHER),
-        (during(error.DNSLookupError(), failed(ParseError("bad", b"x"))), FailureKind.OTHER),
-        (failed(ParseError("bad", b"x")), FailureKind.OTHER),
+        (raised_during(error.DNSLookupError(), client_failure(ParseError("bad", b"x"))), FailureKind.OTHER),
+        (client_failure(ParseError("bad", b"x")), FailureKind.OTHER),
         (CurlError("x", 52), FailureKind.OTHER),
         (RuntimeError(), FailureKind.OTHER),
         (circular_causes(), FailureKind.OTHER),

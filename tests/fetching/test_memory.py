@@ -57,8 +57,8 @@ def put(memory: Memory, number: int, body: bytes = b"", **fields: object) -> Non
 
 
 def test_the_least_recently_used_values_are_evicted_first() -> None:
-    """As many values are evicted as necessary. Both get and put count as a use. A value that exceeds the limit by itself
-    stays until the next put. Replaced and removed values do not count towards the limit.
+    """As many values are evicted as necessary. Both get and put count as a use. A value that exceeds the limit by
+    itself stays until the next put. Replaced and removed values do not count towards the limit.
     """
     lru: LRU[str] = LRU(10)
     for name in "abcde":
@@ -144,19 +144,19 @@ OVERHEAD = 16_384
 @pytest.mark.unmeasured
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("bodies", "limit", "count", "kept"),
+    ("bodies", "limit", "count", "hosts_in_memory"),
     [
         ([b""], 300 * HOSTS, HOSTS, None),
         ([rules(3_000)], 300_000, 300, None),
-        # 128 MB are enough for 100,000 hosts, that is 1,280 bytes for each. 552 bytes is the median size of the files of
-        # 2,143 large sites.
+        # 128 MB are enough for 100,000 hosts, that is 1,280 bytes for each. 552 bytes is the median size of the files
+        # of 2,143 large sites.
         ([rules(552)], 1_280 * HOSTS, HOSTS, HOSTS),
         ([rules(LONGEST), *HOSTILE], 13 * LONGEST, 80, None),
     ],
     ids=["empty", "long", "ordinary", "longest"],
 )
 def test_the_memory_that_python_allocates_does_not_exceed_the_counted_size(
-    bodies: list[bytes], limit: int, count: int, kept: int | None
+    bodies: list[bytes], limit: int, count: int, hosts_in_memory: int | None
 ) -> None:
     """``Memory.size`` is an upper bound of the allocated memory, apart from OVERHEAD. It stays below the limit plus the
     size of one parsed file, even for hostile files, and also after the rules have decided about pages, for which they
@@ -190,4 +190,6 @@ def test_the_memory_that_python_allocates_does_not_exceed_the_counted_size(
     known_hosts = sum(
         memory.get(origin_of(number)) is not None for number in range(count)
     )
-    assert known_hosts == kept or (kept is None and 0 < known_hosts < count)
+    assert known_hosts == hosts_in_memory or (
+        hosts_in_memory is None and 0 < known_hosts < count
+    )

@@ -73,9 +73,9 @@ def test_all_entries_that_a_killed_process_has_written_can_be_read(
     copies.mkdir()
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copy(file, copies)
-    with closing(SqliteStore(copies / path.name)) as other:
-        assert other.get(ORIGIN) == DATA
-        check_works(other)
+    with closing(SqliteStore(copies / path.name)) as copied_store:
+        assert copied_store.get(ORIGIN) == DATA
+        check_works(copied_store)
 
 
 def test_on_a_full_disk_entries_can_be_read_and_writing_resumes(
@@ -103,8 +103,8 @@ def test_a_locked_file_can_be_read_and_is_writable_after_the_lock_is_released(
     """If another process does not release its lock before the time-out, a write raises StoreError."""
     with closing(SqliteStore(path, timeout=0.01)) as store:
         put(store)
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError, match="database is locked"):
                 put(store, data=b"after")
             assert store.get(ORIGIN) == DATA
@@ -168,8 +168,8 @@ def test_a_file_that_is_deleted_while_open_is_created_again(
         store.get(ORIGIN)
     assert store.get(ORIGIN) is None
     check_works(store)
-    with closing(SqliteStore(path)) as other:
-        assert other.get(ORIGIN) == b"after"
+    with closing(SqliteStore(path)) as second_store:
+        assert second_store.get(ORIGIN) == b"after"
 
 
 def test_a_key_that_cannot_be_encoded_raises_store_error(store: SqliteStore) -> None:

@@ -79,13 +79,13 @@ class Crawl:
         self.records = records(self.crawler)
 
     def receive(self, response: Response, **meta: Any) -> Response:
-        """Pass *response* through the downloader middleware, as the response to a request with *meta*. Return the result
-        of the middleware.
+        """Pass *response* through the downloader middleware, as the response to a request with *meta*. Return the
+        result of the middleware.
         """
         response.request = Request(URL, meta=meta, headers={"User-Agent": "mybot"})
         return self.reader.process_response(response.request, response)
 
-    def kept(self, response: Response, *output: Any) -> list[Any]:
+    def filter_output(self, response: Response, *output: Any) -> list[Any]:
         """Return the items and requests in *output* that the spider middleware does not drop. A callback has made
         *output* from *response*.
         """
@@ -261,13 +261,13 @@ def test_page_and_settings_decide_which_items_images_and_links_are_dropped(
     crawl = Crawl(**IMAGES, **settings)
     response = crawl.receive(page(tag, body=LINK), **meta)
     item, link = {"image_urls": [IMAGE]}, Request(OTHER)
-    kept = crawl.kept(response, item, link)
+    result = crawl.filter_output(response, item, link)
     kinds = []
-    if item not in kept:
+    if item not in result:
         kinds.append("items")
     elif not item["image_urls"]:
         kinds.append("images")
-    if link not in kept:
+    if link not in result:
         kinds.append("links")
     reasons = [record.reason for record in crawl.records if record.verdict == "dropped"]
     outcomes = zip(kinds, reasons, strict=True)
@@ -288,17 +288,19 @@ def test_indexing_rules_have_an_effect_only_with_a_2xx_status(status: int) -> No
     noted = {record.reason for record in crawl.records if record.verdict == "noted"}
     assert noted == (set() if is_page else {"no-page"})
     item, link = {"image_urls": [IMAGE]}, Request(OTHER)
-    assert crawl.kept(response, item, link) == ([] if is_page else [item, link])
+    assert crawl.filter_output(response, item, link) == (
+        [] if is_page else [item, link]
+    )
     assert item == {"image_urls": [IMAGE]}
     response = crawl.receive(page(body=LINK, status=status))
-    assert crawl.kept(response, link) == ([] if is_page else [link])
+    assert crawl.filter_output(response, link) == ([] if is_page else [link])
     request = Request(URL, callback=NO_CALLBACK)
     with nullcontext() if not is_page else pytest.raises(FileDenied):
         crawl.reader.process_response(
             request, page(*rules, content_type=PDF, status=status)
         )
     crawl = Crawl(**FOR_TRAINING)
-    assert crawl.kept(crawl.receive(page("noai", status=status)), item) == []
+    assert crawl.filter_output(crawl.receive(page("noai", status=status)), item) == []
 
 
 @pytest.mark.parametrize(
@@ -370,7 +372,7 @@ async def test_an_item_is_dropped_in_the_same_way_as_by_a_pipeline(
 
     crawl.crawler.signals.connect(receive, signals.item_dropped)
     response, item = crawl.receive(page(tag)), {"a": 1}
-    assert crawl.kept(response, item) == []
+    assert crawl.filter_output(response, item) == []
     dropped_item, dropped_response, error = await maybe_deferred_to_future(dropped)
     assert (dropped_item, dropped_response) == (item, response)
     assert type(error) is error_class
@@ -398,7 +400,7 @@ def test_a_dropped_request_is_recorded_with_page_and_statement(
     caplog.set_level("DEBUG")
     crawl = Crawl(REP_REL=["ugc"])
     response = crawl.receive(page(tag, body=LINK))
-    assert crawl.kept(response, Request(OTHER)) == []
+    assert crawl.filter_output(response, Request(OTHER)) == []
     (record,) = crawl.records
     assert (record.url, record.page, record.layer) == (OTHER, URL, layer)
     line = f"Dropped <GET {OTHER}>: its link on <200 {URL}> must not be followed: {why}"
@@ -411,7 +413,7 @@ def test_a_marked_link_is_found_in_each_encoding(encoding: str) -> None:
     body = LINK.decode().encode(encoding)
     headers = {"Content-Type": f"text/html; charset={encoding}"}
     response = crawl.receive(HtmlResponse(URL, headers=headers, body=body))
-    assert crawl.kept(response, Request(OTHER)) == []
+    assert crawl.filter_output(response, Request(OTHER)) == []
 
 
 @pytest.mark.parametrize("rel", ["&#117;gc", "u&#x67;c", "ugc&#32;x", "UG&#67"])
@@ -419,7 +421,7 @@ def test_character_references_in_a_rel_are_decoded(rel: str) -> None:
     """Such a rel is found even if it is the only rel of the page. A search for the plain value would miss it."""
     crawl = Crawl(REP_REL=["ugc"])
     response = crawl.receive(page(body=f'<a rel="{rel}" href="/other">'.encode()))
-    assert crawl.kept(response, Request(OTHER)) == []
+    assert crawl.filter_output(response, Request(OTHER)) == []
 
 
 @pytest.mark.parametrize("tag", ["nofollow", "all"])
@@ -432,7 +434,7 @@ def test_exempt_requests_and_retries_are_not_dropped(tag: str) -> None:
     response = crawl.receive(page(tag, body=body))
     exempt = Request(OTHER, meta={"dont_obey_nofollow": True})
     passing = [exempt, response.request, Request(URL, dont_filter=True)]
-    assert crawl.kept(response, *passing, Request(OTHER)) == passing
+    assert crawl.filter_output(response, *passing, Request(OTHER)) == passing
 
 
 @pytest.mark.parametrize("response", [page("nofollow", body=LINK), page(body=LINK)])
@@ -448,7 +450,10 @@ def test_only_a_get_for_a_linked_url_follows_a_link(response: Response) -> None:
     ]
     linked = [Request(OTHER), FormRequest(f"{OTHER}#a", method="GET")]
     response = crawl.receive(response)
-    assert crawl.kept(response, *passing, *linked) == [passing[0], *passing[2:]]
+    assert crawl.filter_output(response, *passing, *linked) == [
+        passing[0],
+        *passing[2:],
+    ]
 
 
 @pytest.mark.newest
@@ -458,7 +463,7 @@ def test_each_get_counts_as_a_link_if_the_page_has_too_many_links() -> None:
     links = b"".join(b'<a href="/%d">' % number for number in range(30_000))
     response = crawl.receive(page("nofollow", body=links))
     form = FormRequest(OTHER, formdata={"user": "me"})
-    assert crawl.kept(response, Request(OTHER), form) == [form]
+    assert crawl.filter_output(response, Request(OTHER), form) == [form]
 
 
 def test_links_are_not_read_for_items_and_forms() -> None:
@@ -467,7 +472,7 @@ def test_links_are_not_read_for_items_and_forms() -> None:
     with patch.object(Links, "of") as read_links:
         response = crawl.receive(page("nofollow", body=LINK))
         output = [{}, FormRequest(OTHER, formdata={"a": "b"})]
-        assert crawl.kept(response, *output) == output
+        assert crawl.filter_output(response, *output) == output
     assert not read_links.called
 
 
@@ -489,7 +494,7 @@ async def test_copied_meta_contains_no_rules() -> None:
             response, callback()
         )
     ]
-    requests += crawl.kept(response, Request(OTHER, meta=dict(response.meta)))
+    requests += crawl.filter_output(response, Request(OTHER, meta=dict(response.meta)))
     assert [request.url for request in requests] == [OTHER, OTHER]
     assert [request.meta for request in requests] == [{}, {}]
 
@@ -500,7 +505,7 @@ def test_items_and_links_of_responses_that_were_not_read_are_kept(
 ) -> None:
     """Such responses did not pass through the downloader middleware."""
     output = [{"a": 1}, Request(OTHER)]
-    assert Crawl().kept(HtmlResponse(URL, request=request_), *output) == output
+    assert Crawl().filter_output(HtmlResponse(URL, request=request_), *output) == output
 
 
 def test_the_spider_middleware_is_disabled_if_all_rules_are_ignored() -> None:
@@ -546,7 +551,7 @@ def test_annotated_items_have_the_restrictions_of_their_page(
     crawl = Crawl(**IMAGES, **settings, REP_ITEM_FIELD="rules")
     item = {"rules": {"other": 1}, "image_urls": [IMAGE]}
     output = [item, Request(OTHER)]
-    assert crawl.kept(crawl.receive(response, **meta), *output) == output
+    assert crawl.filter_output(crawl.receive(response, **meta), *output) == output
     assert item["image_urls"] == [IMAGE]
     assert item["rules"] == {"other": 1, **annotation}
     decisions = [(record.verdict, record.reason) for record in crawl.records]
@@ -573,7 +578,7 @@ def test_annotated_items_name_the_disallowed_purposes(
     the page disallows none, the item is unchanged.
     """
     crawl = Crawl(**FOR_BOTH)
-    (item,) = crawl.kept(crawl.receive(page(tag)), {})
+    (item,) = crawl.filter_output(crawl.receive(page(tag)), {})
     assert item == ({"robots": annotation} if annotation else {})
     decisions = [(record.verdict, record.reason) for record in crawl.records]
     assert decisions == [("annotated", "train-ai")] * ("usage" in annotation)
@@ -606,8 +611,8 @@ def test_every_item_type_with_the_field_gets_the_rules(
 ) -> None:
     """Items that lack the field, or cannot be changed, pass unchanged."""
     crawl, item = Crawl(**ANNOTATE), make()
-    (kept,) = crawl.kept(crawl.receive(page("noindex")), item)
-    assert kept is item
+    (result,) = crawl.filter_output(crawl.receive(page("noindex")), item)
+    assert result is item
     if is_annotated:
         rules = item["robots"] if isinstance(item, (dict, Item)) else item.robots
         assert rules == {"index": False}
@@ -633,7 +638,7 @@ def test_items_without_the_field_cause_one_warning(
     crawl = Crawl(**settings, REP_ITEM_FIELD="rules")
     response = crawl.receive(page(tag))
     item_class = make_dataclass("WithoutField", [])
-    crawl.kept(response, item_class(), {}, item_class())
+    crawl.filter_output(response, item_class(), {}, item_class())
     assert len(caplog.messages) == warns
     for line in caplog.messages:
         assert "WithoutField has no writable field 'rules'" in line
@@ -663,9 +668,9 @@ def test_an_item_without_images_for_a_pipeline_is_not_changed_by_noimageindex(
     configured to read. An object that is not an item is not changed either.
     """
     crawl, before = Crawl(**settings), copy(item)
-    (kept,) = crawl.kept(crawl.receive(page("noimageindex")), item)
-    assert kept is item
-    assert kept == before or isinstance(item, NotAnItem)
+    (result,) = crawl.filter_output(crawl.receive(page("noimageindex")), item)
+    assert result is item
+    assert result == before or isinstance(item, NotAnItem)
     assert crawl.records == []
 
 

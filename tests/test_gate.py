@@ -153,9 +153,12 @@ CASES = {
         meta={**EXEMPT, "redirect_urls": ["http://other.example/"]},
     ),
     # Invalid hosts. No override applies to them.
-    **{f"{url}: no host": Case(url, INVALID_HOST, {"*": "ignore"}) for url in BAD_URLS},
-    "no host, exempt": Case("http://a|b/", "sent", meta=EXEMPT),
-    "no host, exempt, after a redirect from another invalid host": Case(
+    **{
+        f"{url}: invalid host": Case(url, INVALID_HOST, {"*": "ignore"})
+        for url in BAD_URLS
+    },
+    "invalid host, exempt": Case("http://a|b/", "sent", meta=EXEMPT),
+    "invalid host, exempt, after a redirect from another invalid host": Case(
         "http://a|b/", INVALID_HOST, meta={**EXEMPT, "redirect_urls": ["http://[::/x"]}
     ),
 }
@@ -173,7 +176,7 @@ async def test_robotstxt_overrides_and_meta_decide_whether_a_request_is_sent(
     )
     recorded = records(crawler)
     request = Request(SITE, meta=case.meta)
-    request._url = case.url  # Like verbatim_url, where Scrapy has it.
+    request._url = case.url  # Like verbatim_url in versions of Scrapy that have it.
     if case.verdict == "sent":
         assert await process(mw, request) is None
         assert not recorded

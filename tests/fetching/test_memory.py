@@ -37,7 +37,7 @@ URL = "http://www.host-0.example/a"
 
 
 def parse(origin: Origin, entry: CacheEntry, learned: float) -> SiteRules:
-    """Parse *entry*, as the argument *read* of Memory."""
+    """Parse *entry*, and return its rules. Memory calls this function to parse rules again."""
     state, robots = entry.state(RFC9309), robots_of(entry, RFC9309)
     return SiteRules(origin, entry, state, robots, learned=learned)
 
@@ -94,9 +94,9 @@ COPY = AccessResult(url=origin_of(0).robotstxt_url, status=200, body=BODY)
 def test_rules_that_were_packed_are_parsed_again_at_their_next_use(
     body: bytes, fields: dict[str, Any], is_kept: bool
 ) -> None:
-    """Rules that were not used for a while are packed. At their next use they are parsed again, and have the same entry
-    and the same time ``learned``. They are dropped if the file is too long to be packed, or if the entry has an invalid
-    time.
+    """Rules that were not used for a while are packed. At their next use they are parsed again, and have the same
+    entry and the same time ``learned``. They are dropped if the file is too long to be packed, or if the entry has an
+    invalid time.
     """
     memory = Memory(100_000, parse)
     put(memory, 0, body, **fields)
@@ -105,14 +105,14 @@ def test_rules_that_were_packed_are_parsed_again_at_their_next_use(
     assert memory.get(origin_of(0)) is first
     for number in range(1, 20):
         put(memory, number, bytes(1000))
-    again = memory.get(origin_of(0))
-    assert again is not first
+    reparsed = memory.get(origin_of(0))
+    assert reparsed is not first
     if not is_kept:
-        assert again is None
+        assert reparsed is None
         return
-    assert (again.entry, again.learned) == (first.entry, first.learned)
-    assert not again.robots.is_allowed(URL, "mybot")
-    assert memory.get(origin_of(0)) is again
+    assert (reparsed.entry, reparsed.learned) == (first.entry, first.learned)
+    assert not reparsed.robots.is_allowed(URL, "mybot")
+    assert memory.get(origin_of(0)) is reparsed
 
 
 def rules(size: int) -> bytes:
@@ -146,6 +146,7 @@ OVERHEAD = 16_384
 @pytest.mark.parametrize(
     ("bodies", "limit", "count", "hosts_in_memory"),
     [
+        # None: some of the hosts, but not all.
         ([b""], 300 * HOSTS, HOSTS, None),
         ([rules(3_000)], 300_000, 300, None),
         # 128 MB are enough for 100,000 hosts, that is 1,280 bytes for each. 552 bytes is the median size of the files
@@ -165,9 +166,8 @@ def test_the_memory_that_python_allocates_does_not_exceed_the_counted_size(
     excess = max(map(parsed_size, bodies)) if len(bodies) > 1 else 0
     memory = Memory(10**6, parse)
     put(memory, 0)
-    memory.get(origin_of(0)).robots.usage(
-        URL, "mybot"
-    )  # The first use imports modules.
+    # The first use imports modules, which also takes memory.
+    memory.get(origin_of(0)).robots.usage(URL, "mybot")
     gc.collect()
     tracemalloc.start()
     try:

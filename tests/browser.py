@@ -1,4 +1,4 @@
-"""The browser of the tests."""
+"""Helpers for tests that open pages in Chromium, and check their accessibility with axe."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 """The path of Chromium, or None. The headless shell starts in half the time."""
 
 PATIENCE = 120_000
-"""Milliseconds to wait for the browser."""
+"""The time-out of the browser in milliseconds."""
 
 IN_COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
-"""The checks on colours, since a theme changes only these."""
+"""The options of axe for the checks on colours. Another theme changes only the results of these checks."""
 
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 
-# Each line says what the accessibility check found, and where.
+# Returns a line for each violation that axe finds, with the id of the check and the HTML of the elements.
 _AXE = """async (options) => {
     const result = await axe.run({ resultTypes: ["violations"], ...options });
     return result.violations.map((violation) => violation.id + " " +
         violation.nodes.map((node) => node.html.slice(0, 200)).join(" | "));
 }"""
 
-# The tests run inside an event loop, and this client of the browser refuses to run in
-# the thread of one.
+# The synchronous API of Playwright refuses to run in a thread with an event loop, and the tests run in such a thread.
 THREAD = ThreadPoolExecutor(1)
 
 
 def in_browser(test: Callable[..., None]) -> Callable[..., None]:
-    """Run a test in the thread of the browser."""
+    """Decorate a test so that it runs in THREAD, the thread of the browser."""
 
     @functools.wraps(test)
     def run(**fixtures: Any) -> None:
@@ -50,7 +49,9 @@ def in_browser(test: Callable[..., None]) -> Callable[..., None]:
 
 
 def started() -> Iterator[Any]:
-    """Yield a browser that is started, and end it. For a fixture. The test is skipped without its packages."""
+    """Start a browser, yield it, and stop it at the end. Fixtures use this generator. The test is skipped if Playwright
+    or axe is not installed.
+    """
     sync_api = pytest.importorskip("playwright.sync_api")
     pytest.importorskip("axe_playwright_python")
 
@@ -76,12 +77,12 @@ def expect(locator: Any) -> Any:
 
 
 def load_axe(page: Any) -> None:
-    """Load the accessibility check into a page."""
+    """Load axe, the accessibility checker, into *page*."""
     axe = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
     page.evaluate(axe + "\n;null")
 
 
 def problems(page: Any, options: dict[str, Any]) -> list[str]:
-    """Return what the accessibility check finds in a page into which it is loaded."""
+    """Run axe with *options* in *page*, into which :func:`load_axe` has loaded it. Return a line for each violation."""
     violations: list[str] = page.evaluate(_AXE, options)
     return violations

@@ -1,5 +1,5 @@
-"""Which requests are sent, refused or answered by the robots.txt middleware, and its part in a dry
-run. With fake responses.
+"""Tests of :class:`RobotsTxtMiddleware`, which sends, refuses or answers requests, and of the robots.txt check in a dry
+run. The responses are fakes.
 """
 
 from __future__ import annotations
@@ -38,20 +38,25 @@ ROBOTS_URL = f"{SITE}/robots.txt"
 PRIVATE = f"{SITE}/private/1"
 PUBLIC = f"{SITE}/public"
 EXEMPT = {"dont_obey_robotstxt": True}
-LEDGER_OF_ALL = {"REP_LEDGER": "unused", "REP_LEDGER_LEVEL": "all"}
+LEDGER_LEVEL_ALL = {"REP_LEDGER": "unused", "REP_LEDGER_LEVEL": "all"}
 
 
 def middleware(
     answers: dict[str, Any] | None = None, **settings: Any
 ) -> tuple[RobotsTxtMiddleware, Crawler]:
+    """Return the middleware of a crawl, and its crawler. *answers* contains the response for each URL; by default,
+    that of ROBOTS_URL.
+    """
     settings = {"USER_AGENT": "mybot", "REP_WAIT_TIMEOUT": 0, **settings}
     answers = {ROBOTS_URL: answer(ROBOTS_URL)} if answers is None else answers
     crawler = fake_crawler(settings, answers)
     return RobotsTxtMiddleware.from_crawler(crawler), crawler
 
 
-async def ask(mw: RobotsTxtMiddleware, request: Request) -> Any:
-    """Return the outcome of a request, which is sent and has ended if that is None."""
+async def process(mw: RobotsTxtMiddleware, request: Request) -> Any:
+    """Pass *request* through the middleware, and end it. Return the result of the middleware: a response, or None if
+    the request is sent. Raises RobotsDenied if the request is refused.
+    """
     frontier = Frontier.of(mw._crawler)
     entry = frontier.enter(request)
     try:
@@ -63,17 +68,18 @@ async def ask(mw: RobotsTxtMiddleware, request: Request) -> Any:
     return outcome
 
 
-def asked(crawler: Crawler) -> list[str]:
+def fetched_urls(crawler: Crawler) -> list[str]:
+    """Return the URLs that were fetched by the engine of *crawler*, in order."""
     return [request.url for request in crawler.engine.asked]
 
 
-# Verdicts.
+# Allowed and forbidden requests.
 
 LONG = f"{SITE}/{'a' * 70_000}"
-BY_LINE_2 = (
+REFUSED_BY_LINE_2 = (
     f"Refused by {ROBOTS_URL}, line 2 (disallow: /private/), in the group of line 1"
 )
-NO_HOST = (
+INVALID_HOST = (
     "Refused by scrapy-rep (the URL or the Host header has an invalid host or port)"
 )
 SCHEMES = ("data:,x", "file:///tmp/x", "s3://bucket/key", "ftp://example.com/private/")
@@ -88,28 +94,30 @@ BAD_URLS = (
 
 
 class Case(NamedTuple):
-    """A request with its *meta*, and the REP_OVERRIDES of its crawl."""
+    """A request, what the crawl knows about its site, and the expected verdict."""
 
     url: str
     verdict: str
-    """``sent``, or how the message of the refusal begins."""
+    """``sent``, or the start of the message of the refusal."""
 
     overrides: dict[str, str] = {}
+    """The REP_OVERRIDES of the crawl."""
+
     meta: dict[str, Any] = {}
     robots: bytes | None = ROBOTS
-    """If None, the fetch of robots.txt fails: what is sent then needs no robots.txt."""
+    """The robots.txt of the site. If None, its fetch fails. A request that is sent nevertheless needs no robots.txt."""
 
 
 CASES = {
     "allowed": Case(PUBLIC, "sent"),
-    "forbidden": Case(PRIVATE, BY_LINE_2),
-    "forbidden in the form that servers see": Case(
-        f"{SITE}/a/../private/1", f"{BY_LINE_2} (user-agent: *), as {PRIVATE}"
+    "forbidden": Case(PRIVATE, REFUSED_BY_LINE_2),
+    "forbidden once the dot segments are resolved": Case(
+        f"{SITE}/a/../private/1", f"{REFUSED_BY_LINE_2} (user-agent: *), as {PRIVATE}"
     ),
-    "forbidden, as the fetch of robots.txt has failed": Case(
+    "forbidden, since robots.txt is unreachable": Case(
         PUBLIC, f"Refused by {ROBOTS_URL} (unreachable: no answer", robots=None
     ),
-    "too long for its rules": Case(
+    "too long to be matched": Case(
         LONG,
         f"Refused by {ROBOTS_URL} (the URL is too long",
         robots=b"User-agent: *\nDisallow: /*?private=",
@@ -118,9 +126,9 @@ CASES = {
     **{f"{url}: no robots.txt": Case(url, "sent", robots=None) for url in SCHEMES},
     # Overrides.
     "ignored": Case(PRIVATE, "sent", {"example.com": "ignore"}, robots=None),
-    "ignored, also if too long": Case(LONG, "sent", {"*": "ignore"}, robots=None),
+    "ignored, even if too long": Case(LONG, "sent", {"*": "ignore"}, robots=None),
     "obeyed, by the more precise override": Case(
-        PRIVATE, BY_LINE_2, {"*": "ignore", "example.com": "obey"}
+        PRIVATE, REFUSED_BY_LINE_2, {"*": "ignore", "example.com": "obey"}
     ),
     "allowed by an override": Case(
         PRIVATE, "sent", {"example.com": "User-agent: *\nAllow: /"}, robots=None
@@ -131,79 +139,88 @@ CASES = {
         {"example.com": "User-agent: *\nDisallow: /"},
         robots=None,
     ),
-    "ignored for another host": Case(PRIVATE, BY_LINE_2, {"other.example": "ignore"}),
+    "ignored for another host": Case(
+        PRIVATE, REFUSED_BY_LINE_2, {"other.example": "ignore"}
+    ),
     # dont_obey_robotstxt.
     "exempt": Case(PRIVATE, "sent", meta=EXEMPT, robots=None),
     "exempt, after a redirect within its origin": Case(
         PRIVATE, "sent", meta={**EXEMPT, "redirect_urls": [PUBLIC]}, robots=None
     ),
     "exempt, after a redirect from another origin": Case(
-        PRIVATE, BY_LINE_2, meta={**EXEMPT, "redirect_urls": ["http://other.example/"]}
+        PRIVATE,
+        REFUSED_BY_LINE_2,
+        meta={**EXEMPT, "redirect_urls": ["http://other.example/"]},
     ),
-    # Hosts that cannot be read: no override applies to them.
-    **{f"{url}: no host": Case(url, NO_HOST, {"*": "ignore"}) for url in BAD_URLS},
-    "no host, exempt": Case("http://a|b/", "sent", meta=EXEMPT),
-    "no host, exempt, after a redirect from another one": Case(
-        "http://a|b/", NO_HOST, meta={**EXEMPT, "redirect_urls": ["http://[::/x"]}
+    # Invalid hosts. No override applies to them.
+    **{
+        f"{url}: invalid host": Case(url, INVALID_HOST, {"*": "ignore"})
+        for url in BAD_URLS
+    },
+    "invalid host, exempt": Case("http://a|b/", "sent", meta=EXEMPT),
+    "invalid host, exempt, after a redirect from another invalid host": Case(
+        "http://a|b/", INVALID_HOST, meta={**EXEMPT, "redirect_urls": ["http://[::/x"]}
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @coroutine_test
-async def test_a_request_is_sent_or_refused_by_what_is_known(case: Case) -> None:
-    """A request is sent or refused. Its errback, the signal and the stats get the refusal."""
+async def test_robotstxt_overrides_and_meta_decide_whether_a_request_is_sent(
+    case: Case,
+) -> None:
+    """The errback of a refused request, the signal ``decision_made`` and the stats get the refusal."""
     robots = None if case.robots is None else answer(ROBOTS_URL, case.robots)
     mw, crawler = middleware(
         {ROBOTS_URL: robots} if robots else {}, REP_OVERRIDES=case.overrides
     )
-    seen = records(crawler)
+    recorded = records(crawler)
     request = Request(SITE, meta=case.meta)
-    request._url = case.url  # Like verbatim_url, where Scrapy has it.
+    request._url = case.url  # Like verbatim_url in versions of Scrapy that have it.
     if case.verdict == "sent":
-        assert await ask(mw, request) is None
-        assert not seen
+        assert await process(mw, request) is None
+        assert not recorded
         return
     with pytest.raises(RobotsDenied) as caught:
-        await ask(mw, request)
+        await process(mw, request)
     assert str(caught.value).startswith(case.verdict)
     assert isinstance(caught.value, IgnoreRequest)
-    (record,) = seen
+    (record,) = recorded
     assert record is caught.value.record
     assert (record.verdict, record.url[:100]) == ("refused", case.url[:100])
-    assert record.origin == ("" if case.verdict == NO_HOST else SITE)
+    assert record.origin == ("" if case.verdict == INVALID_HOST else SITE)
     assert crawler.stats.get_value("robotstxt/forbidden") == 1
     assert crawler.stats.get_value(f"rep/denied/{record.reason}") == 1
 
 
-def test_without_robotstxt_obey_the_middleware_is_disabled() -> None:
-    """Without ROBOTSTXT_OBEY, the middleware is disabled."""
+def test_the_middleware_is_disabled_without_robotstxt_obey() -> None:
     with pytest.raises(NotConfigured):
         middleware(ROBOTSTXT_OBEY=False)
 
 
 @coroutine_test
-async def test_html_in_place_of_a_robotstxt_is_logged_and_parsed(
+async def test_an_html_page_in_place_of_a_robotstxt_is_logged_and_parsed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """An HTML page in place of a robots.txt is logged, and parsed like any other file."""
     caplog.set_level("INFO")
     body = b"<!DOCTYPE html>\n" + ROBOTS
     mw, _ = middleware({ROBOTS_URL: answer(ROBOTS_URL, body)})
     with pytest.raises(RobotsDenied):
-        await ask(mw, Request(PRIVATE))
+        await process(mw, Request(PRIVATE))
     assert any("is an HTML page" in line for line in caplog.messages)
 
 
 @coroutine_test
-async def test_only_requests_of_the_package_skip_the_check() -> None:
-    """Only the package's own requests skip the check, by class, which ``replace()`` keeps."""
+async def test_only_requests_of_this_package_skip_the_check() -> None:
+    """A request for robots.txt is recognised by its class, which ``replace()`` keeps. The meta keys of such a request
+    do not exempt another request.
+    """
     mw, crawler = middleware()
-    await ask(mw, Request(PUBLIC))
+    await process(mw, Request(PUBLIC))
     (robotstxt_request,) = crawler.engine.asked
     assert isinstance(robotstxt_request, RobotsTxtRequest)
-    assert await ask(mw, robotstxt_request) is None
-    assert await ask(mw, robotstxt_request.replace(url=PRIVATE)) is None
+    assert await process(mw, robotstxt_request) is None
+    assert await process(mw, robotstxt_request.replace(url=PRIVATE)) is None
     meta = {
         key: robotstxt_request.meta[key]
         for key in robotstxt_request.meta
@@ -215,69 +232,74 @@ async def test_only_requests_of_the_package_skip_the_check() -> None:
         robotstxt_request.replace(url=PRIVATE, cls=Request, meta=meta),
     ):
         with pytest.raises(RobotsDenied):
-            await ask(mw, request)
+            await process(mw, request)
 
 
 @coroutine_test
-async def test_an_exempt_request_keeps_to_pauses() -> None:
-    """A request with ``dont_obey_robotstxt`` is refused if its host has asked for too long a pause.
-    No ledger says that it was allowed.
+async def test_a_request_that_is_exempt_from_robotstxt_obeys_pauses() -> None:
+    """A request with ``dont_obey_robotstxt`` is refused if the pause of its host is too long to wait. Then no record
+    says that the request was allowed.
     """
     mw, crawler = middleware(REP_LEDGER="ledger")
-    seen = records(crawler)
+    recorded = records(crawler)
     request = Request("http://paused.example/", meta=EXEMPT)
     WireMiddleware.from_crawler(crawler)
     back_off(crawler, Frontier.of(crawler).queues.of(request).host.key, 3600)
     with pytest.raises(RobotsDenied):
-        await ask(mw, request)
-    assert [record.reason for record in seen] == ["back-off"]
+        await process(mw, request)
+    assert [record.reason for record in recorded] == ["back-off"]
 
 
 @coroutine_test
-async def test_an_unreachable_host_is_asked_again_for_files_and_downloads() -> None:
-    """They are refused until robots.txt may be fetched again. The next one waits for that fetch, and is judged by it."""
+async def test_files_and_downloads_cause_a_retry_of_an_unreachable_robotstxt() -> None:
+    """While robots.txt is unreachable, requests that did not pass through the scheduler are refused, until the next
+    attempt is due. The first request after that moment waits for the attempt, whose result decides about it.
+    """
     mw, crawler = middleware({})
     with pytest.raises(RobotsDenied):
-        await ask(mw, Request(PUBLIC))
-    times = asked(crawler).count(ROBOTS_URL)
+        await process(mw, Request(PUBLIC))
+    fetches = fetched_urls(crawler).count(ROBOTS_URL)
     (site,) = Frontier.of(crawler).limits.sites.values()
     with pytest.raises(RobotsDenied):
-        await ask(mw, Request(PUBLIC))
-    assert asked(crawler).count(ROBOTS_URL) == times
+        await process(mw, Request(PUBLIC))
+    assert fetched_urls(crawler).count(ROBOTS_URL) == fetches
     for answers in {}, {ROBOTS_URL: answer(ROBOTS_URL)}:
         assert site.outage is not None
         site.outage.retry_at = 0.0
         crawler.engine.answers = answers
-        call = ask(mw, Request(PUBLIC))
+        outcome = process(mw, Request(PUBLIC))
         if answers:
-            assert await call is None
+            assert await outcome is None
         else:
             with pytest.raises(RobotsDenied):
-                await call
-    assert asked(crawler).count(ROBOTS_URL) > times + 1
+                await outcome
+    assert fetched_urls(crawler).count(ROBOTS_URL) > fetches + 1
 
 
 @coroutine_test
-async def test_a_file_does_not_wait_for_a_robotstxt_that_is_unreachable() -> None:
-    """Neither the file that has it fetched, nor a later one while no retry is due."""
+async def test_a_file_does_not_wait_for_an_unreachable_robotstxt() -> None:
+    """The file of a media pipeline is refused at once, although REP_WAIT_TIMEOUT lets requests wait. This is true of
+    the first file, whose request starts the fetch of robots.txt, and of later files while no retry is due.
+    """
     unreachable = answer(ROBOTS_URL, status=503)
     mw, crawler = middleware({ROBOTS_URL: unreachable}, REP_WAIT_TIMEOUT=600)
     Frontier.of(crawler).has_scheduler = True
     for _ in range(2):
-        call = deferred_from_coro(ask(mw, Request(PUBLIC, callback=NO_CALLBACK)))
-        soon: Deferred[None] = Deferred()
-        call_later(0.05, soon.callback, None)
-        await maybe_deferred_to_future(soon)
-        assert call.called
+        outcome = deferred_from_coro(process(mw, Request(PUBLIC, callback=NO_CALLBACK)))
+        pause: Deferred[None] = Deferred()
+        call_later(0.05, pause.callback, None)
+        await maybe_deferred_to_future(pause)
+        assert outcome.called
         with pytest.raises(RobotsDenied):
-            await maybe_deferred_to_future(call)
-    assert asked(crawler).count(ROBOTS_URL) == 1
+            await maybe_deferred_to_future(outcome)
+    assert fetched_urls(crawler).count(ROBOTS_URL) == 1
 
 
 @coroutine_test
-async def test_a_request_that_a_component_held_until_its_rules_were_stale_is_judged_again() -> (
-    None
-):
+async def test_a_delayed_request_is_judged_again_if_its_rules_are_stale() -> None:
+    """Another component may delay a request between this middleware and the :class:`WireMiddleware`. If the rules
+    have become stale meanwhile, the request is judged again before it is sent.
+    """
     mw, crawler = middleware()
     wire = WireMiddleware.from_crawler(crawler)
     wire._gate = mw
@@ -288,59 +310,56 @@ async def test_a_request_that_a_component_held_until_its_rules_were_stale_is_jud
     fresh_until = entry.judgement.fresh_until
     entry.judgement = entry.judgement._replace(fresh_until=0.0)
     entry.may_use_stale = False
-    sending = wire.process_request(request)
-    assert await ensure_awaitable(sending) is None
+    assert await ensure_awaitable(wire.process_request(request)) is None
     assert entry.judgement.fresh_until == fresh_until
 
 
-# Requests that wait for one robots.txt.
+# Requests that wait for the same robots.txt.
 
 
 @coroutine_test
-async def test_all_requests_wait_for_one_fetch() -> None:
-    """All requests that wait for one robots.txt follow its rules, also if the first of them is
-    cancelled, and so do those that come later.
+async def test_concurrent_requests_wait_for_one_fetch() -> None:
+    """The rules apply to all requests that wait for the fetch, and to later requests, even if the first request is
+    cancelled.
     """
-    landing: Deferred[Any] = Deferred()
-    mw, crawler = middleware({ROBOTS_URL: lambda: landing})
+    robots_response: Deferred[Any] = Deferred()
+    mw, crawler = middleware({ROBOTS_URL: lambda: robots_response})
     urls = [PUBLIC, PRIVATE, PUBLIC, PRIVATE]
-    first, *others = [deferred_from_coro(ask(mw, Request(url))) for url in urls]
+    first, *others = [deferred_from_coro(process(mw, Request(url))) for url in urls]
     first.addErrback(lambda _: None)
     first.cancel()
-    landing.callback(answer(ROBOTS_URL))
+    robots_response.callback(answer(ROBOTS_URL))
     await maybe_deferred_to_future(first)
-    later = deferred_from_coro(ask(mw, Request(PUBLIC)))
+    later = deferred_from_coro(process(mw, Request(PUBLIC)))
     outcomes = []
-    for waiting in (*others, later):
-        waiting.addErrback(lambda failure: type(failure.value))
-        outcomes.append(await maybe_deferred_to_future(waiting))
+    for outcome in (*others, later):
+        outcome.addErrback(lambda failure: type(failure.value))
+        outcomes.append(await maybe_deferred_to_future(outcome))
     assert outcomes == [RobotsDenied, None, RobotsDenied, None]
-    assert asked(crawler) == [ROBOTS_URL]
+    assert fetched_urls(crawler) == [ROBOTS_URL]
 
 
 @coroutine_test
-async def test_the_last_request_that_is_cancelled_ends_the_fetch() -> None:
-    """If all requests that wait for a robots.txt are cancelled, so is its fetch. That says
-    nothing about the site: the next request has robots.txt fetched again.
-    """
-    landing: Deferred[Any] = Deferred()
-    answers = [lambda: landing, answer(ROBOTS_URL)]
+async def test_the_fetch_is_cancelled_when_all_waiting_requests_are_cancelled() -> None:
+    """A cancelled fetch says nothing about the site: for the next request, robots.txt is fetched again."""
+    robots_response: Deferred[Any] = Deferred()
+    answers = [lambda: robots_response, answer(ROBOTS_URL)]
     mw, crawler = middleware({ROBOTS_URL: answers})
-    waiting = [deferred_from_coro(ask(mw, Request(PUBLIC))) for _ in range(2)]
-    for call in waiting:
-        assert not landing.called
-        call.addErrback(lambda _: None)
-        call.cancel()
-        await maybe_deferred_to_future(call)
-    assert landing.called
-    assert await ask(mw, Request(PUBLIC)) is None
-    assert asked(crawler) == [ROBOTS_URL] * 2
+    outcomes = [deferred_from_coro(process(mw, Request(PUBLIC))) for _ in range(2)]
+    for outcome in outcomes:
+        assert not robots_response.called
+        outcome.addErrback(lambda _: None)
+        outcome.cancel()
+        await maybe_deferred_to_future(outcome)
+    assert robots_response.called
+    assert await process(mw, Request(PUBLIC)) is None
+    assert fetched_urls(crawler) == [ROBOTS_URL] * 2
     with pytest.raises(RobotsDenied):
-        await ask(mw, Request(PRIVATE))
+        await process(mw, Request(PRIVATE))
     assert Frontier.of(crawler).limits.waiting() == (0, 0, None)
 
 
-# Requests of a spider for robots.txt.
+# A spider's own requests for robots.txt.
 
 
 @pytest.mark.parametrize(
@@ -351,61 +370,63 @@ async def test_the_last_request_that_is_cancelled_ends_the_fetch() -> None:
         (Request(f"{ROBOTS_URL}?x=1"), 200, False),
         (Request(f"{ROBOTS_URL};x"), 200, False),
         (Request(ROBOTS_URL, meta=EXEMPT), 200, False),
-        # There is no copy.
+        # The fetch of the crawl has failed, so there is no copy.
         (Request(ROBOTS_URL), 503, False),
     ],
 )
 @coroutine_test
-async def test_a_spider_that_requests_robotstxt_gets_the_copy(
+async def test_a_request_of_a_spider_for_robotstxt_is_answered_with_the_copy_of_the_crawl(
     request_: Request, status: int, is_copy: bool
 ) -> None:
-    """A spider that requests robots.txt gets the copy of the crawl, with a flag. Only a plain GET
-    is answered so; other requests are sent, and recorded at the ledger level "all".
+    """A spider that requests robots.txt with a plain GET gets the copy that the crawl has fetched. The response has a
+    flag. Other requests are sent, and recorded at the ledger level "all".
     """
     answers = {ROBOTS_URL: answer(ROBOTS_URL, ROBOTS, status)}
-    mw, crawler = middleware(answers, **LEDGER_OF_ALL)
-    seen = records(crawler)
+    mw, crawler = middleware(answers, **LEDGER_LEVEL_ALL)
+    recorded = records(crawler)
     for _ in range(2):
-        response = await ask(mw, request_)
+        response = await process(mw, request_)
         if is_copy:
             assert (response.flags, response.body) == (["robotstxt_copy"], ROBOTS)
         else:
             assert response is None
     sent = [] if is_copy else [(request_.url, "allowed")] * 2
-    assert [(record.url, record.verdict) for record in seen] == sent
+    assert [(record.url, record.verdict) for record in recorded] == sent
     assert crawler.stats.get_value("rep/robotstxt/from_copy") == (
         2 if is_copy else None
     )
 
 
-# Where a browser has arrived.
+# Pages that a browser has loaded.
 
 
 @pytest.mark.parametrize(
     ("url", "settings", "reported"),
     [
         (PUBLIC, {}, []),
-        (PUBLIC, LEDGER_OF_ALL, [PUBLIC]),
+        (PUBLIC, LEDGER_LEVEL_ALL, [PUBLIC]),
         (ROBOTS_URL, {"REP_LEDGER": "unused"}, []),
-        (ROBOTS_URL, LEDGER_OF_ALL, [ROBOTS_URL]),
+        (ROBOTS_URL, LEDGER_LEVEL_ALL, [ROBOTS_URL]),
     ],
 )
 @coroutine_test
-async def test_a_page_at_which_a_browser_ends_counts_like_a_request(
+async def test_the_final_page_of_a_browser_counts_like_a_request(
     url: str, settings: dict[str, Any], reported: list[str]
 ) -> None:
-    """A page at which a browser ends counts like a request for it: it is recorded at the ledger level
-    "all", and so is a robots.txt, and the stat of an override counts it.
+    """A browser may follow redirects. Its final page is recorded at the ledger level "all", even if it is a robots.txt,
+    and is counted in the stats about overrides, like a request for this page.
     """
     mw, crawler = middleware(**settings, REP_OVERRIDES={"example.com": "obey"})
-    seen = records(crawler)
+    recorded = records(crawler)
     response = HtmlResponse(url)
     assert await mw.check_arrival(Request(SITE), response) is response
-    assert [record.url for record in seen if record.verdict == "allowed"] == reported
+    assert [
+        record.url for record in recorded if record.verdict == "allowed"
+    ] == reported
     assert crawler.stats.get_value("rep/override/obey") == 1
 
 
-# The name of the crawler.
+# The product token of the crawler.
 
 
 @pytest.mark.parametrize(
@@ -423,7 +444,7 @@ def test_a_user_agent_without_a_token_causes_one_warning(
     agent_of_spider: str | None,
     warns: bool,
 ) -> None:
-    """A User-Agent without a product token causes one warning at the start."""
+    """The warning is logged when the spider opens."""
     mw, crawler = middleware(USER_AGENT=agent)
     if agent_of_spider is not None:
         crawler.spider.user_agent = agent_of_spider
@@ -438,25 +459,25 @@ def test_a_user_agent_without_a_token_causes_one_warning(
 
 
 @coroutine_test
-async def test_a_request_with_invalid_purposes_fails_alone(
+async def test_invalid_purposes_of_a_request_do_not_affect_other_requests(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """One error message names a request with invalid purposes. Those that wait for the same
-    robots.txt are judged.
+    """An error message names the request with invalid purposes. The other requests that wait for the same robots.txt
+    are judged.
     """
-    fetched: Deferred[Response] = Deferred()
+    robots_response: Deferred[Response] = Deferred()
     settings: dict[str, Any] = {"REP_DRY_RUN": True, "USER_AGENT": "mybot"}
-    crawler = fake_crawler(settings, {ROBOTS_URL: lambda: fetched})
+    crawler = fake_crawler(settings, {ROBOTS_URL: lambda: robots_response})
     recorded = records(crawler)
-    mw = DryRun(crawler)
-    calls = []
+    dry_run = DryRun(crawler)
+    outcomes = []
     for path in ("/private/1", "/private/bad", "/private/2"):
-        purposes = {"rep_purposes": "nonsense"} if path == "/private/bad" else {}
-        request = Request(SITE + path, meta=purposes)
-        calls.append(deferred_from_coro(mw.process_request(request)))
-    fetched.callback(answer(ROBOTS_URL))
-    for call in calls:
-        await maybe_deferred_to_future(call)
+        meta = {"rep_purposes": "nonsense"} if path == "/private/bad" else {}
+        request = Request(SITE + path, meta=meta)
+        outcomes.append(deferred_from_coro(dry_run.process_request(request)))
+    robots_response.callback(answer(ROBOTS_URL))
+    for outcome in outcomes:
+        await maybe_deferred_to_future(outcome)
     assert [record.url for record in recorded] == [
         f"{SITE}/private/1",
         f"{SITE}/private/2",
@@ -466,28 +487,28 @@ async def test_a_request_with_invalid_purposes_fails_alone(
 
 
 @coroutine_test
-async def test_a_cancelled_request_in_a_dry_run_is_no_error(
+async def test_a_cancelled_request_in_a_dry_run_is_not_an_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A cancelled request in a dry run is not sent, and is no error; others that wait for the same
-    robots.txt are judged by it.
+    """The cancelled request is not sent, and nothing is logged. The other request, which waits for the same robots.txt,
+    is judged.
     """
-    fetched: Deferred[Response] = Deferred()
+    robots_response: Deferred[Response] = Deferred()
     settings: dict[str, Any] = {"REP_DRY_RUN": True, "USER_AGENT": "mybot"}
-    crawler = fake_crawler(settings, {ROBOTS_URL: lambda: fetched})
+    crawler = fake_crawler(settings, {ROBOTS_URL: lambda: robots_response})
     recorded = records(crawler)
-    mw = DryRun(crawler)
+    dry_run = DryRun(crawler)
     first, second = (
-        deferred_from_coro(mw.process_request(Request(f"{SITE}/private/{number}")))
+        deferred_from_coro(dry_run.process_request(Request(f"{SITE}/private/{number}")))
         for number in (1, 2)
     )
-    ended: list[object] = []
-    first.addErrback(ended.append)
+    failures: list[object] = []
+    first.addErrback(failures.append)
     first.cancel()
-    fetched.callback(answer(ROBOTS_URL))
+    robots_response.callback(answer(ROBOTS_URL))
     await maybe_deferred_to_future(second)
     assert [(record.url, record.reason) for record in recorded] == [
         (f"{SITE}/private/2", "rule")
     ]
-    assert len(ended) == 1
+    assert len(failures) == 1
     assert not caplog.records

@@ -1,5 +1,6 @@
-"""The checks of a browser's requests, with a fake browser. ``tests/crawl/test_browser.py`` has what
-Chromium sends; there is no Firefox and no WebKit.
+"""Tests of :mod:`scrapy_rep.playwright`, which checks the requests of a browser. The browser is a fake.
+
+The tests in ``tests/crawl/test_browser.py`` use a real Chromium. No test uses a real Firefox or WebKit.
 """
 
 from __future__ import annotations
@@ -40,48 +41,53 @@ ABORTS = {"PLAYWRIGHT_ABORT_REQUEST": "scrapy_rep.playwright.abort_forbidden"}
 
 @pytest.fixture(autouse=True)
 def _no_other_crawls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the crawls of earlier tests."""
     monkeypatch.setattr(playwright, "_GUARDS", WeakKeyDictionary())
-    playwright._warn_of_unknown_crawl.cache_clear()  # It comes once.
+    playwright._warn_of_unknown_crawl.cache_clear()  # It is logged once per process.
 
 
 class FakeGate(BrowserGate):
-    """Forbids the URLs of /private/, and notes about which it was asked, with their page."""
+    """A gate that forbids the URLs in /private/."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
+        self.checked: list[tuple[str, str]] = []
+        """Each checked URL, with the URL of its page; this is empty if the request has no known page."""
 
     async def refusal_of(
         self, url: str, cause: Request | None, page: str = ""
     ) -> Exception | None:
-        self.asked.append((url, page))
+        self.checked.append((url, page))
         return DENIED if "/private/" in url else None
 
 
 DENIED = RobotsDenied("forbidden", Mock())
 
 
-def guarded(**settings: Any) -> PlaywrightMiddleware:
-    """Return the middleware of a crawl whose gate is a fake."""
+def fake_guard(**settings: Any) -> PlaywrightMiddleware:
+    """Return the middleware of a crawl with a :class:`FakeGate`."""
     return guard_of(fake_crawler({**ABORTS, **settings}), FakeGate())
 
 
 def guard_of(crawler: Crawler, gate: BrowserGate | None) -> PlaywrightMiddleware:
+    """Return the middleware of *crawler*, with *gate*; without a gate, the crawl does not obey robots.txt."""
     guard = PlaywrightMiddleware.from_crawler(crawler)
     guard.gate = gate
     return guard
 
 
 def crawl(**settings: Any) -> tuple[PlaywrightMiddleware, Crawler]:
-    """Return the middleware of a crawl with its gate."""
+    """Return the middleware of a crawl with a real gate, and the crawler. ROBOTS is the robots.txt of SITE."""
     settings = {"USER_AGENT": "mybot", "REP_WAIT_TIMEOUT": 0, **ABORTS, **settings}
     crawler = fake_crawler(settings, {ROBOTS_URL: answer(ROBOTS_URL, ROBOTS)})
     return guard_of(crawler, RobotsTxtMiddleware.from_crawler(crawler)), crawler
 
 
-async def is_aborted(url: str, page: Any = None, *, is_page: bool = True) -> bool:
-    """Ask about a request of *page*; without one, it is that of a service worker."""
+async def is_aborted(url: str, page: Any = None, *, is_navigation: bool = True) -> bool:
+    """Return whether a request of *page* for *url* is aborted. Without a page, the request is that of a service worker.
+    A request that is no navigation is for a part of the page, such as an image.
+    """
     request = Mock(url=url)
-    request.is_navigation_request.return_value = is_page
+    request.is_navigation_request.return_value = is_navigation
     type(request).frame = PropertyMock(
         return_value=page, side_effect=None if page else RuntimeError("no frame")
     )
@@ -89,8 +95,8 @@ async def is_aborted(url: str, page: Any = None, *, is_page: bool = True) -> boo
 
 
 def new_context(session: Any = None) -> Any:
-    """Return a browser context of Chromium, which has one DevTools *session* in this test, or of
-    Firefox, which has none.
+    """Return a browser context: of Chromium with the DevTools *session*; without a session, of Firefox, which supports
+    none.
     """
     if session is None:
         no_session = AsyncMock(side_effect=RuntimeError("only available in Chromium"))
@@ -101,6 +107,7 @@ def new_context(session: Any = None) -> Any:
 
 
 def new_session() -> Any:
+    """Return a DevTools session. The main frame of its pages has the id "main"."""
     session = AsyncMock(on=Mock())
     session.send.return_value = {"frameTree": {"frame": {"id": "main"}}}
     return session
@@ -112,22 +119,24 @@ def new_page(context: Any) -> Any:
     return page
 
 
-async def watched(guard: PlaywrightMiddleware, page: Any) -> Request:
-    """Let scrapy-playwright open *page*. Return the request of the spider."""
+async def open_page(guard: PlaywrightMiddleware, page: Any) -> Request:
+    """Open *page* for a request of the spider, as scrapy-playwright does. Return this request."""
     request = Request(PUBLIC, meta={"playwright": True})
     guard.process_request(request)
     await watch_page(page, request)
     return request
 
 
-async def answer_of(session: Any, url: str, **event: Any) -> str:
-    """Report a request in *session*, and return the method that answers it."""
+async def pause_request(session: Any, url: str, **event: Any) -> str:
+    """Report in *session* that the browser has paused its request for *url*. Return the DevTools method that is called
+    about the request. By default, the request is for the document of the page; *event* has other fields of the event.
+    """
     receivers = dict(call.args for call in session.on.call_args_list)
-    answered = asyncio.Event()
-    session.send.side_effect = lambda *_: answered.set()
-    common = {"requestId": 1, "frameId": "main", "resourceType": "Document"}
-    receivers["Fetch.requestPaused"]({**common, "request": {"url": url}, **event})
-    await asyncio.wait_for(answered.wait(), 60)
+    is_decided = asyncio.Event()
+    session.send.side_effect = lambda *_: is_decided.set()
+    defaults = {"requestId": 1, "frameId": "main", "resourceType": "Document"}
+    receivers["Fetch.requestPaused"]({**defaults, "request": {"url": url}, **event})
+    await asyncio.wait_for(is_decided.wait(), 60)
     return session.send.call_args.args[0]
 
 
@@ -137,22 +146,26 @@ async def answer_of(session: Any, url: str, **event: Any) -> str:
         pytest.param([True], PRIVATE, True, id="a forbidden URL"),
         pytest.param([True], PUBLIC, False, id="an allowed URL"),
         pytest.param([True], "data:,x", False, id="a scheme without robots.txt"),
-        pytest.param([True], "http://a|b/", True, id="a host that cannot be read"),
+        pytest.param([True], "http://a|b/", True, id="an invalid host"),
         pytest.param([], PUBLIC, True, id="no known crawl"),
-        pytest.param([True, True], PUBLIC, True, id="one of several crawls"),
+        pytest.param([True, True], PUBLIC, True, id="several crawls"),
         pytest.param([False, False], PRIVATE, False, id="crawls that do not obey"),
-        pytest.param([False, True], PUBLIC, True, id="one crawl that obeys"),
+        pytest.param(
+            [False, True], PUBLIC, True, id="several crawls, of which one obeys"
+        ),
     ],
 )
 @coroutine_test
-async def test_requests_of_service_workers_follow_the_one_crawl(
+async def test_requests_of_service_workers_are_aborted_if_their_crawl_is_unknown(
     caplog: pytest.LogCaptureFixture, obey: list[bool], url: str, aborted: bool
 ) -> None:
-    """The rules of the one crawl apply to the requests of service workers. If it is unknown which
-    crawl they belong to, they are aborted, with one log message; if no crawl obeys, they pass.
+    """If the process has one crawl, its rules apply to the requests of service workers. With no or several crawls, it
+    is unknown to which of them the requests belong. They are then aborted, with one log message; if no crawl obeys
+    robots.txt, they pass.
     """
     running = [crawl()[1] if obeys else fake_crawler() for obeys in obey]
-    _kept = [
+    # The reference keeps the middlewares alive.
+    _without_gate = [
         guard_of(crawler, None)
         for crawler, obeys in zip(running, obey, strict=True)
         if not obeys
@@ -171,14 +184,14 @@ async def test_requests_of_service_workers_follow_the_one_crawl(
     [(SpiderClosing("closing"), False), (RuntimeError("x"), True)],
 )
 @coroutine_test
-async def test_a_request_that_cannot_be_decided_is_aborted(
+async def test_a_request_is_aborted_if_its_check_raises(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     error: Exception,
     is_logged: bool,
 ) -> None:
-    """A request is aborted if the check fails, and while the spider closes."""
-    _running = crawl()
+    """An error of the check is logged. While the spider closes, the check raises SpiderClosing, which is not logged."""
+    _running = crawl()  # The reference keeps the crawl alive.
 
     async def until_known(*_: object) -> bool:
         raise error
@@ -190,68 +203,67 @@ async def test_a_request_that_cannot_be_decided_is_aborted(
 
 @coroutine_test
 async def test_robotstxt_is_checked_on_the_event_loop_of_the_crawl() -> None:
-    """A browser on another thread has robots.txt checked on the event loop of the crawl."""
+    """The browser may run on the event loop of another thread."""
     guard, crawler = crawl()
     guard.process_request(Request(PUBLIC, meta={"playwright": True}))
 
-    async def ask() -> list[bool]:
+    async def check() -> list[bool]:
         return [await is_aborted(url) for url in (PRIVATE, PUBLIC)]
 
     loop = asyncio.get_running_loop()
-    asked = await loop.run_in_executor(None, lambda: asyncio.run(ask()))
-    assert asked == [True, False]
+    are_aborted = await loop.run_in_executor(None, lambda: asyncio.run(check()))
+    assert are_aborted == [True, False]
     assert [request.url for request in crawler.engine.asked] == [ROBOTS_URL]
 
 
 @coroutine_test
-async def test_one_session_decides_about_all_pages_of_a_browser() -> None:
-    """One DevTools session with the browser decides about the requests of all its pages, and
-    Playwright about none. If the page itself is refused, and not only an image of it, the errback
-    gets the refusal.
+async def test_one_devtools_session_decides_about_all_pages_of_a_browser() -> None:
+    """With a DevTools session, nothing is decided in Playwright's own handlers. If the document of the page is refused,
+    the errback gets the refusal. If only an image is refused, it does not.
     """
-    guard = guarded()
+    guard = fake_guard()
     session = new_session()
     context = new_context(session)
     pages = [new_page(context), new_page(context)]
     for page in (pages[1], *pages[:1] * 2):  # A page can be used again.
-        request = await watched(guard, page)
+        request = await open_page(guard, page)
     assert not await is_aborted(PRIVATE, pages[0])
     context.browser.new_browser_cdp_session.assert_called_once_with()
     context.add_init_script.assert_called_once()
-    assert await answer_of(session, PUBLIC) == "Fetch.continueRequest"
+    assert await pause_request(session, PUBLIC) == "Fetch.continueRequest"
     image = {"resourceType": "Image"}
-    assert await answer_of(session, PRIVATE, **image) == "Fetch.failRequest"
+    assert await pause_request(session, PRIVATE, **image) == "Fetch.failRequest"
     guard.process_exception(request, RuntimeError("net::ERR_TIMED_OUT"))
-    assert await answer_of(session, PRIVATE, frameId="?") == "Fetch.failRequest"
+    assert await pause_request(session, PRIVATE, frameId="?") == "Fetch.failRequest"
     guard.process_exception(request, RuntimeError("net::ERR_TIMED_OUT"))
-    assert await answer_of(session, PRIVATE) == "Fetch.failRequest"
+    assert await pause_request(session, PRIVATE) == "Fetch.failRequest"
     with pytest.raises(RobotsDenied, match="forbidden"):
         guard.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
     assert isinstance(guard.gate, FakeGate)
-    pages_asked = [
+    checked = [
         (PUBLIC, PUBLIC),
         (PRIVATE, PUBLIC),
         (PRIVATE, ""),
         (PRIVATE, PUBLIC),
     ]
-    assert guard.gate.asked == pages_asked
+    assert guard.gate.checked == checked
 
 
-@pytest.mark.parametrize(("reason", "is_known"), [("swap", True), ("remove", False)])
+@pytest.mark.parametrize(("reason", "has_page"), [("swap", True), ("remove", False)])
 @coroutine_test
-async def test_a_detached_frame_still_belongs_to_its_page(
-    reason: str, is_known: bool
+async def test_a_swapped_frame_still_belongs_to_its_page(
+    reason: str, has_page: bool
 ) -> None:
-    """A frame that moves to another process of Chromium still belongs to its page, so the
-    errback gets the refusal of the page. A frame that is removed belongs to no page.
+    """Chromium reports a frame that moves to another process as detached with the reason "swap". The frame still
+    belongs to its page, so the errback gets the refusal of the page. A frame that is removed belongs to no page.
     """
-    guard = guarded()
+    guard = fake_guard()
     session = new_session()
-    request = await watched(guard, new_page(new_context(session)))
+    request = await open_page(guard, new_page(new_context(session)))
     receivers = dict(call.args for call in session.on.call_args_list)
     receivers["Page.frameDetached"]({"frameId": "main", "reason": reason})
-    assert await answer_of(session, PRIVATE) == "Fetch.failRequest"
-    with pytest.raises(RobotsDenied) if is_known else nullcontext():
+    assert await pause_request(session, PRIVATE) == "Fetch.failRequest"
+    with pytest.raises(RobotsDenied) if has_page else nullcontext():
         guard.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
 
 
@@ -268,25 +280,27 @@ async def test_a_detached_frame_still_belongs_to_its_page(
 async def test_chromium_gets_no_speculation_rules(
     headers: dict[str, str], method: str
 ) -> None:
-    """Chromium gets no file of speculation rules, and other files as they are."""
-    guard = guarded()
+    """Speculation rules let Chromium prefetch pages, and these requests cannot be checked. So a response with such
+    rules fails. Other responses continue.
+    """
+    guard = fake_guard()
     session = new_session()
-    await watched(guard, new_page(new_context(session)))
+    await open_page(guard, new_page(new_context(session)))
     fields = [{"name": name, "value": value} for name, value in headers.items()]
     response = {"responseStatusCode": 200, "responseHeaders": fields}
-    assert await answer_of(session, PUBLIC, **response) == f"Fetch.{method}"
+    assert await pause_request(session, PUBLIC, **response) == f"Fetch.{method}"
 
 
 @coroutine_test
-async def test_without_a_session_what_playwright_reports_is_checked() -> None:
-    """In Firefox and WebKit, what Playwright reports is checked, with the first request of a
-    popup.
+async def test_without_a_devtools_session_playwright_reports_the_requests() -> None:
+    """Firefox and WebKit have no DevTools sessions. The requests that Playwright reports are checked, and a route of
+    the browser context checks the first request of a popup.
     """
-    guard = guarded()
+    guard = fake_guard()
     page = new_page(new_context())
-    request = await watched(guard, page)
+    request = await open_page(guard, page)
     assert not await is_aborted(PUBLIC, page)
-    assert await is_aborted(PRIVATE, page, is_page=False)
+    assert await is_aborted(PRIVATE, page, is_navigation=False)
     guard.process_exception(request, RuntimeError("timed out"))
     assert await is_aborted(PRIVATE, page)
     with pytest.raises(RobotsDenied):
@@ -300,19 +314,19 @@ async def test_without_a_session_what_playwright_reports_is_checked() -> None:
 
 @pytest.mark.parametrize("session", [new_session(), None], ids=["Chromium", "Firefox"])
 @coroutine_test
-async def test_requests_of_a_closed_page_wait_no_longer(session: Any) -> None:
-    """When a page closes, its requests no longer wait for a robots.txt, and the fetch of that
-    file ends unless another page needs it.
+async def test_requests_of_a_closed_page_stop_waiting(session: Any) -> None:
+    """When a page closes, its requests no longer wait for a robots.txt. The fetch of this robots.txt is cancelled,
+    unless another page waits for it.
     """
     guard, crawler = crawl()
     fetches: list[Deferred[Any]] = []
-    began: Deferred[None] = Deferred()
-    ended: Deferred[None] = Deferred()
+    both_began: Deferred[None] = Deferred()
+    is_cancelled: Deferred[None] = Deferred()
 
     def hang() -> Deferred[Any]:
-        fetches.append(Deferred(lambda _: ended.callback(None)))
+        fetches.append(Deferred(lambda _: is_cancelled.callback(None)))
         if len(fetches) == 2:
-            began.callback(None)
+            both_began.callback(None)
         return fetches[-1]
 
     silent, busy = "http://silent.example/", "http://busy.example/"
@@ -320,15 +334,15 @@ async def test_requests_of_a_closed_page_wait_no_longer(session: Any) -> None:
         crawler.engine.answers[f"{site}robots.txt"] = hang
     context = new_context(session)
     first, second = new_page(context), new_page(context)
-    await watched(guard, first)
-    await watched(guard, second)
+    await open_page(guard, first)
+    await open_page(guard, second)
     tasks = []
     for url, page in ((silent, first), (busy, first), (busy, second)):
         watcher = playwright._PAGES[page]
         check = watcher._browser.may_fetch(url, watcher)
         tasks.append(asyncio.ensure_future(check))
         await asyncio.sleep(0)
-    await asyncio.wait_for(maybe_deferred_to_future(began), 60)
+    await asyncio.wait_for(maybe_deferred_to_future(both_began), 60)
 
     def close(page: Any) -> None:
         for call in page.once.call_args_list:
@@ -337,7 +351,7 @@ async def test_requests_of_a_closed_page_wait_no_longer(session: Any) -> None:
     close(first)
     assert not await tasks[0]
     assert not await tasks[1]
-    await maybe_deferred_to_future(ended)
+    await maybe_deferred_to_future(is_cancelled)
     assert not fetches[1].called
     fetches[1].callback(answer(f"{busy}robots.txt", b""))
     assert await tasks[2]
@@ -345,17 +359,18 @@ async def test_requests_of_a_closed_page_wait_no_longer(session: Any) -> None:
     assert not playwright._PAGES.keys() & {first, second}
 
 
-own_callback = AsyncMock()
+project_callback = AsyncMock()
 """The page init callback of a project."""
 
 
 @coroutine_test
-async def test_the_page_callback_of_a_spider_is_called_and_restored() -> None:
-    """The page init callback of a request is called after that of the package, even if the
-    crawl of the page is unknown; and it is in the meta of the request again when the download ends.
+async def test_the_page_init_callback_of_a_request_is_called_and_restored() -> None:
+    """During the download, this package's page init callback is in the meta of the request, and calls the callback of
+    the request, even if the crawl of the page is unknown. When the download has ended, the meta has the callback of
+    the request again.
     """
-    guard = guarded()
-    meta = {"playwright": True, PAGE_INIT: f"{__name__}.own_callback"}
+    guard = fake_guard()
+    meta = {"playwright": True, PAGE_INIT: f"{__name__}.project_callback"}
     request = Request(PUBLIC, meta=meta)
     guard.process_request(request)
     assert request.meta[PAGE_INIT] == playwright.WATCH_PAGE
@@ -369,17 +384,15 @@ async def test_the_page_callback_of_a_spider_is_called_and_restored() -> None:
     del playwright._BY_REQUEST[again]
     await watch_page(unknown, again)
     unknown.context.route.assert_not_called()
-    called = [call.args for call in own_callback.call_args_list]
-    assert called == [(page, request), (unknown, again)]
+    calls = [call.args for call in project_callback.call_args_list]
+    assert calls == [(page, request), (unknown, again)]
     guard.process_exception(again, OSError())
     assert again.meta == meta
 
 
 def test_the_meta_of_a_request_is_restored_after_its_download() -> None:
-    """The meta of a request for a browser is as it was when its download has ended, also if that was
-    a copy of a request in the middle of its own download.
-    """
-    guard = guarded()
+    """This is also true of the copy of a request that is being downloaded."""
+    guard = fake_guard()
     request = Request(PUBLIC, meta={"playwright": True})
     guard.process_request(request)
     copied = request.copy()
@@ -389,43 +402,39 @@ def test_the_meta_of_a_request_is_restored_after_its_download() -> None:
         assert ended.meta == {"playwright": True}
 
 
-@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("checks", [False, True])
 @coroutine_test
-async def test_a_predicate_that_does_not_check_causes_one_warning(
-    caplog: pytest.LogCaptureFixture, asks: bool
+async def test_a_predicate_that_does_not_check_robotstxt_causes_one_warning(
+    caplog: pytest.LogCaptureFixture, checks: bool
 ) -> None:
-    """If the project has its own predicate and that does not check robots.txt, one warning
-    says so.
-    """
-    guard = guarded(PLAYWRIGHT_ABORT_REQUEST="project.abort")
+    """A project can set PLAYWRIGHT_ABORT_REQUEST to its own predicate, which should call ``abort_forbidden``."""
+    guard = fake_guard(PLAYWRIGHT_ABORT_REQUEST="project.abort")
     for _ in range(2):
         request = Request(PUBLIC, meta={"playwright": True})
-        if asks:
+        if checks:
             assert await is_aborted(PRIVATE)
         guard.process_request(request)
-        assert (PAGE_INIT in request.meta) is asks
+        assert (PAGE_INIT in request.meta) is checks
         response = HtmlResponse(PUBLIC, flags=["playwright"], request=request)
         guard.process_response(request, response)
-    assert caplog.text.count("project.abort") == (not asks)
+    assert caplog.text.count("project.abort") == (not checks)
 
 
 @pytest.mark.parametrize(("path", "is_used"), [("/used/a", False), ("/free/a", True)])
 @coroutine_test
-async def test_after_a_redirect_the_preferences_for_the_response_count(
+async def test_the_usage_preferences_of_the_final_url_apply_after_a_redirect(
     path: str, is_used: bool
 ) -> None:
-    """After a redirect in the browser, the usage preferences for the URL of the response
-    count, not those for the URL of the request.
-    """
+    """The browser follows the redirect by itself, so the request has another URL than the response."""
     guard, crawler = crawl(REP_PURPOSES=["train-ai"])
-    mw = guard.gate
-    assert isinstance(mw, RobotsTxtMiddleware)
+    gate = guard.gate
+    assert isinstance(gate, RobotsTxtMiddleware)
     reader = IndexingMiddleware.from_crawler(crawler)
     other = "/free/a" if path == "/used/a" else "/used/a"
     request = Request(f"{SITE}{other}", meta={"playwright": True})
-    mw._usage.note(request, RobotsTxt.parse(ROBOTS), None, ("mybot",))
+    gate._usage.note(request, RobotsTxt.parse(ROBOTS), None, ("mybot",))
     response = HtmlResponse(f"{SITE}{path}", flags=["playwright"], request=request)
-    await mw.check_arrival(request, response)
+    await gate.check_arrival(request, response)
     reader.process_response(request, response)
     denial = usage_preferences(response).denial(["train-ai"])
     assert (denial is None) is is_used

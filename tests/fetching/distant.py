@@ -1,4 +1,4 @@
-"""A proxy before a Redis server, which makes it as slow to answer as a distant one."""
+"""A proxy that delays the answers of a Redis server, as if the server were far away."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def distant(path: str, seconds: float) -> Iterator[int]:
-    """Yield a port on loopback that leads to the socket *path*. Each round trip takes *seconds* longer."""
+    """Start the proxy, yield its port on the loopback interface, and stop the proxy at the end. It connects to the Unix
+    socket at *path*. Each round trip takes *seconds* longer than without the proxy.
+    """
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -30,30 +32,31 @@ def distant(path: str, seconds: float) -> Iterator[int]:
 
 async def _stop(server: asyncio.Server) -> None:
     server.close()
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _start(path: str, delay: float) -> asyncio.Server:
-    async def connected(
-        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    async def connect(
+        from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter
     ) -> None:
-        with suppress(asyncio.CancelledError), closing(writer):
-            there, back = await asyncio.open_unix_connection(path)
-            with closing(back):
+        with suppress(asyncio.CancelledError), closing(to_client):
+            from_server, to_server = await asyncio.open_unix_connection(path)
+            with closing(to_server):
                 await asyncio.gather(
-                    _copy(reader, back, delay), _copy(there, writer, delay)
+                    _copy(from_client, to_server, delay),
+                    _copy(from_server, to_client, delay),
                 )
 
-    return await asyncio.start_server(connected, "127.0.0.1", 0)
+    return await asyncio.start_server(connect, "127.0.0.1", 0)
 
 
 async def _copy(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float
 ) -> None:
-    """Copy bytes, each *delay* seconds later, until the end."""
+    """Copy all bytes from *reader* to *writer*, and close *writer*. Each byte is delayed by *delay* seconds."""
     loop = asyncio.get_running_loop()
     while data := await reader.read(65_536):
         loop.call_later(delay, writer.write, data)

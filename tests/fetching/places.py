@@ -1,4 +1,4 @@
-"""An entry, what is true of any, and a store in memory for several clients in one process."""
+"""Cache entries for tests, a check of the data in a store, and a store in memory."""
 
 from __future__ import annotations
 
@@ -18,48 +18,58 @@ URL = f"{ORIGIN}/robots.txt"
 AT = Origin("https", "example.com", 443)
 DAY = 24 * 3600.0
 
-_OF_ENTRY = {"fetched", "expires", "unreachable_since", "attempts", "copy", "tdmrep"}
+# The fields of a CacheEntry except the result. All other fields are those of an AccessResult.
+_ENTRY_FIELDS = {
+    "fetched",
+    "expires",
+    "unreachable_since",
+    "attempts",
+    "copy",
+    "tdmrep",
+}
 
 
 def entry(body: bytes = b"User-agent: *\nDisallow: /a\n", **fields: Any) -> CacheEntry:
-    """An entry that was fetched at START, and expires a day later."""
-    of_result: dict[str, Any] = {"url": URL, "status": 200, "body": body}
-    of_entry: dict[str, Any] = {"fetched": START, "expires": START + DAY}
+    """Return an entry that was fetched at START, and expires a day later. *fields* are fields of the entry or of its
+    result.
+    """
+    result_fields: dict[str, Any] = {"url": URL, "status": 200, "body": body}
+    entry_fields: dict[str, Any] = {"fetched": START, "expires": START + DAY}
     for name, value in fields.items():
-        (of_entry if name in _OF_ENTRY else of_result)[name] = value
-    return CacheEntry(result=AccessResult(**of_result), **of_entry)
+        (entry_fields if name in _ENTRY_FIELDS else result_fields)[name] = value
+    return CacheEntry(result=AccessResult(**result_fields), **entry_fields)
 
 
 def check_data(written: bytes) -> None:
-    """Check that what a store has is refused with ValueError, or is an entry of bounded size that
-    a crawl can use and write again.
+    """Check that reading the data *written* raises ValueError, or returns an entry of limited size that a crawl can use
+    and write again.
     """
     try:
-        kept = loads(written, AT)
+        stored = loads(written, AT)
     except ValueError:
         return
-    assert len(kept.result.body) <= MAX_SIZE
-    assert loads(dumps(kept), AT) == kept
+    assert len(stored.result.body) <= MAX_SIZE
+    assert loads(dumps(stored), AT) == stored
     failed = AccessResult(url=URL, status=503)
     for dialect in (RFC9309, GOOGLE, CLASSIC):
-        for after in (kept, renew(failed, kept, dialect=dialect, now=START)):
-            assert after.is_fresh(START) in {True, False}
-            assert robots_of(after, dialect).is_allowed(URL, "mybot") in {True, False}
-            assert after.expires <= after.fetched + KEEP
+        for entry in (stored, renew(failed, stored, dialect=dialect, now=START)):
+            assert entry.is_fresh(START) in {True, False}
+            assert robots_of(entry, dialect).is_allowed(URL, "mybot") in {True, False}
+            assert entry.expires <= entry.fetched + KEEP
 
 
 class SharedMemory(Store):
     """A store in memory for several clients in one process."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
+        self.stored: dict[str, bytes] = {}
         self.is_closed = False
 
     def get(self, key: str) -> bytes | None:
-        return self.kept.get(key)
+        return self.stored.get(key)
 
     def put(self, key: str, data: bytes, until: float) -> None:
-        self.kept[key] = data
+        self.stored[key] = data
 
     def close(self) -> None:
         self.is_closed = True

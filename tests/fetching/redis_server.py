@@ -23,11 +23,11 @@ BINARY = shutil.which("redis-server")
 
 
 class RedisServer:
-    """A server on a socket in its own folder, without persistence but for an append-only
-    file.
+    """A Redis server on a Unix socket in a temporary folder. By default, the server loses its data when it stops.
 
-    With *port*, it also listens on that port of the loopback interface. With *is_cluster*, it is the only node of one, which
-    needs the port 10,000 higher, too.
+    :param port: if not 0, the server also listens on this port of the loopback interface
+    :param appendonly: whether the server keeps its data in an append-only file
+    :param is_cluster: whether the server is the only node of a cluster. It then also needs the port 10,000 higher
     """
 
     def __init__(
@@ -90,7 +90,9 @@ class RedisServer:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Stop the process, as when a server hangs: it accepts connections without answering."""
+        """Suspend the server process in a ``with`` block, to simulate a server that hangs. Clients can connect, but get
+        no answers.
+        """
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:

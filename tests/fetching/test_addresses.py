@@ -1,4 +1,6 @@
-"""The addresses of stores."""
+"""Tests of :func:`open_store` and :func:`open_client`, which open the store at an address such as
+``redis://localhost/0``.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,14 @@ pytestmark = pytest.mark.newest
     ],
 )
 def test_the_scheme_selects_the_kind_of_store(uri: str, kind: type, mb: int) -> None:
-    """The scheme selects the kind of store, and ``mb`` the memory; nothing is opened yet."""
+    """The option ``mb`` sets the limit for memory. No file or connection is opened yet."""
     store, max_bytes = open_store(uri)
     assert type(store) is kind
     assert max_bytes == mb * 1_000_000
 
 
-def test_the_client_of_redis_gets_the_other_options() -> None:
-    """The client of Redis gets the other options of its address, before ``mb`` and after it."""
+def test_the_redis_client_gets_all_options_except_mb() -> None:
+    """The position of ``mb`` among the options does not matter."""
     for query in ("socket_timeout=7&mb=9", "mb=9&socket_timeout=7"):
         store, _ = open_store(f"redis://h/3?{query}")
         pool = store._redis.connection_pool.connection_kwargs
@@ -79,14 +81,13 @@ def test_the_client_of_redis_gets_the_other_options() -> None:
     ],
 )
 def test_an_invalid_address_is_refused_without_repeating_it(uri: str) -> None:
-    """Any other address is refused with a sentence that lists the valid forms, and
-    does not repeat possible secrets.
-    """
+    """The error lists the valid forms of an address. It does not repeat the address, which may contain a password."""
     with pytest.raises(ValueError, match=r"^The address of a store must be memory://"):
         open_store(uri)
 
 
 def error_of(store: Any) -> str:
+    """Return the message of the error for this value of REP_STORE."""
     crawler = fake_crawler({"USER_AGENT": "mybot", "REP_STORE": store})
     with pytest.raises(SettingError) as caught:
         open_client(crawler, RepSettings.of(crawler).store)
@@ -104,23 +105,23 @@ def error_of(store: Any) -> str:
         (b"redis://:secret@host", "b'redis://***@host'"),
     ],
 )
-def test_a_bad_setting_is_shown_without_its_password(uri: Any, shown: str) -> None:
-    """The error for an invalid REP_STORE lists the valid forms, and hides the password, since it is
-    logged.
-    """
+def test_the_error_for_an_invalid_rep_store_hides_the_password(
+    uri: Any, shown: str
+) -> None:
+    """The error is logged, so it must not contain the password. It lists the valid forms of an address."""
     message = error_of(uri)
     assert message.startswith(f"REP_STORE is {shown!r}, ")
     assert message.endswith("or the import path of a Store.")
 
 
-def test_a_class_that_is_no_store_is_refused() -> None:
+def test_a_class_that_is_not_a_store_is_refused() -> None:
     assert error_of("pathlib.Path").endswith("or the import path of a Store.")
 
 
-def test_a_missing_package_of_a_store_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that needs a missing package raises SettingError, which names the package and
-    hides the password.
-    """
+def test_the_setting_error_names_the_missing_package_of_a_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The error hides the password of the address."""
     for name in ("redis", "redis.exceptions"):
         monkeypatch.setitem(sys.modules, name, None)
     message = error_of("redis://:secret@localhost:6379/0")
@@ -129,24 +130,24 @@ def test_a_missing_package_of_a_store_is_named(monkeypatch: pytest.MonkeyPatch) 
     assert "secret" not in message
 
 
-def test_a_relative_path_stays_where_it_was(
+def test_a_relative_path_is_resolved_when_the_store_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A relative path starts at the working directory at the time of opening."""
+    """A later change of the working directory has no effect."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(tmp_path)
-    store, _ = open_store("sqlite:///kept/robots.db")
+    store, _ = open_store("sqlite:///folder/robots.db")
     monkeypatch.chdir(elsewhere)
     store.put("http://example.com", b"data", 0)
     store.close()
-    assert (tmp_path / "kept" / "robots.db").is_file()
+    assert (tmp_path / "folder" / "robots.db").is_file()
 
 
 def test_without_the_redis_client_the_error_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The error says how to install the client, and has no secrets."""
+    """The error hides the password of the address."""
     for name in ("redis", "redis.exceptions"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(StoreNotInstalled) as raised:
@@ -157,10 +158,8 @@ def test_without_the_redis_client_the_error_says_how_to_install_it(
     )
 
 
-def test_a_store_in_memory_needs_no_sqlite() -> None:
-    """A store in memory needs neither SQLite, which not every Python has, nor the Redis client, nor a
-    reactor.
-    """
+def test_a_store_in_memory_needs_neither_sqlite_nor_redis_nor_a_reactor() -> None:
+    """Some builds of Python have no SQLite."""
     code = (
         "import sys;"
         "names = ['redis', 'sqlite3', 'twisted.internet.reactor'];"

@@ -1,4 +1,4 @@
-"""The caches of robots.txt and tdmrep.json, with a fake fetcher."""
+"""Tests of :class:`RobotsTxtCache`, which caches robots.txt and tdmrep.json files. The fetcher is a fake."""
 
 from __future__ import annotations
 
@@ -46,45 +46,56 @@ HOUR, DAY = 3600.0, 24 * 3600.0
 
 
 def result(url: str, body: bytes = b"", status: int | None = 200) -> AccessResult:
+    """Return the result of a fetch of *url*. With *status* None, no server answered."""
     error = "" if status else "no answer"
     return AccessResult(url=url, status=status, error=error, body=body)
 
 
-class Fetcher:
-    """A fetcher with a result, an exception or a Deferred for each URL."""
+class FakeFetcher:
+    """A fetcher that makes no requests: the test sets the outcome for each URL."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Any] = {
+        self.outcomes: dict[str, Any] = {
             ROBOTS_URL: result(ROBOTS_URL, ROBOTS),
             TDMREP_URL: result(TDMREP_URL, TDMREP),
         }
-        self.asked: list[str] = []
+        """For each URL an AccessResult, an exception, or a Deferred that fires with one of these."""
+
+        self.urls: list[str] = []
+        """The URLs of all fetches, in order."""
 
     async def fetch(
         self, url: str, templates: list[Request], check: Check | None = None
     ) -> AccessResult:
         assert (check is None) == (url == ROBOTS_URL)
-        self.asked.append(url)
-        answer = self.answers[url]
-        if isinstance(answer, Deferred):
-            answer = await maybe_deferred_to_future(answer)
-        if isinstance(answer, BaseException):
-            raise answer
-        assert isinstance(answer, AccessResult)
-        return answer
+        self.urls.append(url)
+        outcome = self.outcomes[url]
+        if isinstance(outcome, Deferred):
+            outcome = await maybe_deferred_to_future(outcome)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        assert isinstance(outcome, AccessResult)
+        return outcome
 
 
-class Cached(Clock):
-    """A cache with its fetcher and its clock, and a store that others may use."""
+class Crawl(Clock):
+    """A crawl with a cache and a fake fetcher. This object is also the clock of the cache. Several crawls can share
+    one *store*.
+    """
 
     def __init__(self, store: Store | None = None, **settings: Any) -> None:
-        self.set_forward = self.passed = 0.0
-        """The seconds by which the clock was set forward, and the seconds that have passed."""
+        self.elapsed = 0.0
+        """The seconds that have passed since the crawl began."""
+
+        self.clock_offset = 0.0
+        """The seconds by which the wall clock was set forward; negative if it was set back."""
+
         self.crawler: Crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
-        self.fetcher: Any = Fetcher()
+        self.fetcher: Any = FakeFetcher()
         self.reported: list[bool] = []
-        """Whether each robots.txt that was reported was fetched, not read from the store."""
-        self.crawler.signals.connect(self._note, robotstxt_known)
+        """For each robots.txt that was reported: True if it was fetched, False if it was read from the store."""
+
+        self.crawler.signals.connect(self._on_robotstxt_known, robotstxt_known)
         with patch.object(stores, "open_store", return_value=(store, 10_000_000)):
             self.cache = RobotsTxtCache(
                 self.crawler,
@@ -94,27 +105,31 @@ class Cached(Clock):
                 self,
             )
 
-    # The clock of the cache.
+    # The methods of the clock.
 
     def time(self) -> float:
-        return time.time() + self.set_forward + self.passed
+        return time.time() + self.clock_offset + self.elapsed
 
     def monotonic(self) -> float:
-        return self.passed
+        return self.elapsed
 
-    def _note(self, origin: Origin, request: Request, is_new: bool) -> None:
+    def _on_robotstxt_known(
+        self, origin: Origin, request: Request, is_new: bool
+    ) -> None:
         assert (origin, request.url) == (ORIGIN, PAGE)
         self.reported.append(is_new)
 
-    def keep(self, entry: CacheEntry) -> None:
-        """Put *entry* into the memory of this process."""
+    def put_in_memory(self, entry: CacheEntry) -> None:
+        """Put *entry* into the memory of the cache, and not into the store."""
         self.cache._memory.put(self.cache._read(ORIGIN, entry, 0.0))
 
     async def learn(self, stale: CacheEntry | None = None) -> Any:
+        """Return the rules of ORIGIN. They must be newer than the entry *stale*, if it is given."""
         return await self.cache.learn(ORIGIN, TEMPLATES, stale=stale)
 
 
 def entry(url: str, body: bytes, age: float = 0, **fields: Any) -> CacheEntry:
+    """Return the entry of a file that was fetched *age* seconds ago, and was fresh for a minute."""
     fetched = time.time() - age
     return CacheEntry(
         result=result(url, body), fetched=fetched, expires=fetched + 60, **fields
@@ -126,75 +141,76 @@ def entry(url: str, body: bytes, age: float = 0, **fields: Any) -> CacheEntry:
 
 @coroutine_test
 async def test_a_fresh_entry_in_memory_needs_no_fetch() -> None:
-    """A fresh entry in memory needs no fetch."""
-    cached = Cached()
-    assert cached.cache.cached(ORIGIN) is None
-    cached.keep(entry(ROBOTS_URL, ROBOTS))
-    rules = cached.cache.cached(ORIGIN)
+    crawl = Crawl()
+    assert crawl.cache.cached(ORIGIN) is None
+    crawl.put_in_memory(entry(ROBOTS_URL, ROBOTS))
+    rules = crawl.cache.cached(ORIGIN)
     assert not rules.robots.is_allowed("http://example.com/private", ("mybot",))
-    assert (await cached.learn()).entry == rules.entry
-    assert cached.fetcher.asked == cached.reported == []
+    assert (await crawl.learn()).entry == rules.entry
+    assert crawl.fetcher.urls == crawl.reported == []
 
 
 @coroutine_test
-async def test_an_entry_that_is_newer_than_the_wrong_one_is_not_fetched_again() -> None:
-    """An entry is fetched again if the caller has found it wrong, and not if it is newer."""
-    cached = Cached()
-    before = entry(ROBOTS_URL, ROBOTS, age=30)
-    cached.keep(before)
-    rules, again = await cached.learn(before), await cached.learn(before)
-    assert again.entry == rules.entry
-    assert cached.fetcher.asked == [ROBOTS_URL]
-    assert cached.reported == [True]
+async def test_a_stale_file_is_not_fetched_again_if_a_newer_entry_is_in_memory() -> (
+    None
+):
+    """A caller that finds an entry wrong passes it as *stale*. Then the file is fetched again, unless the entry in
+    memory is newer.
+    """
+    crawl = Crawl()
+    stale = entry(ROBOTS_URL, ROBOTS, age=30)
+    crawl.put_in_memory(stale)
+    first, second = await crawl.learn(stale), await crawl.learn(stale)
+    assert second.entry == first.entry
+    assert crawl.fetcher.urls == [ROBOTS_URL]
+    assert crawl.reported == [True]
 
 
 @coroutine_test
-async def test_what_is_in_memory_does_not_need_the_store() -> None:
-    """What a crawl has in memory does not need the store: a fresh file is used, and the last good
-    copy of an unreachable one is kept."""
+async def test_entries_in_memory_do_not_need_the_store() -> None:
+    """Entries in memory are used although they are missing in the store. A fresh file is not fetched again. The last
+    good copy of a file is kept when its server becomes unreachable.
+    """
     store = SharedMemory()
-    cached = Cached(store)
-    await cached.learn()
-    store.kept.clear()
-    await cached.learn()
-    assert cached.fetcher.asked == [ROBOTS_URL]
-    cached.passed = 2 * DAY
-    cached.fetcher.answers[ROBOTS_URL] = DOWN
-    rules = await cached.learn()
+    crawl = Crawl(store)
+    await crawl.learn()
+    store.stored.clear()
+    await crawl.learn()
+    assert crawl.fetcher.urls == [ROBOTS_URL]
+    crawl.elapsed = 2 * DAY
+    crawl.fetcher.outcomes[ROBOTS_URL] = DOWN
+    rules = await crawl.learn()
     assert rules.entry.copy is not None
     assert rules.entry.copy.body == ROBOTS
-    assert cached.fetcher.asked == [ROBOTS_URL] * 2
+    assert crawl.fetcher.urls == [ROBOTS_URL] * 2
 
 
 @coroutine_test
 async def test_an_entry_that_another_worker_has_stored_is_used(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """An entry that another worker has stored is used in place of one that has expired, and not
-    reported as fetched.
-    """
+    """A fresh entry in the store replaces an expired entry in memory. It is not reported as fetched."""
     caplog.set_level("DEBUG")
     store = SharedMemory()
     stored = entry(ROBOTS_URL, b"User-agent: *\nDisallow: /other\n")
     store.put(str(ORIGIN), dumps(stored), 0)
-    cached = Cached(store)
-    cached.keep(entry(ROBOTS_URL, ROBOTS, age=120))
-    rules = await cached.learn()
+    crawl = Crawl(store)
+    crawl.put_in_memory(entry(ROBOTS_URL, ROBOTS, age=120))
+    rules = await crawl.learn()
     assert rules.robots.is_allowed("http://example.com/private", ("mybot",))
     assert not rules.robots.is_allowed("http://example.com/other", ("mybot",))
-    assert cached.reported == [False]
+    assert crawl.reported == [False]
     assert f"{ROBOTS_URL} is taken from the store (status 200)" in caplog.messages
-    assert cached.fetcher.asked == []
+    assert crawl.fetcher.urls == []
 
 
 @coroutine_test
-async def test_a_spider_that_closes_learns_nothing() -> None:
-    """SpiderClosing is raised, and nothing is cached."""
-    cached = Cached()
-    cached.fetcher.answers[ROBOTS_URL] = SpiderClosing("closing")
+async def test_spider_closing_is_raised_and_nothing_is_cached() -> None:
+    crawl = Crawl()
+    crawl.fetcher.outcomes[ROBOTS_URL] = SpiderClosing("closing")
     with pytest.raises(SpiderClosing):
-        await cached.learn()
-    assert cached.cache.cached(ORIGIN) is None
+        await crawl.learn()
+    assert crawl.cache.cached(ORIGIN) is None
 
 
 # Outages.
@@ -203,282 +219,297 @@ async def test_a_spider_that_closes_learns_nothing() -> None:
 DOWN = AccessResult(url=ROBOTS_URL, status=503)
 
 
-def outage(entry: CacheEntry) -> float:
-    """The seconds for which robots.txt has been unreachable."""
+def outage_seconds(entry: CacheEntry) -> float:
+    """Return the seconds for which robots.txt had been unreachable at its last fetch."""
     assert entry.unreachable_since is not None
     return round(entry.fetched - entry.unreachable_since)
 
 
 @coroutine_test
-async def test_an_outage_lasts_as_long_as_a_crawl_has_seen_it() -> None:
-    """The age of an outage is what the store says, and grows by the time that passes in this
-    process. Neither the clock nor the time between two crawls adds to it.
+async def test_an_outage_grows_only_by_the_time_that_passes_during_a_crawl() -> None:
+    """The length of an outage is taken from the entry, and grows by the time that passes in this process. A change
+    of the wall clock does not change it. The time between two crawls is not added.
     """
-    cached = Cached()
-    cached.fetcher.answers[ROBOTS_URL] = DOWN
+    crawl = Crawl()
+    crawl.fetcher.outcomes[ROBOTS_URL] = DOWN
     stored = entry(ROBOTS_URL, b"", age=20 * DAY)._replace(result=DOWN, attempts=9)
     stored = stored._replace(unreachable_since=stored.fetched - 29 * DAY)
-    cached.keep(stored)
-    assert outage((await cached.learn()).entry) == 29 * DAY
-    cached.passed = 3 * HOUR
-    assert outage((await cached.learn()).entry) == 29 * DAY + 3 * HOUR
-    cached.set_forward = 40 * DAY
-    assert outage((await cached.learn()).entry) == 29 * DAY + 3 * HOUR
-    cached.set_forward = -40 * DAY
-    cached.passed = 5 * HOUR
-    rules = await cached.learn()
-    assert outage(rules.entry) == 29 * DAY + 5 * HOUR
+    crawl.put_in_memory(stored)
+    assert outage_seconds((await crawl.learn()).entry) == 29 * DAY
+    crawl.elapsed = 3 * HOUR
+    assert outage_seconds((await crawl.learn()).entry) == 29 * DAY + 3 * HOUR
+    crawl.clock_offset = 40 * DAY
+    assert outage_seconds((await crawl.learn()).entry) == 29 * DAY + 3 * HOUR
+    crawl.clock_offset = -40 * DAY
+    crawl.elapsed = 5 * HOUR
+    rules = await crawl.learn()
+    assert outage_seconds(rules.entry) == 29 * DAY + 5 * HOUR
     assert rules.state is State.UNREACHABLE
-    cached.passed = DAY
-    rules = await cached.learn()
-    assert outage(rules.entry) == 30 * DAY
+    crawl.elapsed = DAY
+    rules = await crawl.learn()
+    assert outage_seconds(rules.entry) == 30 * DAY
     assert rules.robots.is_allowed("http://example.com/private", ("mybot",))
 
 
 @coroutine_test
-async def test_a_wrong_clock_of_a_worker_ends_no_outage() -> None:
-    """A worker whose clock is wrong does not end an outage for itself, nor for another."""
+async def test_a_worker_with_a_wrong_clock_does_not_end_an_outage() -> None:
+    """One of two workers has a clock that is 40 days fast. The outage ends neither for this worker, nor for the other
+    worker, which uses the same store.
+    """
     store = SharedMemory()
-    workers = Cached(store), Cached(store)
-    workers[1].set_forward = 40 * DAY
+    workers = Crawl(store), Crawl(store)
+    workers[1].clock_offset = 40 * DAY
     for hours in range(1, 9, 3):
         for worker in workers:
-            worker.fetcher.answers[ROBOTS_URL] = DOWN
-            worker.passed = hours * HOUR
+            worker.fetcher.outcomes[ROBOTS_URL] = DOWN
+            worker.elapsed = hours * HOUR
             rules = await worker.learn()
             assert rules.state is State.UNREACHABLE
-            assert outage(rules.entry) <= hours * HOUR
+            assert outage_seconds(rules.entry) <= hours * HOUR
 
 
 @pytest.mark.parametrize(
-    ("hours", "state", "holds"), [(1, State.UNREACHABLE, 1), (13, State.STALE, 300)]
+    ("hours", "state", "fresh_seconds"),
+    [(1, State.UNREACHABLE, 1), (13, State.STALE, 300)],
 )
 @coroutine_test
-async def test_a_short_retry_after_decides_only_while_requests_wait(
-    hours: int, state: State, holds: int
+async def test_a_short_retry_after_is_used_only_while_requests_wait(
+    hours: int, state: State, fresh_seconds: int
 ) -> None:
-    """A short Retry-After decides while requests wait for robots.txt, but not while the last good
-    copy is used: a request whose turn comes later would need another fetch, each time.
+    """While requests wait for robots.txt, a short Retry-After decides when the file is fetched again. While the last
+    good copy is used, it does not: otherwise each later request would need another fetch.
     """
-    cached = Cached(REP_DIALECT="google")
-    soon = DOWN._replace(headers=(("retry-after", "1"),))
-    before = entry(ROBOTS_URL, b"", age=120)._replace(
-        result=soon, copy=result(ROBOTS_URL, ROBOTS)
+    crawl = Crawl(REP_DIALECT="google")
+    retry_soon = DOWN._replace(headers=(("retry-after", "1"),))
+    stale = entry(ROBOTS_URL, b"", age=120)._replace(
+        result=retry_soon, copy=result(ROBOTS_URL, ROBOTS)
     )
-    since = before.fetched - hours * HOUR
-    cached.keep(before._replace(unreachable_since=since))
-    cached.fetcher.answers[ROBOTS_URL] = soon
-    rules = await cached.learn()
+    outage_start = stale.fetched - hours * HOUR
+    crawl.put_in_memory(stale._replace(unreachable_since=outage_start))
+    crawl.fetcher.outcomes[ROBOTS_URL] = retry_soon
+    rules = await crawl.learn()
     assert rules.state is state
-    assert round(rules.entry.expires - rules.entry.fetched) == holds
+    assert round(rules.entry.expires - rules.entry.fetched) == fresh_seconds
 
 
 # tdmrep.json.
 
 
-def mining(store: Store | None = None) -> Cached:
-    return Cached(store, REP_PURPOSES=["tdm"])
+def mining_crawl(store: Store | None = None) -> Crawl:
+    """Return a crawl that needs tdmrep.json files, since one of its purposes is text and data mining."""
+    return Crawl(store, REP_PURPOSES=["tdm"])
 
 
 @coroutine_test
-async def test_for_mining_an_origin_is_known_with_its_tdmrep_only() -> None:
-    """With a purpose about mining, an origin is known with its tdmrep.json only, unless robots.txt
-    forbids to fetch that. Both are one entry: robots.txt is not fetched again for it, and both
-    expire together.
+async def test_a_mining_crawl_needs_the_tdmrep_unless_robotstxt_forbids_it() -> None:
+    """A crawl for text and data mining needs the tdmrep.json of an origin, unless robots.txt forbids this file. Both
+    files are in one entry: robots.txt is not fetched again when tdmrep.json is added, and both expire together.
     """
-    cached = mining()
-    cached.keep(entry(ROBOTS_URL, ROBOTS))
-    assert cached.cache.cached(ORIGIN) is None
-    rules = await cached.learn()
-    assert cached.fetcher.asked == [TDMREP_URL]
-    assert cached.reported == []
-    assert cached.cache.cached(ORIGIN) == rules
+    crawl = mining_crawl()
+    crawl.put_in_memory(entry(ROBOTS_URL, ROBOTS))
+    assert crawl.cache.cached(ORIGIN) is None
+    rules = await crawl.learn()
+    assert crawl.fetcher.urls == [TDMREP_URL]
+    assert crawl.reported == []
+    assert crawl.cache.cached(ORIGIN) == rules
     assert bool(rules.tdmrep.usage(PAGE))
-    cached.passed = 2 * DAY
-    assert cached.cache.cached(ORIGIN) is None
-    assert bool((await cached.learn()).tdmrep.usage(PAGE))
-    assert cached.fetcher.asked == [TDMREP_URL, ROBOTS_URL, TDMREP_URL]
+    crawl.elapsed = 2 * DAY
+    assert crawl.cache.cached(ORIGIN) is None
+    assert bool((await crawl.learn()).tdmrep.usage(PAGE))
+    assert crawl.fetcher.urls == [TDMREP_URL, ROBOTS_URL, TDMREP_URL]
 
-    closed = mining()
-    closed.keep(entry(ROBOTS_URL, b"User-agent: *\nDisallow: /.well-known/\n"))
-    rules = closed.cache.cached(ORIGIN)
+    forbidden = mining_crawl()
+    forbidden.put_in_memory(
+        entry(ROBOTS_URL, b"User-agent: *\nDisallow: /.well-known/\n")
+    )
+    rules = forbidden.cache.cached(ORIGIN)
     assert rules.tdmrep is None
-    assert await closed.learn() == rules
-    assert closed.fetcher.asked == []
+    assert await forbidden.learn() == rules
+    assert forbidden.fetcher.urls == []
 
 
 @coroutine_test
-async def test_a_store_that_crawls_without_purposes_use_too() -> None:
-    """A crawl that needs tdmrep.json asks for that alone where the store has the robots.txt; one that
-    does not need it takes what is there, and hands it on.
+async def test_crawls_with_and_without_purposes_share_a_store() -> None:
+    """If the store has only the robots.txt, a crawl that needs tdmrep.json fetches tdmrep.json alone. A crawl without
+    purposes does not use the stored tdmrep.json, but keeps it in the entry.
     """
     store = SharedMemory()
-    plain = Cached(store)
-    await plain.learn()
-    await plain.cache._store._spider_closed()
-    first, second, other = mining(store), mining(store), Cached(store)
-    assert bool((await first.learn()).tdmrep.usage(PAGE))
-    assert first.fetcher.asked == [TDMREP_URL]
+    first = Crawl(store)
+    await first.learn()
     await first.cache._store._spider_closed()
-    assert bool((await second.learn()).tdmrep.usage(PAGE))
-    rules = await other.learn()
+    first_mining, second_mining, last = (
+        mining_crawl(store),
+        mining_crawl(store),
+        Crawl(store),
+    )
+    assert bool((await first_mining.learn()).tdmrep.usage(PAGE))
+    assert first_mining.fetcher.urls == [TDMREP_URL]
+    await first_mining.cache._store._spider_closed()
+    assert bool((await second_mining.learn()).tdmrep.usage(PAGE))
+    rules = await last.learn()
     assert rules.tdmrep is None
     assert rules.entry.tdmrep.body == TDMREP
-    assert second.fetcher.asked == other.fetcher.asked == []
+    assert second_mining.fetcher.urls == last.fetcher.urls == []
 
 
 @coroutine_test
 async def test_a_tdmrep_beside_an_unreachable_robotstxt_is_not_stored() -> None:
-    """Where a robots.txt could not be reached for so long that its last good copy counts, its entry
-    stays in the process, also once tdmrep.json has arrived.
+    """An entry whose robots.txt could not be reached stays in this process, even after its tdmrep.json was fetched.
+    Here tdmrep.json is fetched because the outage is so long that the last good copy of robots.txt is used.
     """
     store = SharedMemory()
-    cached = Cached(store, REP_PURPOSES=["tdm"], REP_DIALECT="google")
-    before = entry(ROBOTS_URL, ROBOTS, age=120)
-    down = before._replace(result=NO_ANSWER["no answer"], copy=before.result)
-    cached.keep(down._replace(unreachable_since=down.fetched - 13 * HOUR))
-    cached.fetcher.answers[ROBOTS_URL] = NO_ANSWER["no answer"]
-    rules = await cached.learn()
+    crawl = Crawl(store, REP_PURPOSES=["tdm"], REP_DIALECT="google")
+    last_good = entry(ROBOTS_URL, ROBOTS, age=120)
+    down = last_good._replace(result=UNANSWERED["no answer"], copy=last_good.result)
+    crawl.put_in_memory(down._replace(unreachable_since=down.fetched - 13 * HOUR))
+    crawl.fetcher.outcomes[ROBOTS_URL] = UNANSWERED["no answer"]
+    rules = await crawl.learn()
     assert rules.state is State.STALE
     assert bool(rules.tdmrep.usage(PAGE))
-    await cached.cache._store._spider_closed()
-    assert store.kept == {}
+    await crawl.cache._store._spider_closed()
+    assert store.stored == {}
 
 
 @coroutine_test
-async def test_a_tdmrep_that_is_needed_twice_is_fetched_once() -> None:
-    """All that wait for an origin share one fetch of its robots.txt, and one of its tdmrep.json."""
-    cached = mining()
-    results = await asyncio.gather(cached.learn(), cached.learn())
+async def test_concurrent_calls_share_the_fetches_of_robotstxt_and_tdmrep() -> None:
+    crawl = mining_crawl()
+    results = await asyncio.gather(crawl.learn(), crawl.learn())
     assert results[0] == results[1]
-    assert cached.fetcher.asked == [ROBOTS_URL, TDMREP_URL]
+    assert crawl.fetcher.urls == [ROBOTS_URL, TDMREP_URL]
 
 
 @coroutine_test
-async def test_a_robotstxt_that_comes_during_the_fetch_of_tdmrep_counts() -> None:
-    """A robots.txt that is fetched again while tdmrep.json is under way is the one that counts."""
-    cached = mining()
-    landing: Deferred[AccessResult] = Deferred()
-    cached.fetcher.answers[TDMREP_URL] = landing
-    learning = asyncio.ensure_future(cached.learn())
+async def test_a_robotstxt_that_is_renewed_during_the_fetch_of_tdmrep_is_used() -> None:
+    """The rules of robots.txt are read after the fetch of tdmrep.json, not before."""
+    crawl = mining_crawl()
+    pending: Deferred[AccessResult] = Deferred()
+    crawl.fetcher.outcomes[TDMREP_URL] = pending
+    learning = asyncio.ensure_future(crawl.learn())
     for _ in range(100):
         await asyncio.sleep(0)
-    assert cached.fetcher.asked[-1] == TDMREP_URL
-    later = entry(ROBOTS_URL, b"")._replace(fetched=time.time() + 1)
-    cached.keep(later)
-    landing.callback(result(TDMREP_URL, TDMREP))
+    assert crawl.fetcher.urls[-1] == TDMREP_URL
+    newer = entry(ROBOTS_URL, b"")._replace(fetched=time.time() + 1)
+    crawl.put_in_memory(newer)
+    pending.callback(result(TDMREP_URL, TDMREP))
     rules = await asyncio.wait_for(learning, 10)
-    assert rules.entry.fetched == later.fetched
+    assert rules.entry.fetched == newer.fetched
     assert rules.robots.is_allowed("http://example.com/private", ("mybot",))
     assert rules.entry.tdmrep.body == TDMREP
 
 
-NO_ANSWER = {
+UNANSWERED = {
     "no answer": result(ROBOTS_URL, status=None),
     "dropped": result(ROBOTS_URL, status=None)._replace(failure=Failure.DROPPED),
-    "of a proxy": result(ROBOTS_URL, status=407),
+    "refused by a proxy": result(ROBOTS_URL, status=407),
 }
+"""Results of fetches that the server of the origin did not answer."""
 
 
-@pytest.mark.parametrize("failure", NO_ANSWER.values(), ids=NO_ANSWER)
+@pytest.mark.parametrize("failure", UNANSWERED.values(), ids=UNANSWERED)
 @coroutine_test
-async def test_only_what_a_server_said_is_stored(failure: AccessResult) -> None:
-    """What is no answer of a server counts in this process only, where it is remembered although
-    the store knows the last good copy: an outage grows, and the pauses with it.
+async def test_only_answers_of_the_server_are_stored(failure: AccessResult) -> None:
+    """A result without an answer of the server stays in this process. It stays in memory although the store has the
+    last good copy: the outage must grow, and with it the pauses between the attempts.
     """
     store = SharedMemory()
-    before = dumps(entry(ROBOTS_URL, ROBOTS, age=3600))
-    store.put(str(ORIGIN), before, 0)
-    cached = Cached(store)
-    cached.fetcher.answers[ROBOTS_URL] = failure
-    assert (await cached.learn()).entry.result == failure
-    assert cached.cache.cached(ORIGIN).entry.copy.body == ROBOTS
-    cached.passed = HOUR
-    rules = await cached.learn()
-    assert (rules.entry.attempts, outage(rules.entry)) == (2, HOUR)
-    # It waits until everything is written.
-    await cached.cache._store._spider_closed()
-    assert store.kept[str(ORIGIN)] == before
+    last_good = dumps(entry(ROBOTS_URL, ROBOTS, age=3600))
+    store.put(str(ORIGIN), last_good, 0)
+    crawl = Crawl(store)
+    crawl.fetcher.outcomes[ROBOTS_URL] = failure
+    assert (await crawl.learn()).entry.result == failure
+    assert crawl.cache.cached(ORIGIN).entry.copy.body == ROBOTS
+    crawl.elapsed = HOUR
+    rules = await crawl.learn()
+    assert (rules.entry.attempts, outage_seconds(rules.entry)) == (2, HOUR)
+    # This call waits until all entries are written.
+    await crawl.cache._store._spider_closed()
+    assert store.stored[str(ORIGIN)] == last_good
 
 
 @coroutine_test
-async def test_an_entry_is_stored_when_all_of_it_is_known() -> None:
-    """What is known is stored when all of it is, whatever is too long for a store."""
-    is_written = threading.Event()
+async def test_the_cache_reports_when_all_entries_are_stored() -> None:
+    """``cache.stored`` fires when the last write has ended, even if the last entry is too long for the store."""
+    may_write = threading.Event()
 
-    class Slow(SharedMemory):
+    class SlowStore(SharedMemory):
         def put(self, key: str, data: bytes, until: float) -> None:
-            is_written.wait(60)
+            may_write.wait(60)
             super().put(key, data, until)
 
-    store = Slow()
-    cache = Cached(store).cache
+    store = SlowStore()
+    cache = Crawl(store).cache
     for body in (ROBOTS, bytes(MAX_SIZE)):
         rules = cache._read(ORIGIN, entry(ROBOTS_URL, body), 0.0)
         cache._put(rules, rules.entry.result)
         assert not cache.stored.called
-    is_written.set()
+    may_write.set()
     await maybe_deferred_to_future(cache.stored)
-    assert set(store.kept) == {str(ORIGIN)}
+    assert set(store.stored) == {str(ORIGIN)}
     await cache._store._spider_closed()
 
 
 @coroutine_test
-async def test_a_robotstxt_that_is_needed_twice_is_fetched_once() -> None:
-    """A robots.txt for the redirect of another file, and for pages, is fetched once."""
-    cached = Cached()
-    landing: Deferred[AccessResult] = Deferred()
-    cached.fetcher.answers[ROBOTS_URL] = landing
-    waiting = [
-        deferred_from_coro(cached.cache.learn(ORIGIN, TEMPLATES, needs_tdmrep=needs))
-        for needs in (False, None)
+async def test_concurrent_calls_share_the_fetch_of_a_robotstxt() -> None:
+    """The fetch of another file, which was redirected to the origin, needs its robots.txt, and page requests need it
+    at the same time.
+    """
+    crawl = Crawl()
+    pending: Deferred[AccessResult] = Deferred()
+    crawl.fetcher.outcomes[ROBOTS_URL] = pending
+    calls = [
+        deferred_from_coro(
+            crawl.cache.learn(ORIGIN, TEMPLATES, needs_tdmrep=needs_tdmrep)
+        )
+        for needs_tdmrep in (False, None)
     ]
     for _ in range(100):
         await asyncio.sleep(0)
-    landing.callback(result(ROBOTS_URL, ROBOTS))
-    first, second = [await maybe_deferred_to_future(waiter) for waiter in waiting]
+    pending.callback(result(ROBOTS_URL, ROBOTS))
+    first, second = [await maybe_deferred_to_future(call) for call in calls]
     assert first == second
-    assert cached.reported == [True]
-    assert cached.fetcher.asked == [ROBOTS_URL]
+    assert crawl.reported == [True]
+    assert crawl.fetcher.urls == [ROBOTS_URL]
 
 
 @coroutine_test
-async def test_a_stale_robotstxt_is_not_shared() -> None:
-    """If the fetch that others wait for is cancelled, they fetch the file themselves, and do
-    not take what was known before.
+async def test_a_call_fetches_the_file_itself_if_the_shared_fetch_is_cancelled() -> (
+    None
+):
+    """Two calls share a fetch. If the first call is cancelled, and the fetch with it, the second call fetches the file
+    itself. It does not return the stale rules.
     """
-    cached = Cached()
-    await cached.learn()
-    cached.passed = 2 * DAY
-    landing: Deferred[AccessResult] = Deferred()
-    cached.fetcher.answers[ROBOTS_URL] = landing
+    crawl = Crawl()
+    await crawl.learn()
+    crawl.elapsed = 2 * DAY
+    pending: Deferred[AccessResult] = Deferred()
+    crawl.fetcher.outcomes[ROBOTS_URL] = pending
     templates = [Request(PAGE)]
-    first = asyncio.ensure_future(cached.cache.learn(ORIGIN, templates))
-    second = asyncio.ensure_future(cached.cache.learn(ORIGIN, TEMPLATES))
+    first = asyncio.ensure_future(crawl.cache.learn(ORIGIN, templates))
+    second = asyncio.ensure_future(crawl.cache.learn(ORIGIN, TEMPLATES))
     for _ in range(10):
         await asyncio.sleep(0)
-    cached.fetcher.answers[ROBOTS_URL] = result(ROBOTS_URL, b"")
+    crawl.fetcher.outcomes[ROBOTS_URL] = result(ROBOTS_URL, b"")
     templates.clear()
     first.cancel()
     rules = await asyncio.wait_for(second, 10)
     assert rules.entry.result.body == b""
-    assert cached.reported == [True, True]
+    assert crawl.reported == [True, True]
 
 
 @coroutine_test
-async def test_the_last_good_tdmrep_counts() -> None:
-    """While the server is unreachable, the last good copy of tdmrep.json counts, and it is asked for
-    again within an hour; without a copy, nothing is reserved.
+async def test_the_last_good_copy_of_tdmrep_is_used_during_an_outage() -> None:
+    """While the server is unreachable, the last good copy of tdmrep.json is used, and the file is fetched again within
+    an hour. Without a copy, nothing is reserved.
     """
-    cached = mining()
-    await cached.learn()
-    cached.passed = 2 * DAY
-    cached.fetcher.answers[TDMREP_URL] = result(TDMREP_URL, status=None)
-    rules = await cached.learn()
+    crawl = mining_crawl()
+    await crawl.learn()
+    crawl.elapsed = 2 * DAY
+    crawl.fetcher.outcomes[TDMREP_URL] = result(TDMREP_URL, status=None)
+    rules = await crawl.learn()
     assert bool(rules.tdmrep.usage(PAGE))
     assert rules.entry.expires - rules.entry.fetched <= HOUR + 1
-    assert cached.crawler.stats.get_value("rep/tdmrep/unreachable") == 1
+    assert crawl.crawler.stats.get_value("rep/tdmrep/unreachable") == 1
 
-    without = mining()
-    without.fetcher.answers[TDMREP_URL] = result(TDMREP_URL, status=None)
-    assert (await without.learn()).tdmrep is None
+    without_copy = mining_crawl()
+    without_copy.fetcher.outcomes[TDMREP_URL] = result(TDMREP_URL, status=None)
+    assert (await without_copy.learn()).tdmrep is None

@@ -1,4 +1,4 @@
-"""Every kind of store keeps the contract."""
+"""Runs :class:`StoreTests`, the tests of the contract of :class:`Store`, on each kind of store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.newest
 
 class TestSqliteStore(StoreTests):
     @pytest.fixture(autouse=True)
-    def place(self, tmp_path: Path) -> Iterator[None]:
+    def resources(self, tmp_path: Path) -> Iterator[None]:
         self.path = tmp_path / "of" / "its" / "own" / "robots.db"
         with ExitStack() as self.stack:
             yield
@@ -37,7 +37,7 @@ class TestSqliteStore(StoreTests):
 
 class TestRedisStore(StoreTests):
     @pytest.fixture(autouse=True)
-    def place(self, redis_server: RedisServer) -> Iterator[None]:
+    def resources(self, redis_server: RedisServer) -> Iterator[None]:
         self.url, self.prefix = redis_server.url, uuid4().hex
         with ExitStack() as self.stack:
             yield
@@ -47,10 +47,10 @@ class TestRedisStore(StoreTests):
 
 
 class TestSharedMemory(StoreTests):
-    """The store with which other tests replace these two."""
+    """Tests the store that replaces the SQLite and Redis stores in other tests."""
 
     @pytest.fixture(autouse=True)
-    def place(self) -> None:
+    def resources(self) -> None:
         self.store = SharedMemory()
 
     def open(self) -> Store:
@@ -58,10 +58,10 @@ class TestSharedMemory(StoreTests):
 
 
 class TestFolderStore(StoreTests):
-    """The store of one's own in the documentation."""
+    """Tests the example of a custom store in the documentation."""
 
     @pytest.fixture(autouse=True)
-    def place(self, tmp_path: Path) -> None:
+    def resources(self, tmp_path: Path) -> None:
         self.folder = tmp_path
 
     def open(self) -> Store:

@@ -1,4 +1,6 @@
-"""The format of entries: a whole entry is restored, and anything else is refused."""
+"""Tests of :func:`dumps` and :func:`loads`, which write and read the format of cache entries. An entry is the same
+after writing and reading. Any other data are refused.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ results = st.builds(
 
 @st.composite
 def entries(draw: st.DrawFn) -> CacheEntry:
-    """Return an entry as :func:`renew` makes them."""
+    """Return an entry such as :func:`renew` makes."""
     fetched = draw(times)
     expires = fetched + draw(st.floats(0, KEEP))
     result, copy = draw(results), draw(st.none() | results)
@@ -63,48 +65,47 @@ json_values = st.recursive(
 
 
 def packed(head: object, body: bytes = b"") -> bytes:
-    """Return data in the format, with any JSON."""
+    """Return data in the format of an entry. *head* is any JSON value, even if no entry has it."""
     return zlib.compress(json.dumps(head).encode() + b"\n" + body)
 
 
-def with_fields(body: bytes = b"", /, **changed: object) -> bytes:
-    """Return an entry with *changed* fields."""
+def packed_entry(body: bytes = b"", /, **changed: object) -> bytes:
+    """Return a packed entry with this *body*. *changed* replaces fields of the entry or of its result."""
     result: dict[str, object] = {"status": 200}
     head = {"result": result, "fetched": START, "expires": START + 60}
     for name, value in changed.items():
-        (head if name in OF_ENTRY else result)[name] = value
+        (head if name in ENTRY_FIELDS else result)[name] = value
     return packed(head, body)
 
 
-OF_ENTRY = {
+ENTRY_FIELDS = {
     "attempts", "copy", "copy_fetched", "expires", "fetched", "result", "robotstxt", "tdmrep",
     "tdmrep_fetched", "unreachable_since",
 }  # fmt: skip
-FIELDS = sorted({*OF_ENTRY, "error", "failure", "headers", "redirects", "status"})
+FIELDS = sorted({*ENTRY_FIELDS, "error", "failure", "headers", "redirects", "status"})
 
 
-# A whole entry.
+# Valid entries.
 
 
 @few()
 @given(entries())
 def test_an_entry_is_the_same_after_writing_and_reading(entry: CacheEntry) -> None:
-    """An entry is the same after writing and reading."""
     assert loads(dumps(entry), AT) == entry
 
 
-def test_an_entry_over_1_mib_is_not_written() -> None:
-    """An entry is compressed. It is not written if it is longer than 1 MiB, compressed or not."""
+def test_an_entry_of_more_than_1_mib_is_not_written() -> None:
+    """The limit applies to the size before compression and to the size after it."""
     body = b"#" * 600_000
     written = dumps(entry(body))
     assert loads(written, AT).result.body == body
     assert len(written) < 60_000
     random = Random(5).randbytes(MAX_SIZE - 100)
-    # Two files of the most bytes that are read make one.
-    both = entry(
+    # A robots.txt and a tdmrep.json of the maximum length fit in one entry.
+    two_files = entry(
         body, tdmrep=AccessResult(url=AT.url(TDMREP), status=200, body=body[:400_000])
     )
-    assert loads(dumps(both), AT) == both
+    assert loads(dumps(two_files), AT) == two_files
     for unstorable in (
         entry(bytes(MAX_SIZE)),
         entry(error="x" * MAX_SIZE),
@@ -114,58 +115,57 @@ def test_an_entry_over_1_mib_is_not_written() -> None:
             dumps(unstorable)
 
 
-# What is no entry.
+# Invalid data.
 
-NO_ENTRY = "^the data is damaged, or was not written by scrapy-rep: "
+DAMAGED = "^the data is damaged, or was not written by scrapy-rep: "
 
 
 @given(st.binary() | st.binary().map(zlib.compress) | json_values.map(packed))
 @example(zlib.compress(b'{"copy":' + b"[" * 100_000 + b"\n"))
 def test_bytes_that_are_no_entry_are_refused(data: bytes) -> None:
-    """Bytes that are no entry are refused, compressed or not; also JSON of another shape, and JSON
-    that is nested too deeply.
+    """The data can be compressed or not. JSON with another structure is refused, and so is JSON that is nested too
+    deeply.
     """
-    with pytest.raises(ValueError, match=NO_ENTRY):
+    with pytest.raises(ValueError, match=DAMAGED):
         loads(data, AT)
 
 
 @pytest.mark.parametrize(
-    ("data", "why"),
+    ("data", "reason"),
     [
         (packed([]), "has the type list, but it must have the type dict"),
         (packed({}), "KeyError: 'result'"),
         (b"text", "error: Error -3 while decompressing data"),
     ],
 )
-def test_the_error_says_what_is_wrong_with_an_entry(data: bytes, why: str) -> None:
-    """The error says in words what may have happened, and what is wrong."""
-    with pytest.raises(ValueError, match=f"{NO_ENTRY}.*{why}"):
+def test_the_error_says_what_is_wrong_with_an_entry(data: bytes, reason: str) -> None:
+    """The message also says what may have happened."""
+    with pytest.raises(ValueError, match=f"{DAMAGED}.*{reason}"):
         loads(data, AT)
 
 
 @given(entries(), st.data())
-def test_a_damaged_entry_is_refused_or_the_same(
+def test_a_damaged_entry_is_refused_or_unchanged(
     entry: CacheEntry, data: st.DataObject
 ) -> None:
-    """An entry that is cut off or has a changed byte is refused, or is the same; it is never
-    read with a gap in its rules."""
+    """A truncated entry is refused. An entry with a changed byte is refused, or read without a difference. It is never
+    read with a part of its rules missing.
+    """
     written = bytearray(dumps(entry))
-    at = data.draw(st.integers(0, len(written) - 1))
-    with pytest.raises(ValueError, match=NO_ENTRY):
-        loads(bytes(written[:at]), AT)
-    written[at] ^= data.draw(st.integers(1, 255))
+    position = data.draw(st.integers(0, len(written) - 1))
+    with pytest.raises(ValueError, match=DAMAGED):
+        loads(bytes(written[:position]), AT)
+    written[position] ^= data.draw(st.integers(1, 255))
     with suppress(ValueError):
         assert loads(bytes(written), AT) == entry
 
 
 @given(st.sampled_from(FIELDS), json_values)
-def test_a_field_with_any_value_raises_nothing_but_value_error(
+def test_a_field_with_any_value_raises_no_error_except_value_error(
     name: str, value: object
 ) -> None:
-    """Whatever the value of a field, reading the entry raises nothing but ValueError. An entry that
-    is read can be used, and written again.
-    """
-    check_data(with_fields(**{name: value}))
+    """If the entry can be read, it can also be used, and written again."""
+    check_data(packed_entry(**{name: value}))
 
 
 @pytest.mark.parametrize(
@@ -198,21 +198,21 @@ def test_a_field_with_any_value_raises_nothing_but_value_error(
 def test_a_field_out_of_its_bounds_invalidates_the_entry(
     changed: dict[str, object],
 ) -> None:
-    """A field of the wrong type, or out of its bounds, invalidates the entry."""
+    """A field of the wrong type invalidates the entry too."""
     body = b"Allow: /\n"
-    assert loads(with_fields(body), AT) == entry(body, expires=START + 60)
-    with pytest.raises(ValueError, match=NO_ENTRY):
-        loads(with_fields(body, **changed), AT)
+    assert loads(packed_entry(body), AT) == entry(body, expires=START + 60)
+    with pytest.raises(ValueError, match=DAMAGED):
+        loads(packed_entry(body, **changed), AT)
 
 
-# What is bounded.
+# Limits.
 
 
 def test_a_compressed_bomb_is_not_decompressed() -> None:
-    """A hundred megabytes, compressed to a tenth of one, are not decompressed."""
-    bomb = zlib.compressobj(9)
-    data = b"".join(bomb.compress(bytes(1024 * 1024)) for _ in range(100))
-    written = data + bomb.flush()
+    """The data are 100 MiB of zeros, compressed to about 0.1 MiB."""
+    compressor = zlib.compressobj(9)
+    data = b"".join(compressor.compress(bytes(1024 * 1024)) for _ in range(100))
+    written = data + compressor.flush()
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match="truncated or too long"):
@@ -222,11 +222,13 @@ def test_a_compressed_bomb_is_not_decompressed() -> None:
         tracemalloc.stop()
 
 
-def test_only_the_first_redirects_and_headers_are_read() -> None:
-    """Of more redirects and headers than a result has, only the first are read. No entry is fresh for
-    more than 30 days, whatever it says.
+def test_the_redirects_headers_and_lifetime_of_an_entry_are_limited() -> None:
+    """Only the first redirects and headers are read, as many as a result can have. An entry is fresh for at most 30
+    days, even if it contains a later time.
     """
     redirects, headers = ["a"] * 9_999, [["age", "1"]] * 9_999
-    kept = loads(with_fields(redirects=redirects, headers=headers, expires=LATEST), AT)
-    assert len(kept.result.redirects) == len(kept.result.headers) == 16
-    assert kept.expires == START + KEEP
+    entry = loads(
+        packed_entry(redirects=redirects, headers=headers, expires=LATEST), AT
+    )
+    assert len(entry.result.redirects) == len(entry.result.headers) == 16
+    assert entry.expires == START + KEEP

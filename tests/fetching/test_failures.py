@@ -1,4 +1,4 @@
-"""Descriptions of failed downloads."""
+"""Tests of the descriptions and kinds of download errors: :func:`in_words` and :func:`kind_of`."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from twisted.python.failure import Failure
 from twisted.web._newclient import ParseError, ResponseFailed, ResponseNeverReceived
 
 from scrapy_rep.crawl.fetching.fetcher import in_words, kind_of
-from scrapy_rep.protocol.access.results import Failure as Whose
+from scrapy_rep.protocol.access.results import Failure as FailureKind
 
 
 class DownloadFailedError(Exception):
-    """Stands for the exception that Scrapy 2.15 and later raise because of another."""
+    """Replaces the exceptions that Scrapy 2.15 and later raise from another exception."""
 
 
-def failed(*errors: Exception) -> Exception:
-    """Return what Scrapy's download handlers raise when Twisted's client has failed."""
+def client_failure(*errors: Exception) -> Exception:
+    """Return the exception that Scrapy's download handlers raise when Twisted's client has failed with *errors*."""
     outer = DownloadFailedError("[<twisted.python.failure.Failure ...>]")
     outer.__cause__ = ResponseFailed([Failure(error) for error in errors])
     return outer
 
 
-def because(cause: Exception) -> Exception:
+def raised_from(cause: Exception) -> Exception:
+    """Return a Scrapy exception that was raised from *cause*."""
     outer = DownloadFailedError("outer")
     outer.__cause__ = cause
     return outer
 
 
 def refused_handshake() -> Exception:
-    """Return the error of a TLS client whose server wants another version of TLS, and says so."""
+    """Return the error of a TLS client after the server has refused its TLS version with an alert."""
     incoming = ssl.MemoryBIO()
     incoming.write(b"\x15\x03\x03\x00\x02\x02\x46")
     client = ssl.create_default_context().wrap_bio(
@@ -47,8 +48,8 @@ def refused_handshake() -> Exception:
     return caught.value
 
 
-def circle() -> Exception:
-    """Return an error that is its own cause, through another."""
+def circular_causes() -> Exception:
+    """Return an error whose cause was caused by the error itself."""
     first, second = RuntimeError("one"), RuntimeError("other")
     first.__cause__, second.__cause__ = second, first
     return first
@@ -57,43 +58,43 @@ def circle() -> Exception:
 @pytest.mark.parametrize(
     ("exception", "words"),
     [
-        (failed(error.ConnectionDone()), "connection closed by the server"),
-        (failed(error.ConnectionLost()), "connection closed by the server"),
+        (client_failure(error.ConnectionDone()), "connection closed by the server"),
+        (client_failure(error.ConnectionLost()), "connection closed by the server"),
         (
             ResponseNeverReceived([Failure(error.ConnectionLost())]),
             "connection closed by the server",
         ),
-        (failed(ParseError("bad", b"\x1b[31m")), "the answer is not valid HTTP"),
-        (failed(ValueError("no"), KeyError("x")), "DownloadFailedError: no"),
+        (client_failure(ParseError("bad", b"\x1b[31m")), "the answer is not valid HTTP"),
+        (client_failure(ValueError("no"), KeyError("x")), "DownloadFailedError: no"),
         (
-            failed(SSL.Error([("SSL routines", "", "wrong version number")])),
+            client_failure(SSL.Error([("SSL routines", "", "wrong version number")])),
             "TLS failed: wrong version number",
         ),
-        (failed(SSL.Error()), "TLS failed: Error"),
-        (because(ssl.SSLError(1, "text")), "TLS failed: text"),
-        (because(refused_handshake()), "TLS failed: tlsv1 alert protocol version"),
-        (because(ConnectionResetError(104, "x")), "connection reset by the server"),
+        (client_failure(SSL.Error()), "TLS failed: Error"),
+        (raised_from(ssl.SSLError(1, "text")), "TLS failed: text"),
+        (raised_from(refused_handshake()), "TLS failed: tlsv1 alert protocol version"),
+        (raised_from(ConnectionResetError(104, "x")), "connection reset by the server"),
         (error.ConnectionRefusedError(), "connection refused"),
         (error.DNSLookupError(), "the host name could not be resolved"),
         (TimeoutError("Getting http://a took longer than 30 seconds."), "timed out"),
         (OSError(113, "No route to host"), "the host is unreachable"),
-        (because(OSError(24, "Too many open files")), "an error of this machine: Too many open files"),
-        (because(OSError("no")), "DownloadFailedError: no"),
+        (raised_from(OSError(24, "Too many open files")), "an error of this machine: Too many open files"),
+        (raised_from(OSError("no")), "DownloadFailedError: no"),
         (OSError("reset"), "OSError: reset"),
         (RuntimeError("two\n lines"), "RuntimeError: two lines"),
         (RuntimeError(), "RuntimeError"),
-        (circle(), "RuntimeError: other"),
+        (circular_causes(), "RuntimeError: other"),
     ],
 )  # fmt: skip
-def test_errors_are_told_in_words(exception: Exception, words: str) -> None:
-    """Errors of Scrapy, Twisted and the system are in words; others by name and message, also those
-    that are raised because of each other.
+def test_errors_are_described_in_words(exception: Exception, words: str) -> None:
+    """Known errors of Scrapy, Twisted and the system have a description in words. Other errors are described by their
+    class and message. Errors that are causes of each other end in a description too, not in an infinite loop.
     """
     assert in_words(exception) == words
 
 
 class CurlError(Exception):
-    """Stands for the errors of curl_cffi, of which a code says more than the class."""
+    """Replaces the errors of curl_cffi. Their code is more precise than their class."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -101,11 +102,11 @@ class CurlError(Exception):
 
 
 class SSLError(CurlError):
-    """Stands for curl_cffi's class of this name."""
+    """Replaces the class of this name in curl_cffi."""
 
 
 class CertificateVerifyError(SSLError):
-    """Stands for curl_cffi's class of this name."""
+    """Replaces the class of this name in curl_cffi."""
 
 
 CERTIFICATE = CertificateVerifyError(
@@ -115,101 +116,102 @@ CERTIFICATE = CertificateVerifyError(
 )
 
 
-def test_the_text_of_libcurl_is_short() -> None:
-    """An error of libcurl has its own words, without the address of its documentation."""
+def test_errors_of_libcurl_are_described_without_the_url_of_its_documentation() -> None:
     words = "TLS failed: (60) SSL certificate problem: certificate has expired"
     assert in_words(CERTIFICATE) == words
     assert in_words(CurlError("curl: (6) Could not ...", 6)).startswith("the host name")
 
 
-def of_scrapy(name: str, cause: Exception) -> Exception:
-    """What Scrapy raises because of *cause*: its own class *name*, where it has one."""
-    kind = getattr(scrapy_exceptions, name, None)
-    if kind is None:
+def scrapy_error(name: str, cause: Exception) -> Exception:
+    """Return the exception that Scrapy raises for *cause*: an instance of its class *name*, or *cause* itself if this
+    version of Scrapy does not have the class.
+    """
+    exception_class = getattr(scrapy_exceptions, name, None)
+    if exception_class is None:
         return cause
-    outer: Exception = kind(str(cause))
+    outer: Exception = exception_class(str(cause))
     outer.__cause__ = cause
     return outer
 
 
-def during(handled: Exception, raised: Exception) -> Exception:
-    """*raised*, after it was raised while *handled* was handled."""
+def raised_during(handled: Exception, raised: Exception) -> Exception:
+    """Raise *raised* in an exception handler for *handled*, and return it. Python then sets its ``__context__``."""
     with suppress(type(raised)):
         try:
             raise handled
         except type(handled):
-            raise raised  # noqa: B904  this is what is tested
+            raise raised  # noqa: B904  without "from": the context is tested
     return raised
 
 
-def unbound() -> Exception:
-    """The error of a socket whose address is not one of this machine."""
+def bind_error() -> Exception:
+    """Return the error of a socket that is bound to an address of another machine."""
     with socket.socket() as bound, pytest.raises(OSError, match="assign") as caught:
         bound.bind(("192.0.2.1", 0))
     return caught.value
 
 
-def unresolved() -> Exception:
-    """The error of the system for a host name that it refuses to look up."""
+def lookup_error() -> Exception:
+    """Return the error of the system for a lookup of a host name that fails."""
     with pytest.raises(socket.gaierror) as caught:
         socket.getaddrinfo("example.com", "no such service")
     return caught.value
 
 
-def a_thicket() -> Exception:
-    """Return errors that are causes of each other, in many ways."""
+def very_many_causes() -> Exception:
+    """Return the first of 60 errors, each of which is a cause of all. The chains of causes are too many to follow."""
     errors = [ResponseFailed([]) for _ in range(60)]
-    for knot in errors:
-        knot.reasons = [Failure(other) for other in errors]
+    for error_ in errors:
+        error_.reasons = [Failure(cause) for cause in errors]
     return errors[0]
 
 
 @pytest.mark.parametrize(
     ("exception", "kind"),
     [
-        *((OSError(number, "x"), Whose.OWN) for number in (
+        *((OSError(number, "x"), FailureKind.OWN) for number in (
             errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)),
-        *((OSError(number, "x"), Whose.NETWORK) for number in (errno.ENETDOWN, errno.ENETUNREACH)),
-        (MemoryError(), Whose.OWN),
-        (unbound(), Whose.OWN),
-        (socket.gaierror(socket.EAI_MEMORY, "x"), Whose.OWN),
-        (error.ConnectBindError(errno.EMFILE, "Too many open files"), Whose.OWN),
-        (error.getConnectError(OSError(errno.ENETUNREACH, "x")), Whose.NETWORK),
-        (error.CannotListenError("", 0, unbound()), Whose.OWN),
-        (failed(ValueError("x"), OSError(errno.EMFILE, "x")), Whose.OWN),
-        (of_scrapy("DownloadConnectionRefusedError", OSError(errno.EMFILE, "x")), Whose.OWN),
-        (during(OSError(errno.EMFILE, "x"), RuntimeError()), Whose.OWN),
-        (CurlError("bind failed with errno 99", 45), Whose.OWN),
-        (CurlError("out of memory", 27), Whose.OWN),
-        (unresolved(), Whose.NETWORK),
-        (of_scrapy("CannotResolveHostError", error.DNSLookupError("x")), Whose.NETWORK),
-        (error.getConnectError(unresolved()), Whose.NETWORK),
-        (of_scrapy("DownloadConnectionRefusedError", error.ConnectionRefusedError()), Whose.NETWORK),
-        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), Whose.NETWORK),
-        (of_scrapy("DownloadTimeoutError", error.TimeoutError()), Whose.NETWORK),
-        (error.getConnectError(OSError(errno.ETIMEDOUT, "x")), Whose.NETWORK),
-        (error.getConnectError(OSError(errno.EHOSTUNREACH, "x")), Whose.NETWORK),
-        (TimeoutError(), Whose.NETWORK),
-        (during(error.DNSLookupError(), RuntimeError()), Whose.NETWORK),
-        *((CurlError("x", code), Whose.NETWORK) for code in (5, 6, 7, 28)),
-        (failed(error.ConnectionLost()), Whose.OTHER),
-        (because(ConnectionResetError(errno.ECONNRESET, "x")), Whose.OTHER),
-        (failed(SSL.Error()), Whose.OTHER),
-        (of_scrapy("DownloadConnectionRefusedError", refused_handshake()), Whose.OTHER),
-        (CERTIFICATE, Whose.OTHER),
-        (during(error.DNSLookupError(), failed(ParseError("bad", b"x"))), Whose.OTHER),
-        (failed(ParseError("bad", b"x")), Whose.OTHER),
-        (CurlError("x", 52), Whose.OTHER),
-        (RuntimeError(), Whose.OTHER),
-        (circle(), Whose.OTHER),
-        (a_thicket(), Whose.OTHER),
+        *((OSError(number, "x"), FailureKind.NETWORK) for number in (errno.ENETDOWN, errno.ENETUNREACH)),
+        (MemoryError(), FailureKind.OWN),
+        (bind_error(), FailureKind.OWN),
+        (socket.gaierror(socket.EAI_MEMORY, "x"), FailureKind.OWN),
+        (error.ConnectBindError(errno.EMFILE, "Too many open files"), FailureKind.OWN),
+        (error.getConnectError(OSError(errno.ENETUNREACH, "x")), FailureKind.NETWORK),
+        (error.CannotListenError("", 0, bind_error()), FailureKind.OWN),
+        (client_failure(ValueError("x"), OSError(errno.EMFILE, "x")), FailureKind.OWN),
+        (scrapy_error("DownloadConnectionRefusedError", OSError(errno.EMFILE, "x")), FailureKind.OWN),
+        (raised_during(OSError(errno.EMFILE, "x"), RuntimeError()), FailureKind.OWN),
+        (CurlError("bind failed with errno 99", 45), FailureKind.OWN),
+        (CurlError("out of memory", 27), FailureKind.OWN),
+        (lookup_error(), FailureKind.NETWORK),
+        (scrapy_error("CannotResolveHostError", error.DNSLookupError("x")), FailureKind.NETWORK),
+        (error.getConnectError(lookup_error()), FailureKind.NETWORK),
+        (scrapy_error("DownloadConnectionRefusedError", error.ConnectionRefusedError()), FailureKind.NETWORK),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), FailureKind.NETWORK),
+        (scrapy_error("DownloadTimeoutError", error.TimeoutError()), FailureKind.NETWORK),
+        (error.getConnectError(OSError(errno.ETIMEDOUT, "x")), FailureKind.NETWORK),
+        (error.getConnectError(OSError(errno.EHOSTUNREACH, "x")), FailureKind.NETWORK),
+        (TimeoutError(), FailureKind.NETWORK),
+        (raised_during(error.DNSLookupError(), RuntimeError()), FailureKind.NETWORK),
+        *((CurlError("x", code), FailureKind.NETWORK) for code in (5, 6, 7, 28)),
+        (client_failure(error.ConnectionLost()), FailureKind.OTHER),
+        (raised_from(ConnectionResetError(errno.ECONNRESET, "x")), FailureKind.OTHER),
+        (client_failure(SSL.Error()), FailureKind.OTHER),
+        (scrapy_error("DownloadConnectionRefusedError", refused_handshake()), FailureKind.OTHER),
+        (CERTIFICATE, FailureKind.OTHER),
+        (raised_during(error.DNSLookupError(), client_failure(ParseError("bad", b"x"))), FailureKind.OTHER),
+        (client_failure(ParseError("bad", b"x")), FailureKind.OTHER),
+        (CurlError("x", 52), FailureKind.OTHER),
+        (RuntimeError(), FailureKind.OTHER),
+        (circular_causes(), FailureKind.OTHER),
+        (very_many_causes(), FailureKind.OTHER),
     ],
-    ids=lambda value: value.name if isinstance(value, Whose) else type(value).__name__,
+    ids=lambda value: value.name if isinstance(value, FailureKind) else type(value).__name__,
 )  # fmt: skip
-def test_the_causes_of_an_error_tell_whose_failure_it_is(
-    exception: Exception, kind: Whose
+def test_the_causes_of_an_error_determine_its_kind(
+    exception: Exception, kind: FailureKind
 ) -> None:
-    """An error of this machine is told by its number, wherever it is among the causes. Then the
-    first cause that is known tells whether anything has answered.
+    """If one of the causes is an error of this machine, recognised by its number, the kind is OWN. Otherwise, the first
+    known cause shows whether a server has answered.
     """
     assert kind_of(exception) is kind

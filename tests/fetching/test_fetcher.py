@@ -1,4 +1,4 @@
-"""The fetcher, with fake responses."""
+"""Tests of :class:`RobotsTxtFetcher` and of its requests. The responses are fakes."""
 
 from __future__ import annotations
 
@@ -30,45 +30,44 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.newest
 
 URL = "http://example.com/robots.txt"
-CAUSE = Request("http://example.com/page", headers={"User-Agent": "mybot"})
+TEMPLATE = Request("http://example.com/page", headers={"User-Agent": "mybot"})
+"""A page request that waits for robots.txt."""
 
 
 async def fetch(
-    answers: dict[str, Any], cause: Request = CAUSE, **settings: Any
+    answers: dict[str, Any], template: Request = TEMPLATE, **settings: Any
 ) -> tuple[AccessResult, FakeEngine]:
+    """Fetch URL for the page request *template*, and return the result and the engine. *answers* contains a response,
+    an exception, or a list of these for each URL.
+    """
     crawler = fake_crawler(settings, answers)
-    read = RepSettings(crawler.settings)
-    templates = [cause]
-    result = await RobotsTxtFetcher(crawler, read).fetch(URL, templates)
+    fetcher = RobotsTxtFetcher(crawler, RepSettings(crawler.settings))
+    templates = [template]
+    result = await fetcher.fetch(URL, templates)
     return result, crawler.engine
 
 
 @coroutine_test
 async def test_scrapys_robotstxt_stats_do_not_count_other_files() -> None:
-    """Scrapy's stats about robots.txt do not count another file, nor the errors of the
-    requests that follow its redirect.
-    """
+    """They count neither the fetch of a tdmrep.json nor errors after its redirect."""
     file, moved = "http://example.com/.well-known/tdmrep.json", "http://a.example/moved"
     answers = {file: answer(file, b"", 301, Location=moved), moved: OSError("reset")}
     crawler = fake_crawler({}, answers)
-    read = RepSettings(crawler.settings)
-    fetcher = RobotsTxtFetcher(crawler, read)
+    fetcher = RobotsTxtFetcher(crawler, RepSettings(crawler.settings))
 
     async def check(request: Request, templates: list[Request]) -> None:
-        """Nothing is forbidden."""
+        """Allow each request."""
 
-    result = await fetcher.fetch(file, [CAUSE], check=check)
+    result = await fetcher.fetch(file, [TEMPLATE], check=check)
     assert (result.access, result.redirects) == ("unreachable", (moved,))
     assert crawler.stats.get_stats() == {}
 
 
 @coroutine_test
-async def test_an_error_in_a_check_is_one_of_the_crawler(
+async def test_an_exception_in_the_check_counts_as_an_error_of_the_crawler(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """An error in a check of the fetched file is one of this crawler, not of a component of the
-    project. The file is asked for once.
-    """
+    """The exception is not attributed to a component of the project. The fetch is not repeated."""
     crawler = fake_crawler({}, {URL: answer(URL)})
     fetcher = RobotsTxtFetcher(crawler, RepSettings(crawler.settings))
     checked = []
@@ -77,7 +76,7 @@ async def test_an_error_in_a_check_is_one_of_the_crawler(
         checked.append(request.url)
         raise RuntimeError("a bug")
 
-    result = await fetcher.fetch(URL, [CAUSE], check=check)
+    result = await fetcher.fetch(URL, [TEMPLATE], check=check)
     assert (result.access, checked) == ("unreachable", [URL])
     assert "an error in this crawler, not at the site" in caplog.text
     assert "REP_REQUEST_META_KEYS" not in caplog.text
@@ -86,7 +85,9 @@ async def test_an_error_in_a_check_is_one_of_the_crawler(
 @pytest.mark.parametrize("hops", [0, 1, 5, 6])
 @coroutine_test
 async def test_2_3_1_2_five_redirects_are_followed(hops: int) -> None:
-    """Up to five redirects are followed, across any hosts. After them, robots.txt is unavailable."""
+    """Redirects to other hosts are followed too. After more than five redirects, robots.txt is unavailable (RFC 9309,
+    2.3.1.2).
+    """
     urls = [URL, *(f"http://host{hop}.example/r" for hop in range(hops))]
     answers = {
         url: answer(url, b"", 301, Location=following)
@@ -103,7 +104,7 @@ async def test_2_3_1_2_five_redirects_are_followed(hops: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("location", "asked"),
+    ("location", "target"),
     [
         ("http://user:secret@OTHER.example:80/r?x#top", "http://other.example/r?x"),
         ("http://not a host/", None),
@@ -116,32 +117,32 @@ async def test_2_3_1_2_five_redirects_are_followed(hops: int) -> None:
     ],
 )
 @coroutine_test
-async def test_redirects_lead_without_userinfo_and_to_http_alone(
-    location: str, asked: str | None
+async def test_redirects_are_followed_to_http_urls_and_without_userinfo(
+    location: str, target: str | None
 ) -> None:
-    """A redirect is followed without userinfo and fragment. One to nowhere, or to another scheme
-    than http and https, ends the fetch.
+    """The userinfo and the fragment are removed from the URL. A redirect to an invalid URL, or to a scheme other than
+    http and https, ends the fetch.
     """
     answers = {URL: answer(URL, b"", 302, Location=location)}
-    if asked:
-        answers[asked] = answer(asked)
+    if target:
+        answers[target] = answer(target)
     result, engine = await fetch(answers)
     assert [request.url for request in engine.asked] == list(answers)
-    assert result.access == ("successful" if asked else "unavailable")
-    assert result.body == (ROBOTS if asked else b"")
+    assert result.access == ("successful" if target else "unavailable")
+    assert result.body == (ROBOTS if target else b"")
 
 
 @coroutine_test
 async def test_only_headers_about_body_and_lifetime_are_kept() -> None:
-    """Only headers about the body and its lifetime are kept."""
+    """Cache-Control and Age are such headers; Set-Cookie is not."""
     fields = {"Cache_Control": "max-age=60", "Set_Cookie": "a=b", "Age": "5"}
     result, _ = await fetch({URL: answer(URL, **fields)})
     assert dict(result.headers) == {"age": "5", "cache-control": "max-age=60"}
 
 
 @coroutine_test
-async def test_all_retry_after_fields_are_kept() -> None:
-    """All Retry-After fields are kept, up to a number that no honest server reaches."""
+async def test_up_to_four_retry_after_fields_are_kept() -> None:
+    """The limit is more than an honest server sends."""
     busy = answer(URL, b"", 503)
     busy.headers.setlist("Retry-After", [b"%d" % number for number in range(9)])
     result, _ = await fetch({URL: busy})
@@ -149,24 +150,22 @@ async def test_all_retry_after_fields_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "status", "error", "asked"),
+    ("answers", "status", "error", "attempts"),
     [
         ([OSError("reset"), answer(URL)], 200, "", 2),
         ([OSError("reset")] * 4, None, "OSError: reset", 2),
         ([answer(URL, b"down", 503)], 503, "", 1),
         ([IgnoreRequest("no")], None, "dropped by a component: no", 1),
     ],
-    ids=["once", "twice", "an answer", "dropped"],
+    ids=["one failure", "two failures", "a response", "dropped"],
 )
 @coroutine_test
 async def test_a_request_without_a_response_is_sent_once_more(
-    answers: list[Any], status: int | None, error: str, asked: int
+    answers: list[Any], status: int | None, error: str, attempts: int
 ) -> None:
-    """A request without a response is sent once more. A 503 is a response; and a request that a
-    middleware drops gets none.
-    """
+    """A request is not repeated after a response with the status 503, or if a middleware drops it."""
     result, engine = await fetch({URL: [*answers]})
-    assert (result.status, result.error, len(engine.asked)) == (status, error, asked)
+    assert (result.status, result.error, len(engine.asked)) == (status, error, attempts)
     assert (result.access == "successful") is (status == 200)
     failures = {"OSError: reset": Failure.OTHER, "": None}
     assert result.failure is failures.get(error, Failure.DROPPED)
@@ -174,26 +173,24 @@ async def test_a_request_without_a_response_is_sent_once_more(
 
 @pytest.mark.parametrize("error", [CancelledError(), asyncio.CancelledError()])
 @pytest.mark.parametrize(
-    "why", ["another component", "the spider closes", "no one waits"]
+    "cause", ["another component", "the spider closes", "no request waits"]
 )
 @coroutine_test
-async def test_a_cancelled_fetch_is_unreachable_unless_nobody_waits(
-    error: BaseException, why: str
+async def test_robotstxt_is_unreachable_if_another_component_cancels_its_fetch(
+    error: BaseException, cause: str
 ) -> None:
-    """If another component cancels a fetch, robots.txt counts as unreachable. If the spider is
-    closing, or nobody waits for it any more, the cancellation is raised.
-    """
-    crawler, templates = fake_crawler(), [CAUSE]
+    """If the spider is closing, or no request waits for the file any more, the cancellation is raised instead."""
+    crawler, templates = fake_crawler(), [TEMPLATE]
 
-    async def take_turn(_: Request) -> None:
-        crawler.engine._slot.closing = why == "the spider closes" or None
-        if why == "no one waits":
+    async def take_room(_: Request) -> None:
+        crawler.engine._slot.closing = cause == "the spider closes" or None
+        if cause == "no request waits":
             templates.clear()
         raise error
 
-    read = RepSettings(crawler.settings)
-    fetch = RobotsTxtFetcher(crawler, read, take_turn).fetch(URL, templates)
-    if why == "another component":
+    settings = RepSettings(crawler.settings)
+    fetch = RobotsTxtFetcher(crawler, settings, take_room).fetch(URL, templates)
+    if cause == "another component":
         result = await fetch
         assert (result.access, result.error) == ("unreachable", "cancelled")
     else:
@@ -202,20 +199,18 @@ async def test_a_cancelled_fetch_is_unreachable_unless_nobody_waits(
 
 
 @coroutine_test
-async def test_an_error_of_the_crawler_makes_robotstxt_unreachable(
+async def test_robotstxt_is_unreachable_after_an_error_of_this_package(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """After an error of this package in the fetch, robots.txt counts as unreachable, and the traceback
-    is logged.
-    """
+    """The traceback is logged."""
     crawler = fake_crawler({}, {URL: OSError("reset")})
 
     def is_own_fault(_: Failure) -> bool:
         raise RuntimeError("out of order")
 
-    read = RepSettings(crawler.settings)
-    fetcher = RobotsTxtFetcher(crawler, read, is_own_fault=is_own_fault)
-    result = await fetcher.fetch(URL, [CAUSE])
+    settings = RepSettings(crawler.settings)
+    fetcher = RobotsTxtFetcher(crawler, settings, is_own_fault=is_own_fault)
+    result = await fetcher.fetch(URL, [TEMPLATE])
     assert (result.access, result.error) == (
         "unreachable",
         "RuntimeError: out of order",
@@ -227,27 +222,28 @@ async def test_an_error_of_the_crawler_makes_robotstxt_unreachable(
 
 @coroutine_test
 async def test_each_attempt_uses_another_proxy() -> None:
-    """The newest of the requests that wait for it comes first; then all others in turn, as many as
-    there are proxies. A proxy that refuses gives no answer of the site.
+    """The first attempt uses the proxy of the newest waiting request. Each further attempt uses the proxy of another
+    waiting request, until all proxies were used. A response in which a proxy refuses the request counts as a failed
+    attempt.
     """
     templates: list[Request] = []
     for proxy in ("http://a", "http://b", "http://c", "http://b"):
         add_template(templates, Request(URL, meta={"proxy": proxy}))
     answers = {URL: [OSError("reset"), answer(URL, b"", 407), answer(URL)]}
     crawler = fake_crawler({}, answers)
-    read = RepSettings(crawler.settings)
-    result = await RobotsTxtFetcher(crawler, read).fetch(URL, templates)
+    fetcher = RobotsTxtFetcher(crawler, RepSettings(crawler.settings))
+    result = await fetcher.fetch(URL, templates)
     assert result.status == 200
-    used = [request.meta["proxy"] for request in crawler.engine.asked]
-    assert used == ["http://c", "http://b", "http://a"]
+    proxies = [request.meta["proxy"] for request in crawler.engine.asked]
+    assert proxies == ["http://c", "http://b", "http://a"]
 
 
 @coroutine_test
-async def test_the_request_switches_off_what_would_interfere() -> None:
-    """The request switches off each component of Scrapy that would interfere, and takes
-    the proxy and slot of the original request.
+async def test_the_request_disables_scrapys_interfering_components() -> None:
+    """It has the proxy, the download slot and the User-Agent of the page request, but not its cookies and other headers
+    and meta keys.
     """
-    cause = Request(
+    template = Request(
         "http://example.com/page",
         headers={"User-Agent": "mybot", "Proxy-Authorization": "Basic eA==", "X": "1"},
         cookies={"a": "b"},
@@ -258,14 +254,14 @@ async def test_the_request_switches_off_what_would_interfere() -> None:
             "other": 1,
         },
     )
-    _, engine = await fetch({URL: answer(URL)}, cause)
+    _, engine = await fetch({URL: answer(URL)}, template)
     request = engine.asked[0]
     assert request.headers.to_unicode_dict() == {
         "User-Agent": "mybot",
         "Proxy-Authorization": "Basic eA==",
     }
     assert request.cookies == {}
-    wanted = {
+    expected = {
         "allow_offsite": True,
         "autothrottle_dont_adjust_delay": True,
         "dont_cache": True,
@@ -276,38 +272,40 @@ async def test_the_request_switches_off_what_would_interfere() -> None:
         "download_slot": "slow",
         "proxy": "http://proxy.example",
     }
-    assert {key: request.meta[key] for key in wanted} == wanted
+    assert {key: request.meta[key] for key in expected} == expected
     assert "other" not in request.meta
 
 
 def test_robotstxt_does_not_wait_in_the_slot_of_another_host() -> None:
-    """A robots.txt does not wait in the download slot of another host, in which Scrapy keeps a request
-    that this has redirected.
+    """A redirected request stays in the download slot of the first host. The request for robots.txt must not get this
+    slot, since it is sent to another host.
     """
     meta = {"download_slot": "b.example", "redirect_urls": ["http://b.example/"]}
     request = RobotsTxtRequest.of(URL, Request(URL, meta=meta), ["download_slot"])
     assert "download_slot" not in request.meta
 
 
-@pytest.mark.parametrize(("asked", "timeout"), [(None, 30), (600, 30), (5, 5)])
-def test_an_attempt_takes_30_seconds_at_most(
-    asked: float | None, timeout: float
+@pytest.mark.parametrize(
+    ("template_timeout", "timeout"), [(None, 30), (600, 30), (5, 5)]
+)
+def test_the_timeout_of_an_attempt_is_at_most_30_seconds(
+    template_timeout: float | None, timeout: float
 ) -> None:
-    """However long DOWNLOAD_TIMEOUT is, an attempt takes 30 seconds at most."""
-    template = Request(URL, meta={"download_timeout": asked})
+    """A longer DOWNLOAD_TIMEOUT, or a longer time-out of the page request, does not apply to robots.txt."""
+    template = Request(URL, meta={"download_timeout": template_timeout})
     request = RobotsTxtRequest.of(URL, template, ["download_timeout"])
     FetchMiddleware(fake_crawler({})).process_request(request)
     assert request.meta["download_timeout"] == timeout
 
 
-async def received(
+async def fetch_in_chunks(
     *chunks: bytes, timeout: float = 30
 ) -> tuple[AccessResult, list[object], Crawler]:
-    """Fetch a robots.txt that arrives in *chunks*. Return the result, what each chunk has caused,
-    and the crawler.
+    """Fetch a robots.txt whose body arrives in *chunks*. Return the result; what the handler of the signal
+    ``bytes_received`` returned or raised for each chunk; and the crawler.
     """
-    keys = {"REP_REQUEST_META_KEYS": ["download_timeout"]}
-    crawler, outcomes = fake_crawler(keys), []
+    settings = {"REP_REQUEST_META_KEYS": ["download_timeout"]}
+    crawler, outcomes = fake_crawler(settings), []
 
     async def download(request: Request) -> Any:
         for data in chunks:
@@ -325,25 +323,24 @@ async def received(
 
     crawler.engine.download_async = download
     fetcher = RobotsTxtFetcher(crawler, RepSettings(crawler.settings))
-    cause = Request(URL, meta={"download_timeout": timeout})
-    templates = [cause]
+    templates = [Request(URL, meta={"download_timeout": timeout})]
     return await fetcher.fetch(URL, templates), outcomes, crawler
 
 
 @coroutine_test
 async def test_the_download_stops_at_the_size_limit() -> None:
-    """The download stops at the size limit; the signal handler is connected only meanwhile."""
-    result, (before, after), crawler = await received(b"x" * 512_000, b"x")
+    """The signal handler is connected only during a download."""
+    result, (before, after), crawler = await fetch_in_chunks(b"x" * 512_000, b"x")
     assert (result.status, before) == (200, None)
     assert isinstance(after, StopDownload)
     assert after.fail is False
     assert not crawler.signals.send_catch_log(
-        signals.bytes_received, data=b"", request=CAUSE, spider=crawler.spider
+        signals.bytes_received, data=b"", request=TEMPLATE, spider=crawler.spider
     )
 
 
 @coroutine_test
-async def test_a_body_that_trickles_in_is_given_up() -> None:
-    """The whole download has a time-out, even if each read stays within its own."""
-    result, _, _ = await received(b"x", b"x", b"x", timeout=1e-9)
+async def test_a_body_that_arrives_too_slowly_ends_the_download() -> None:
+    """The time-out applies to the whole download. A server that sends a few bytes at a time cannot extend it."""
+    result, _, _ = await fetch_in_chunks(b"x", b"x", b"x", timeout=1e-9)
     assert (result.status, result.error) == (None, "took longer than 1e-09 s")

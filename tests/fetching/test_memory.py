@@ -1,4 +1,4 @@
-"""The files in memory, and their bounds."""
+"""Tests of :class:`Memory` and :class:`LRU`, which keep site rules in a bounded amount of memory."""
 
 from __future__ import annotations
 
@@ -30,29 +30,35 @@ HEADERS = (
 )
 
 
+# The size of the longest files in these tests, in bytes.
 LONGEST = (500 if effort.is_long else 25) * 1024
 HOSTS = 1_000 if effort.is_long else 250
 URL = "http://www.host-0.example/a"
 
 
-def read(key: Origin, entry: CacheEntry, learned: float) -> SiteRules:
+def parse(origin: Origin, entry: CacheEntry, learned: float) -> SiteRules:
+    """Parse *entry*, and return its rules. Memory calls this function to parse rules again."""
     state, robots = entry.state(RFC9309), robots_of(entry, RFC9309)
-    return SiteRules(key, entry, state, robots, learned=learned)
+    return SiteRules(origin, entry, state, robots, learned=learned)
 
 
-def origin(number: int) -> Origin:
+def origin_of(number: int) -> Origin:
+    """Return the origin of the host with this number."""
     return Origin("http", f"www.host-{number}.example", 80)
 
 
 def put(memory: Memory, number: int, body: bytes = b"", **fields: object) -> None:
-    key = origin(number)
-    fields = {"body": body, "headers": HEADERS, **fields, "url": key.robotstxt_url}
-    memory.put(read(key, entry(**fields), float(number)))
+    """Put the rules of the host *number* into *memory*. Its robots.txt has this *body*; *fields* are other fields of
+    the entry or the result.
+    """
+    host = origin_of(number)
+    fields = {"body": body, "headers": HEADERS, **fields, "url": host.robotstxt_url}
+    memory.put(parse(host, entry(**fields), float(number)))
 
 
-def test_the_least_recently_used_files_go_first() -> None:
-    """The least recently used values are displaced first, as many as it takes; get and put count as
-    use. A value over the limit stays until the next one. Replaced and removed ones do not count.
+def test_the_least_recently_used_values_are_evicted_first() -> None:
+    """As many values are evicted as necessary. Both get and put count as a use. A value that exceeds the limit by
+    itself stays until the next put. Replaced and removed values do not count towards the limit.
     """
     lru: LRU[str] = LRU(10)
     for name in "abcde":
@@ -72,7 +78,7 @@ def test_the_least_recently_used_files_go_first() -> None:
 
 
 BODY = b"User-agent: *\nDisallow: /a\n"
-COPY = AccessResult(url=origin(0).robotstxt_url, status=200, body=BODY)
+COPY = AccessResult(url=origin_of(0).robotstxt_url, status=200, body=BODY)
 
 
 @pytest.mark.parametrize(
@@ -83,34 +89,34 @@ COPY = AccessResult(url=origin(0).robotstxt_url, status=200, body=BODY)
         (bytes(MAX_SIZE), {}, False),
         (b"", {"status": 503, "unreachable_since": -5.0}, False),
     ],
-    ids=["rules", "copy", "too long", "wrong clock"],
+    ids=["rules", "copy", "too long", "time before 1970"],
 )
-def test_a_file_that_was_not_used_for_long_is_parsed_again(
+def test_rules_that_were_packed_are_parsed_again_at_their_next_use(
     body: bytes, fields: dict[str, Any], is_kept: bool
 ) -> None:
-    """A file that was not used for long is parsed again, and the same when it is used again, with
-    the time since which it is known. It is forgotten if it is too long, or has a time that no entry
-    of a store may have.
+    """Rules that were not used for a while are packed. At their next use they are parsed again, and have the same
+    entry and the same time ``learned``. They are dropped if the file is too long to be packed, or if the entry has an
+    invalid time.
     """
-    memory = Memory(100_000, read)
+    memory = Memory(100_000, parse)
     put(memory, 0, body, **fields)
-    first = memory.get(origin(0))
+    first = memory.get(origin_of(0))
     assert first is not None
-    assert memory.get(origin(0)) is first
+    assert memory.get(origin_of(0)) is first
     for number in range(1, 20):
         put(memory, number, bytes(1000))
-    again = memory.get(origin(0))
-    assert again is not first
+    reparsed = memory.get(origin_of(0))
+    assert reparsed is not first
     if not is_kept:
-        assert again is None
+        assert reparsed is None
         return
-    assert (again.entry, again.learned) == (first.entry, first.learned)
-    assert not again.robots.is_allowed(URL, "mybot")
-    assert memory.get(origin(0)) is again
+    assert (reparsed.entry, reparsed.learned) == (first.entry, first.learned)
+    assert not reparsed.robots.is_allowed(URL, "mybot")
+    assert memory.get(origin_of(0)) is reparsed
 
 
 def rules(size: int) -> bytes:
-    """A robots.txt of this many bytes with rules as large sites have them."""
+    """Return a robots.txt of *size* bytes, with rules like those of large sites."""
     lines = (
         f"Disallow: /{name}/{number**5 % 999_983}{end}"
         for number in range(size // 60 + 1)
@@ -131,53 +137,59 @@ HOSTILE = [
 ]
 
 
-# The bytes that Python and the threads of the test runner may take while a test measures.
-PYTHONS_OWN = 16_384
+# The bytes that Python and the threads of the test runner may allocate for themselves during a measurement.
+OVERHEAD = 16_384
 
 
 @pytest.mark.unmeasured
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("bodies", "limit", "count", "kept"),
+    ("bodies", "limit", "count", "hosts_in_memory"),
     [
+        # None: some of the hosts, but not all.
         ([b""], 300 * HOSTS, HOSTS, None),
         ([rules(3_000)], 300_000, 300, None),
-        # 128 MB are enough for 100,000 hosts, and so is a part of that for a part of them. The median of the files of 2,143 large sites
-        # has 552 bytes.
+        # 128 MB are enough for 100,000 hosts, that is 1,280 bytes for each. 552 bytes is the median size of the files
+        # of 2,143 large sites.
         ([rules(552)], 1_280 * HOSTS, HOSTS, HOSTS),
         ([rules(LONGEST), *HOSTILE], 13 * LONGEST, 80, None),
     ],
     ids=["empty", "long", "ordinary", "longest"],
 )
-def test_the_counted_bytes_are_those_that_python_takes(
-    bodies: list[bytes], limit: int, count: int, kept: int | None
+def test_the_memory_that_python_allocates_does_not_exceed_the_counted_size(
+    bodies: list[bytes], limit: int, count: int, hosts_in_memory: int | None
 ) -> None:
-    """The memory that Python takes is less than the counted bytes, and what it keeps for itself
-    meanwhile. The counted bytes stay within the limit and what one file takes, whatever the files
-    are: also once they have decided about pages.
+    """``Memory.size`` is an upper bound of the allocated memory, apart from OVERHEAD. It stays below the limit plus the
+    size of one parsed file, even for hostile files, and also after the rules have decided about pages, for which they
+    build lookup tables.
     """
-    most = max(map(parsed_size, bodies)) if len(bodies) > 1 else 0
-    memory = Memory(10**6, read)
+    excess = max(map(parsed_size, bodies)) if len(bodies) > 1 else 0
+    memory = Memory(10**6, parse)
     put(memory, 0)
-    memory.get(origin(0)).robots.usage(URL, "mybot")  # It imports what it needs.
+    # The first use imports modules, which also takes memory.
+    memory.get(origin_of(0)).robots.usage(URL, "mybot")
     gc.collect()
     tracemalloc.start()
     try:
-        memory = Memory(limit, read)
+        memory = Memory(limit, parse)
         for number in range(count):
             put(memory, number, bodies[number % len(bodies)])
-            robots = memory.get(origin(number)).robots
-            # An index takes long to make.
+            robots = memory.get(origin_of(number)).robots
+            # Building the lookup tables of many long files would take too long.
             for path in ("first", "second") if number < 5 or len(bodies) == 1 else ():
                 url = f"http://www.host-{number}.example/{path}"
                 robots.is_allowed(url, "mybot")
                 robots.usage(url, "mybot")
-            assert memory.size <= limit + most
+            assert memory.size <= limit + excess
         del robots
         gc.collect()
-        taken = tracemalloc.get_traced_memory()[0]
+        allocated = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert taken <= memory.size + PYTHONS_OWN
-    known_hosts = sum(memory.get(origin(number)) is not None for number in range(count))
-    assert known_hosts == kept or (kept is None and 0 < known_hosts < count)
+    assert allocated <= memory.size + OVERHEAD
+    known_hosts = sum(
+        memory.get(origin_of(number)) is not None for number in range(count)
+    )
+    assert known_hosts == hosts_in_memory or (
+        hosts_in_memory is None and 0 < known_hosts < count
+    )

@@ -1,4 +1,4 @@
-"""The Redis store: its clock, faults of the server, addresses, and keys of others."""
+"""Tests of :class:`RedisStore`: expiry, faults of the server, addresses, and keys of other programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.newest
 
 DATA = b"data"
-FILE = f"rep:file:{ORIGIN}"
+REDIS_KEY = f"rep:file:{ORIGIN}"
 
 
 def put(store: RedisStore, data: bytes = DATA) -> None:
@@ -31,7 +31,7 @@ def put(store: RedisStore, data: bytes = DATA) -> None:
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    """A server that a test may stop or fill."""
+    """A server for one test, which may stop it or fill its memory."""
     if BINARY is None:
         pytest.skip("There is no redis-server on the PATH")
     with RedisServer() as server:
@@ -46,17 +46,15 @@ def client(server: RedisServer) -> Iterator[Redis]:
 
 @pytest.fixture
 def store(server: RedisServer) -> Iterator[RedisStore]:
-    """A store on that server, with an entry."""
+    """A store on the server. It contains DATA for ORIGIN."""
     with closing(RedisStore(server.url, timeout=1)) as store:
         put(store)
         yield store
 
 
-def test_the_server_removes_entries_by_its_own_clock(
-    store: RedisStore, client: Redis
-) -> None:
-    """The server removes an entry when it is out of use, by the clock of the server."""
-    assert 3570 < client.pttl(FILE) / 1000 <= 3600
+def test_entries_expire_on_the_server(store: RedisStore, client: Redis) -> None:
+    """The key of an entry has a time to live, so the server removes the entry by its own clock."""
+    assert 3570 < client.pttl(REDIS_KEY) / 1000 <= 3600
 
 
 # Faults of the server.
@@ -65,8 +63,8 @@ def test_the_server_removes_entries_by_its_own_clock(
 def test_the_store_works_again_when_its_server_is_back(
     server: RedisServer, store: RedisStore
 ) -> None:
-    """Without a server, each call raises StoreError. When the server is back, the store works
-    again, though the entries are gone. A restart between two calls has no effect.
+    """While the server is down, each call raises StoreError. After it has started again, the store works; this server
+    has lost the entries. A restart between two calls causes no error.
     """
     server.stop()
     for call in (
@@ -84,63 +82,62 @@ def test_the_store_works_again_when_its_server_is_back(
     put(store)
 
 
-def test_a_call_without_an_answer_fails_after_the_time_out(
+def test_a_call_fails_after_the_time_out_if_the_server_does_not_answer(
     server: RedisServer, store: RedisStore
 ) -> None:
-    """If the server does not answer, a call fails after the configured time-out."""
     with server.suspended():
         start = time.monotonic()
         with pytest.raises(StoreError, match="Timeout"):
             store.get(ORIGIN)
-        assert time.monotonic() - start < 4, "it is not the client's default"
+        assert time.monotonic() - start < 4, "the time-out is not the configured one"
     assert store.get(ORIGIN) == DATA
 
 
 def test_a_full_server_can_still_be_read(client: Redis, store: RedisStore) -> None:
-    """A server without free memory causes a StoreError, but what it has can be read."""
+    """A write to a server without free memory raises StoreError."""
     client.config_set("maxmemory", 1)
     with pytest.raises(StoreError, match="maxmemory"):
         put(store, b"after")
     assert store.get(ORIGIN) == DATA
 
 
-# Its address, and keys of others.
+# Addresses, and keys of other programs.
 
 
-def test_errors_have_the_address_without_its_password() -> None:
-    """Host, port, database and password come from the address. Crawls with different databases or
-    prefixes share nothing. Error messages have the address without the password.
+def test_the_address_of_a_store_is_used_and_its_password_is_not_in_errors() -> None:
+    """Host, port, database and password are taken from the address. Stores with different databases or key prefixes
+    share no entries. The address in an error message has no password.
     """
     if BINARY is None:
         pytest.skip("There is no redis-server on the PATH")
     port = free_port()
     url = f"redis://:secret@127.0.0.1:{port}"
     with (
-        closing(RedisStore(f"{url}/1?client_name=secret")) as named,
+        closing(RedisStore(f"{url}/1?client_name=secret")) as first,
         closing(RedisStore(f"{url}/1?socket_timeout=20", "prefix")) as prefixed,
-        closing(RedisStore(f"{url}/2")) as two,
+        closing(RedisStore(f"{url}/2")) as other_database,
     ):
-        sentence = r"^redis://\*\*\*@127\.0\.0\.1:\d+/1: "
-        with pytest.raises(StoreError, match=sentence) as raised:
-            named.get(ORIGIN)
+        pattern = r"^redis://\*\*\*@127\.0\.0\.1:\d+/1: "
+        with pytest.raises(StoreError, match=pattern) as raised:
+            first.get(ORIGIN)
         assert "secret" not in str(raised.value)
         with RedisServer(port) as server, closing(server.client()) as client:
             client.config_set("requirepass", "secret")
-            put(named)
-            assert named.get(ORIGIN) == DATA
-            assert prefixed.get(ORIGIN) is two.get(ORIGIN) is None
+            put(first)
+            assert first.get(ORIGIN) == DATA
+            assert prefixed.get(ORIGIN) is other_database.get(ORIGIN) is None
 
 
-def test_values_of_other_programs_are_refused_until_they_are_replaced(
+def test_values_of_other_programs_are_not_used_and_can_be_replaced(
     store: RedisStore, client: Redis
 ) -> None:
-    """No more of a value is read than an entry may have. A key of another Redis type causes a
-    StoreError until it is replaced.
+    """At most one byte more than the maximum size of an entry is read of a value. A key with a value of another Redis
+    type raises StoreError until the next write, which replaces the value.
     """
-    client.set(FILE, bytes(5 * MAX_SIZE))
+    client.set(REDIS_KEY, bytes(5 * MAX_SIZE))
     assert len(store.get(ORIGIN)) == MAX_SIZE + 1
-    client.delete(FILE)
-    client.lpush(FILE, "a list")
+    client.delete(REDIS_KEY)
+    client.lpush(REDIS_KEY, "a list")
     with pytest.raises(StoreError, match="WRONGTYPE"):
         store.get(ORIGIN)
     put(store)

@@ -1,4 +1,4 @@
-"""This package's parser under Scrapy's own robots.txt middleware."""
+"""Tests of :class:`RobotParser`, with which Scrapy's own robots.txt middleware uses the parser of this package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BODY = b"User-agent: mybot\nCrawl-delay: 2.5\nDisallow: /private/\n"
     "agent", ["mybot", b"mybot", "mybot/1.0 (+https://example.com)", "MyBot"]
 )
 def test_the_user_agent_may_be_a_token_or_a_header(agent: str | bytes) -> None:
-    """The user agent may be a product token or a whole header, as text or bytes."""
+    """Both are accepted as text and as bytes."""
     parser = RobotParser.from_crawler(None, BODY)
     assert not parser.allowed("http://example.com/private/", agent)
     assert not parser.allowed(b"http://example.com/private/", agent)
@@ -23,8 +23,7 @@ def test_the_user_agent_may_be_a_token_or_a_header(agent: str | bytes) -> None:
     assert parser.crawl_delay(agent) == 2.5
 
 
-def test_rep_dialect_holds_under_scrapys_middleware() -> None:
-    """REP_DIALECT also holds under Scrapy's own middleware."""
+def test_rep_dialect_applies_with_scrapys_middleware() -> None:
     body = b"User-agent: *\nDisallow: /\nAllow: /dir/index.html\nCrawl-delay: 1\n"
     url = "http://example.com/dir/"
     parser = RobotParser.from_crawler(fake_crawler(), body)
@@ -34,23 +33,21 @@ def test_rep_dialect_holds_under_scrapys_middleware() -> None:
     assert (parser.crawl_delay("mybot"), google.crawl_delay("mybot")) == (1, None)
 
 
-def test_the_parser_judges_as_the_gate_does() -> None:
-    """URLs are normalised under Scrapy's own middleware as under this package's, so that
-    dot segments and escapes do not bypass a rule.
-    """
+def test_urls_are_normalised_as_in_the_middleware_of_this_package() -> None:
+    """Dot segments and escapes must not bypass a rule. How escapes are normalised depends on the download handler."""
     parser = RobotParser.from_crawler(fake_crawler(), BODY)
     assert not parser.allowed("http://example.com/a/../private/", "mybot")
     assert parser.allowed("http://example.com/private/../a", "other")
-    reactorless = fake_crawler({"DOWNLOAD_HANDLERS": {"http": "x.aiohttp"}})
+    with_other_handler = fake_crawler({"DOWNLOAD_HANDLERS": {"http": "x.aiohttp"}})
     body = b"User-agent: *\nDisallow: /a&b\n"
-    for crawler, allowed in ((fake_crawler(), True), (reactorless, False)):
+    for crawler, allowed in ((fake_crawler(), True), (with_other_handler, False)):
         parser = RobotParser.from_crawler(crawler, body)
         assert parser.allowed("http://example.com/a%26b", "mybot") is allowed
 
 
-def test_the_parser_lists_absolute_sitemaps() -> None:
-    """The parser lists the sitemaps: absolute ones, if the URL of robots.txt is known, and as written
-    otherwise, so that none is lost. What is no URL of a sitemap is left out.
+def test_the_urls_of_sitemaps_are_absolute_if_the_url_of_robotstxt_is_known() -> None:
+    """Otherwise the URLs are listed as written, so that none is lost. Values that cannot be URLs of sitemaps are left
+    out.
     """
     body = (
         b"Sitemap: https://example.com/a.xml\nUser-agent: *\nDisallow: /\nsitemap: /b.xml\n"

@@ -1,4 +1,4 @@
-"""The SQLite store: a file that fails, one that other processes use, and files of others."""
+"""Tests of :class:`SqliteStore`: failing writes, files that other processes use, and files of other programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[SqliteStore]:
-    """A store on a file that it makes at its first call."""
+    """A store whose file does not exist yet. The first call of the store creates it."""
     with closing(SqliteStore(path)) as store:
         yield store
 
@@ -44,7 +44,9 @@ def put(store: SqliteStore, key: str = ORIGIN, data: bytes = DATA) -> None:
 
 
 def sql(path: Path, *statements: str) -> Any:
-    """Return the first value of the result of the last of *statements*, if it has one."""
+    """Execute *statements* on the database at *path*. Return the first value that the last statement returns; None if
+    it returns no row.
+    """
     with closing(sqlite3.connect(path)) as connection:
         row = None
         for statement in statements:
@@ -54,35 +56,33 @@ def sql(path: Path, *statements: str) -> Any:
 
 
 def check_works(store: SqliteStore) -> None:
-    """Check that *store* keeps data."""
+    """Check that an entry can be written to *store* and read again."""
     put(store, data=b"after")
     assert store.get(ORIGIN) == b"after"
 
 
-# Writes that fail.
+# Failing writes.
 
 
-def test_a_killed_process_leaves_all_entries_that_it_has_put(
+def test_all_entries_that_a_killed_process_has_written_can_be_read(
     path: Path, store: SqliteStore, tmp_path: Path
 ) -> None:
-    """The files that a killed process leaves behind, of which one is a write-ahead log, have all
-    entries that it has put.
-    """
+    """A killed process leaves the database file and a write-ahead log. The test copies both, and opens the copies."""
     put(store)
-    copies = tmp_path / "left"
+    copies = tmp_path / "copies"
     copies.mkdir()
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copy(file, copies)
-    with closing(SqliteStore(copies / path.name)) as other:
-        assert other.get(ORIGIN) == DATA
-        check_works(other)
+    with closing(SqliteStore(copies / path.name)) as copied_store:
+        assert copied_store.get(ORIGIN) == DATA
+        check_works(copied_store)
 
 
 def test_on_a_full_disk_entries_can_be_read_and_writing_resumes(
     path: Path, store: SqliteStore
 ) -> None:
-    """When the disk is full, calls raise StoreError, entries can be read, and writing
-    resumes when there is space.
+    """On a full disk, a write raises StoreError. It works again when there is free space. Here a limit on the size of
+    files replaces the full disk.
     """
     put(store)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -97,33 +97,33 @@ def test_on_a_full_disk_entries_can_be_read_and_writing_resumes(
     assert sql(path, "PRAGMA integrity_check") == "ok"
 
 
-def test_a_locked_file_can_be_read_and_is_written_once_it_is_free(path: Path) -> None:
-    """A process that cannot write in time gets a StoreError, can still read, and
-    writes again once the lock is free.
-    """
+def test_a_locked_file_can_be_read_and_is_writable_after_the_lock_is_released(
+    path: Path,
+) -> None:
+    """If another process does not release its lock before the time-out, a write raises StoreError."""
     with closing(SqliteStore(path, timeout=0.01)) as store:
         put(store)
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError, match="database is locked"):
                 put(store, data=b"after")
             assert store.get(ORIGIN) == DATA
         check_works(store)
 
 
-# The time of entries.
+# Expired entries.
 
 
-def test_entries_whose_time_is_over_are_removed(path: Path) -> None:
-    """Entries whose time is over are removed, a bounded number at once."""
+def test_expired_entries_are_removed_in_batches(path: Path) -> None:
+    """At most 500 expired entries are removed at once, with every hundredth write. So no write takes long."""
     with closing(SqliteStore(path)) as store:
         for number in range(1400):
             put(store, f"http://{number}.example")
         sql(path, "UPDATE entries SET until = 1800000")
     with closing(SqliteStore(path)) as store:
-        for rest in (900, 400, 0):
+        for remaining in (900, 400, 0):
             put(store)
-            assert sql(path, "SELECT count(*) FROM entries") == rest + 1
+            assert sql(path, "SELECT count(*) FROM entries") == remaining + 1
             for _ in range(99):
                 put(store)
         assert store.get(ORIGIN) == DATA
@@ -132,9 +132,9 @@ def test_entries_whose_time_is_over_are_removed(path: Path) -> None:
 # The file.
 
 
-def test_entries_are_kept_and_no_other_file_is_left(path: Path) -> None:
-    """An empty file is used like a missing one. Entries are there when the file is opened again, and
-    no other file is left. While it is open, readers do not wait for the writer.
+def test_a_closed_store_leaves_one_file_with_all_entries(path: Path) -> None:
+    """An empty file is used like a missing file. While the file is open, it has a write-ahead log, so that readers do
+    not wait for a writer.
     """
     path.touch()
     with closing(SqliteStore(path)) as store:
@@ -145,8 +145,8 @@ def test_entries_are_kept_and_no_other_file_is_left(path: Path) -> None:
         assert store.get(ORIGIN) == DATA
 
 
-def test_a_folder_that_cannot_be_made_is_a_store_error(path: Path) -> None:
-    """A folder that cannot be made is a StoreError with its path, until it can be."""
+def test_a_folder_that_cannot_be_created_raises_store_error(path: Path) -> None:
+    """The store works as soon as the folder can be created."""
     path.write_text("a file")
     with closing(SqliteStore(path / "robots.db")) as store:
         with pytest.raises(StoreError) as raised:
@@ -156,11 +156,11 @@ def test_a_folder_that_cannot_be_made_is_a_store_error(path: Path) -> None:
         check_works(store)
 
 
-def test_a_file_that_is_removed_while_open_is_created_again(
+def test_a_file_that_is_deleted_while_open_is_created_again(
     path: Path, store: SqliteStore
 ) -> None:
-    """SQLite would go on writing to a file that was deleted while it is open. Instead the call
-    fails, and the next one creates the file again.
+    """SQLite would continue to write to the deleted file. So the first call after the deletion raises StoreError, and
+    the next call creates a new file.
     """
     put(store)
     path.unlink()
@@ -168,31 +168,30 @@ def test_a_file_that_is_removed_while_open_is_created_again(
         store.get(ORIGIN)
     assert store.get(ORIGIN) is None
     check_works(store)
-    with closing(SqliteStore(path)) as other:
-        assert other.get(ORIGIN) == b"after"
+    with closing(SqliteStore(path)) as second_store:
+        assert second_store.get(ORIGIN) == b"after"
 
 
-def test_an_origin_that_cannot_be_encoded_is_a_store_error(store: SqliteStore) -> None:
-    """An origin that cannot be encoded is a StoreError."""
+def test_a_key_that_cannot_be_encoded_raises_store_error(store: SqliteStore) -> None:
     with pytest.raises(StoreError, match="surrogates not allowed"):
         put(store, "http://\udc80")
 
 
 @pytest.mark.parametrize("tenth", range(10))
-@pytest.mark.parametrize("damage", [b"\xa5" * 5000, None], ids=["changed", "cut"])
-def test_a_damaged_file_raises_nothing_but_store_error(
+@pytest.mark.parametrize(
+    "damage", [b"\xa5" * 5000, None], ids=["overwritten", "truncated"]
+)
+def test_a_damaged_file_raises_no_error_except_store_error(
     path: Path, store: SqliteStore, tenth: int, damage: bytes | None
 ) -> None:
-    """A call on a damaged or truncated file raises nothing but StoreError. What is read is a whole
-    entry.
-    """
+    """The file is overwritten or truncated at one of ten positions. An entry that can be read is complete."""
     for number in range(100):
         put(store, f"http://{number}.example")
     store.close()
-    whole = path.read_bytes()
-    at = len(whole) * tenth // 10
-    rest = b"" if damage is None else damage + whole[at + 5000 :]
-    path.write_bytes(whole[:at] + rest)
+    content = path.read_bytes()
+    start = len(content) * tenth // 10
+    end = b"" if damage is None else damage + content[start + 5000 :]
+    path.write_bytes(content[:start] + end)
     with closing(SqliteStore(path)) as damaged:
         for key in ("http://0.example", "http://50.example"):
             with suppress(StoreError):
@@ -202,44 +201,45 @@ def test_a_damaged_file_raises_nothing_but_store_error(
 
 
 @pytest.mark.parametrize(
-    ("value", "read"),
+    ("value", "expected"),
     [
         (f"zeroblob({MAX_SIZE})", bytes(MAX_SIZE)),
         (f"zeroblob({50 * MAX_SIZE})", "too long"),
-        ("NULL", "too long"),  # It has no length, and is no entry either.
+        (
+            "NULL",
+            "too long",
+        ),  # NULL has no length, so it is treated like a value that is too long.
         ("7", 7),
         ("'text'", "text"),
     ],
     ids=["as long as an entry", "too long", "NULL", "a number", "text"],
 )
-def test_a_row_of_another_kind_is_replaced_by_the_next_write(
-    path: Path, store: SqliteStore, value: str, read: object
+def test_an_invalid_value_in_the_database_is_replaced_by_the_next_write(
+    path: Path, store: SqliteStore, value: str, expected: object
 ) -> None:
-    """Data that are too long for an entry are not read. Data of any kind are replaced by the next
-    write.
-    """
+    """A value that is too long for an entry is not read into memory."""
     put(store)
     sql(path, f"UPDATE entries SET data = {value}")
     tracemalloc.start()
     try:
-        assert store.get(ORIGIN) == read
+        assert store.get(ORIGIN) == expected
         assert tracemalloc.get_traced_memory()[1] < 10 * MAX_SIZE
     finally:
         tracemalloc.stop()
     check_works(store)
 
 
-# Files of others.
+# Files of other programs.
 
 TABLE = "CREATE TABLE entries (precious TEXT)"
-OURS = f"PRAGMA application_id = {SCHEMA.application_id}"
+SET_APPLICATION_ID = f"PRAGMA application_id = {SCHEMA.application_id}"
 
 
 @pytest.mark.parametrize(
     ("statements", "error"),
     [
         (
-            [TABLE, OURS, "PRAGMA user_version = 99"],
+            [TABLE, SET_APPLICATION_ID, "PRAGMA user_version = 99"],
             rf"another version of scrapy-rep wrote the file \(in format 99; .* {SCHEMA.version}\)",
         ),
         ([TABLE], "the file is a database of another program"),
@@ -250,7 +250,7 @@ OURS = f"PRAGMA application_id = {SCHEMA.application_id}"
 def test_a_file_of_another_program_is_left_unchanged(
     path: Path, store: SqliteStore, statements: list[str], error: str
 ) -> None:
-    """Each call raises StoreError with the reason, and leaves the file unchanged, until it is gone."""
+    """Each call raises StoreError with the reason. After the file was deleted, the store works."""
     if statements:
         sql(path, *statements)
     else:

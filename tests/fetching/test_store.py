@@ -1,4 +1,4 @@
-"""The store client keeps robots.txt files in a store, even if the store fails."""
+"""Tests of :class:`StoreClient`, through which a crawl reads and writes a store. The store may fail."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from tests.fetching.places import SharedMemory
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-WHERE = Origin("http", "example.com", 80)
-NAME = "http://example.com"
+ORIGIN = Origin("http", "example.com", 80)
+KEY = "http://example.com"
 DAY = 24 * 3600
-GONE = StoreError("shared", "gone")
+FAULT = StoreError("shared", "gone")
 
 
-class Shared(SharedMemory):
-    """A store that can be made to fail."""
+class FailingStore(SharedMemory):
+    """A store that the test can make fail."""
 
     fault: Exception | None = None
-    """What each call raises; None if it works."""
+    """The exception that each call raises. With None, the store works."""
 
     def get(self, key: str) -> bytes | None:
         if self.fault is not None:
@@ -50,73 +50,74 @@ class Shared(SharedMemory):
 
 
 class Worker:
-    """A crawl with its client of a store."""
+    """A crawl with a store and its client."""
 
-    def __init__(self, store: Shared | None = None) -> None:
-        self.store = store or Shared()
+    def __init__(self, store: FailingStore | None = None) -> None:
+        self.store = store or FailingStore()
         self.crawler = fake_crawler()
         self.client = StoreClient(self.crawler, self.store)
 
     @property
     def errors(self) -> int | None:
+        """The stat that counts errors of the store."""
         count: int | None = self.crawler.stats.get_value("rep/store/errors")
         return count
 
-    async def put(self, entry: CacheEntry, origin: Origin = WHERE) -> None:
-        """Put *entry*, and wait until it is written, or the store has failed."""
+    async def put(self, entry: CacheEntry, origin: Origin = ORIGIN) -> None:
+        """Put *entry*. Wait until it is written or the store has failed."""
         await maybe_deferred_to_future(self.client.put(origin, entry))
 
-    async def get(self, origin: Origin = WHERE) -> CacheEntry | None:
+    async def get(self, origin: Origin = ORIGIN) -> CacheEntry | None:
         return await self.client.get(origin)
 
 
-def entry(age: float = 0, holds: float = 3600, body: bytes = b"x") -> CacheEntry:
+def entry(age: float = 0, ttl: float = 3600, body: bytes = b"x") -> CacheEntry:
+    """Return an entry that was fetched *age* seconds ago, and expires *ttl* seconds after that."""
     fetched = time.time() - age
-    result = AccessResult(url=f"{NAME}/robots.txt", status=200, body=body)
-    return CacheEntry(result=result, fetched=fetched, expires=fetched + holds)
+    result = AccessResult(url=f"{KEY}/robots.txt", status=200, body=body)
+    return CacheEntry(result=result, fetched=fetched, expires=fetched + ttl)
 
 
 # Entries.
 
 
 @coroutine_test
-async def test_a_put_entry_can_be_read() -> None:
-    """A put entry can be read, by its origin."""
+async def test_a_stored_entry_is_found_by_its_origin() -> None:
+    """A virtual host, which is reached at the same address, is another origin."""
     worker, stored = Worker(), entry()
     await worker.put(stored)
     assert await worker.get() == stored
-    virtual = WHERE.at_virtual_host("b.example")
+    virtual = ORIGIN.at_virtual_host("b.example")
     assert virtual is not None
     assert await worker.get(virtual) is None
-    assert set(worker.store.kept) == {NAME}
+    assert set(worker.store.stored) == {KEY}
 
 
 @coroutine_test
-async def test_an_entry_is_of_use_for_30_days_after_it_has_expired() -> None:
-    """An entry is of use for 30 days after it has expired."""
+async def test_an_entry_is_used_until_30_days_after_its_expiry() -> None:
     worker = Worker()
-    for days, is_kept in ((29.9, True), (30.1, False)):
-        await worker.put(entry(age=days * 24 * 3600, holds=0))
-        assert bool(await worker.get()) is is_kept
+    for days, is_used in ((29.9, True), (30.1, False)):
+        await worker.put(entry(age=days * DAY, ttl=0))
+        assert bool(await worker.get()) is is_used
 
 
 @coroutine_test
-async def test_an_entry_from_the_future_is_of_no_use() -> None:
-    """An entry that says that it was fetched later than now is of no use: it would count as the last
-    good copy, and a host that stays unreachable as one that has just become so, each time.
+async def test_an_entry_from_the_future_is_not_used() -> None:
+    """An entry whose time of fetching is in the future is not used. It would always be the last good copy, so an outage
+    would begin anew at each fetch. Clocks may differ by a few minutes.
     """
     worker = Worker()
-    for seconds, is_kept in ((200, True), (DAY, False), (100 * 365 * DAY, False)):
+    for seconds, is_used in ((200, True), (DAY, False), (100 * 365 * DAY, False)):
         await worker.put(entry(age=-seconds))
-        assert bool(await worker.get()) is is_kept
+        assert bool(await worker.get()) is is_used
 
 
 @coroutine_test
 async def test_an_entry_that_is_too_long_is_not_stored() -> None:
-    """An entry that is too long for a store is not stored."""
+    """This is not counted as an error of the store."""
     worker = Worker()
     await worker.put(entry(body=b"x" * 2**20))
-    assert worker.store.kept == {}
+    assert worker.store.stored == {}
     assert worker.errors is None
 
 
@@ -127,13 +128,14 @@ async def test_an_entry_that_is_too_long_is_not_stored() -> None:
 async def test_unreadable_entries_count_as_missing(
     caplog: pytest.LogCaptureFixture, data: Any
 ) -> None:
-    """An entry of another program, or a damaged one, counts as missing. One warning says what to
-    do, and each is counted."""
+    """An entry is unreadable if it is damaged, or if another program wrote it. One warning says what to do. Each read
+    of such an entry is counted as an error.
+    """
     worker = Worker()
-    worker.store.kept[NAME] = data
+    worker.store.stored[KEY] = data
     assert await worker.get() is None
     [warning] = caplog.messages
-    assert f"The entry of {NAME}/robots.txt in the store" in warning
+    assert f"The entry of {KEY}/robots.txt in the store" in warning
     assert "Check whether other programs write to the store" in warning
     assert await worker.get() is None
     assert worker.errors == 2
@@ -142,19 +144,19 @@ async def test_unreadable_entries_count_as_missing(
     assert await worker.get() is not None
 
 
-# The end.
+# The end of the crawl.
 
 
 @coroutine_test
-async def test_writes_that_begin_while_the_client_closes_end_first() -> None:
-    """What is being written is written before the store is closed, also if it begins meanwhile, and
-    if it is more than the threads. After that, nothing is fetched any more.
+async def test_all_writes_end_before_the_store_is_closed() -> None:
+    """The client waits for many writes, and also for a write that begins while the client closes. After that, a read
+    raises SpiderClosing.
     """
-    worker, may_go_on = Worker(), threading.Event()
+    worker, may_write = Worker(), threading.Event()
     put = worker.store.put
 
     def put_slowly(*args: Any) -> None:
-        may_go_on.wait(10)
+        may_write.wait(10)
         put(*args)
 
     worker.store.put = put_slowly
@@ -164,20 +166,20 @@ async def test_writes_that_begin_while_the_client_closes_end_first() -> None:
     closed = deferred_from_coro(worker.client._spider_closed())
     worker.client.put(origins[0], entry())
     assert not worker.store.is_closed
-    may_go_on.set()
+    may_write.set()
     await maybe_deferred_to_future(closed)
-    assert worker.store.kept.keys() == {*map(str, origins)}
+    assert worker.store.stored.keys() == {*map(str, origins)}
     assert worker.store.is_closed
     with pytest.raises(SpiderClosing):
         await worker.get()
 
 
-# The thread.
+# The thread of the store.
 
 
 @coroutine_test
 async def test_each_method_of_a_store_is_called_on_the_same_thread() -> None:
-    """Each method of a store is called on the same thread, which is not that of the event loop."""
+    """It is not the thread of the event loop."""
     worker, threads = Worker(), []
     for name in ("get", "put", "close"):
         method = getattr(worker.store, name)
@@ -198,24 +200,26 @@ async def test_each_method_of_a_store_is_called_on_the_same_thread() -> None:
     assert threading.current_thread() not in threads
 
 
-# A store that fails.
+# Failing stores.
 
 
 @coroutine_test
 async def test_a_failing_store_is_skipped_for_a_while(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failing store causes one warning and a stat, is skipped for a while, and comes back."""
+    """A failure pauses the use of the store. Each failure is counted in the stats, and only the first one is logged.
+    When the store works again, this is logged too.
+    """
     caplog.set_level("INFO")
     worker = Worker()
     await worker.put(entry())
-    worker.store.fault = GONE
+    worker.store.fault = FAULT
     assert await worker.get() is None
     worker.store.fault = None
     assert await worker.get() is None  # The store is not called.
     worker.client._paused_until = -inf
     monkeypatch.setattr(module, "_PAUSE_SECONDS", 0)
-    worker.store.fault = GONE
+    worker.store.fault = FAULT
     assert await worker.get() is None
     assert await worker.get() is None
     warnings = [line for line in caplog.messages if "shared: gone" in line]
@@ -223,32 +227,32 @@ async def test_a_failing_store_is_skipped_for_a_while(
     assert worker.errors == 3
     worker.store.fault = None
     assert await worker.get() is not None
-    # The write failed before, so a successful read does not prove that the store works.
+    # The store counts as working again only after a successful write.
     assert not any("works again" in line for line in caplog.messages)
     await worker.put(entry())
     assert any("works again" in line for line in caplog.messages)
 
 
 @coroutine_test
-async def test_what_waits_while_the_store_fails_does_not_call_it_again() -> None:
-    """What is asked for while a call is under way is asked for in one call. If the store fails
-    meanwhile, it is not called again.
+async def test_reads_that_wait_for_a_call_of_the_store_are_combined() -> None:
+    """Entries that are requested during a call of the store are read together, up to 32 in one call. If the first call
+    fails, the waiting reads fail without another call.
     """
     worker = Worker()
     await worker.put(entry())
-    asked, get_many = [], worker.store.get_many
+    key_counts, get_many = [], worker.store.get_many
 
-    def get(keys: Collection[str]) -> Any:
-        asked.append(len(keys))
+    def get_and_count(keys: Collection[str]) -> Any:
+        key_counts.append(len(keys))
         return get_many(keys)
 
-    worker.store.get_many = get
+    worker.store.get_many = get_and_count
     entries = await asyncio.gather(*(worker.get() for _ in range(40)))
     assert all(entries)
-    assert asked == [32, 8]
-    worker.store.fault = GONE
+    assert key_counts == [32, 8]
+    worker.store.fault = FAULT
     assert not any(await asyncio.gather(*(worker.get() for _ in range(40))))
-    assert asked == [32, 8, 32]
+    assert key_counts == [32, 8, 32]
     assert worker.errors == 1
 
 
@@ -262,11 +266,11 @@ async def test_what_waits_while_the_store_fails_does_not_call_it_again() -> None
     ids=repr,
 )
 @coroutine_test
-async def test_other_errors_of_a_store_are_logged_with_their_traceback(
+async def test_unexpected_errors_of_a_store_are_logged_with_their_traceback(
     caplog: pytest.LogCaptureFixture, fault: BaseException, has_traceback: bool
 ) -> None:
-    """If a look-up raises, the file is fetched without it. What is no StoreError is logged with its
-    traceback, for the author of the store.
+    """An entry that cannot be read counts as missing. An exception other than StoreError is logged with its traceback,
+    which helps the author of the store.
     """
     worker = Worker()
     worker.store.fault = fault
@@ -277,21 +281,21 @@ async def test_other_errors_of_a_store_are_logged_with_their_traceback(
 
 
 @coroutine_test
-async def test_a_store_is_not_called_again_until_it_returns(
+async def test_a_store_is_not_called_again_while_a_call_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until a call of the store returns, it is not called again."""
+    """A call that does not return in time fails. Until this call returns, further calls fail at once."""
     monkeypatch.setattr(module, "_CALL_TIMEOUT", 0.1)
     monkeypatch.setattr(module, "_PAUSE_SECONDS", 0)
     worker = Worker()
     await worker.put(entry())
     may_return, get = threading.Event(), worker.store.get
 
-    def stuck(key: str) -> bytes | None:
+    def hang(key: str) -> bytes | None:
         may_return.wait(60)
         return get(key)
 
-    monkeypatch.setattr(worker.store, "get", stuck)
+    monkeypatch.setattr(worker.store, "get", hang)
     assert not any(await asyncio.gather(*(worker.get() for _ in range(3))))
     assert await worker.get() is None
     assert worker.errors == 1
@@ -302,19 +306,16 @@ async def test_a_store_is_not_called_again_until_it_returns(
     assert await worker.get() is not None
 
 
-@pytest.mark.parametrize("is_stuck", [False, True])
+@pytest.mark.parametrize("method", ["close", "put"])
 @coroutine_test
-async def test_the_end_waits_a_bounded_time_for_a_store(
-    monkeypatch: pytest.MonkeyPatch, is_stuck: bool
+async def test_the_end_of_the_spider_waits_only_a_limited_time_for_a_store(
+    monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    """The end of the spider waits a bounded time for what is being written, and for the store to
-    close.
-    """
+    """The spider ends although a write, or the closing of the store, does not return."""
     monkeypatch.setattr(module, "_CALL_TIMEOUT", 0.1)
     worker, may_return = Worker(), threading.Event()
-    name = "put" if is_stuck else "close"
-    monkeypatch.setattr(worker.store, name, lambda *_: may_return.wait(60))
-    worker.client.put(WHERE, entry())
+    monkeypatch.setattr(worker.store, method, lambda *_: may_return.wait(60))
+    worker.client.put(ORIGIN, entry())
     await asyncio.wait_for(worker.client._spider_closed(), 10)
     assert not worker.store.is_closed
     may_return.set()

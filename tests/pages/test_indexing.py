@@ -1,6 +1,5 @@
-"""What a crawl does with the items, links and files of responses that state indexing rules or usage
-preferences: the downloader middleware that reads these, and the spider middleware that drops items
-and links, with fake responses.
+"""Tests of :class:`IndexingMiddleware`, the downloader middleware that reads indexing rules and usage preferences, and
+of :class:`OutputMiddleware`, the spider middleware that drops items and links because of them. The responses are fakes.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ IMAGE = "http://example.com/image.png"
 LINK = b'<a rel=ugc href="/other">'
 NOINDEX_TAG = b'<meta name="robots" content="noindex">'
 IN_UTF_16 = NOINDEX_TAG.decode().encode("utf-16-le")
-PAST, FUTURE = (f"unavailable_after: {year}-01-01" for year in (1999, 2999))
+EXPIRED, EXPIRING = (f"unavailable_after: {year}-01-01" for year in (1999, 2999))
 PDF, JSON = "application/pdf", "application/json"
 CLASSES = {"text/html": HtmlResponse, "text/plain": TextResponse}
 
@@ -51,17 +50,19 @@ IGNORE, ANNOTATE = {"REP_NOINDEX": "ignore"}, {"REP_NOINDEX": "annotate"}
 FOR_TRAINING, FOR_SEARCH = (
     {"REP_PURPOSES": [purpose]} for purpose in ("train-ai", "search")
 )
-UNKNOWN_IS_NO = {**FOR_SEARCH, "REP_USAGE_UNKNOWN": "deny"}
+FOR_SEARCH_UNKNOWN_DENIED = {**FOR_SEARCH, "REP_USAGE_UNKNOWN": "deny"}
 FOR_BOTH = {"REP_PURPOSES": ["search", "train-ai"], "REP_USAGE": "annotate"}
 ITEMS, LINKS = (f"its {name}, which must not be" for name in ("items", "links"))
+"""Parts of log messages."""
+
 EXEMPT = {"dont_obey_noindex": True}
 
 IMAGES = {"IMAGES_STORE": "unused"}
-"""The setting with which Scrapy's ImagesPipeline is used."""
+"""The setting that Scrapy's ImagesPipeline needs."""
 
 
-class OfParse(Spider):
-    """The spider of ``scrapy parse``."""
+class ParseSpider(Spider):
+    """A spider as the command ``scrapy parse`` makes it: ``start()`` is defined in the module of this command."""
 
     def start(self) -> Any: ...
 
@@ -69,24 +70,29 @@ class OfParse(Spider):
 
 
 class Crawl:
-    """A crawl with both middlewares."""
+    """A crawl with both middlewares, without an engine."""
 
     def __init__(self, **settings: Any) -> None:
         self.crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
         self.reader = IndexingMiddleware.from_crawler(self.crawler)
-        self.gate = OutputMiddleware.from_crawler(self.crawler)
-        self.seen = records(self.crawler)
+        self.output = OutputMiddleware.from_crawler(self.crawler)
+        self.records = records(self.crawler)
 
     def receive(self, response: Response, **meta: Any) -> Response:
-        """Read *response* to a request with *meta*, as the downloader does."""
+        """Pass *response* through the downloader middleware, as the response to a request with *meta*. Return the
+        result of the middleware.
+        """
         response.request = Request(URL, meta=meta, headers={"User-Agent": "mybot"})
         return self.reader.process_response(response.request, response)
 
-    def kept(self, response: Response, *made: Any) -> list[Any]:
-        """Return what passes of the items and requests that a callback has *made*."""
-        return list(self.gate.process_spider_output(response, made))
+    def filter_output(self, response: Response, *output: Any) -> list[Any]:
+        """Return the items and requests in *output* that the spider middleware does not drop. A callback has made
+        *output* from *response*.
+        """
+        return list(self.output.process_spider_output(response, output))
 
     def count(self, stat: str) -> int | None:
+        """Return the value of *stat*."""
         count: int | None = self.crawler.stats.get_value(stat)
         return count
 
@@ -94,13 +100,13 @@ class Crawl:
 def page(
     *tags: str, body: bytes = b"", content_type: str = "text/html", status: int = 200
 ) -> Response:
-    """Return a page, or another response, with these values of X-Robots-Tag."""
+    """Return a response with an X-Robots-Tag header for each of *tags*."""
     response_class = CLASSES.get(content_type.partition(";")[0], Response)
     headers = {"Content-Type": content_type, "X-Robots-Tag": list(tags)}
     return response_class(URL, body=body, headers=headers, status=status)
 
 
-# What is read.
+# Reading of responses.
 
 
 @pytest.mark.parametrize(
@@ -108,11 +114,11 @@ def page(
     [
         (page(), {}, []),
         (page("nofollow", body=NOINDEX_TAG), {}, ["noindex", "nofollow"]),
-        # Only HTML has meta tags; it is in the encoding that its header declares.
+        # Meta tags are read only in HTML, in the encoding that the header declares.
         (page("nofollow", body=NOINDEX_TAG, content_type="text/plain"), {}, ["nofollow"]),
         (page("nofollow", body=NOINDEX_TAG, content_type=PDF), {}, ["nofollow"]),
         (page(body=IN_UTF_16, content_type="text/html; charset=utf-16le"), {}, ["noindex"]),
-        # The statements count that are for everyone, or for a product token of the crawl.
+        # Statements apply if they are for all crawlers, or for a product token of this crawl.
         (page("mybot: noindex", "other: nofollow"), {}, ["noindex"]),
         (
             page("mybot: noindex", "searcher: nofollow"),
@@ -124,21 +130,21 @@ def page(
 def test_a_spider_can_read_the_rules_of_every_response(
     response: Response, settings: dict[str, Any], flags: list[str]
 ) -> None:
-    """``indexing_rules(response)`` has the rules of the header and the meta tags of every
-    response, and ``response.flags`` sums them up. Nothing is added to its meta.
+    """``indexing_rules(response)`` returns the rules of the header and the meta tags, and ``response.flags`` sums them
+    up. Nothing is added to ``response.meta``.
     """
     assert Crawl(**settings).receive(response).flags == flags
     assert response.meta == {}
     rules = indexing_rules(response)
-    rights = {"noindex": rules.index, "nofollow": rules.follow}
-    assert [name for name, is_allowed in rights.items() if not is_allowed] == flags
+    permissions = {"noindex": rules.index, "nofollow": rules.follow}
+    assert [name for name, is_allowed in permissions.items() if not is_allowed] == flags
 
 
 @pytest.mark.parametrize("content_type", ["text/html", "application/pdf"])
-def test_copies_of_a_response_have_what_it_states(content_type: str) -> None:
-    """What a response states is known of each copy of it, of the response to a request that a
-    component has replaced, and of a response whose request it has exchanged; and of an earlier
-    response after its request was sent again.
+def test_copies_of_a_response_keep_its_rules_and_preferences(content_type: str) -> None:
+    """The rules and preferences of a response are known for each of its copies, and after another component has
+    exchanged the request of the response, before this middleware or after it. The rules of an earlier response are
+    not replaced when its request is sent again.
     """
     crawl = Crawl(**FOR_TRAINING)
     response = crawl.receive(page("noindex, noai", content_type=content_type))
@@ -153,40 +159,44 @@ def test_copies_of_a_response_have_what_it_states(content_type: str) -> None:
     exchanged.request = Request(OTHER)
     assert not indexing_rules(response).index
     assert usage_preferences(response).get("train-ai") is False
-    for passed_on in (later, changed, changed.copy(), restored.copy(), exchanged):
-        assert indexing_rules(passed_on).restrictions() == {"follow": False}
-        assert usage_preferences(passed_on).get("train-ai") is None
+    for variant in (later, changed, changed.copy(), restored.copy(), exchanged):
+        assert indexing_rules(variant).restrictions() == {"follow": False}
+        assert usage_preferences(variant).get("train-ai") is None
 
 
 @pytest.mark.parametrize("read", [indexing_rules, usage_preferences])
 @pytest.mark.parametrize("request_", [None, Request(URL)])
-def test_the_functions_say_that_a_response_was_not_read(
+def test_the_rules_of_a_response_that_was_not_read_raise_value_error(
     read: Any, request_: Request | None
 ) -> None:
-    """For a response that no crawl has read, the functions say so, and what to call instead."""
+    """The error says that no crawl has read the response, and which function parses it."""
     response = page("noindex").replace(request=request_)
     with pytest.raises(ValueError, match=r"not read.*add-on.*scrapy_rep\.\w+\.parse"):
         read(response)
 
 
-def test_what_a_response_states_is_forgotten_with_it() -> None:
-    """What a response states is kept no longer than the response, its copies and its request."""
+def test_the_rules_of_a_response_are_freed_with_it() -> None:
+    """The rules stay in memory only as long as the response, one of its copies, or its request."""
     crawl = Crawl()
     response = crawl.receive(page("noindex"))
-    kept = [ref(response), ref(response.request), ref(indexing_rules(response))]
+    references = [
+        ref(response),
+        ref(response.request),
+        ref(indexing_rules(response)),
+    ]
     copied = response.copy()
-    crawl.seen.clear()
+    crawl.records.clear()
     del response
     gc.collect()
-    assert [read() is not None for read in kept] == [False, True, True]
+    assert [get() is not None for get in references] == [False, True, True]
     assert not indexing_rules(copied).index
     del copied
     gc.collect()
-    assert [read() for read in kept] == [None, None, None]
+    assert [get() for get in references] == [None, None, None]
 
 
 def test_pages_that_are_too_long_are_counted() -> None:
-    """Pages that are too long to be read to their end are counted in the stats."""
+    """Such a page is longer than MAX_PAGE, so its end is not read."""
     crawl = Crawl()
     for size in (MAX_PAGE, MAX_PAGE + 1):
         crawl.receive(page(body=b" " * size))
@@ -194,24 +204,23 @@ def test_pages_that_are_too_long_are_counted() -> None:
 
 
 def test_a_robotstxt_is_not_read_as_a_page() -> None:
-    """A robots.txt that the package fetches is not read as a page."""
     response = Crawl().reader.process_response(RobotsTxtRequest(URL), page("noindex"))
     assert response.flags == []
 
 
 @pytest.mark.parametrize("settings", [{}, IGNORE, FOR_TRAINING])
 @pytest.mark.parametrize("tags", [(), ("index, follow, max-snippet: 20",)])
-def test_responses_that_deny_nothing_share_one_value(
+def test_responses_that_deny_nothing_share_one_constant(
     settings: dict[str, Any], tags: tuple[str, ...]
 ) -> None:
-    """All responses that deny nothing share one value for it, which lets everything pass at once."""
+    """With the constant NO_EFFECT, all items and links pass without further checks."""
     crawl = Crawl(**settings)
     response = crawl.receive(page(*tags))
     usage = SiteUsage.of(crawl.crawler)
     assert usage.effects_of(response.request, response) is NO_EFFECT
 
 
-# What a crawl drops.
+# Dropped items, images and links.
 
 
 @pytest.mark.parametrize(
@@ -222,77 +231,76 @@ def test_responses_that_deny_nothing_share_one_value(
         ("noindex", {}, {}, "items: noindex"),
         ("nofollow", {}, {}, "links: nofollow"),
         ("mybot: NONE", {}, {}, "items: noindex, links: nofollow"),
-        (PAST, {}, {}, "items: unavailable_after"),
-        (FUTURE, {}, {}, ""),
+        (EXPIRED, {}, {}, "items: unavailable_after"),
+        (EXPIRING, {}, {}, ""),
         ("noimageindex", {}, {}, "images: noimageindex"),
-        # The user overrides the page, by a setting or in the meta of its request.
+        # A setting, or the meta of the request, overrides the page.
         ("noindex, noimageindex", IGNORE, {}, ""),
         ("noindex, noimageindex", ANNOTATE, {}, ""),
         ("none", {"REP_NOFOLLOW": "ignore"}, {}, "items: noindex"),
         ("none, noimageindex", {}, EXEMPT, "links: nofollow"),
-        # Its link has a value of REP_REL, or one that the dialect names.
+        # The rel of the link contains a value of REP_REL, or of the default of the dialect.
         ("all", {"REP_REL": ["UGC"]}, {}, "links: nofollow"),
         ("all", {"REP_REL": ["sponsored"]}, {}, ""),
         ("all", {"REP_DIALECT": "google"}, {}, "links: nofollow"),
         ("all", {"REP_DIALECT": "google", "REP_REL": []}, {}, ""),
-        # The crawl has purposes.
+        # Usage preferences, in a crawl with purposes.
         ("noai", FOR_TRAINING, {}, "items: train-ai"),
         ("noai", FOR_SEARCH, {}, ""),
         ("noai", {**FOR_TRAINING, "REP_USAGE": "annotate"}, {}, ""),
         ("noai", {**FOR_TRAINING, "REP_USAGE": "ignore"}, {}, ""),
         ("noimageai", FOR_TRAINING, {}, "images: train-ai"),
         ("noindex, noai", FOR_TRAINING, {}, "items: noindex"),
-        ("all", UNKNOWN_IS_NO, {}, "items: search"),
+        ("all", FOR_SEARCH_UNKNOWN_DENIED, {}, "items: search"),
     ],
 )
-def test_items_images_and_links_are_dropped_as_page_and_settings_say(
+def test_page_and_settings_decide_which_items_images_and_links_are_dropped(
     tag: str, settings: dict[str, Any], meta: dict[str, Any], dropped: str
 ) -> None:
-    """What a page states, and the settings, decide whether an item passes, with its images, and
-    whether a link does. The reason is recorded.
-    """
+    """*dropped* lists what is dropped, each with the reason in its record."""
     crawl = Crawl(**IMAGES, **settings)
     response = crawl.receive(page(tag, body=LINK), **meta)
     item, link = {"image_urls": [IMAGE]}, Request(OTHER)
-    kept = crawl.kept(response, item, link)
-    withheld = []
-    if item not in kept:
-        withheld.append("items")
+    result = crawl.filter_output(response, item, link)
+    kinds = []
+    if item not in result:
+        kinds.append("items")
     elif not item["image_urls"]:
-        withheld.append("images")
-    if link not in kept:
-        withheld.append("links")
-    reasons = [record.reason for record in crawl.seen if record.verdict == "dropped"]
-    outcomes = zip(withheld, reasons, strict=True)
-    assert ", ".join(f"{what}: {reason}" for what, reason in outcomes) == dropped
+        kinds.append("images")
+    if link not in result:
+        kinds.append("links")
+    reasons = [record.reason for record in crawl.records if record.verdict == "dropped"]
+    outcomes = zip(kinds, reasons, strict=True)
+    assert ", ".join(f"{kind}: {reason}" for kind, reason in outcomes) == dropped
 
 
 @pytest.mark.parametrize("status", [199, 200, 204, 299, 300, 304, 404, 503])
-def test_only_a_page_with_a_2xx_status_has_rules_with_an_effect(status: int) -> None:
-    """The indexing rules of a response have an effect only with a 2xx status. With any status, a
-    spider can read them, and the ledger has those that deny something, with the reason that they
-    have no effect. Usage preferences have theirs with any status.
+def test_indexing_rules_have_an_effect_only_with_a_2xx_status(status: int) -> None:
+    """The indexing rules of a response with another status have no effect. A spider can read them nevertheless, and
+    rules that deny something are recorded with the reason "no-page". Usage preferences have an effect with any status.
     """
     is_page = 200 <= status < 300
-    rules = ("none, noimageindex", PAST)
+    rules = ("none, noimageindex", EXPIRED)
     crawl = Crawl(**IMAGES, REP_LEDGER="a.sqlite", REP_REL=["ugc"])
     response = crawl.receive(page(*rules, body=LINK, status=status))
     assert response.flags == (["noindex", "nofollow"] if is_page else [])
     assert not indexing_rules(response).index
-    noted = {record.reason for record in crawl.seen if record.verdict == "noted"}
+    noted = {record.reason for record in crawl.records if record.verdict == "noted"}
     assert noted == (set() if is_page else {"no-page"})
     item, link = {"image_urls": [IMAGE]}, Request(OTHER)
-    assert crawl.kept(response, item, link) == ([] if is_page else [item, link])
+    assert crawl.filter_output(response, item, link) == (
+        [] if is_page else [item, link]
+    )
     assert item == {"image_urls": [IMAGE]}
     response = crawl.receive(page(body=LINK, status=status))
-    assert crawl.kept(response, link) == ([] if is_page else [link])
+    assert crawl.filter_output(response, link) == ([] if is_page else [link])
     request = Request(URL, callback=NO_CALLBACK)
     with nullcontext() if not is_page else pytest.raises(FileDenied):
         crawl.reader.process_response(
             request, page(*rules, content_type=PDF, status=status)
         )
     crawl = Crawl(**FOR_TRAINING)
-    assert crawl.kept(crawl.receive(page("noai", status=status)), item) == []
+    assert crawl.filter_output(crawl.receive(page("noai", status=status)), item) == []
 
 
 @pytest.mark.parametrize(
@@ -309,46 +317,50 @@ def test_only_a_page_with_a_2xx_status_has_rules_with_an_effect(status: int) -> 
         ),
         ("noimageindex", {}, f"the images of {ITEMS} indexed: noimageindex (header)"),
         ("noai", FOR_TRAINING, f"{ITEMS} used for train-ai: noai (header)"),
-        ("all", UNKNOWN_IS_NO, f"{ITEMS} used for search: nothing is stated"),
+        (
+            "all",
+            FOR_SEARCH_UNKNOWN_DENIED,
+            f"{ITEMS} used for search: nothing is stated",
+        ),
     ],
 )
 def test_scrapy_parse_drops_nothing_and_warns(
     caplog: pytest.LogCaptureFixture, tag: str, settings: dict[str, Any], words: str
 ) -> None:
-    """``scrapy parse`` drops nothing. It warns of what a crawl would drop, and says why."""
+    """The warning says what a crawl would drop, and why."""
     crawl = Crawl(**settings)
-    crawl.crawler.spider = OfParse.from_crawler(crawl.crawler, "fake")
+    crawl.crawler.spider = ParseSpider.from_crawler(crawl.crawler, "fake")
     crawl.reader = IndexingMiddleware.from_crawler(crawl.crawler)
     crawl.receive(page(tag))
     start = f"scrapy parse shows all items and links of {URL}, but a crawl would drop "
     assert caplog.messages == ([start + words] if words else [])
 
 
-class Silent(LogFormatter):
-    """A log formatter that logs no dropped items."""
+class SilentLogFormatter(LogFormatter):
+    """A log formatter that does not log dropped items."""
 
     def dropped(self, *args: Any, **kwargs: Any) -> Any:
         return None
 
 
 @pytest.mark.parametrize(
-    ("tag", "settings", "formatter", "denied"),
+    ("tag", "settings", "formatter", "error_class"),
     [
         ("noindex", {}, LogFormatter, ItemDenied),
         ("noai", FOR_TRAINING, LogFormatter, UsageDenied),
-        ("noindex", {}, Silent, ItemDenied),
+        ("noindex", {}, SilentLogFormatter, ItemDenied),
     ],
 )
 @coroutine_test
-async def test_an_item_is_dropped_as_pipelines_drop_it(
+async def test_an_item_is_dropped_in_the_same_way_as_by_a_pipeline(
     caplog: pytest.LogCaptureFixture,
     tag: str,
     settings: dict[str, Any],
     formatter: type[LogFormatter],
-    denied: type[DropItem],
+    error_class: type[DropItem],
 ) -> None:
-    """An item is dropped as pipelines drop it: with the signal ``item_dropped``, an exception that
-    has the decision, and a line of the project's log formatter, at the level DEBUG.
+    """The signal ``item_dropped`` is sent with an exception that has the record of the decision. The log formatter of
+    the project makes a log line, which is logged at the level DEBUG.
     """
     caplog.set_level("DEBUG")
     crawl = Crawl(**settings)
@@ -360,11 +372,11 @@ async def test_an_item_is_dropped_as_pipelines_drop_it(
 
     crawl.crawler.signals.connect(receive, signals.item_dropped)
     response, item = crawl.receive(page(tag)), {"a": 1}
-    assert crawl.kept(response, item) == []
-    *rest, error = await maybe_deferred_to_future(dropped)
-    assert rest == [item, response]
-    assert type(error) is denied
-    assert [error.record] == crawl.seen
+    assert crawl.filter_output(response, item) == []
+    dropped_item, dropped_response, error = await maybe_deferred_to_future(dropped)
+    assert (dropped_item, dropped_response) == (item, response)
+    assert type(error) is error_class
+    assert [error.record] == crawl.records
     assert str(error).startswith(f"{URL} must not be ")
     levels = [
         record.levelname
@@ -384,14 +396,12 @@ async def test_an_item_is_dropped_as_pipelines_drop_it(
 def test_a_dropped_request_is_recorded_with_page_and_statement(
     caplog: pytest.LogCaptureFixture, tag: str, why: str, layer: str
 ) -> None:
-    """The log and the record of a dropped request have the page, and the statement of the page or
-    the rel of the link.
-    """
+    """The log line and the record name the page, and the statement of the page or the rel of the link."""
     caplog.set_level("DEBUG")
     crawl = Crawl(REP_REL=["ugc"])
     response = crawl.receive(page(tag, body=LINK))
-    assert crawl.kept(response, Request(OTHER)) == []
-    (record,) = crawl.seen
+    assert crawl.filter_output(response, Request(OTHER)) == []
+    (record,) = crawl.records
     assert (record.url, record.page, record.layer) == (OTHER, URL, layer)
     line = f"Dropped <GET {OTHER}>: its link on <200 {URL}> must not be followed: {why}"
     assert line in caplog.messages
@@ -399,38 +409,37 @@ def test_a_dropped_request_is_recorded_with_page_and_statement(
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8"])
 def test_a_marked_link_is_found_in_each_encoding(encoding: str) -> None:
-    """The rel of a link is found in each encoding."""
     crawl = Crawl(REP_REL=["ugc"])
     body = LINK.decode().encode(encoding)
     headers = {"Content-Type": f"text/html; charset={encoding}"}
     response = crawl.receive(HtmlResponse(URL, headers=headers, body=body))
-    assert crawl.kept(response, Request(OTHER)) == []
+    assert crawl.filter_output(response, Request(OTHER)) == []
 
 
 @pytest.mark.parametrize("rel", ["&#117;gc", "u&#x67;c", "ugc&#32;x", "UG&#67"])
-def test_a_rel_may_have_character_references(rel: str) -> None:
-    """The rel of a link may be written with character references, also as the only one of a page."""
+def test_character_references_in_a_rel_are_decoded(rel: str) -> None:
+    """Such a rel is found even if it is the only rel of the page. A search for the plain value would miss it."""
     crawl = Crawl(REP_REL=["ugc"])
     response = crawl.receive(page(body=f'<a rel="{rel}" href="/other">'.encode()))
-    assert crawl.kept(response, Request(OTHER)) == []
+    assert crawl.filter_output(response, Request(OTHER)) == []
 
 
 @pytest.mark.parametrize("tag", ["nofollow", "all"])
-def test_exempt_requests_and_retries_follow_no_link(tag: str) -> None:
-    """A request with ``dont_obey_nofollow`` passes; so does that of the page itself, or one for its
-    URL, as a retry: it follows no link.
+def test_exempt_requests_and_retries_are_not_dropped(tag: str) -> None:
+    """A request with ``dont_obey_nofollow`` passes. The request of the page itself passes, and so does another request
+    for its URL: these are retries, and follow no link.
     """
     crawl = Crawl(REP_REL=["ugc"])
     body = LINK + f'<a rel=ugc href="{URL}">'.encode()
     response = crawl.receive(page(tag, body=body))
     exempt = Request(OTHER, meta={"dont_obey_nofollow": True})
     passing = [exempt, response.request, Request(URL, dont_filter=True)]
-    assert crawl.kept(response, *passing, Request(OTHER)) == passing
+    assert crawl.filter_output(response, *passing, Request(OTHER)) == passing
 
 
 @pytest.mark.parametrize("response", [page("nofollow", body=LINK), page(body=LINK)])
 def test_only_a_get_for_a_linked_url_follows_a_link(response: Response) -> None:
-    """Only a GET follows a link, and only if the page has one to its URL."""
+    """Other requests pass, since they do not follow a link of the page."""
     crawl = Crawl(REP_REL=["ugc"])
     passing = [
         FormRequest(OTHER, formdata={"user": "me"}),
@@ -441,59 +450,65 @@ def test_only_a_get_for_a_linked_url_follows_a_link(response: Response) -> None:
     ]
     linked = [Request(OTHER), FormRequest(f"{OTHER}#a", method="GET")]
     response = crawl.receive(response)
-    assert crawl.kept(response, *passing, *linked) == [passing[0], *passing[2:]]
+    assert crawl.filter_output(response, *passing, *linked) == [
+        passing[0],
+        *passing[2:],
+    ]
 
 
 @pytest.mark.newest
-def test_with_too_many_links_each_get_counts_as_a_link() -> None:
-    """If a page that says nofollow has too many links to read them, each GET counts as one of them."""
+def test_each_get_counts_as_a_link_if_the_page_has_too_many_links() -> None:
+    """If not all links of a nofollow page can be read, a GET for any URL may follow one of its links."""
     crawl = Crawl()
     links = b"".join(b'<a href="/%d">' % number for number in range(30_000))
     response = crawl.receive(page("nofollow", body=links))
     form = FormRequest(OTHER, formdata={"user": "me"})
-    assert crawl.kept(response, Request(OTHER), form) == [form]
+    assert crawl.filter_output(response, Request(OTHER), form) == [form]
 
 
-def test_links_are_read_for_requests_only() -> None:
-    """The links of a page are not read for its items, nor for forms."""
+def test_links_are_not_read_for_items_and_forms() -> None:
+    """Reading the links takes time, so it is done only if a request may follow one of them."""
     crawl = Crawl()
-    with patch.object(Links, "of") as read:
+    with patch.object(Links, "of") as read_links:
         response = crawl.receive(page("nofollow", body=LINK))
-        made = [{}, FormRequest(OTHER, formdata={"a": "b"})]
-        assert crawl.kept(response, *made) == made
-    assert not read.called
+        output = [{}, FormRequest(OTHER, formdata={"a": "b"})]
+        assert crawl.filter_output(response, *output) == output
+    assert not read_links.called
 
 
 @coroutine_test
-async def test_copied_meta_hands_no_rules_on() -> None:
-    """A spider that copies the meta of its response copies its own keys alone. So it is with
-    asynchronous callbacks, whose items are dropped, too.
+async def test_copied_meta_contains_no_rules() -> None:
+    """The meta of a response contains only the keys of the spider, in synchronous and asynchronous callbacks. Items of
+    asynchronous callbacks are dropped like others.
     """
     crawl = Crawl()
     response = crawl.receive(page("noindex"))
 
-    async def made() -> AsyncIterator[Any]:
+    async def callback() -> AsyncIterator[Any]:
         yield {"a": 1}
         yield Request(OTHER, meta=dict(response.meta))
 
     requests = [
         request
-        async for request in crawl.gate.process_spider_output_async(response, made())
+        async for request in crawl.output.process_spider_output_async(
+            response, callback()
+        )
     ]
-    requests += crawl.kept(response, Request(OTHER, meta=dict(response.meta)))
+    requests += crawl.filter_output(response, Request(OTHER, meta=dict(response.meta)))
     assert [request.url for request in requests] == [OTHER, OTHER]
     assert [request.meta for request in requests] == [{}, {}]
 
 
 @pytest.mark.parametrize("request_", [None, Request(URL)])
-def test_items_of_responses_that_were_not_read_pass(request_: Request | None) -> None:
-    """Items and links of responses that did not pass through the downloader middleware pass."""
-    made = [{"a": 1}, Request(OTHER)]
-    assert Crawl().kept(HtmlResponse(URL, request=request_), *made) == made
+def test_items_and_links_of_responses_that_were_not_read_are_kept(
+    request_: Request | None,
+) -> None:
+    """Such responses did not pass through the downloader middleware."""
+    output = [{"a": 1}, Request(OTHER)]
+    assert Crawl().filter_output(HtmlResponse(URL, request=request_), *output) == output
 
 
 def test_the_spider_middleware_is_disabled_if_all_rules_are_ignored() -> None:
-    """If the settings ignore all rules, the spider middleware is disabled."""
     no_rules = {**IGNORE, "REP_NOFOLLOW": "ignore"}
     with pytest.raises(NotConfigured):
         Crawl(**no_rules, REP_USAGE="ignore")
@@ -501,54 +516,55 @@ def test_the_spider_middleware_is_disabled_if_all_rules_are_ignored() -> None:
     assert Crawl(**no_rules)
 
 
-# What items say.
+# Annotated items.
 
 
 @pytest.mark.parametrize(
-    ("response", "settings", "meta", "says"),
+    ("response", "settings", "meta", "annotation"),
     [
-        # Nothing, unless a setting asks for it.
-        (page(FUTURE), {}, {}, {}),
-        (page(FUTURE), {}, EXEMPT, {}),
-        (page(FUTURE), IGNORE, {}, {}),
+        # Without "annotate", items are not annotated.
+        (page(EXPIRING), {}, {}, {}),
+        (page(EXPIRING), {}, EXEMPT, {}),
+        (page(EXPIRING), IGNORE, {}, {}),
         (page("none, noimageindex", content_type=JSON), {}, {}, {}),
-        # With "annotate", what its page restricts, also if that is data.
+        # With "annotate", an item gets the restrictions of its page. The page may be a data file.
         (page(), ANNOTATE, {}, {}),
         (page("index, follow, max-snippet:-1, max-image-preview:large"), ANNOTATE, {}, {}),
         (page("noindex, max-snippet: 2"), ANNOTATE, {}, {"index": False, "max_snippet": 2}),
         (page("noimageindex"), ANNOTATE, {}, {"image_index": False}),
-        (page(FUTURE), ANNOTATE, {}, {"unavailable_after": "2999-01-01T00:00:00Z"}),
+        (page(EXPIRING), ANNOTATE, {}, {"unavailable_after": "2999-01-01T00:00:00Z"}),
         (page("none", content_type=JSON), ANNOTATE, {}, {"index": False, "follow": False}),
         (page("noindex"), ANNOTATE, EXEMPT, {}),
         (page("noindex", status=404), ANNOTATE, {}, {}),
     ],
 )  # fmt: skip
-def test_annotated_items_say_what_their_page_restricts(
+def test_annotated_items_have_the_restrictions_of_their_page(
     response: Response,
     settings: dict[str, Any],
     meta: dict[str, Any],
-    says: dict[str, Any],
+    annotation: dict[str, Any],
 ) -> None:
-    """With REP_NOINDEX = "annotate", an item says what its page restricts, which drops nothing then;
-    one of a page that restricts nothing is left as it is, as all are without that setting. What its
-    field has already stays. The rules of data drop nothing.
+    """With REP_NOINDEX = "annotate", nothing is dropped because of the indexing rules. An item gets the restrictions of
+    its page in its field REP_ITEM_FIELD. Keys that the field already has stay. If the page restricts nothing, or
+    without this setting, the item is unchanged. The rules of a data file drop nothing with any setting.
     """
     crawl = Crawl(**IMAGES, **settings, REP_ITEM_FIELD="rules")
-    item = {"rules": {"own": 1}, "image_urls": [IMAGE]}
-    made = [item, Request(OTHER)]
-    assert crawl.kept(crawl.receive(response, **meta), *made) == made
+    item = {"rules": {"other": 1}, "image_urls": [IMAGE]}
+    output = [item, Request(OTHER)]
+    assert crawl.filter_output(crawl.receive(response, **meta), *output) == output
     assert item["image_urls"] == [IMAGE]
-    assert item["rules"] == {"own": 1, **says}
-    noted = [(record.verdict, record.reason) for record in crawl.seen]
-    assert noted == [("annotated", "noindex")] * (says.get("index") is False)
-    is_expiring = response.headers.get("X-Robots-Tag") == FUTURE.encode()
+    assert item["rules"] == {"other": 1, **annotation}
+    decisions = [(record.verdict, record.reason) for record in crawl.records]
+    is_denied = annotation.get("index") is False
+    assert decisions == [("annotated", "noindex")] * is_denied
+    is_expiring = response.headers.get("X-Robots-Tag") == EXPIRING.encode()
     is_expiring &= not meta and settings is not IGNORE
-    assert crawl.count("rep/noindex/annotated") == (1 if says else None)
+    assert crawl.count("rep/noindex/annotated") == (1 if annotation else None)
     assert crawl.count("rep/noindex/expiring") == (1 if is_expiring else None)
 
 
 @pytest.mark.parametrize(
-    ("tag", "says"),
+    ("tag", "annotation"),
     [
         ("noai", {"usage": {"train-ai": False}}),
         ("all", {}),
@@ -556,17 +572,17 @@ def test_annotated_items_say_what_their_page_restricts(
     ],
 )
 def test_annotated_items_name_the_disallowed_purposes(
-    tag: str, says: dict[str, Any]
+    tag: str, annotation: dict[str, Any]
 ) -> None:
-    """With REP_USAGE = "annotate", an item has the purposes that its page disallows, or disallows for
-    its images; one of a page that disallows none is left as it is.
+    """With REP_USAGE = "annotate", an item gets the purposes that its page disallows for the page or for its images. If
+    the page disallows none, the item is unchanged.
     """
     crawl = Crawl(**FOR_BOTH)
-    (item,) = crawl.kept(crawl.receive(page(tag)), {})
-    assert item == ({"robots": says} if says else {})
-    noted = [(record.verdict, record.reason) for record in crawl.seen]
-    assert noted == [("annotated", "train-ai")] * ("usage" in says)
-    assert crawl.count("rep/usage/annotated") == (1 if says else None)
+    (item,) = crawl.filter_output(crawl.receive(page(tag)), {})
+    assert item == ({"robots": annotation} if annotation else {})
+    decisions = [(record.verdict, record.reason) for record in crawl.records]
+    assert decisions == [("annotated", "train-ai")] * ("usage" in annotation)
+    assert crawl.count("rep/usage/annotated") == (1 if annotation else None)
 
 
 def pydantic_model() -> Any:
@@ -593,12 +609,10 @@ FIELD = [("robots", Any, None)]
 def test_every_item_type_with_the_field_gets_the_rules(
     make: Any, is_annotated: bool
 ) -> None:
-    """Every item type that has the field gets the rules, unless its items cannot be changed. Items
-    without the field pass unchanged.
-    """
+    """Items that lack the field, or cannot be changed, pass unchanged."""
     crawl, item = Crawl(**ANNOTATE), make()
-    (kept,) = crawl.kept(crawl.receive(page("noindex")), item)
-    assert kept is item
+    (result,) = crawl.filter_output(crawl.receive(page("noindex")), item)
+    assert result is item
     if is_annotated:
         rules = item["robots"] if isinstance(item, (dict, Item)) else item.robots
         assert rules == {"index": False}
@@ -612,19 +626,19 @@ def test_every_item_type_with_the_field_gets_the_rules(
         (ANNOTATE, "noindex", True),
         ({**FOR_TRAINING, "REP_USAGE": "annotate"}, "noai", True),
         (ANNOTATE, "all", False),
-        ({}, FUTURE, False),
+        ({}, EXPIRING, False),
     ],
 )
 def test_items_without_the_field_cause_one_warning(
     caplog: pytest.LogCaptureFixture, settings: dict[str, Any], tag: str, warns: bool
 ) -> None:
-    """One warning names the class of the items that cannot say what they were to say, the field,
-    and the setting; later items are counted only.
+    """The warning names the class of the items that cannot be annotated, the missing field, and the setting
+    REP_ITEM_FIELD. Later items are only counted.
     """
     crawl = Crawl(**settings, REP_ITEM_FIELD="rules")
     response = crawl.receive(page(tag))
-    without = make_dataclass("WithoutField", [])
-    crawl.kept(response, without(), {}, without())
+    item_class = make_dataclass("WithoutField", [])
+    crawl.filter_output(response, item_class(), {}, item_class())
     assert len(caplog.messages) == warns
     for line in caplog.messages:
         assert "WithoutField has no writable field 'rules'" in line
@@ -632,8 +646,8 @@ def test_items_without_the_field_cause_one_warning(
     assert crawl.count("rep/noindex/not_annotated") == (2 if warns else None)
 
 
-class Anything:
-    """An object that is no item for Scrapy."""
+class NotAnItem:
+    """An object that Scrapy does not support as an item."""
 
 
 @pytest.mark.parametrize(
@@ -643,21 +657,21 @@ class Anything:
         ({"images": [IMAGE]}, IMAGES),
         ({"image_urls": [IMAGE]}, {**IMAGES, "IMAGES_URLS_FIELD": "pictures"}),
         (None, IMAGES),
-        (Anything(), IMAGES),
+        (NotAnItem(), IMAGES),
         ({"image_urls": [IMAGE]}, {}),
     ],
 )
-def test_an_item_without_images_is_left_as_it_is_on_a_noimageindex_page(
+def test_an_item_without_images_for_a_pipeline_is_not_changed_by_noimageindex(
     item: Any, settings: dict[str, Any]
 ) -> None:
-    """On a page with noimageindex, an item that names no image for an ImagesPipeline of the crawl
-    is left as it is, whatever it is.
+    """An ImagesPipeline downloads images only if the project uses it, and only from the item field that it is
+    configured to read. An object that is not an item is not changed either.
     """
     crawl, before = Crawl(**settings), copy(item)
-    (kept,) = crawl.kept(crawl.receive(page("noimageindex")), item)
-    assert kept is item
-    assert kept == before or isinstance(item, Anything)
-    assert crawl.seen == []
+    (result,) = crawl.filter_output(crawl.receive(page("noimageindex")), item)
+    assert result is item
+    assert result == before or isinstance(item, NotAnItem)
+    assert crawl.records == []
 
 
 # Files for media pipelines.
@@ -674,8 +688,8 @@ NO_TRAINING = {"Content-Usage": "train-ai=n"}
         ({TAG: "noindex"}, ANNOTATE, {}, None),
         ({TAG: "noindex"}, IGNORE, {}, None),
         ({TAG: "noindex", "Content-Type": "text/xml"}, {}, {}, None),
-        ({TAG: PAST, "Content-Type": PDF}, {}, {}, "unavailable_after"),
-        ({TAG: FUTURE, "Content-Type": PDF}, {}, {}, None),
+        ({TAG: EXPIRED, "Content-Type": PDF}, {}, {}, "unavailable_after"),
+        ({TAG: EXPIRING, "Content-Type": PDF}, {}, {}, None),
         ({TAG: "noimageindex"}, {}, {}, "noimageindex"),
         ({TAG: "noimageindex", "Content-Type": PDF}, {}, {}, None),
         (NO_TRAINING, FOR_TRAINING, {}, "train-ai"),
@@ -685,18 +699,17 @@ NO_TRAINING = {"Content-Usage": "train-ai=n"}
         ({"tdm-reservation": "1"}, {"REP_PURPOSES": ["search", "tdm"]}, {}, "tdm"),
         ({TAG: "noimageai"}, FOR_TRAINING, {}, "train-ai"),
         ({TAG: "noimageai", "Content-Type": PDF}, FOR_TRAINING, {}, None),
-        ({}, UNKNOWN_IS_NO, {}, "search"),
+        ({}, FOR_SEARCH_UNKNOWN_DENIED, {}, "search"),
     ],
 )
-def test_a_pipeline_gets_no_file_that_says_noindex(
+def test_a_media_pipeline_does_not_get_a_file_that_must_not_be_indexed_or_used(
     fields: dict[str, str],
     settings: dict[str, Any],
     meta: dict[str, Any],
     refused: str | None,
 ) -> None:
-    """A media pipeline does not get a file whose own headers say noindex or a date in the past, an
-    image that says noimageindex, nor a file that must not serve a purpose of the crawl. Spiders get
-    them.
+    """A media pipeline does not get a file whose headers say noindex or whose date is over, an image whose headers say
+    noimageindex, or a file that must not be used for a purpose of the crawl. A spider gets all of these files.
     """
     crawl = Crawl(**settings)
     response = Response(URL, headers={"Content-Type": "image/png", **fields})
@@ -704,31 +717,34 @@ def test_a_pipeline_gets_no_file_that_says_noindex(
     request = Request(URL, callback=NO_CALLBACK, meta=meta)
     if refused is None:
         assert crawl.reader.process_response(request, response) is response
-        assert crawl.seen == []
+        assert crawl.records == []
         return
     with pytest.raises(FileDenied) as caught:
         crawl.reader.process_response(request, response)
     assert isinstance(caught.value, IgnoreRequest)
-    (record,) = crawl.seen
+    (record,) = crawl.records
     assert record is caught.value.record
     assert (record.reason, record.verdict, record.url) == (refused, "dropped", URL)
-    is_use = refused in CATEGORIES
-    kind = "usage" if is_use else "noindex"
-    assert (record.layer == "usage") is is_use
+    is_for_usage = refused in CATEGORIES
+    kind = "usage" if is_for_usage else "noindex"
+    assert (record.layer == "usage") is is_for_usage
     assert crawl.count(f"rep/{kind}/media/{refused}") == 1
 
 
-@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("is_redirected", [False, True])
 @pytest.mark.parametrize(("tag", "settings"), [("noindex", {}), ("noai", FOR_TRAINING)])
-def test_html_that_a_callback_awaits_is_no_file(
-    tag: str, settings: dict[str, Any], moved: bool
+def test_an_html_page_that_a_callback_downloads_is_not_refused(
+    tag: str, settings: dict[str, Any], is_redirected: bool
 ) -> None:
-    """HTML that a callback or a component downloads itself is no file; anything else is one."""
+    """A callback or a component downloads a page in the same way as a media pipeline downloads a file. HTML counts as a
+    page, and any other response counts as a file, which can be refused.
+    """
     crawl = Crawl(**IMAGES, **settings)
-    meta = {"redirect_urls": [URL]} if moved else {}
-    request = Request(OTHER if moved else URL, callback=NO_CALLBACK, meta=meta)
+    meta = {"redirect_urls": [URL]} if is_redirected else {}
+    url = OTHER if is_redirected else URL
+    request = Request(url, callback=NO_CALLBACK, meta=meta)
     response = page(tag)
     assert crawl.reader.process_response(request, response) is response
-    assert crawl.seen == []
+    assert crawl.records == []
     with pytest.raises(FileDenied):
         crawl.reader.process_response(request, page(tag, content_type=PDF))

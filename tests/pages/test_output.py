@@ -1,4 +1,4 @@
-"""Links of a page that its author marks with rel values such as nofollow."""
+"""Tests of :class:`Links`, which finds the links of a page with rel values such as nofollow."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ X = "http://example.com/x"
     [
         # Each URL comes with the rel of its first link, as written.
         ('<a rel="UGC x" href="/x"><a rel="nofollow" href="/x">', {X: "UGC x"}),
-        # A value counts in any case, among others, separated by white space or commas.
+        # A value is found in upper or lower case, and among other values, after white space or a comma.
         ('<a rel="NoFollow" href="/x">', {X: "NoFollow"}),
         ('<a rel="external nofollow" href="/x">', {X: "external nofollow"}),
         ('<a rel="nofollow, noopener" href="/x">', {X: "nofollow, noopener"}),
         ('<a rel="ugc,external" href="/x">', {X: "ugc,external"}),
         ('<a rel="\n ugc\t" href="/x">', {X: "\n ugc\t"}),
-        # Other values mark nothing, also if they contain one that counts.
+        # Other values do not mark a link, even if they contain a value of RELS.
         ('<a rel="" href="/x"> nofollow', {}),
         ('<a rel="follow" href="/x"> nofollow', {}),
         ('<a rel="nofollowed" href="/x">', {}),
@@ -39,7 +39,7 @@ X = "http://example.com/x"
         ('<area rel=ugc href="/x"><a href="/x">', {}),
         ('<a rel=ugc href="/x#a"><a href="/x#b">', {}),
         ('<a href="/u?b=2&a=1"><a rel=ugc href="/u?a=1&b=2">', {}),
-        # What is a link.
+        # Elements and URLs that are links, and some that are not.
         ('<area rel=ugc href="/x">', {X: "ugc"}),
         ('<link rel=nofollow href="/x">', {}),
         ('<a rel=ugc href="x">', {"http://example.com/dir/x": "ugc"}),
@@ -50,10 +50,10 @@ X = "http://example.com/x"
         ("<a rel=ugc>nofollow", {}),
     ],
 )  # fmt: skip
-def test_urls_behind_marked_links_only_are_found(
+def test_urls_with_only_marked_links_are_found(
     body: str, expected: dict[str, str]
 ) -> None:
-    """The URLs of a page that are reached through marked links only."""
+    """``only_marked`` returns the URLs to which the page has no unmarked link."""
     links = Links.of(HtmlResponse(PAGE, body=body.encode()))
     assert links.only_marked(RELS) == expected
 
@@ -67,8 +67,9 @@ def test_urls_behind_marked_links_only_are_found(
         ("HTTP://Example.com/x", X),
     ],
 )
-def test_a_link_counts_in_each_form_that_scrapy_requests(href: str, url: str) -> None:
-    """A link counts in each form in which Scrapy may request it."""
+def test_a_link_is_found_by_each_form_of_its_url_that_scrapy_requests(
+    href: str, url: str
+) -> None:
     body = f"<a href='{href}'>".encode("latin-1")
     links = Links.of(HtmlResponse(PAGE, body=body, encoding="latin-1"))
     assert canonicalize_url(url) in links.urls
@@ -84,16 +85,15 @@ def test_a_link_counts_in_each_form_that_scrapy_requests(href: str, url: str) ->
         b'<base href="/%s">' % (b"a/" * 1900) + b"<a href=../x>" * 10_000,
     ],
 )
-def test_links_are_read_for_about_a_second(body: bytes) -> None:
-    """The links of a page are read as far as they take about a second."""
+def test_the_time_to_read_the_links_of_a_page_is_bounded(body: bytes) -> None:
+    """Reading stops after about a second. Then ``is_whole`` is False."""
     began = time.process_time()
     assert not Links.of(HtmlResponse(PAGE, body=body)).is_whole
     assert time.process_time() - began < 20
 
 
 @pytest.mark.parametrize("response_class", [Response, TextResponse])
-def test_what_is_no_page_has_no_links(response_class: type[Response]) -> None:
-    """Only HTML is searched for links."""
+def test_only_html_is_searched_for_links(response_class: type[Response]) -> None:
     response = response_class(PAGE, body=b'<a rel=ugc href="/u">')
     links = Links.of(response)
     assert links.only_marked(RELS) == {}

@@ -177,7 +177,9 @@ class PassOnce(Component):
 
 
 class ForgetSlots(Component):
-    """Deletes idle download slots after each response; Scrapy does it once a minute. The stat ``forgotten`` counts them."""
+    """Deletes idle download slots after each response; Scrapy does so once a minute. The stat ``forgotten`` counts the
+    slots.
+    """
 
     def process_response(self, request: Request, response: Response) -> Response:
         downloader = self.crawler.engine.downloader

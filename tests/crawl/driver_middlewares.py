@@ -23,9 +23,7 @@ AGENT = "driver"
 
 
 class Driver:
-    """Fetches each request whose meta has ``driver``, and returns the response, so that Scrapy's downloader does not get
-    the request.
-    """
+    """Fetches each request whose meta has ``driver`` by itself. Scrapy's downloader does not get these requests."""
 
     def process_request(self, request: Request) -> HtmlResponse | None:
         if not request.meta.get("driver"):

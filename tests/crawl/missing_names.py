@@ -48,8 +48,8 @@ class HidePrivateName:
 
     def __init__(self, crawler: Crawler) -> None:
         missing = crawler.settings["MISSING"]
-        # If this package cannot wake the engine up, requests are sent only at a heartbeat of the engine, so that must be
-        # frequent.
+        # If this package cannot wake the engine up, the engine asks for requests only at its heartbeats. They must be
+        # frequent, or the test would be slow.
         ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.5
 
         def find(owner: Any, path: str) -> Any:

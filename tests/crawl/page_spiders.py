@@ -40,7 +40,7 @@ class BrokenAnswersSpider(PlanSpider):
     """Makes an item of each page, whatever its size."""
 
     def note_response(self, response: Response) -> Iterator[dict[str, Any]]:
-        # The base method is not called: it notes ``response.body``, and Scrapy would parse the large pages for the report.
+        # The base method is not called, since it lets Scrapy parse the large pages for the report.
         yield {"url": response.url}
 
 

@@ -23,7 +23,7 @@ def pages(host: Host, count: int, kind: str = "page") -> list[str]:
 def limit(
     host: Host, number: int, answer: Busy | None = None, *, seconds: float = 0.2
 ) -> Host:
-    """Make *host* give *answer* to the first *number* requests for pages, and a page to all later ones, after *seconds*.
+    """Make *host* give *answer* to its first *number* requests. Later requests get a page after *seconds*.
 
     Requests for robots.txt are not counted. Return *host*.
     """

@@ -104,8 +104,8 @@ class LambdaSpider(WorkerSpider):
 
 
 class WatchedScheduler(SharedScheduler):
-    """Measures the longest time for which the event loop is blocked, from the opening of the scheduler to the end of the
-    crawl.
+    """Measures the longest time for which the event loop is blocked between the opening of the scheduler and the end of
+    the crawl.
 
     The stat ``blocked`` is the longest delay of a timer: the time between two of its runs, minus its interval.
     """
@@ -123,16 +123,14 @@ class WatchedScheduler(SharedScheduler):
 
 
 class BranchingSpider(WorkerSpider):
-    """Follows ``links`` as a binary tree: each page leads to two others, so that requests are pushed during the whole crawl."""
+    """Follows ``links`` as a binary tree: each page leads to two others, so requests are pushed all the time."""
 
     def first_page(self, response: Response) -> Iterator[Request]:
         self.note_response(response)
         yield from self.branch(self.links)
 
     def branch(self, urls: list[str]) -> Iterator[Request]:
-        """Return requests for the first URL of each half of *urls*. The callback of each request follows the rest of its
-        half.
-        """
+        """Return requests for the first URL of each half of *urls*. Their callbacks follow the rest of each half."""
         middle = len(urls) // 2
         for half in (urls[:middle], urls[middle:]):
             if half:

@@ -64,7 +64,7 @@ class Host:
         self.bound_socket: socket.socket | None = None
         """The socket that holds the port of a host that refuses connections."""
         self.answers: dict[str, Answer | Sequence[Answer]] = {}
-        """The answers by path, or by the ``Host`` header followed by the path. A sequence has an answer for each request."""
+        """The answers by path, or by ``Host`` header and path. A sequence has an answer for each request."""
         self.limit: Callable[[Hit], Answer | None] | None = None
         """Returns the answer to a request, or None if the host shall answer as ``answers`` says."""
         self.concurrent = 0

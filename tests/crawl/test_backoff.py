@@ -86,13 +86,16 @@ def test_no_request_of_any_kind_is_sent_to_a_host_within_its_pause(
 
     After the pause, all requests are sent. If the pause is too long, all requests are refused.
     """
-    other = site.add(name="127.0.0.20")
-    start, late = other.url("/start"), other.url("/late")
+    # The pages of this host control the order of events.
+    control = site.add(name="127.0.0.20")
+    start, late = control.url("/start"), control.url("/late")
     hosts = {
         name: site.add(RULES, name=f"127.0.0.{n}") for n, name in enumerate(CASES, 21)
     }
-    other.answers["/late"] = Answer(after=lambda: all(map(was_busy, hosts.values())))
-    other.answers["/go"] = Answer(delay=1.8)
+    # The requests that follow /late are made when all pauses have begun. The response for /go makes HoldBack let the
+    # requests pass that it holds back.
+    control.answers["/late"] = Answer(after=lambda: all(map(was_busy, hosts.values())))
+    control.answers["/go"] = Answer(delay=1.8)
     downloads_of: dict[str, dict[str, list[str]]] = {
         "files": {late: []},
         "more": {late: []},
@@ -108,7 +111,7 @@ def test_no_request_of_any_kind_is_sent_to_a_host_within_its_pause(
                 else:
                     follow[page].append({"url": url, "meta": META.get(kind, {})})
     result = run_crawl(
-        [start, late, other.url("/go")],
+        [start, late, control.url("/go")],
         mode=mode,
         spider=SPIDER,
         settings={
@@ -120,7 +123,7 @@ def test_no_request_of_any_kind_is_sent_to_a_host_within_its_pause(
         **downloads_of,
     )
     assert (result.exit_code, result.stats["finish_reason"]) == (0, "finished")
-    # Scrapy 2.14 logs a traceback for each file that FilesPipeline cannot download, so only lines of this package count.
+    # Only lines of this package count: Scrapy 2.14 logs an error for each file that FilesPipeline cannot download.
     assert result.lines("ERROR") == []
     assert "Unhandled" not in result.log
     assert "never retrieved" not in result.log
@@ -164,9 +167,10 @@ def test_one_request_is_sent_alone_after_a_pause_longer_than_the_wait_timeout(
     """
     ledger = tmp_path / "ledger.sqlite"
     host = limit(site.add(RULES, name="127.0.0.2"), 1, busy(429, "1"))
-    other = site.add(RULES, name="127.0.0.3")
-    late = other.url("/late")
-    other.answers["/late"] = Answer(
+    # The page /late of this host is answered when the pause is over. Then the probe is requested.
+    control = site.add(RULES, name="127.0.0.3")
+    late = control.url("/late")
+    control.answers["/late"] = Answer(
         after=lambda: was_busy(host, seconds=1.2),
     )
     first, probe, *more = pages(host, 6)
@@ -210,9 +214,7 @@ SEQUENCES = {
     "429 without Retry-After": ([busy(429), Answer(), busy(429)], [1, 3]),
     "429 between two 503": ([busy(503), busy(429), busy(503)], [2]),
 }  # fmt: skip
-"""The answers of a host to its first pages, in their order, and the numbers of the answers after which the crawl pauses,
-from 1.
-"""
+"""The first answers of a host, in their order, and the numbers of those that begin a pause, counted from 1."""
 
 
 @pytest.mark.newest
@@ -276,19 +278,21 @@ def test_rep_backoff_max_limits_pauses_and_0_disables_them(site: Site) -> None:
 
 @pytest.mark.newest
 def test_a_late_429_begins_a_pause_even_after_a_success(site: Site) -> None:
-    """A 429 without Retry-After begins a pause, even if it arrives late: the pause after an earlier 429 is over by then,
-    and the host has answered another request with success, which a component of the project sent by itself.
+    """A 429 without Retry-After begins a pause, even if it arrives late.
+
+    By then, the pause after an earlier 429 is over, and the host has answered another request with success. A component
+    of the project sent this request by itself.
     """
-    host, other = site.add(RULES, name="127.0.0.2"), site.add(RULES, name="127.0.0.3")
+    host, control = (site.add(RULES, name=f"127.0.0.{n}") for n in (2, 3))
     busy_url, slow, held, after = map(host.url, ("/busy", "/slow", "/held", "/after"))
     host.answers |= {
         "/busy": busy(429, after=lambda: host.hits_on("/slow")),
         "/slow": busy(429, after=lambda: host.hits_on("/held")),
     }
     # This page is answered when the pause after the first 429 is over. Then HoldBack lets the driver send its request.
-    other.answers["/go"] = Answer(after=lambda: was_busy(host, FIRST_PAUSE + 0.2))
+    control.answers["/go"] = Answer(after=lambda: was_busy(host, FIRST_PAUSE + 0.2))
     result = run_crawl(
-        [busy_url, slow, {"url": held, "meta": {"driver": True}}, other.url("/go")],
+        [busy_url, slow, {"url": held, "meta": {"driver": True}}, control.url("/go")],
         spider=SPIDER,
         settings={
             **SETTINGS,
@@ -346,9 +350,7 @@ def test_a_back_off_also_ends_in_download_slots_with_other_names(site: Site) -> 
 
 
 class SlotPausingSpider(PlanSpider):
-    """Sends the requests in ``follow`` after each page. Calls ``back_off`` for the download slot of a page whose meta has
-    ``pauses``.
-    """
+    """Sends the requests in ``follow`` after each page. If the meta has ``pauses``, pauses the download slot."""
 
     name = "slot-pausing"
     follow: dict[str, list[dict[str, object]]]

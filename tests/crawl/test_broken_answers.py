@@ -93,7 +93,7 @@ USELESS_LOCATIONS = {
     "a broken host": "http://[::1/robots.txt",
     "an invalid port": "http://127.0.0.1:99999/robots.txt",
     "a host with spaces": "http://not a host/",
-    "a host that is not encoded": "http://%zz/",
+    "a host with an invalid percent-encoding": "http://%zz/",
     "no host": "https://",
     "an empty Location": "",
 }
@@ -101,7 +101,7 @@ USELESS_LOCATIONS = {
 
 
 class BrokenAnswer(NamedTuple):
-    """An answer, and the expected result. If the name contains a status, the warning about the answer must contain it."""
+    """An answer and its expected result. If ``name`` contains a status, the warning about the answer must contain it."""
 
     name: str
     where: Host | str
@@ -111,7 +111,7 @@ class BrokenAnswer(NamedTuple):
 
     @property
     def ends_by_timeout(self) -> bool:
-        """Whether only a time-out of the crawler ends the request. Other endless bodies are cut off at the size limit."""
+        """Whether only a time-out of the crawler ends the request. Other endless bodies are cut at the size limit."""
         return "stopped" in self.name or "without end" in self.name
 
     def result(self, mode: str) -> str:
@@ -141,7 +141,7 @@ def incomplete(*wheres: str) -> dict[str, Answer]:
 
 @cache
 def bombs() -> dict[str, bytes]:
-    """Return decompression bombs by their encodings: rules, and then a long comment that compresses to almost nothing."""
+    """Return decompression bombs by their encodings: rules, and a long comment that compresses to almost nothing."""
     return compressed([RULES, *repeat(b"#" * MEGABYTE, 100 * SCALE)])
 
 
@@ -217,7 +217,9 @@ def answers() -> dict[str, dict[str, Answer | Sequence[Answer]]]:
             "an unknown encoding": encoded("unknown", Random(9309).randbytes(2000)),
             "another protocol": raw(b"SSH-2.0-server\r\n"),
             "a negative length": raw(head(b"Content-Length: -5") + PERMITS),
-            "a length that is no number": raw(head(b"Content-Length: many") + PERMITS),
+            "a length that is not a number": raw(
+                head(b"Content-Length: many") + PERMITS
+            ),
             "two lengths": raw(head(b"Content-Length: 9", length=25) + PERMITS),
             "a chunk with an invalid length": raw(CHUNKED + b"xyz\r\n" + PERMITS),
             "one byte at a time, without end": Answer(raw=drips),
@@ -260,7 +262,7 @@ def broken_robotstxts(site: Site) -> list[BrokenAnswer]:
     add("a name that is not found", unknown, UNREACHABLE)
     add("a host that refuses connections", site.refusing(), UNREACHABLE)
     reset = site.add()
-    reset.opening = lambda: (Then.RESET,)
+    reset.sent_on_connect = lambda: (Then.RESET,)
     add("a reset on connect", reset, UNREACHABLE)
     # Faults of TLS.
     garbage = b"\x16\x03\x03\x00\x10" + b"\xff" * 16
@@ -268,7 +270,7 @@ def broken_robotstxts(site: Site) -> list[BrokenAnswer]:
         "closed": (), "reset": (Then.RESET,), "stopped": (Then.STOP,), "answered": (garbage,),
     }.items():  # fmt: skip
         host = site.plain_on_https()
-        host.opening = lambda parts=parts: parts
+        host.sent_on_connect = lambda parts=parts: parts
         add(f"TLS that is {name} in the handshake", host, UNREACHABLE)
     for where, answer in stages(Then.RESET).items():
         add(f"TLS that ends {where}", site.add(answer, tls=True), UNREACHABLE)
@@ -290,7 +292,7 @@ def broken_robotstxts(site: Site) -> list[BrokenAnswer]:
     for host, target in ((first, second), (second, first)):
         host.answers["/robots.txt"] = redirect(target.robotstxt)
         add(f"a redirect back and forth {host.port}", host, TOO_MANY_REDIRECTS)
-    # Redirects to all addresses are followed, as those of pages. SECURITY.md says how a crawl can be kept out of the local
+    # Redirects to any address are followed, as those of pages. SECURITY.md says how to keep a crawl out of the local
     # network.
     other = site.add(Answer(RULES), name="localhost").robotstxt
     add("a redirect to another host", site.add(redirect(other)), RULES_APPLY)

@@ -231,7 +231,7 @@ def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
     """
 
     def until(*paths: str, on: Host = host) -> Answer:
-        """Return an image that is sent when *paths* below ``/hop`` were requested."""
+        """Return an answer that is sent when *paths* below ``/hop`` of the host *on* were requested."""
         return Answer(after=lambda: all(on.hits_on(f"/hop{path}") for path in paths))
 
     rules = "<script type=speculationrules>%s</script>"
@@ -282,6 +282,8 @@ def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
 
 
 HIDDEN = [*SCRIPTS, "rich", "download", "rules", "file-of-rules", "framing"]
+"""The names of the pages that the crawl requests."""
+
 ALLOWED = [
     *[
         "by-worker",
@@ -294,11 +296,12 @@ ALLOWED = [
     ],
     *["hop/image", "hop/frame", "hop/fetch"],
 ]
+"""The names of allowed paths that must be requested. They show that the scripts of the pages have run."""
 
 
 @pytest.mark.parametrize(
     "isolation",
-    # The first one is Chromium's default on a desktop.
+    # The first flag is Chromium's default on a desktop. Only a long test run has the second one.
     ["--site-per-process", "--disable-site-isolation-trials"][: 1 + effort.is_long],
 )
 def test_chromium_sends_no_request_that_robotstxt_forbids(
@@ -411,19 +414,21 @@ def test_a_browser_in_a_dry_run_fetches_everything(site: Site, tmp_path: Path) -
 def test_a_robotstxt_that_a_page_waits_for_is_fetched_as_soon_as_a_pause_of_its_host_ends(
     site: Site, tmp_path: Path
 ) -> None:
-    """A browser loads a page with an image, and the host of the image asks for a pause meanwhile. The robots.txt for the
-    image is not requested within the pause.
+    """A browser loads a page with an image, and the host of the image asks for a pause meanwhile. The robots.txt for
+    the image is not requested within the pause.
 
     After the pause, it is requested at once. If it waited for the end of the page, both would wait forever, since the
     page waits for its image.
     """
-    host, images, other = site.add(RULES), site.add(RULES), site.add(name="127.0.0.2")
-    page, after_busy = host.url("/page"), other.url("/after-busy")
+    host, images = site.add(RULES), site.add(RULES)
+    # The page /after-busy of this host is requested after the 429.
+    control = site.add(name="127.0.0.2")
+    page, after_busy = host.url("/page"), control.url("/after-busy")
     image = html(f'<img src="{images.url("/image")}">')
     host.answers |= {
         "/busy": busy(429, after=lambda: host.hits_on("/page")),
         # This page is answered when the crawl has received the 429, and has begun the pause.
-        "/page": replace(image, after=lambda: other.hits_on("/after-busy")),
+        "/page": replace(image, after=lambda: control.hits_on("/after-busy")),
     }
     without_browser: dict[str, Any] = {"meta": {"playwright": False}}
     result = crawl(

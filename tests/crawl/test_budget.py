@@ -52,7 +52,7 @@ def max_concurrent(hits: Iterable[Hit]) -> int:
 def test_hosts_on_one_address_share_its_concurrency_and_use_all_of_it(
     site: Site, mode: str
 ) -> None:
-    """The hosts on one address have four requests in flight together, never more, and never fewer while there are others.
+    """The hosts on one address have four requests in flight together: never more, and never fewer if more are waiting.
 
     An address answers a page only when four of its requests are waiting, or when all of its 40 requests have arrived.
     """
@@ -184,8 +184,8 @@ def test_no_host_gets_more_pages_than_its_budget(
 def test_the_budget_and_its_setting_are_named_in_ledger_report_and_log(
     site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ledger, report and log say why a page was refused, and name the setting of the limit. A page that robots.txt forbids
-    does not count for the budget.
+    """Ledger, report and log say why a page was refused, and name the setting of the limit. A page that robots.txt
+    forbids does not count for the budget.
     """
     host, ledger = site.add(RULES), tmp_path / "ledger"
     urls = [host.url("/private/1"), *pages(host, 3)]
@@ -235,7 +235,7 @@ def test_a_page_that_a_middleware_fetches_by_itself_counts_for_the_budget(
 def test_a_page_that_a_service_fetches_counts_for_the_budget_of_its_site(
     site: Site, mode: str
 ) -> None:
-    """If a middleware replaces each request by a request to a service, a page counts for its site, not for the service."""
+    """A middleware replaces each request by a request to a service. Pages count for their site, not for the service."""
     service = site.add(name="127.0.0.9")
     hosts = [site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3, 4)]
     result = run_crawl(

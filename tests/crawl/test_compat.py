@@ -41,7 +41,9 @@ def test_the_private_names_in_use_are_those_of_this_test_and_of_the_documentatio
     """
     text = (ROOT / "scrapy_rep/base/compat.py").read_text(encoding="utf-8")
     paths = set(re.findall(r'_find\((?:\w|\.)+, "([\w.]+)"\)', text))
+    # "queue" is an attribute of slots. All other paths without a dot are attributes of the downloader.
     used = {path if "." in path else f"downloader.{path}" for path in paths - {"queue"}}
+    # The downloader of the engine is public.
     assert used - {"downloader.downloader"} == set(NAMES)
     assert compat.PROXY_AUTH_META_KEY == "_auth_proxy"
     page = (ROOT / "docs/explanation/scrapy.md").read_text(encoding="utf-8")

@@ -92,7 +92,7 @@ def test_a_driver_gets_no_forbidden_url_and_keeps_delays_and_pauses(
 def test_a_response_from_the_cache_waits_for_no_delay(
     site: Site, tmp_path: Path
 ) -> None:
-    """A response from the HTTP cache of Scrapy is not a request to the host, so it does not wait for the Crawl-delay."""
+    """A response from the HTTP cache of Scrapy needs no request to the host, so it does not wait for Crawl-delay."""
     host = site.add(f"{RULES}Crawl-delay: 0.5\n")
     settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
     urls = [host.url(f"/{number}") for number in range(3)]

@@ -274,7 +274,7 @@ NOINDEX = links("/1", "/2", head=meta("noindex"))
         ),
         pytest.param(
             GROUPS, "/", {"ROBOTSTXT_OBEY": True}, "/ /2", (1, 1),
-            id="a project with ROBOTSTXT_OBEY = True, whose middleware refuses the request",
+            id="requests that Scrapy's own middleware refuses",
         ),
         pytest.param(
             FORBIDS_1, "/", {"spider": "RaisingSpider"}, "/ /1", (1, 1),

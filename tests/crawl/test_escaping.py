@@ -82,7 +82,7 @@ PAGES = {
 
 
 def crawl(urls: list[str], mode: str, **settings: object) -> CrawlResult:
-    # Scrapy logs items and responses, too. This spider's items have only the URL, and so do Scrapy's lines for responses.
+    # Scrapy logs items and responses, too: only the URL of a response, and items of this spider have only a URL.
     verbose = {"REP_LEDGER_LEVEL": "all", "REP_PURPOSES": ["train-ai", "tdm"]}
     spider = "tests.crawl.page_spiders.PageSpider"
     return run_crawl(urls, mode=mode, spider=spider, settings={**verbose, **settings})
@@ -125,8 +125,9 @@ def test_text_from_servers_is_escaped_in_the_log(site: Site, mode: str) -> None:
 
 
 def test_the_log_masks_user_names_and_passwords_of_urls(site: Site, mode: str) -> None:
-    """No line of this package's loggers has the user name or password of a URL. This applies to pages, robots.txt files,
-    links, targets of redirects, and text from sites.
+    """No line of this package's loggers has the user name or password of a URL.
+
+    This applies to the URLs of pages, robots.txt files, links and redirects, and to URLs in text from sites.
     """
     host = site.add(f"User-agent: *\nDisallow: /private\nSitemap: {SECRET}/map.xml\n")
     down, dead = site.add(Answer(status=503)), site.refusing()

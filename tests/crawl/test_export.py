@@ -127,7 +127,7 @@ def crawl(
 
 
 def by_path(rows: list[dict[str, Any]], host: Host) -> dict[str, Any]:
-    """Return *rows* by the paths of their URLs. The origin of *host* is removed, so that crawls of two hosts are equal."""
+    """Return *rows* by the paths of their URLs. The origin of *host* is removed, so rows of two hosts can be equal."""
     text = json.dumps(rows)
     for origin in (host.origin, quote(host.origin, safe="")):
         text = text.replace(origin, "")
@@ -179,8 +179,8 @@ class TestExport:
     def test_a_project_exports_the_same_rows_as_with_stock_scrapy(
         self, site: Site, service: Host, stock: Stock, tmp_path: Path, name: str
     ) -> None:
-        """The meta, flags, headers and request of each response, as JSON, are the same as with stock Scrapy. The responses
-        are those of pages, of files, and all others that Scrapy receives.
+        """The meta, flags, headers and request of each response, as JSON, are the same as with stock Scrapy. The
+        responses are those of pages, of files, and all others that Scrapy receives.
 
         There are two differences: the pages that the site withholds are missing, and the flags of a page have its
         indexing rules.

@@ -103,7 +103,7 @@ class Trial:
         self.requests = list(requests)
         self.settings = {
             "CONCURRENT_REQUESTS": 4,
-            # If Scrapy is killed while this extension writes its file, the next run logs an error.
+            # If Scrapy is killed while this extension writes its file, an error is logged, and tests allow no errors.
             "EXTENSIONS": {"scrapy.extensions.spiderstate.SpiderState": None},
             "JOBDIR": str(self.job),
             **(settings or {}),

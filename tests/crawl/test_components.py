@@ -231,11 +231,11 @@ def test_a_robotstxt_whose_download_is_stopped_is_unreachable(
     assert encodings == files | {"/public": "gzip"}
 
 
-# Downloads that are cancelled or fail, or whose failure is hidden: each frees its place in the limits exactly once.
+# Cancelled downloads, failed downloads, and failures that a component hides.
 
 
 def test_a_cancelled_download_does_not_block_later_ones(site: Site, mode: str) -> None:
-    """Cancelled downloads do not block later ones, and free their place in the limits exactly once.
+    """Cancelled downloads do not block later ones. The limiter counts the end of each download exactly once.
 
     - ``many``: 300 downloads that wait for the same robots.txt all continue when it arrives.
     - ``some``: downloads are cancelled while they wait for robots.txt or for the delay, or while they are in flight.

@@ -1,4 +1,4 @@
-"""Answers of the test hosts."""
+"""The HTTP answers that test hosts give: robots.txt files, pages, redirects, images and broken answers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ if TYPE_CHECKING:
 
 
 class Then(Enum):
-    """An action of a host in the middle of an answer."""
+    """What a host does in the middle of an answer, in place of sending the next bytes."""
 
-    STOP = "it sends nothing more, and keeps the connection"
-    RESET = "it breaks the connection"
-    PAUSE = "it sends nothing for a moment"
+    STOP = "send nothing more, and keep the connection open"
+    RESET = "reset the connection"
+    PAUSE = "send nothing for a moment"
 
 
 @dataclass(frozen=True)
 class Answer:
     """The answer of a host for one path.
 
-    The host waits for ``delay`` seconds, and until ``after`` returns true, for at most a minute,
-    so that the crawl ends in any case. Instead of a whole answer, it sends the parts of ``raw``
-    one by one, byte for byte, and then closes the connection.
+    Before the host answers, it waits for ``delay`` seconds, and then until ``after`` returns true. The second wait
+    takes at most a minute, so that the crawl ends in any case.
+
+    If ``raw`` is set, the host sends the parts that ``raw`` returns, byte for byte, in place of a status line,
+    headers and ``body``. Then it closes the connection.
     """
 
     body: bytes = b""
@@ -36,13 +38,14 @@ class Answer:
 
 
 HANGS = Answer(raw=lambda: (Then.STOP,))
-"""No answer."""
+"""The host accepts the request, and never answers."""
 
 
 @dataclass(frozen=True)
 class Busy(Answer):
-    """An answer with 429 or 503. ``pause`` is the number of seconds for which it asks crawls to wait; None if it
-    does not say.
+    """An answer with status 429 or 503.
+
+    ``pause`` is the number of seconds for which the answer asks crawlers to wait, or None if it names no time.
     """
 
     pause: float | None = None
@@ -54,8 +57,9 @@ def busy(
     pause: float | None = None,
     **kwargs: object,
 ) -> Busy:
-    """Return an answer with *status* and a header ``Retry-After``, which asks for *pause*; by
-    default it asks for as many seconds as it says.
+    """Return an answer with *status*, and with the header ``Retry-After`` if *retry_after* is given.
+
+    *pause* is the number of seconds that *retry_after* stands for. It may be omitted if *retry_after* is a number.
     """
     headers = {
         **({"Retry-After": retry_after} if retry_after else {}),
@@ -82,16 +86,16 @@ IMAGE = Answer(
     ),
     headers={"Content-Type": "image/gif"},
 )
-"""An image of one pixel."""
+"""A GIF image of one pixel."""
 
 
 def image(**headers: str) -> Answer:
-    """Return an image with more header fields, whose names have ``_`` in place of ``-``."""
+    """Return a GIF image with *headers* in addition. Names have ``_`` in place of ``-``: ``X_Robots_Tag``."""
     return replace(IMAGE, headers={**IMAGE.headers, **_fields(headers)})
 
 
 def html(body: str = "", head: str = "", tag: str = "", **headers: str) -> Answer:
-    """Return a page with header fields, as :func:`image` takes them, and *tag* as its X-Robots-Tag."""
+    """Return an HTML page with *tag* as its X-Robots-Tag, and with *headers*, as :func:`image` takes them."""
     fields = {"Content-Type": "text/html; charset=utf-8", **_fields(headers)}
     if tag:
         fields["X-Robots-Tag"] = tag
@@ -99,6 +103,7 @@ def html(body: str = "", head: str = "", tag: str = "", **headers: str) -> Answe
 
 
 def meta(content: str, name: str = "robots") -> str:
+    """Return a META element. Its upper-case names, and the order of its attributes, are valid HTML."""
     return f'<META content="{content}" NAME="{name}">'
 
 

@@ -1,4 +1,4 @@
-"""Broken answers of a server, byte for byte."""
+"""Answers of servers as raw bytes, most of them broken or incomplete."""
 
 from __future__ import annotations
 
@@ -21,56 +21,63 @@ EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\
 
 
 def raw(*parts: bytes | Then) -> Answer:
+    """Return an answer that sends *parts* one after the other."""
     return Answer(raw=lambda: parts)
 
 
 def head(*fields: bytes, length: int | None = None) -> bytes:
-    """Return the head of an answer, with or without a Content-Length."""
-    sized = [] if length is None else [b"Content-Length: %d" % length]
-    return STATUS + b"".join(field + b"\r\n" for field in (*fields, *sized)) + b"\r\n"
+    """Return a status line and headers: *fields*, and Content-Length if *length* is given."""
+    content_length = [] if length is None else [b"Content-Length: %d" % length]
+    lines = (field + b"\r\n" for field in (*fields, *content_length))
+    return STATUS + b"".join(lines) + b"\r\n"
 
 
 def whole(body: bytes, *fields: bytes) -> bytes:
-    """Return a correct answer."""
+    """Return a complete and correct answer."""
     return head(*fields, length=len(body)) + body
 
 
 def chunk(body: bytes) -> bytes:
+    """Return one chunk of the chunked transfer coding."""
     return b"%x\r\n%b\r\n" % (len(body), body)
 
 
 def byte_by_byte(octets: bytes) -> Answer:
-    return Answer(raw=lambda: (octets[at : at + 1] for at in range(len(octets))))
+    """Return an answer that sends each byte of *octets* on its own."""
+    return Answer(
+        raw=lambda: (octets[index : index + 1] for index in range(len(octets)))
+    )
 
 
 def endless(octets: bytes, filling: bytes) -> Answer:
-    """Return an answer of *octets*, and then *filling* until the
-    client closes the connection.
+    """Return an answer that sends *octets*, and then *filling* again and again until the client closes the
+    connection.
     """
     return Answer(raw=lambda: chain([octets], repeat(filling)))
 
 
 def stages(stop: Then | None) -> dict[str, Answer]:
-    """Return answers that end in each of their parts: with *stop*, or with an orderly
-    close.
+    """Return answers that break off early, by the place where they break off.
 
-    The part of robots.txt that is sent permits everything. The crawler must not rely on it.
+    They end with *stop*, or with an orderly close of the connection if *stop* is None.
+
+    The part of robots.txt that they send permits everything. A crawler must not rely on this part.
     """
     end = () if stop is None else (stop,)
-    begun = head(length=len(PERMITS) + 1000)
+    incomplete = head(length=len(PERMITS) + 1000)
     return {
         "before the status": raw(*end),
         "in the status": raw(STATUS[:9], *end),
         "in the headers": raw(STATUS + b"Content-Le", *end),
-        "in the body": raw(begun + PERMITS, *end),
+        "in the body": raw(incomplete + PERMITS, *end),
         "in a chunk": raw(CHUNKED + b"ffff\r\n" + PERMITS, *end),
         "between chunks": raw(CHUNKED + chunk(PERMITS), *end),
     }
 
 
 def compressed(body: Iterable[bytes]) -> dict[str, bytes]:
-    """Return a body in each compression that Scrapy accepts."""
-    # The newest Scrapy requires these packages; the oldest one does not.
+    """Return *body*, which is given in parts, in each compression that Scrapy accepts, by the name of its encoding."""
+    # Only the newest Scrapy requires these packages, so other tests must be able to import this module without them.
     import brotli  # noqa: PLC0415
 
     if sys.version_info >= (3, 14):

@@ -1,4 +1,4 @@
-"""A self-signed certificate."""
+"""Generates a self-signed certificate for HTTPS test hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def write_certificate(folder: Path) -> Path:
-    """Write a new key and its certificate, which Scrapy does not verify, into one file."""
+    """Write a new private key and its self-signed certificate into one file in *folder*, and return its path.
+
+    Scrapy does not verify certificates by default.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.timezone.utc)

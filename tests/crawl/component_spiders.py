@@ -1,5 +1,5 @@
-"""Downloader middlewares of projects, which meet the requests for robots.txt as well as those of
-the spider; and spiders that stop downloads, have fewer rights, or need scrapy-poet.
+"""Components and spiders of projects: downloader middlewares, which get the requests for robots.txt as well as those
+of the spider; add-ons; and spiders that stop downloads, drop their capabilities, or use scrapy-poet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from typing_extensions import Self
 
-_VERSION_3 = 0x20080522  # See linux/capability.h.
+_CAPABILITY_VERSION_3 = 0x20080522  # See linux/capability.h.
 
 
 def is_robotstxt(request: Request) -> bool:
@@ -37,7 +37,7 @@ def is_robotstxt(request: Request) -> bool:
 
 
 class QueueAddon:
-    """An add-on that has a queue of its own."""
+    """An add-on that sets SCHEDULER_PRIORITY_QUEUE."""
 
     def update_settings(self, settings: BaseSettings) -> None:
         queue = "scrapy.pqueues.DownloaderAwarePriorityQueue"
@@ -45,7 +45,7 @@ class QueueAddon:
 
 
 class SchedulerAddon:
-    """An add-on that has a scheduler of its own."""
+    """An add-on that sets SCHEDULER to a scheduler of a project."""
 
     def update_settings(self, settings: BaseSettings) -> None:
         scheduler = "tests.crawl.test_dry_run.StackScheduler"
@@ -53,13 +53,10 @@ class SchedulerAddon:
 
 
 class Component:
-    """A downloader middleware of a project."""
+    """The base class of the downloader middlewares of a project."""
 
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
-        self.seen: set[str] = set()
-        self.first: dict[str, Request] = {}
-        self.held: list[Deferred[None]] = []
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -67,25 +64,29 @@ class Component:
 
 
 class NeedsKey(Component):
-    """Reads a meta key of every request, although only requests of the spider have it."""
+    """Reads the meta key ``wanted`` of each request. Only requests of the spider have this key."""
 
     def process_request(self, request: Request) -> None:
         request.meta["wanted"]
 
 
 class NeedsKeyOfResponses(Component):
+    """Reads the meta key ``wanted`` of a request when its response arrives."""
+
     def process_response(self, request: Request, response: Response) -> Response:
         request.meta["wanted"]
         return response
 
 
 class NeedsKeyOfFailures(Component):
+    """Reads the meta key ``wanted`` of a request when its download has failed."""
+
     def process_exception(self, request: Request, exception: Exception) -> None:
         request.meta["wanted"]
 
 
 class CancelRobotsTxt(Component):
-    """Raises CancelledError when the response for robots.txt comes."""
+    """Raises CancelledError when the response for a robots.txt arrives."""
 
     async def process_response(self, request: Request, response: Response) -> Response:
         if is_robotstxt(request):
@@ -94,14 +95,18 @@ class CancelRobotsTxt(Component):
 
 
 class DropRobotsTxt(Component):
+    """Drops the requests for robots.txt."""
+
     async def process_request(self, request: Request) -> None:
         if is_robotstxt(request):
             raise IgnoreRequest("The firm does not read the small print")
 
 
 class ReplaceRobotsTxt(Component):
-    """Returns a request for ``instead`` in place of the response for each robots.txt, as a copy
-    of its request or as a new one (``is_copy``).
+    """Returns a request for the URL ``instead`` in place of the response for a robots.txt.
+
+    If ``is_copy`` is true, it is a copy of the request for robots.txt, otherwise a new request. Both are attributes of
+    the spider.
     """
 
     def process_response(
@@ -115,7 +120,10 @@ class ReplaceRobotsTxt(Component):
 
 
 class SolveChallenges(Component):
-    """Repeats each request that a challenge has answered, and counts in what ways a robots.txt is requested."""
+    """Repeats each request that was answered with a challenge.
+
+    The stat ``solved/ENCODING/TIMEOUT`` counts the requests for robots.txt by their Accept-Encoding and time-out.
+    """
 
     def process_response(
         self, request: Request, response: Response
@@ -131,7 +139,7 @@ class SolveChallenges(Component):
 
 
 class CountPasses(Component):
-    """Counts the requests that pass it, in the stat ``passes``."""
+    """Counts the requests that pass this middleware, except those for robots.txt, in the stat ``passes``."""
 
     async def process_request(self, request: Request) -> None:
         if not is_robotstxt(request):
@@ -139,7 +147,7 @@ class CountPasses(Component):
 
 
 class MarkOnce(Component):
-    """Marks each request, and returns the same object, so that Scrapy schedules it anew."""
+    """Returns each request from ``process_request`` once, as the same object, so that Scrapy schedules it again."""
 
     def process_request(self, request: Request) -> Request | None:
         if isinstance(request, RobotsTxtRequest) or "marked" in request.meta:
@@ -157,15 +165,21 @@ class RemoveHost(Component):
 
 
 class PassOnce(Component):
-    """Drops the second request for each URL. A request that was returned to the scheduler passes again."""
+    """Drops the second request for each URL. The first request may pass again after a return to the scheduler."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self.first_requests: dict[str, Request] = {}
 
     async def process_request(self, request: Request) -> None:
-        if self.first.setdefault(request.url, request) is not request:
+        if self.first_requests.setdefault(request.url, request) is not request:
             raise IgnoreRequest("Once is enough")
 
 
 class ForgetSlots(Component):
-    """Deletes idle download slots after each response, instead of each minute."""
+    """Deletes idle download slots after each response; Scrapy does so once a minute. The stat ``forgotten`` counts the
+    slots.
+    """
 
     def process_response(self, request: Request, response: Response) -> Response:
         downloader = self.crawler.engine.downloader
@@ -176,23 +190,28 @@ class ForgetSlots(Component):
 
 
 class HoldBack(Component):
-    """Holds all requests for ``/held`` pages back until a page ``/go`` has come."""
+    """Holds back the requests for URLs that contain ``/held`` until the response for a page ``/go`` has arrived."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self.is_open = False
+        self.waiting: list[Deferred[None]] = []
 
     async def process_request(self, request: Request) -> None:
-        if "/held" in request.url and not self.seen:
-            self.held.append(Deferred())
-            await maybe_deferred_to_future(self.held[-1])
+        if "/held" in request.url and not self.is_open:
+            self.waiting.append(Deferred())
+            await maybe_deferred_to_future(self.waiting[-1])
 
     def process_response(self, request: Request, response: Response) -> Response:
         if request.url.endswith("/go"):
-            self.seen.add(request.url)
-            for waiting in self.held:
-                waiting.callback(None)
+            self.is_open = True
+            for deferred in self.waiting:
+                deferred.callback(None)
         return response
 
 
 class LogIn(Component):
-    """Fetches a token from each host before it lets a request pass."""
+    """Downloads ``/token`` from the host of each request before the request may pass."""
 
     async def process_request(self, request: Request) -> None:
         if request.callback is not NO_CALLBACK:
@@ -201,15 +220,17 @@ class LogIn(Component):
 
 
 class HideErrors(Component):
-    """Turns each error into an empty response."""
+    """Replaces each error of a download by an empty response."""
 
     def process_exception(self, request: Request, exception: Exception) -> Response:
         return TextResponse(request.url, status=418, request=request)
 
 
 class Service(Component):
-    """Replaces each request by one to a service, in the download slot of the site, and
-    gives the response the URL of the site, as scrapy-splash does.
+    """Sends each request to a service that renders pages, as scrapy-splash does.
+
+    The request to the service is in the download slot of the site, and its response gets the URL of the site. The
+    header ``X-Landed`` of the service says at which URL a page ended after redirects.
     """
 
     is_exempt = False
@@ -233,13 +254,13 @@ class Service(Component):
 
 
 class ExemptService(Service):
-    """A Service whose requests have ``dont_obey_robotstxt``, as those of scrapy-splash have."""
+    """A Service whose requests have the meta key ``dont_obey_robotstxt``, as those of scrapy-splash do."""
 
     is_exempt = True
 
 
 class SomeService(Service):
-    """A Service for URLs with the path ``/rendered`` alone."""
+    """A Service that gets only the requests for URLs that contain ``/rendered``."""
 
     def process_request(self, request: Request) -> Request | None:
         if "/rendered" not in request.url:
@@ -248,8 +269,10 @@ class SomeService(Service):
 
 
 class HtmlOnlySpider(PlanSpider):
-    """Stops the download of all that is not HTML, in a handler of *stops_in*, with the
-    argument *fails* of StopDownload.
+    """Stops the download of each response that is not HTML.
+
+    ``stops_in`` is the signal whose handler raises StopDownload, and ``fails`` is the argument ``fail`` of
+    StopDownload.
     """
 
     stops_in = "headers_received"
@@ -274,20 +297,22 @@ class HtmlOnlySpider(PlanSpider):
 
 
 class PowerlessSpider(PlanSpider):
-    """Drops its capabilities, so that file modes apply to it also if root runs it."""
+    """Drops its Linux capabilities, so that file permissions apply to its process even if root runs it."""
 
     @classmethod
     def from_crawler(
         cls, crawler: Crawler, *args: Any, **kwargs: Any
     ) -> PowerlessSpider:
         none = struct.pack("6I", *[0] * 6)
-        ctypes.CDLL(None).capset(struct.pack("Ii", _VERSION_3, 0), none)
+        ctypes.CDLL(None).capset(struct.pack("Ii", _CAPABILITY_VERSION_3, 0), none)
         return super().from_crawler(crawler, *args, **kwargs)
 
 
 class PoetSpider(PlanSpider):
-    """Fetches two more pages for each page, with the HttpClient of scrapy-poet. As scrapy-poet evaluates the
-    annotations of callbacks, this spider removes those of its own.
+    """Fetches two more pages for each page, with the HttpClient of scrapy-poet.
+
+    scrapy-poet evaluates the annotations of callbacks. It could not evaluate those of this module, which are imported
+    only for type checkers, so this spider replaces them.
     """
 
     def request(self, arguments: dict[str, Any]) -> Request:
@@ -314,8 +339,9 @@ class PoetSpider(PlanSpider):
 
 
 class RenderingMiddleware:
-    """Shows each response as a browser does, as a middleware with Selenium renders each request:
-    plain text is the only ``<pre>`` of a page.
+    """Replaces each response by the HTML that a browser makes of plain text: a page whose only element is ``<pre>``.
+
+    A middleware that renders each request with Selenium returns such responses.
     """
 
     def process_response(self, request, response):

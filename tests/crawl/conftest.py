@@ -20,29 +20,32 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def _no_crawl_left() -> Iterator[None]:
-    """End the crawls of a test that has failed, which later tests would wait beside."""
+    """Kill the crawls that a failed test has left running, since they would slow down later tests."""
     yield
     for crawl in list(RunningCrawl.alive):
         crawl.end()
 
 
-# The test command sets MODES to skip modes that another run tests.
-CHOSEN = [mode for mode in MODES if mode in os.environ.get("MODES", " ".join(MODES))]
+# The test command sets the environment variable MODES, to skip the modes that another run tests.
+SELECTED_MODES = [
+    mode for mode in MODES if mode in os.environ.get("MODES", " ".join(MODES))
+]
 
 
-def check(mode: str) -> str:
+def skip_unsupported(mode: str) -> str:
+    """Return *mode*. Skip the test if the installed Scrapy does not have this mode."""
     if mode == "reactorless" and not has_reactorless_mode():
         pytest.skip("This Scrapy needs a Twisted reactor")
     return mode
 
 
-@pytest.fixture(params=CHOSEN)
+@pytest.fixture(params=SELECTED_MODES)
 def mode(request: pytest.FixtureRequest) -> str:
-    """Each mode in which Scrapy runs and that MODES selects."""
-    return check(request.param)
+    """Each mode of Scrapy that the environment variable MODES selects: asyncio, select, reactorless."""
+    return skip_unsupported(request.param)
 
 
 @pytest.fixture(params=MODES)
 def every_mode(request: pytest.FixtureRequest) -> str:
-    """Each mode in which Scrapy runs, whatever MODES says, for the most important tests."""
-    return check(request.param)
+    """Each mode of Scrapy, even if MODES does not select it. For the most important tests."""
+    return skip_unsupported(request.param)

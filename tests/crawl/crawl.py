@@ -1,4 +1,4 @@
-"""Run a spider in its own Scrapy process, and read its report."""
+"""Runs a crawl in a process of its own, and reads the report that the process writes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 MODES = ("asyncio", "select", "reactorless")
+"""The ways in which Scrapy runs: with a Twisted reactor on asyncio or on select(), and without a reactor."""
+
 ADDON = {"ADDONS": {"scrapy_rep.Addon": 500}}
 BY_HAND = {
     "ROBOTSTXT_OBEY": True,
@@ -31,8 +33,10 @@ BY_HAND = {
         "scrapy_rep.crawl.wire.WireMiddleware": 950,
     },
 }
+"""Settings that enable the middlewares one by one, without the add-on."""
+
 QUIET = {
-    # Scrapy starts that many tasks for each response.
+    # Scrapy starts this number of tasks for each response.
     "CONCURRENT_ITEMS": 4,
     "CONCURRENT_REQUESTS": 100,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
@@ -42,18 +46,20 @@ QUIET = {
     "LOGSTATS_INTERVAL": 0,
     "MEMUSAGE_ENABLED": False,
     "REMOTE_CONTROL_ENABLED": False,
-    # Most hosts of a test are ports of 127.0.0.1, which would share a pause.
+    # Most hosts of a test are ports of 127.0.0.1, so a pause would apply to all of them.
     "REP_BACKOFF_MAX": 0,
     "REP_WAIT_TIMEOUT": 0,
     "RETRY_ENABLED": False,
     "TELNETCONSOLE_ENABLED": False,
     "USER_AGENT": "testbot",
 }
+"""Settings of all crawls, with which a crawl is fast and logs little."""
+
 RETRIED_SOON = {
     "scrapy_rep.protocol.access.freshness._FIRST_RETRY": 0.5,
     "scrapy_rep.protocol.access.freshness._LAST_RETRY": 1.0,
 }
-"""Constants with which an unreachable robots.txt is soon tried again."""
+"""Constants with which an unreachable robots.txt is fetched again after at most a second."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,12 +70,14 @@ def has_reactorless_mode() -> bool:
 
 @dataclass(frozen=True)
 class CrawlResult:
-    """The result of a crawl, as its process reported it.
+    """The result of a crawl, as its process has reported it.
 
-    ``responses`` are those of callbacks (url, status, flags, body, meta); ``errors`` those
-    of errbacks (url, error; for a denial, reason, line, rule, agent and robotstxt_url).
-    ``denied`` and ``parsed`` are the arguments of the two signals. ``read`` are all responses,
-    also for robots.txt (url, time by the monotonic clock of the machine).
+    ``responses``: what callbacks got (url, status, flags, body, meta).
+    ``errors``: what errbacks got (url, error; for a refused request also reason, line, rule, agent, robotstxt_url).
+    ``denied``: the refusals that the signal ``decision_made`` reported.
+    ``parsed``: what the parsers of the signal ``robots_parsed`` allow.
+    ``read``: all responses, also those for robots.txt (url, time by the monotonic clock).
+    ``memory``: the peak memory of the process in bytes.
     """
 
     exit_code: int
@@ -94,17 +102,19 @@ class CrawlResult:
         ]
 
     def error(self, url: str) -> dict[str, Any]:
-        """Return the error that the errback of *url* got."""
+        """Return the error that the errback of the request for *url* got."""
         (error,) = (error for error in self.errors if error["url"] == url)
         return error
 
     def fetched(self) -> list[str]:
+        """Return the URLs of the responses that callbacks got, sorted."""
         return sorted(response["url"] for response in self.responses)
 
 
 def run_crawl(*args: Any, timeout: float = 120, **kwargs: Any) -> CrawlResult:
-    """Run a crawl with the arguments of :func:`start_crawl`, and return the result. After
-    *timeout* seconds, the process is killed and the test fails.
+    """Run a crawl with the arguments of :func:`start_crawl`, and return its result.
+
+    After *timeout* seconds, the process is killed and the test fails.
     """
     return start_crawl(*args, **kwargs).result(timeout)
 
@@ -122,14 +132,19 @@ def start_crawl(
     constants: Mapping[str, float] | None = None,
     **attributes: Any,
 ) -> RunningCrawl:
-    """Start a crawl of *requests*, then those of *then*, in *mode*, and return at once.
+    """Start a process that crawls, and return at once.
 
-    A request is a URL, or the keyword arguments of a ``Request``. *spider* is a class in
-    ``tests.crawl.spiders``, or an import path; *attributes* become attributes of the
-    spider. *enable* are the settings that enable this package. *names* are the addresses of
-    host names (see :func:`tests.crawl.names.know`).
-    The process may have at most *max_files* open files, if that is given. *constants* replace those of modules, by
-    their import paths.
+    *requests* are sent first, and those of *then* when the spider is idle. A request is a URL, or the keyword arguments
+    of a ``Request``.
+
+    *mode*: one of ``MODES``.
+    *spider*: a class in ``tests.crawl.spiders``, or an import path.
+    *settings*: settings of the test, which take precedence over all others.
+    *enable*: the settings that enable this package.
+    *names*: the addresses of host names, see :func:`tests.crawl.names.resolve_only`.
+    *max_files*: the maximum number of open files of the process; 0 for no change.
+    *constants*: new values of constants in modules, by the import paths of the constants.
+    *attributes*: attributes of the spider.
     """
     steps = [[_request(request) for request in step] for step in (requests, then)]
     spec = {
@@ -145,14 +160,14 @@ def start_crawl(
 
 
 class RunningCrawl:
-    """A crawl that is running. Tests must wait for its end."""
+    """The process of a crawl. A test must wait for its end, with :meth:`wait` or :meth:`result`."""
 
     alive: ClassVar[weakref.WeakSet[RunningCrawl]] = weakref.WeakSet()
-    """The crawls that something still refers to, such as the traceback of a test that has failed."""
+    """All crawls that are still referenced, for example by the traceback of a failed test."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         folder = Path(tempfile.mkdtemp())
-        # The folder is removed with this object: most tests of killed crawls ask for no result.
+        # The folder is removed with this object, not in result(): most tests of killed crawls do not call result().
         weakref.finalize(self, shutil.rmtree, folder)
         self._report = folder / "report.json"
         self._log = folder / "log"
@@ -175,7 +190,7 @@ class RunningCrawl:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Wait until *condition* is true. Fail if the process ends before."""
+        """Wait until *condition* is true. Fail if the process ends first."""
 
         def is_true() -> bool:
             has_ended = self.process.poll() is not None
@@ -186,15 +201,17 @@ class RunningCrawl:
         wait_until(is_true)
 
     def wait(self, timeout: float = 120) -> int:
-        """Wait for the process, and return its exit code, also if it was killed."""
+        """Wait for the process, and return its exit code. Fail after *timeout* seconds."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired as error:
             self.end()
-            raise AssertionError(f"Not ended after {timeout} s:\n{self.log}") from error
+            raise AssertionError(
+                f"The crawl has not ended after {timeout} s:\n{self.log}"
+            ) from error
 
     def end(self) -> None:
-        """Kill the process, unless a test has waited for it."""
+        """Kill the process, unless a test has waited for its end."""
         if self.process.returncode is None:
             self.process.kill()
             self.process.wait(10)
@@ -212,7 +229,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
     """Wait until *condition* is true; fail after *seconds*."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "It has not come to that in time"
+        assert time.monotonic() < end, f"The condition is still false after {seconds} s"
         time.sleep(0.01)
 
 
@@ -221,9 +238,9 @@ def _request(request: str | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def environment(*, measured: bool) -> dict[str, str]:
-    """Return this environment without variables that change a crawl, such as proxies.
+    """Return the environment variables without those that change a crawl, such as the addresses of proxies.
 
-    Crawls that are not *measured* for coverage are faster.
+    If *measured* is false, the crawl runs without a measurement of coverage, and is faster.
     """
     unwanted = ("SCRAPY_",) if measured else ("SCRAPY_", "COVERAGE_PROCESS_")
     return {

@@ -1,4 +1,4 @@
-"""Small disks, which tests fill or make read-only."""
+"""Small file systems that tests can fill or make read-only, and other faults of disks."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 @contextmanager
 def small_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
-    """Mount a disk at *folder*. Skip the test if nothing can be mounted here."""
+    """Mount a tmpfs file system of this size at *folder*. Skip the test if this process may not mount."""
     folder.mkdir()
     mount = shutil.which("mount") or "mount"
     options = ["-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)]
     if subprocess.run([mount, *options], check=False, capture_output=True).returncode:
-        pytest.skip("Nothing can be mounted here")
+        pytest.skip("This process may not mount file systems")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def fill(folder: Path) -> None:
-    """Fill the disk, to its last octets."""
+    """Fill the file system of *folder* to the last byte."""
     for name in ("large", "rest"):
         with suppress(OSError), (folder / name).open("ab", buffering=0) as file:
             while True:
@@ -36,24 +36,25 @@ def fill(folder: Path) -> None:
 
 
 def free(folder: Path) -> None:
-    """Delete what :func:`fill` has written."""
+    """Delete the files that :func:`fill` has written."""
     for name in ("large", "rest"):
         (folder / name).unlink(missing_ok=True)
 
 
 def make_read_only(folder: Path) -> None:
+    """Remount the file system at *folder* read-only."""
     subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
 
 
 def forbid(folder: Path) -> None:
-    """Make the folder and its files read-only for their owner."""
+    """Remove the write permission of *folder* and of its files. Root may still write to them."""
     for path in (*folder.iterdir(), folder):
         path.chmod(0o500 if path.is_dir() else 0o400)
 
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """Let no file grow that this process writes."""
+    """Make writes of this process fail inside the block if they would make a file grow, as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:

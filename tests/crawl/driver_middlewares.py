@@ -1,5 +1,5 @@
-"""Downloader middlewares that fetch pages by themselves, as those for browsers do; and outages of the
-resolver.
+"""A downloader middleware that fetches pages by itself, as those that drive a browser do, and an extension that
+simulates outages of DNS.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ AGENT = "driver"
 
 
 class Driver:
-    """Fetches and answers each request that asks for it, so that Scrapy's downloader does not get the request."""
+    """Fetches each request whose meta has ``driver`` by itself. Scrapy's downloader does not get these requests."""
 
     def process_request(self, request: Request) -> HtmlResponse | None:
         if not request.meta.get("driver"):
             return None
-        asked = UrlRequest(request.url, headers={"User-Agent": AGENT})
+        url_request = UrlRequest(request.url, headers={"User-Agent": AGENT})
         try:
-            answer = build_opener(ProxyHandler({})).open(asked)
+            answer = build_opener(ProxyHandler({})).open(url_request)
         except HTTPError as error:
             answer = error
         with answer:
@@ -44,33 +44,37 @@ class Driver:
 
 
 class Outages:
-    """An extension with which no name is resolved for a number of seconds at the start, and for another number when
-    the crawl has got OUTAGE_AFTER pages. OUTAGE_SECONDS has the two numbers.
+    """An extension that makes all DNS lookups fail during two outages.
+
+    The first outage begins with the crawl, the second when the crawl has received OUTAGE_AFTER pages. The setting
+    OUTAGE_SECONDS has the lengths of the two.
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        first, self._seconds = map(float, crawler.settings.getlist("OUTAGE_SECONDS"))
-        self._after = crawler.settings.getint("OUTAGE_AFTER")
-        self._ends = time.monotonic() + first
+        first_seconds, self._second_seconds = map(
+            float, crawler.settings.getlist("OUTAGE_SECONDS")
+        )
+        self._pages_before_second = crawler.settings.getint("OUTAGE_AFTER")
+        self._outage_end = time.monotonic() + first_seconds
         self._pages = 0
-        crawler.signals.connect(self._received, signals.response_received)
+        crawler.signals.connect(self._count_page, signals.response_received)
         for name in ("getaddrinfo", "gethostbyname"):
-            setattr(socket, name, self._failing(getattr(socket, name)))
+            setattr(socket, name, self._fail_in_outage(getattr(socket, name)))
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
-    def _received(self, request: Request) -> None:
+    def _count_page(self, request: Request) -> None:
         if not request.url.endswith("/robots.txt"):
             self._pages += 1
-            if self._pages == self._after:
-                self._ends = time.monotonic() + self._seconds
+            if self._pages == self._pages_before_second:
+                self._outage_end = time.monotonic() + self._second_seconds
 
-    def _failing(self, really: Any) -> Any:
+    def _fail_in_outage(self, original: Any) -> Any:
         def look_up(*args: Any, **kwargs: Any) -> Any:
-            if time.monotonic() < self._ends:
+            if time.monotonic() < self._outage_end:
                 raise socket.gaierror(socket.EAI_AGAIN, "No answer in time")
-            return really(*args, **kwargs)
+            return original(*args, **kwargs)
 
         return look_up

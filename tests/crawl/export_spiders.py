@@ -1,4 +1,4 @@
-"""A spider and a pipeline that serialise every item and response they get, as exporters of projects do."""
+"""A spider and a pipeline that serialize each item and each response to JSON, as projects that export data do."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 VOLATILE = ("download_latency",)
-"""The keys of Scrapy whose values differ in each crawl."""
+"""The meta keys of Scrapy whose values differ from crawl to crawl."""
 
 FIELDS = (
     "url", "method", "meta", "cookies", "priority", "dont_filter", "flags", "cb_kwargs",
 )  # fmt: skip
+"""The attributes of requests that are exported."""
 
 
 def exported(response: Response) -> dict[str, Any]:
-    """Return *response* and its request, as JSON has them. Raises TypeError if they are not JSON."""
+    """Return *response* and its request, as they are after a round trip through JSON.
+
+    Raises TypeError if they cannot be serialized.
+    """
     request = response.request
     assert request is not None
     row = {
@@ -52,8 +56,10 @@ def exported(response: Response) -> dict[str, Any]:
 
 
 class ExportSpider(PlanSpider):
-    """Makes an item of each response, those of errbacks too, with a file, and follows its links. It
-    notes the meta of each response that Scrapy receives, whoever has requested it.
+    """Makes an item of each response that a callback or errback gets, and follows the links of each page. The item of
+    ``/open`` has the URL of a file for FilesPipeline.
+
+    Notes each response that Scrapy receives, also those to requests of other components.
     """
 
     name = "export"
@@ -68,10 +74,10 @@ class ExportSpider(PlanSpider):
         self.seen["read"].append(exported(response))
 
     def note_read(self, response: Response) -> None:
-        """Note nothing, since the responses that the spider receives are noted already."""
+        """Do nothing, since :meth:`note_received` notes all responses."""
 
     def note_rules(self, response: Response, where: str) -> None:
-        """Note what ``indexing_rules`` returns for *response* at this point of the crawl."""
+        """Note what ``indexing_rules`` returns for *response*. *where* names the caller, such as "callback"."""
         try:
             rules = indexing_rules(response).to_header()
         except ValueError as error:
@@ -98,7 +104,7 @@ class ExportSpider(PlanSpider):
 
 
 class ExportPipeline(FilesPipeline):
-    """Notes the files that it gets as the spider notes pages."""
+    """Notes the responses for files as the spider notes those for pages."""
 
     def media_downloaded(
         self, response: Response, request: Request, info: Any, *, item: Any = None

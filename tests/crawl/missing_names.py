@@ -1,4 +1,4 @@
-"""A Scrapy without one of the private names that this package uses."""
+"""Simulates a version of Scrapy that lacks one of the private names that this package uses."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _find = compat._find
 
 
-class Without:
-    """An object without one attribute."""
+class WithoutAttribute:
+    """Wraps the object *owner*, and hides its attribute *name*."""
 
     def __init__(self, owner: Any, name: str) -> None:
         self._owner = owner
@@ -28,8 +28,8 @@ class Without:
         return getattr(self._owner, name)
 
 
-class SlotsWithout:
-    """Download slots without one attribute."""
+class SlotsWithoutAttribute:
+    """Wraps the dict of download slots, and hides the attribute *name* of each slot."""
 
     def __init__(self, slots: dict[str, Any], name: str) -> None:
         self._slots = slots
@@ -37,25 +37,29 @@ class SlotsWithout:
 
     def get(self, key: str, default: Any = None) -> Any:
         slot = self._slots.get(key)
-        return default if slot is None else Without(slot, self._name)
+        return default if slot is None else WithoutAttribute(slot, self._name)
 
 
-class Missing:
-    """An extension that hides the name in MISSING from this package, not from Scrapy: its own components
-    need it.
+class HidePrivateName:
+    """An extension that hides a private name of Scrapy from this package. The setting MISSING has the name.
+
+    Scrapy's own components still find the name, since they need it.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         missing = crawler.settings["MISSING"]
-        # Without a wake-up, the engine asks its scheduler at each heartbeat.
+        # If this package cannot wake the engine up, the engine asks for requests only at its heartbeats. They must be
+        # frequent, or the test would be slow.
         ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.5
 
         def find(owner: Any, path: str) -> Any:
             if missing.startswith("slot.") and path.endswith("slots"):
-                return SlotsWithout(_find(owner, path), missing.removeprefix("slot."))
+                return SlotsWithoutAttribute(
+                    _find(owner, path), missing.removeprefix("slot.")
+                )
             *before, last = missing.split(".")
             if path == missing or (path == last and before):
-                return _find(Without(object(), path), path)
+                return _find(WithoutAttribute(object(), path), path)
             return _find(owner, path)
 
         compat._find = find

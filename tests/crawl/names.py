@@ -1,4 +1,4 @@
-"""A fake resolver for the process of a crawl, so that no real one is asked."""
+"""A fake resolver of host names for the process of a crawl, so that no test sends a DNS query."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-_ALL = "*.test"
+_WILDCARD = "*.test"
 
 
-def know(names: Mapping[str, Sequence[str | None]]) -> None:
-    """Let this process resolve only *names*, and the names and addresses of loopback.
+def resolve_only(names: Mapping[str, Sequence[str | None]]) -> None:
+    """Make this process resolve only *names*, and the names and addresses of loopback. Other lookups fail.
 
-    Each name has a list with one address for each lookup; the last one stays. None is a
-    lookup that fails because the resolver does not answer. ``*.test`` stands for all names that end
-    so.
+    The value of a name is a list of addresses: the first lookup returns the first address, and so on. The last
+    address is repeated. None in place of an address is a lookup that fails because the resolver does not answer. The
+    name ``*.test`` stands for all names that end in ``.test``.
     """
-    addresses_left = {name: list(addresses) for name, addresses in names.items()}
+    remaining = {name: list(addresses) for name, addresses in names.items()}
 
     def look_up(
-        really: Callable[..., Any], host: Any, *args: Any, **kwargs: Any
+        original: Callable[..., Any], host: Any, *args: Any, **kwargs: Any
     ) -> Any:
         name = host.decode() if isinstance(host, bytes) else host
-        if name.endswith(".test") and _ALL in addresses_left:
-            name = _ALL
-        if name in addresses_left:
+        if name.endswith(".test") and _WILDCARD in remaining:
+            name = _WILDCARD
+        if name in remaining:
             address = (
-                addresses_left[name].pop(0)
-                if len(addresses_left[name]) > 1
-                else addresses_left[name][0]
+                remaining[name].pop(0)
+                if len(remaining[name]) > 1
+                else remaining[name][0]
             )
             if address is None:
                 raise socket.gaierror(socket.EAI_AGAIN, "No answer in time")
-            return really(address, *args, **kwargs)
+            return original(address, *args, **kwargs)
         if name.rpartition(".")[2] != "localhost" and not is_address(name):
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return really(host, *args, **kwargs)
+        return original(host, *args, **kwargs)
 
-    # asyncio uses the first function for lookups, Twisted the second.
+    # asyncio looks names up with the first function, Twisted with the second.
     for function in ("getaddrinfo", "gethostbyname"):
-        really = getattr(socket, function)
-        setattr(socket, function, partial(look_up, really))
+        original = getattr(socket, function)
+        setattr(socket, function, partial(look_up, original))
 
 
 class KnowsNoName:
-    """A downloader middleware with which its process resolves no name but those of loopback."""
+    """A downloader middleware that makes its process resolve no names except those of loopback."""
 
     def __init__(self) -> None:
-        know({})
+        resolve_only({})
 
 
 def is_address(name: str, getaddrinfo: Any = socket.getaddrinfo) -> bool:
-    """Return whether the system reads *name* as an address, as it does 127.1 and 0x7f.0.0.1."""
+    """Return whether *name* is an IP address for the system. 127.1 and 0x7f.0.0.1 are addresses, too."""
     try:
         getaddrinfo(name, None, flags=socket.AI_NUMERICHOST)
     except OSError:

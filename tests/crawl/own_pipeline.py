@@ -1,4 +1,4 @@
-"""The pipeline in docs/jobs.md, which loses no item of a page that is done."""
+"""The pipeline in docs/jobs.md, with which a killed crawl loses no item of a finished page."""
 
 import json
 import sqlite3

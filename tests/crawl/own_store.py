@@ -1,4 +1,4 @@
-"""Stores of a project's own: the example in the documentation, a slow one, and a broken one."""
+"""Stores for robots.txt that a project implements: the example in docs/stores.md, a slow store, and one that hangs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FolderStore(Store):
 
 
 class SlowStore(FolderStore):
-    """A store that takes long to write, while reads go on."""
+    """A FolderStore whose writes take 0.2 seconds. Reads are as fast as ever."""
 
     def put(self, key: str, data: bytes, until: float) -> None:
         time.sleep(0.2)
@@ -59,7 +59,7 @@ class SlowStore(FolderStore):
 
 
 class StuckStore(FolderStore):
-    """A store of which no call returns."""
+    """A store whose methods never return."""
 
     def get(self, *_: Any) -> Any:
         time.sleep(10_000)

@@ -1,4 +1,4 @@
-"""Spiders that return items and follow links."""
+"""Spiders that make items of pages, or follow links."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class BrokenAnswersSpider(PlanSpider):
     """Makes an item of each page, whatever its size."""
 
     def note_response(self, response: Response) -> Iterator[dict[str, Any]]:
-        # Without ``super()``, which would let Scrapy parse the large pages for the report.
+        # The base method is not called, since it lets Scrapy parse the large pages for the report.
         yield {"url": response.url}
 
 
 class TextLinkSpider(PlanSpider):
-    """Makes an item of each response, and follows the URL in data of any kind, such as JSON."""
+    """Makes an item of each response, and follows the values of ``"link"`` in its text, such as in JSON."""
 
     def note_response(self, response: Response) -> Iterator[Any]:
         yield {"url": response.url}
@@ -54,7 +54,7 @@ class TextLinkSpider(PlanSpider):
 
 
 class UsagePageSpider(PlanSpider):
-    """Makes an item of each page, with its purposes and the usage preferences of the page."""
+    """Makes an item of each page, with the meta key ``rep_purposes`` and the usage preferences of the page."""
 
     def note_response(self, response: Response) -> Iterator[dict[str, Any]]:
         purposes = response.meta.get("rep_purposes")
@@ -78,7 +78,7 @@ class ListPageSpider(PageSpider):
 
 
 class RulePageSpider(NotingSpider, CrawlSpider):
-    """Makes an item of each page and follows its links, by the rules of a CrawlSpider."""
+    """A CrawlSpider whose rules make an item of each page and follow the links of the page."""
 
     name = "rule_pages"
     rules = (Rule(LinkExtractor(), callback="parse_page", follow=True),)
@@ -98,15 +98,15 @@ class RulePageSpider(NotingSpider, CrawlSpider):
 
 @dataclass(frozen=True)
 class FrozenItem:
-    """An item that cannot be changed."""
+    """An item whose fields cannot be changed."""
 
     url: str
     image_urls: list[str]
 
 
 class MediaPageSpider(PageSpider):
-    """Makes an item of each page, with the URLs of its images for ImagesPipeline, and of its
-    links for FilesPipeline; of one with covers, an item that cannot be changed.
+    """Makes an item of each page: the URLs of images are for ImagesPipeline, those of links for FilesPipeline. The item
+    of ``/covers`` is a :class:`FrozenItem`.
     """
 
     def note_response(self, response: Response) -> Iterator[Any]:
@@ -119,8 +119,8 @@ class MediaPageSpider(PageSpider):
 
 
 class LoginSpider(PlanSpider):
-    """Follows the links of a page, sends its form, and requests a page that it does not link to; and
-    awaits a page in its callback.
+    """Sends requests of all kinds from the page ``/account``: follows its links, sends a form, requests a page without
+    a link to it, and downloads a page in the callback and follows its link.
     """
 
     async def note_response(self, response: Response) -> AsyncIterator[Any]:
@@ -133,15 +133,15 @@ class LoginSpider(PlanSpider):
         url = response.urljoin("/login")
         yield FormRequest(url, formdata=form, callback=self.note_response)
         yield response.follow("/api/orders", self.note_response)
-        awaited = Request(response.urljoin("/awaited"), callback=NO_CALLBACK)
-        awaited_response = await self.crawler.engine.download_async(awaited)
+        request = Request(response.urljoin("/awaited"), callback=NO_CALLBACK)
+        awaited_response = await self.crawler.engine.download_async(request)
         yield response.follow(
             awaited_response.css("a::attr(href)").get(), self.note_response
         )
 
 
 class EndlessSpider(Spider):
-    """Fetches one page after the other, until the text of one contains *stop*."""
+    """Fetches the pages ``/0``, ``/1`` and so on, until the text of a page contains *stop*."""
 
     name = "endless"
     origin: str

@@ -1,4 +1,4 @@
-"""Hosts that answer 429 or 503."""
+"""Hosts that answer 429 or 503, and checks of the requests that they got."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ if TYPE_CHECKING:
     from tests.crawl.server import Hit, Host
 
 EARLY = 0.01
-"""By how many seconds a pause may end too early, because it is measured by another clock."""
+"""The number of seconds by which a pause may seem too short, because the crawl measures it with another clock."""
 
 
 def pages(host: Host, count: int, kind: str = "page") -> list[str]:
+    """Return the URLs of *count* pages of *host*: ``/page/0``, ``/page/1`` and so on."""
     return [host.url(f"/{kind}/{number}") for number in range(count)]
 
 
 def limit(
     host: Host, number: int, answer: Busy | None = None, *, seconds: float = 0.2
 ) -> Host:
-    """Let *host* give *answer* to its first *number* requests, and take *seconds* for each other one.
-    Requests for robots.txt do not count.
+    """Make *host* give *answer* to its first *number* requests. Later requests get a page after *seconds*.
+
+    Requests for robots.txt are not counted. Return *host*.
     """
-    asked = 0
+    request_count = 0
 
     def choose(hit: Hit) -> Answer | None:
-        nonlocal asked
+        nonlocal request_count
         if hit.path == "/robots.txt":
             return None
-        asked += 1
-        return answer if asked <= number else Answer(b"page", delay=seconds)
+        request_count += 1
+        return answer if request_count <= number else Answer(b"page", delay=seconds)
 
     host.limit = choose
     return host
 
 
 def was_busy(host: Host, seconds: float = 0.3) -> bool:
-    """Return whether *host* has asked for a pause at least *seconds* ago, so that the crawl had the time to
-    read the answer.
+    """Return whether *host* answered 429 or 503 at least *seconds* ago, which is enough time for the crawl to read the
+    answer.
     """
     before = time.monotonic() - seconds
     return any(
@@ -49,7 +51,7 @@ def was_busy(host: Host, seconds: float = 0.3) -> bool:
 
 
 def check_fetched(host: Host, *urls: str) -> None:
-    """Check that *host* served each page once, and nothing else."""
+    """Check that *host* served each page of *urls* once, and no other page. Answers with 429 and 503 don't count."""
     served = Counter(
         host.url(hit.path)
         for hit in host.hits

@@ -1,4 +1,4 @@
-"""Spiders of workers with scrapy-redis, and a ``SCHEDULER_SERIALIZER`` that writes JSON."""
+"""Spiders for workers that share a queue in Redis. The module itself is a ``SCHEDULER_SERIALIZER`` that writes JSON."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.internet.defer import Deferred
 
-_BEAT = 0.005
-"""The interval of the timer that measures the event loop, in seconds."""
+_TIMER_INTERVAL = 0.005
+"""The interval of the timer with which :class:`WatchedScheduler` measures the event loop, in seconds."""
 
 
 class LinkSpider(NotingSpider):
-    """Follows the ``links`` of each page, by its path."""
+    """Follows the paths that ``links`` has for the path of a page."""
 
     name = "links"
     links: dict[str, list[str]] = {}
@@ -40,12 +40,13 @@ class LinkSpider(NotingSpider):
 
 
 class StartUrlSpider(RedisSpider, LinkSpider):
-    """Gets its start URLs from a list on the Redis server."""
+    """A LinkSpider that gets its start URLs from a list on the Redis server, as those of scrapy-redis do."""
 
     redis_key = "links:start_urls"
 
 
 def dumps(request: dict[str, Any]) -> str:
+    """Serialize *request* to JSON, for SCHEDULER_SERIALIZER."""
     headers = {
         name.decode("latin-1"): [value.decode("latin-1") for value in values]
         for name, values in request["headers"].items()
@@ -55,6 +56,7 @@ def dumps(request: dict[str, Any]) -> str:
 
 
 def loads(text: bytes) -> dict[str, Any]:
+    """Return the request that :func:`dumps` has serialized."""
     fields: dict[str, Any] = json.loads(text)
     return {**fields, "body": fields["body"].encode("latin-1")}
 
@@ -76,7 +78,7 @@ class WorkerSpider(PlanSpider):
 
 
 class DownloadingSpider(WorkerSpider):
-    """Awaits a file from another host in each callback."""
+    """A WorkerSpider that downloads a file in the callback of each page, from a URL that starts with ``files``."""
 
     files = ""
 
@@ -94,7 +96,7 @@ class DownloadingSpider(WorkerSpider):
 
 
 class LambdaSpider(WorkerSpider):
-    """Its callbacks cannot be written."""
+    """A WorkerSpider whose requests cannot be serialized, since their callbacks are not methods of the spider."""
 
     def first_page(self, response: Response) -> Iterator[Request]:
         for request in super().first_page(response):
@@ -102,39 +104,39 @@ class LambdaSpider(WorkerSpider):
 
 
 class WatchedScheduler(SharedScheduler):
-    """Measures the longest time for which the event loop is blocked, from the opening of the scheduler to the end of the
-    crawl. The stat ``blocked`` is the greatest gap between two runs of a timer, minus the timer's interval.
+    """Measures the longest time for which the event loop is blocked between the opening of the scheduler and the end of
+    the crawl.
+
+    The stat ``blocked`` is the longest delay of a timer: the time between two of its runs, minus its interval.
     """
 
     def open(self, spider: Spider) -> Deferred[None]:
-        self._beat_at = monotonic()
-        self._beat()
+        self._next_run = monotonic()
+        self._run_timer()
         return super().open(spider)
 
-    def _beat(self) -> None:
+    def _run_timer(self) -> None:
         now = monotonic()
-        self._stats.max_value("blocked", now - self._beat_at)
-        self._beat_at = now + _BEAT
-        call_later(_BEAT, self._beat)
+        self._stats.max_value("blocked", now - self._next_run)
+        self._next_run = now + _TIMER_INTERVAL
+        call_later(_TIMER_INTERVAL, self._run_timer)
 
 
 class BranchingSpider(WorkerSpider):
-    """Lets each page link to the next ones, so that requests are pushed all the time."""
+    """Follows ``links`` as a binary tree: each page leads to two others, so requests are pushed all the time."""
 
     def first_page(self, response: Response) -> Iterator[Request]:
         self.note_response(response)
         yield from self.branch(self.links)
 
     def branch(self, urls: list[str]) -> Iterator[Request]:
-        """Return requests for the first URL of each half of *urls*, which then
-        follow the rest of that half.
-        """
+        """Return requests for the first URL of each half of *urls*. Their callbacks follow the rest of each half."""
         middle = len(urls) // 2
-        for part in (urls[:middle], urls[middle:]):
-            if part:
-                request = PlanSpider.request(self, {"url": part[0]})
-                # Only this part: whole lists would take most of the queue's memory.
-                meta = {"links": part[1:]}
+        for half in (urls[:middle], urls[middle:]):
+            if half:
+                request = PlanSpider.request(self, {"url": half[0]})
+                # The meta has only this half of the URLs: whole lists would take most of the memory of the queue.
+                meta = {"links": half[1:]}
                 yield request.replace(callback=self.next_page, meta=meta)
 
     def next_page(self, response: Response) -> Iterator[Request]:
@@ -143,7 +145,7 @@ class BranchingSpider(WorkerSpider):
 
 
 class OldWorkerSpider(WorkerSpider):
-    """The spider before it got the callback of :class:`NewWorkerSpider`."""
+    """The version of the spider before :class:`NewWorkerSpider`, without the new callback."""
 
     def first_page(self, response: Response) -> Iterator[Request]:
         yield from super().first_page(response)

@@ -1,6 +1,6 @@
 """The process of one crawl: reads a specification, runs the crawl, and writes a report.
 
-``python -m tests.crawl.runner REPORT < SPEC``, both in JSON.
+``python -m tests.crawl.runner REPORT < SPEC``: the specification and the report are JSON.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MODE_SETTINGS = {
 
 
 def run(spec: dict[str, Any]) -> tuple[Crawler, bool]:
-    """Run the crawl of *spec*. Return its crawler, and whether it started
-    and ended without an error.
+    """Run the crawl that *spec* describes. Return its crawler, and whether the crawl started and ended without an
+    error.
     """
     settings = {**spec["settings"], **MODE_SETTINGS[spec["mode"]]}
     process_class = CrawlerProcess if spec["mode"] == "select" else AsyncCrawlerProcess
     process = process_class(settings)
     failures: list[BaseException] = []
-    # The spider is imported here, as its module may install a reactor.
+    # The spider is imported only now, since its module may install a reactor.
     crawler = process.create_crawler(load_object(spec["spider"]))
     crawl = process.crawl(crawler, **spec["attributes"])
     if spec["mode"] == "select":
@@ -50,7 +50,8 @@ def run(spec: dict[str, Any]) -> tuple[Crawler, bool]:
 
 
 def report(crawler: Crawler) -> dict[str, Any]:
-    # The public attribute raises if the crawl did not start.
+    """Return what the process reports of its crawl: stats, memory, and what the spider has seen."""
+    # The public attribute ``stats`` raises an exception if the crawl did not start.
     stats = getattr(crawler, "_stats", None) or vars(crawler).get("stats")
     seen = getattr(crawler.spider, "seen", None) or {name: [] for name in SEEN}
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -63,19 +64,19 @@ def report(crawler: Crawler) -> dict[str, Any]:
 
 def main() -> int:
     spec = json.load(sys.stdin)
-    names.know(spec["names"])
+    names.resolve_only(spec["names"])
     if spec["max_files"]:
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (spec["max_files"], most))
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (spec["max_files"], hard_limit))
     for path, value in spec["constants"].items():
         module, _, name = path.rpartition(".")
         owner = importlib.import_module(module)
         assert hasattr(owner, name), path
         setattr(owner, name, value)
-    crawler, well = run(spec)
+    crawler, has_succeeded = run(spec)
     text = json.dumps(report(crawler), default=str)
     Path(sys.argv[1]).write_text(text, encoding="utf-8")
-    return 0 if well else 1
+    return 0 if has_succeeded else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Test hosts on loopback, with an access log."""
+"""HTTP servers on loopback with an access log, as the hosts that a test crawls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ TLS_HANDSHAKE = b"\x16"
 
 @dataclass
 class Hit:
-    """A line of the access log."""
+    """An entry of the access log: one request.
+
+    ``time`` and ``answered`` are times of the monotonic clock.
+    """
 
     time: float
     host: Host
@@ -40,36 +43,37 @@ class Hit:
     headers: dict[str, str]
     answer: Answer | None = None
     answered: float | None = None
-    """When the host began to send the answer."""
+    """The time at which the host began to send the answer, or None if it has not."""
 
     body: bytes = b""
 
     @property
     def path(self) -> str:
-        """The requested path; for a request through a proxy, the whole URL."""
+        """The requested path with its query. For a request through a proxy, the whole URL."""
         return self.target
 
 
 class Host:
-    """A port on loopback, its answers, and its part of the access log."""
+    """A server on one port of loopback: the answers that it gives, and its entries of the access log."""
 
     def __init__(self, site: Site, name: str, tls: bool) -> None:
         self.site = site
         self.name = name
         self.scheme = "https" if tls else "http"
         self.port = 0
-        self.taken: socket.socket | None = None
-        """The socket of a host that refuses connections."""
+        self.bound_socket: socket.socket | None = None
+        """The socket that holds the port of a host that refuses connections."""
         self.answers: dict[str, Answer | Sequence[Answer]] = {}
-        """By path, or by a virtual host with a path."""
+        """The answers by path, or by ``Host`` header and path. A sequence has an answer for each request."""
         self.limit: Callable[[Hit], Answer | None] | None = None
-        """Returns the answer that a request gets in place of the one in ``answers``, if any."""
-        self.under_way = 0
-        self.opening: Callable[[], Iterable[bytes | Then]] | None = None
-        """The parts to send on each connection before any request; then it is closed."""
-        self.at_once = 0
-        """The highest number of requests that waited for their answers at the same time."""
-        self._asked: Counter[str] = Counter()
+        """Returns the answer to a request, or None if the host shall answer as ``answers`` says."""
+        self.concurrent = 0
+        """The number of requests that wait for their answers now."""
+        self.sent_on_connect: Callable[[], Iterable[bytes | Then]] | None = None
+        """If set, the host sends these parts on each new connection, and closes it without reading a request."""
+        self.max_concurrent = 0
+        """The highest value that ``concurrent`` had."""
+        self._answer_counts: Counter[str] = Counter()
 
     @property
     def origin(self) -> str:
@@ -89,7 +93,7 @@ class Host:
 
     @property
     def gaps(self) -> list[float]:
-        """The seconds between successive requests, robots.txt included."""
+        """The seconds from each request to the next one, including requests for robots.txt."""
         return [after.time - before.time for before, after in pairwise(self.hits)]
 
     @property
@@ -97,15 +101,16 @@ class Host:
         return self.hits_on("/robots.txt")
 
     def hits_on(self, path: str) -> list[Hit]:
+        """Return the requests for *path*."""
         return [hit for hit in self.hits if hit.path == path]
 
     @property
     def pages(self) -> list[str]:
-        """The requested paths except for robots.txt, sorted."""
+        """The paths of all requests except those for robots.txt, sorted."""
         return sorted(hit.path for hit in self.hits if hit.path != "/robots.txt")
 
     def answer(self, path: str) -> Answer:
-        """Return the next answer for *path*. Of several answers, the last one is repeated."""
+        """Return the answer for the next request for *path*. The last answer of a sequence is repeated."""
         answers = self.answers.get(path)
         if answers is None:
             missing = Answer(status=404, headers={"Content-Type": "text/plain"})
@@ -113,12 +118,12 @@ class Host:
             return missing if path == "/robots.txt" else page
         if isinstance(answers, Answer):
             return answers
-        turn = min(self._asked[path], len(answers) - 1)
-        self._asked[path] += 1
-        return answers[turn]
+        index = min(self._answer_counts[path], len(answers) - 1)
+        self._answer_counts[path] += 1
+        return answers[index]
 
     def chain(self, hops: int, last: Answer, status: int = 301) -> None:
-        """Redirect robots.txt *hops* times on this host, and then answer *last*."""
+        """Redirect robots.txt *hops* times within this host. *last* is the answer at the end of the chain."""
         path = "/robots.txt"
         for hop in range(1, hops + 1):
             self.answers[path] = redirect(f"/hop-{hop}", status)
@@ -127,12 +132,12 @@ class Host:
 
 
 class Site:
-    """Several hosts, each on its own port, served by one thread until the end of the block."""
+    """Several hosts, each on its own port. One thread serves them until the end of the ``with`` block."""
 
     def __init__(self) -> None:
         self.log: list[Hit] = []
         self.limit: Callable[[Hit], Answer | None] | None = None
-        """Like ``limit`` of a host, but for all hosts; it is called before that of the host."""
+        """Like ``Host.limit``, but for all hosts. It is called before the ``limit`` of the host."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._stack = contextlib.ExitStack()
@@ -157,7 +162,12 @@ class Site:
         name: str = "127.0.0.1",
         tls: bool = False,
     ) -> Host:
-        """Start a host. By default it answers 404 for robots.txt, and a page for other paths."""
+        """Start a host that answers *robots* for robots.txt, and return it.
+
+        By default, robots.txt is answered with 404. All other paths are answered with a page.
+
+        *name*: the host name of its URLs. A name that starts with ``127.`` is also the address of the server.
+        """
         host = Host(self, name, tls)
         if robots is not None:
             host.answers["/robots.txt"] = (
@@ -165,27 +175,25 @@ class Site:
                 if isinstance(robots, str)
                 else robots
             )
-        serving = asyncio.run_coroutine_threadsafe(self._listen(host), self._loop)
-        host.port = serving.result(timeout=120)
+        listening = asyncio.run_coroutine_threadsafe(self._listen(host), self._loop)
+        host.port = listening.result(timeout=120)
         return host
 
     def refusing(self) -> Host:
-        """Return a host whose port is bound but does not listen, so that
-        connections are refused.
-        """
+        """Return a host that refuses connections: its port is bound, but nothing listens on it."""
         host = Host(self, "127.0.0.1", tls=False)
-        host.taken = self._stack.enter_context(socket.socket())
-        host.taken.bind(("127.0.0.1", 0))
-        host.port = host.taken.getsockname()[1]
+        host.bound_socket = self._stack.enter_context(socket.socket())
+        host.bound_socket.bind(("127.0.0.1", 0))
+        host.port = host.bound_socket.getsockname()[1]
         return host
 
     def listen(self, host: Host) -> None:
-        """Have a *host* that was :meth:`refusing` answer from now on."""
-        serving = asyncio.run_coroutine_threadsafe(self._listen(host), self._loop)
-        serving.result(timeout=120)
+        """Make a *host* from :meth:`refusing` accept connections from now on."""
+        listening = asyncio.run_coroutine_threadsafe(self._listen(host), self._loop)
+        listening.result(timeout=120)
 
     def settle(self) -> None:
-        """Wait until all requests that were sent are in the log, also those of processes that have ended."""
+        """Wait until all requests that were sent are in the access log, also those of processes that have ended."""
 
         async def read() -> None:
             for _ in range(20):
@@ -194,7 +202,7 @@ class Site:
         asyncio.run_coroutine_threadsafe(read(), self._loop).result(timeout=120)
 
     def plain_on_https(self) -> Host:
-        """Return a host that has https URLs but does not speak TLS."""
+        """Return a host with https URLs whose server does not use TLS."""
         host = self.add()
         host.scheme = "https"
         return host
@@ -211,7 +219,7 @@ class Site:
                 task.cancel()
             ended = asyncio.gather(*tasks, return_exceptions=True)
             self._loop.run_until_complete(ended)
-            # A task that was cancelled before it began has closed nothing.
+            # A task that was cancelled before its first step has not closed its connection.
             for writer in list(self._writers):
                 writer.transport.abort()
             self._loop.run_until_complete(asyncio.sleep(0))
@@ -222,9 +230,9 @@ class Site:
         if host.scheme == "https":
             context = self._tls = self._tls or self._tls_context()
         address = host.name if host.name.startswith("127.") else "127.0.0.1"
-        at: dict[str, Any] = {"host": address, "port": 0}
-        if host.taken is not None:
-            at = {"sock": host.taken}
+        bind_to: dict[str, Any] = {"host": address, "port": 0}
+        if host.bound_socket is not None:
+            bind_to = {"sock": host.bound_socket}
 
         def connected(
             reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -232,7 +240,9 @@ class Site:
             self._writers.add(writer)
             return _serve(host, reader, writer)
 
-        server = await asyncio.start_server(connected, **at, ssl=context, backlog=256)
+        server = await asyncio.start_server(
+            connected, **bind_to, ssl=context, backlog=256
+        )
         self._servers.append(server)
         return server.sockets[0].getsockname()[1]
 
@@ -251,25 +261,27 @@ async def _serve(
         ConnectionError, asyncio.IncompleteReadError, ssl.SSLError
     ):
         try:
-            if host.opening is not None:
-                # In TLS, the client sends the first byte.
+            if host.sent_on_connect is not None:
+                # In TLS, the client begins, so there is a byte to wait for.
                 if host.scheme == "https":
                     await reader.read(1)
-                return await _send_raw(host.opening(), reader, writer)
+                return await _send_raw(host.sent_on_connect(), reader, writer)
             while (hit := await _read_request(host, reader, writer)) is not None:
                 host.site.log.append(hit)
-                named = hit.headers.get("Host", "") + hit.path
+                host_and_path = hit.headers.get("Host", "") + hit.path
                 for limit in (host.site.limit, host.limit):
                     if limit and (answer := limit(hit)):
                         break
                 else:
-                    answer = host.answer(named if named in host.answers else hit.path)
-                host.under_way += 1
-                host.at_once = max(host.at_once, host.under_way)
+                    answer = host.answer(
+                        host_and_path if host_and_path in host.answers else hit.path
+                    )
+                host.concurrent += 1
+                host.max_concurrent = max(host.max_concurrent, host.concurrent)
                 try:
                     await _wait(answer)
                 finally:
-                    host.under_way -= 1
+                    host.concurrent -= 1
                 if answer is not HANGS:
                     hit.answer, hit.answered = answer, time.monotonic()
                 if answer.raw is not None:
@@ -285,6 +297,7 @@ async def _send_raw(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> None:
+    """Send *parts* byte for byte, or do what they say."""
     for part in parts:
         if part is Then.STOP:
             await reader.read()
@@ -293,7 +306,9 @@ async def _send_raw(
             await asyncio.sleep(0.05)
             continue
         if part is Then.RESET:
-            await asyncio.sleep(0.05)  # The pause lets the last part arrive first.
+            await asyncio.sleep(
+                0.05
+            )  # Without this pause, the last part might not arrive before the reset.
             _reset(writer)
             return
         writer.write(part)
@@ -302,6 +317,7 @@ async def _send_raw(
 
 
 async def _wait(answer: Answer) -> None:
+    """Wait for the delay and the condition of *answer*."""
     await asyncio.sleep(answer.delay)
     end = time.monotonic() + 60
     while answer.after and not answer.after() and time.monotonic() < end:  # noqa: ASYNC110
@@ -337,11 +353,11 @@ def _head(answer: Answer) -> bytes:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Close the connection with RST, which the client can't mistake
-    for the end of the answer.
-    """
+    """Close the connection with RST, which the client cannot mistake for the end of the answer."""
     connection = writer.get_extra_info("socket")
     linger = struct.pack("ii", 1, 0)
-    with contextlib.suppress(OSError):  # The client has closed it already.
+    with contextlib.suppress(
+        OSError
+    ):  # The client may have closed the connection already.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     writer.transport.abort()

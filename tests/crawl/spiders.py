@@ -1,4 +1,4 @@
-"""The spiders of the crawl tests: they send the requests of a test, and record the results."""
+"""Spiders that send the requests of a test, and record responses, errors, items and signals for the report."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 SEEN = ("responses", "errors", "items", "denied", "parsed", "read")
+"""What spiders record: the names of the lists in ``NotingSpider.seen``."""
 
 
 class NotingSpider(Spider):
@@ -63,7 +64,7 @@ class NotingSpider(Spider):
                 "url": failure.request.url,
                 "error": type(error).__name__,
                 "message": str(error),
-                **_evidence(getattr(error, "record", None)),
+                **_fields_of_record(getattr(error, "record", None)),
             }
         )
 
@@ -79,7 +80,7 @@ class NotingSpider(Spider):
     def note_decided(self, record: Any, spider: Spider) -> None:
         if record.verdict == "refused":
             self.seen["denied"].append(
-                {"url": record.url, "spider": spider.name, **_evidence(record)}
+                {"url": record.url, "spider": spider.name, **_fields_of_record(record)}
             )
 
     def note_parsed(self, robotparser: Any, request: Request) -> None:
@@ -93,7 +94,8 @@ class NotingSpider(Spider):
         )
 
 
-def _evidence(record: Any) -> dict[str, Any]:
+def _fields_of_record(record: Any) -> dict[str, Any]:
+    """Return fields of the decision record *record* for the report; none if there is no record."""
     if record is None:
         return {}
     _, _, pattern = (record.statement or "").partition(": ")
@@ -109,9 +111,7 @@ def _evidence(record: Any) -> dict[str, Any]:
 
 
 class PlanSpider(NotingSpider):
-    """Sends the requests of its first step at once, and those of the
-    next step when it is idle.
-    """
+    """Sends the requests of its first step at once, and those of each further step when it is idle."""
 
     name = "plan"
     steps: list[list[dict[str, Any]]]

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class SurvivorSpider(PlanSpider):
     """Makes an item of each page, and follows its links.
 
-    It writes the beginning and the end of each callback, each item and each refusal to the
-    file ``journal``, at once, so that a test can read it after the process was killed.
+    It writes a line to the file ``journal`` when a callback begins or ends, and for each item and each error. Each line
+    is written at once, so that a test can read it after the process was killed.
     """
 
     name = "survivor"
@@ -60,8 +60,8 @@ class SurvivorSpider(PlanSpider):
 
 
 class LimitedSurvivorSpider(SurvivorSpider):
-    """No file that its process writes may grow beyond ``limit`` octets, from its page number
-    ``first`` to number ``last``.
+    """A SurvivorSpider in whose process no file may grow beyond ``limit`` bytes, from its page number ``first`` to
+    number ``last``.
     """
 
     limit: int
@@ -80,8 +80,10 @@ class LimitedSurvivorSpider(SurvivorSpider):
 
 
 class FailingSpider(SurvivorSpider):
-    """The callback of ``/fails`` yields one link and raises, that of ``/closes`` closes the
-    spider, that of ``/stops`` stops the crawler, each once it has yielded all links.
+    """A SurvivorSpider whose callbacks end in different ways after they have yielded all links.
+
+    The callback of ``/fails`` raises an exception, that of ``/closes`` closes the spider, and that of ``/stops`` stops
+    the crawler.
     """
 
     def note_response(self, response: Response) -> Iterator[Any]:
@@ -97,7 +99,7 @@ class FailingSpider(SurvivorSpider):
 
 
 class UnpicklableSpider(SurvivorSpider):
-    """Half of the links of a page have a callback that cannot be serialized."""
+    """A SurvivorSpider that gives every second link of a page a callback that cannot be serialized."""
 
     def links(self, response: Response) -> Iterator[Request]:
         for number, request in enumerate(super().links(response)):
@@ -108,7 +110,7 @@ class UnpicklableSpider(SurvivorSpider):
 
 
 class DropSome:
-    """A downloader middleware of a project, which drops the requests whose paths end in 7."""
+    """A downloader middleware of a project that drops the requests whose paths end in 7."""
 
     async def process_request(self, request: Request) -> None:
         if request.url.endswith("7"):
@@ -116,7 +118,7 @@ class DropSome:
 
 
 class AnswerSome:
-    """A downloader middleware of a project, which answers the requests whose paths end in 3."""
+    """A downloader middleware of a project that returns a response to the requests whose paths end in 3."""
 
     async def process_request(self, request: Request) -> TextResponse | None:
         if request.url.endswith("3"):
@@ -126,8 +128,8 @@ class AnswerSome:
 
 
 class ReplaceSome:
-    """A downloader middleware of a project, which returns a new request for those whose paths
-    end in 5, with a longer path.
+    """A downloader middleware of a project that replaces the requests whose paths end in 5 by requests with a longer
+    path.
     """
 
     async def process_request(self, request: Request) -> Request | None:
@@ -137,7 +139,7 @@ class ReplaceSome:
 
 
 class OwnFilter:
-    """A duplicate filter of a project, which drops nothing but the paths that end in 9."""
+    """A duplicate filter of a project that drops the requests whose paths end in 9, and no others."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> OwnFilter:
@@ -157,7 +159,7 @@ class OwnFilter:
 
 
 class EchoSpider(SurvivorSpider):
-    """Records the meta and the size of the body of each request."""
+    """A SurvivorSpider that records the meta and the size of the body of each request."""
 
     def note_response(self, response: Response) -> Iterator[Any]:
         yield from super().note_response(response)
@@ -168,7 +170,7 @@ class EchoSpider(SurvivorSpider):
 
 
 class DownloadingSurvivorSpider(SurvivorSpider):
-    """Downloads ``more`` itself in each callback."""
+    """A SurvivorSpider that downloads the URL ``more`` in each callback, with ``engine.download_async``."""
 
     more: str
 
@@ -182,7 +184,7 @@ class DownloadingSurvivorSpider(SurvivorSpider):
 
 
 class StartUrlsSpider(SurvivorSpider):
-    """Begins as Scrapy's own spiders do."""
+    """A SurvivorSpider that starts as spiders without a ``start`` method do, with ``start_urls``."""
 
     async def start(self) -> AsyncIterator[Request]:
         self.start_urls = [step["url"] for step in self.steps.pop(0)]

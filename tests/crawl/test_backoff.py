@@ -1,7 +1,7 @@
-"""A host that answers 429 or 503 is left alone for as long as it asks, by its access log.
+"""Tests of back-off in real crawls: the access log of a host that answers 429 or 503 has no request within the pause.
 
-``tests/frontier/test_back_off.py`` proves how long each pause is, and how many requests follow it, and
-``tests/simulation`` that crawls keep to that.
+``tests/frontier/test_back_off.py`` tests the length of each pause, and the number of requests after it.
+``tests/simulation`` tests both in simulated crawls.
 """
 
 from __future__ import annotations
@@ -42,64 +42,76 @@ SETTINGS = {
     "RETRY_TIMES": 50,
 }
 META = {"any": {"dont_obey_robotstxt": True}, "slot": {"download_slot": "two"}}
+"""The meta of requests, by the kind of their page."""
+
 MIDNIGHT = {"Date": "Fri, 01 Jan 2027 00:00:00 GMT"}
 FIRST_PAUSE = 0.3
 A_SECOND_LATER = "Fri, 01 Jan 2027 00:00:01 GMT"
 
 
 class Case(NamedTuple):
-    """A host that gives *answer* to its first page, and the kinds of the pages that are requested
-    at first, and in the pause: the name of the kind says how.
+    """A host whose ``answer`` to the request for its first page asks for a pause, and the pages that are requested.
+
+    Pages are named by the kind of their requests: "files" is downloaded by FilesPipeline, "more" with
+    ``engine.download_async``, "any" has ``dont_obey_robotstxt``, "slot" has a download slot of another name. HoldBack
+    holds back "held" and "held-too".
     """
 
     answer: Busy
-    first: tuple[str, ...] = ("page",)
-    later: tuple[str, ...] = ()
+    before_pause: tuple[str, ...] = ("page",)
+    in_pause: tuple[str, ...] = ()
 
 
 CASES = {
-    "nobody goes round": Case(
-        busy(429, "2"), later=("queue", "slot", "any", "files", "more")
+    "requests of all kinds": Case(
+        busy(429, "2"), in_pause=("queue", "slot", "any", "files", "more")
     ),
-    # By the clock of the server.
+    # The date is one second after the Date header of the same answer.
     "Retry-After with a date": Case(busy(429, A_SECOND_LATER, 1, headers=MIDNIGHT)),
     # The spider calls back_off for a page with status 200.
     "a page that asks for a pause": Case(Busy(b"slow down", pause=1.0)),
-    # Those that a component holds back have their places before the pause.
-    "held back until the end": Case(
-        busy(503, "1", delay=0.3), first=("page", "held", "held-too")
+    # The limiter has let these requests pass before the pause begins; a downloader middleware delays them.
+    "requests held back by a component": Case(
+        busy(503, "1", delay=0.3), before_pause=("page", "held", "held-too")
     ),
-    # Longer than REP_WAIT_TIMEOUT.
-    "a day": Case(busy(429, DAY), later=("any", "files", "more")),
+    # The pause is longer than REP_WAIT_TIMEOUT.
+    "a day": Case(busy(429, DAY), in_pause=("any", "files", "more")),
 }
 
 
-def test_nothing_is_sent_within_a_pause_whoever_asks_and_however_it_is_sent(
+def test_no_request_of_any_kind_is_sent_to_a_host_within_its_pause(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Whatever asks for a pause, and however the requests are sent that meet it, nothing is sent to the
-    host within it. Afterwards all are sent, or all refused if it is too long.
+    """No request is sent to a host within its pause, whatever began the pause, and however the request is made.
+
+    After the pause, all requests are sent. If the pause is too long, all requests are refused.
     """
-    other = site.add(name="127.0.0.20")
-    start, late = other.url("/start"), other.url("/late")
+    # The pages of this host control the order of events.
+    control = site.add(name="127.0.0.20")
+    start, late = control.url("/start"), control.url("/late")
     hosts = {
         name: site.add(RULES, name=f"127.0.0.{n}") for n, name in enumerate(CASES, 21)
     }
-    other.answers["/late"] = Answer(after=lambda: all(map(was_busy, hosts.values())))
-    other.answers["/go"] = Answer(delay=1.8)
-    ways: dict[str, dict[str, list[str]]] = {"files": {late: []}, "more": {late: []}}
+    # The requests that follow /late are made when all pauses have begun. The response for /go makes HoldBack let the
+    # requests pass that it holds back.
+    control.answers["/late"] = Answer(after=lambda: all(map(was_busy, hosts.values())))
+    control.answers["/go"] = Answer(delay=1.8)
+    downloads_of: dict[str, dict[str, list[str]]] = {
+        "files": {late: []},
+        "more": {late: []},
+    }
     follow: dict[str, list[dict[str, object]]] = {start: [], late: []}
     for host, case in zip(hosts.values(), CASES.values(), strict=True):
         limit(host, 1, case.answer)
-        for when, kinds in ((start, case.first), (late, case.later)):
+        for page, kinds in ((start, case.before_pause), (late, case.in_pause)):
             for kind in kinds:
                 url = host.url(f"/{kind}")
-                if kind in ways:
-                    ways[kind][when].append(url)
+                if kind in downloads_of:
+                    downloads_of[kind][page].append(url)
                 else:
-                    follow[when].append({"url": url, "meta": META.get(kind, {})})
+                    follow[page].append({"url": url, "meta": META.get(kind, {})})
     result = run_crawl(
-        [start, late, other.url("/go")],
+        [start, late, control.url("/go")],
         mode=mode,
         spider=SPIDER,
         settings={
@@ -108,20 +120,22 @@ def test_nothing_is_sent_within_a_pause_whoever_asks_and_however_it_is_sent(
             "FILES_STORE": str(tmp_path),
         },
         follow=follow,
-        **ways,
+        **downloads_of,
     )
     assert (result.exit_code, result.stats["finish_reason"]) == (0, "finished")
-    # Scrapy 2.14 itself logs the traceback of each file that its pipeline does not get.
+    # Only lines of this package count: Scrapy 2.14 logs an error for each file that FilesPipeline cannot download.
     assert result.lines("ERROR") == []
     assert "Unhandled" not in result.log
     assert "never retrieved" not in result.log
     assert result.stats["rep/backoff/hosts"] == len(CASES)
     refusing = hosts.pop("a day")
     for name, host in hosts.items():
-        case, asked = CASES[name], host_asked(host)
-        ends = asked + (case.answer.pause or 0.0) - EARLY
-        assert not [hit.path for hit in host.hits if asked < hit.time < ends], name
-        check_fetched(host, *(host.url(f"/{kind}") for kind in case.first + case.later))
+        case, pause_start = CASES[name], busy_since(host)
+        pause_end = pause_start + (case.answer.pause or 0.0) - EARLY
+        hits = [hit for hit in host.hits if pause_start < hit.time < pause_end]
+        assert not [hit.path for hit in hits], name
+        kinds = case.before_pause + case.in_pause
+        check_fetched(host, *(host.url(f"/{kind}") for kind in kinds))
     page, file = refusing.url("/page"), refusing.url("/files")
     errors = {error["url"]: error.get("reason") for error in result.errors}
     assert errors == {page: "back-off", refusing.url("/any"): "back-off"}
@@ -132,28 +146,31 @@ def test_nothing_is_sent_within_a_pause_whoever_asks_and_however_it_is_sent(
     urls = [
         file_info["url"] for item in result.items for file_info in item.get("files", ())
     ]
-    assert urls == [hosts["nobody goes round"].url("/files")]
+    assert urls == [hosts["requests of all kinds"].url("/files")]
     assert file not in urls
 
 
-def host_asked(host: Host) -> float:
-    """When *host* began to answer that it is busy."""
+def busy_since(host: Host) -> float:
+    """Return the time at which *host* first answered 429 or 503."""
     return next(hit.answered for hit in host.hits if isinstance(hit.answer, Busy))
 
 
 @pytest.mark.newest
-def test_after_too_long_a_pause_one_request_asks_and_the_others_follow(
+def test_one_request_is_sent_alone_after_a_pause_longer_than_the_wait_timeout(
     site: Site, tmp_path: Path
 ) -> None:
-    """After a pause that was too long to wait for, one request asks the host again. When the
-    host answers it, the others follow. The log has one line at the beginning, and one at the end,
-    the ledger each pause with its status and Retry-After.
+    """If a pause is longer than REP_WAIT_TIMEOUT, one request is sent alone after it. When the host has answered this
+    request, the others are sent.
+
+    The log has one line when the pause begins, and one when the host answers again. The ledger has the pause with its
+    status and Retry-After.
     """
     ledger = tmp_path / "ledger.sqlite"
     host = limit(site.add(RULES, name="127.0.0.2"), 1, busy(429, "1"))
-    other = site.add(RULES, name="127.0.0.3")
-    late = other.url("/late")
-    other.answers["/late"] = Answer(
+    # The page /late of this host is answered when the pause is over. Then the probe is requested.
+    control = site.add(RULES, name="127.0.0.3")
+    late = control.url("/late")
+    control.answers["/late"] = Answer(
         after=lambda: was_busy(host, seconds=1.2),
     )
     first, probe, *more = pages(host, 6)
@@ -181,39 +198,39 @@ def test_after_too_long_a_pause_one_request_asks_and_the_others_follow(
     decision = row["layer"], row["statement"], row["origin"], row["url"]
     assert decision == ("delay", "429, Retry-After: 1", host.origin, first)
     counts = traffic(ledger, host)
-    asked, resumed = counts["pause"]
-    assert (asked, counts["pages"]) == (1.0, 6)
-    asking, after = host.hits[1:3]
-    assert 1.0 <= resumed <= after.time - asking.time + 0.001
+    pause_seconds, observed_seconds = counts["pause"]
+    assert (pause_seconds, counts["pages"]) == (1.0, 6)
+    busy_hit, next_hit = host.hits[1:3]
+    assert 1.0 <= observed_seconds <= next_hit.time - busy_hit.time + 0.001
 
 
-IN_TURN = {
-    "one of ten": ([busy(503), *[Answer()] * 9, busy(503), *[Answer()] * 9], []),
-    "every second one": ([busy(503), Answer(), busy(503), Answer(status=404), busy(503)], []),
-    "the second in a row": ([Answer(), busy(503), busy(503)], [3]),
-    "and from then on": ([busy(503)] * 3, [2, 3]),
-    "of no use": ([busy(503, "soon"), Answer(), busy(503, "-1")], []),
-    "with Retry-After": ([busy(503, "1"), Answer(), busy(503), busy(503)], [1, 4]),
-    "429": ([busy(429), Answer(), busy(429)], [1, 3]),
-    "between 503": ([busy(503), busy(429), busy(503)], [2]),
+SEQUENCES = {
+    "one 503 in ten answers": ([busy(503), *[Answer()] * 9, busy(503), *[Answer()] * 9], []),
+    "every second answer is a 503": ([busy(503), Answer(), busy(503), Answer(status=404), busy(503)], []),
+    "two 503 in a row": ([Answer(), busy(503), busy(503)], [3]),
+    "three 503 in a row": ([busy(503)] * 3, [2, 3]),
+    "503 with an invalid Retry-After": ([busy(503, "soon"), Answer(), busy(503, "-1")], []),
+    "503 with Retry-After": ([busy(503, "1"), Answer(), busy(503), busy(503)], [1, 4]),
+    "429 without Retry-After": ([busy(429), Answer(), busy(429)], [1, 3]),
+    "429 between two 503": ([busy(503), busy(429), busy(503)], [2]),
 }  # fmt: skip
-"""What hosts answer to their pages, one after the other, and behind which answers they get a pause."""
+"""The first answers of a host, in their order, and the numbers of those that begin a pause, counted from 1."""
 
 
 @pytest.mark.newest
-def test_a_503_without_retry_after_pauses_its_host_from_the_second_one_on(
+def test_a_503_without_retry_after_begins_a_pause_if_the_answer_before_it_was_a_503(
     site: Site, mode: str
 ) -> None:
-    """Without a usable Retry-After, a 503 pauses its host if the last answer of that was a 503 too. A
-    429 always does.
+    """Without a valid Retry-After, a single 503 does not begin a pause; a second one in a row does. Each 429 begins a
+    pause.
     """
     hosts = {
         name: site.add(RULES, name=f"127.0.0.{number}")
-        for number, name in enumerate(IN_TURN, 21)
+        for number, name in enumerate(SEQUENCES, 21)
     }
     urls = []
     for name, host in hosts.items():
-        answers = iter(IN_TURN[name][0])
+        answers = iter(SEQUENCES[name][0])
         host.limit = lambda hit, answers=answers: (
             None if hit.path == "/robots.txt" else next(answers, None)
         )
@@ -227,30 +244,31 @@ def test_a_503_without_retry_after_pauses_its_host_from_the_second_one_on(
     result = run_crawl(urls, mode=mode, settings=settings, constants=constants)
     assert result.errors == []
     for name, host in hosts.items():
-        pauses = IN_TURN[name][1]
-        told = result.lines("INFO", f"{host.name} answered", "it gets no request for")
-        assert bool(told) is bool(pauses), name
+        pauses = SEQUENCES[name][1]
+        lines = result.lines("INFO", f"{host.name} answered", "it gets no request for")
+        assert bool(lines) is bool(pauses), name
         hits = [hit for hit in host.hits if hit.path != "/robots.txt"]
         for number in pauses:
-            asked = hits[number - 1].answered
-            assert asked is not None
-            assert hits[number].time > asked + FIRST_PAUSE - EARLY, (name, number)
-    expected = sum(len(pauses) for _, pauses in IN_TURN.values())
+            pause_start = hits[number - 1].answered
+            assert pause_start is not None
+            pause_end = pause_start + FIRST_PAUSE - EARLY
+            assert hits[number].time > pause_end, (name, number)
+    expected = sum(len(pauses) for _, pauses in SEQUENCES.values())
     assert result.stats["rep/backoff/pauses"] == expected
-    asking = [name for name, (_, pauses) in IN_TURN.items() if pauses]
-    assert result.stats["rep/backoff/hosts"] == len(asking)
+    paused_hosts = [name for name, (_, pauses) in SEQUENCES.items() if pauses]
+    assert result.stats["rep/backoff/hosts"] == len(paused_hosts)
 
 
 @pytest.mark.newest
-def test_rep_backoff_max_bounds_own_pauses_and_0_switches_them_off(site: Site) -> None:
-    """REP_BACKOFF_MAX bounds the pauses that the crawl chooses itself. With 0, it
-    chooses and keeps none.
+def test_rep_backoff_max_limits_pauses_and_0_disables_them(site: Site) -> None:
+    """REP_BACKOFF_MAX limits the length of pauses for answers without Retry-After. With 0, there are no pauses at all,
+    also not for answers with Retry-After.
     """
     host = limit(site.add(RULES), 4, busy(503))
     settings = {**SETTINGS, "REP_BACKOFF_MAX": 0.2, "REP_WAIT_TIMEOUT": 10}
     run_crawl(pages(host, 1), settings=settings)
     check_fetched(host, *pages(host, 1))
-    # Otherwise the pauses would be 1, 2, 4 and 8 seconds.
+    # Without the limit, the pauses would be 1, 2, 4 and 8 seconds.
     assert host.hits[-1].time - host.hits[0].time < 12
     off = limit(site.add(RULES), 3, busy(429, DAY))
     result = run_crawl(pages(off, 12), settings={**SETTINGS, "REP_BACKOFF_MAX": 0})
@@ -259,20 +277,22 @@ def test_rep_backoff_max_bounds_own_pauses_and_0_switches_them_off(site: Site) -
 
 
 @pytest.mark.newest
-def test_a_slow_429_from_before_a_success_begins_a_pause(site: Site) -> None:
-    """A 429 without Retry-After pauses its host even if it comes so late that an earlier pause is over, and the host has
-    answered another request well, which a component of the project has sent by itself.
+def test_a_late_429_begins_a_pause_even_after_a_success(site: Site) -> None:
+    """A 429 without Retry-After begins a pause, even if it arrives late.
+
+    By then, the pause after an earlier 429 is over, and the host has answered another request with success. A component
+    of the project sent this request by itself.
     """
-    host, other = site.add(RULES, name="127.0.0.2"), site.add(RULES, name="127.0.0.3")
+    host, control = (site.add(RULES, name=f"127.0.0.{n}") for n in (2, 3))
     busy_url, slow, held, after = map(host.url, ("/busy", "/slow", "/held", "/after"))
     host.answers |= {
         "/busy": busy(429, after=lambda: host.hits_on("/slow")),
         "/slow": busy(429, after=lambda: host.hits_on("/held")),
     }
-    # It comes when the pause after the first 429 is over, and lets the component send its request.
-    other.answers["/go"] = Answer(after=lambda: was_busy(host, FIRST_PAUSE + 0.2))
+    # This page is answered when the pause after the first 429 is over. Then HoldBack lets the driver send its request.
+    control.answers["/go"] = Answer(after=lambda: was_busy(host, FIRST_PAUSE + 0.2))
     result = run_crawl(
-        [busy_url, slow, {"url": held, "meta": {"driver": True}}, other.url("/go")],
+        [busy_url, slow, {"url": held, "meta": {"driver": True}}, control.url("/go")],
         spider=SPIDER,
         settings={
             **SETTINGS,
@@ -284,29 +304,31 @@ def test_a_slow_429_from_before_a_success_begins_a_pause(site: Site) -> None:
         follow={slow: [{"url": after}]},
     )
     assert result.errors == []
-    asked, following = host.hits_on("/slow")[0].answered, host.hits[-1]
+    pause_start, following = host.hits_on("/slow")[0].answered, host.hits[-1]
     assert following.path == "/after"
-    assert asked is not None
-    assert following.time > asked + FIRST_PAUSE - EARLY
+    assert pause_start is not None
+    assert following.time > pause_start + FIRST_PAUSE - EARLY
 
 
 @pytest.mark.newest
-def test_a_back_off_ends_in_download_slots_of_other_names(site: Site) -> None:
-    """A back-off ends when a download slot sends as many requests at once as before it, also if the slot does not have
-    the name of the host: with room for one in each of four slots, all four send theirs after one success.
+def test_a_back_off_also_ends_in_download_slots_with_other_names(site: Site) -> None:
+    """A back-off ends when a download slot has its full concurrency again, also if the slot has another name than the
+    host.
+
+    Four slots have a concurrency of 1 each. After one success, all four send a request at the same time.
     """
     host = site.add(RULES)
     first, probe, *more = pages(host, 6)
 
-    def are_all_there() -> bool:
+    def have_all_arrived() -> bool:
         hits = [hit for hit in host.hits if host.url(hit.path) in more]
-        are_late = hits[0].time < time.monotonic() - 10
-        return len(hits) == len(more) or are_late
+        is_too_late = hits[0].time < time.monotonic() - 10
+        return len(hits) == len(more) or is_too_late
 
     host.answers |= {
         "/page/0": busy(429),
         **dict.fromkeys(
-            (f"/page/{n}" for n in range(2, 6)), Answer(after=are_all_there)
+            (f"/page/{n}" for n in range(2, 6)), Answer(after=have_all_arrived)
         ),
     }
     slots = [f"slot {number}" for number in range(len(more))]
@@ -324,11 +346,11 @@ def test_a_back_off_ends_in_download_slots_of_other_names(site: Site) -> None:
     )
     assert result.errors == []
     check_fetched(host, probe, *more)
-    assert host.at_once == len(more)
+    assert host.max_concurrent == len(more)
 
 
 class SlotPausingSpider(PlanSpider):
-    """Asks for a pause of its download slot after the first page. Each page is followed by those in ``follow``."""
+    """Sends the requests in ``follow`` after each page. If the meta has ``pauses``, pauses the download slot."""
 
     name = "slot-pausing"
     follow: dict[str, list[dict[str, object]]]
@@ -341,20 +363,22 @@ class SlotPausingSpider(PlanSpider):
 
 
 @pytest.mark.newest
-def test_a_pause_of_a_download_slot_ends_too(site: Site) -> None:
-    """A spider pauses a download slot that has another name than the host. Each success in the slot lets it have one
-    request more at a time.
+def test_each_success_after_a_pause_raises_the_concurrency_of_a_download_slot(
+    site: Site,
+) -> None:
+    """A spider pauses a download slot that has another name than the host. After the pause, each success in the slot
+    raises its concurrency by one.
     """
     host = site.add(RULES)
     first, *probes = pages(host, 3)
     more = [host.url(f"/more/{number}") for number in range(3)]
 
-    def are_all_there() -> bool:
+    def have_all_arrived() -> bool:
         hits = [hit for hit in host.hits if host.url(hit.path) in more]
         return len(hits) == len(more) or hits[0].time < time.monotonic() - 10
 
     host.answers |= {
-        f"/more/{number}": Answer(after=are_all_there) for number in range(3)
+        f"/more/{number}": Answer(after=have_all_arrived) for number in range(3)
     }
     meta = {"download_slot": "slot"}
     chain = [*probes, *more]
@@ -373,4 +397,4 @@ def test_a_pause_of_a_download_slot_ends_too(site: Site) -> None:
     check_fetched(host, first, *chain)
     paused, following = host.hits[1], host.hits[2]
     assert following.time > paused.time + FIRST_PAUSE - EARLY
-    assert host.at_once == len(more)
+    assert host.max_concurrent == len(more)

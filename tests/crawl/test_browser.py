@@ -1,4 +1,6 @@
-"""Playwright fetches no page that robots.txt forbids, or its response is refused."""
+"""Tests of crawls with Playwright: a response that robots.txt forbids is refused, and with ``abort_forbidden`` no
+forbidden request is sent.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +41,20 @@ ABORT = {"PLAYWRIGHT_ABORT_REQUEST": "scrapy_rep.playwright.abort_forbidden"}
 
 
 class BrowserSpider(PlanSpider):
-    """Downloads its requests with Playwright, unless their meta says otherwise. ``ends_at`` of a
-    request is the path at which its page must end; without it, the page must request nothing more.
+    """Downloads its requests with Playwright, unless their meta has ``"playwright": False``.
+
+    Playwright waits for the page of a request: until it is at the path ``ends_at``, if the arguments of the request
+    have one; otherwise until it has the load state ``state``, by default "networkidle".
     """
 
     def request(self, arguments: dict[str, Any]) -> Request:
         from scrapy_playwright.page import PageMethod  # noqa: PLC0415
 
-        end = arguments.pop("ends_at", None)
-        wait = ("wait_for_url", f"**{end}") if end else ("wait_for_load_state",)
-        if not end:
+        end_path = arguments.pop("ends_at", None)
+        wait = (
+            ("wait_for_url", f"**{end_path}") if end_path else ("wait_for_load_state",)
+        )
+        if not end_path:
             wait += (arguments.pop("state", "networkidle"),)
         arguments["meta"] = {"playwright": True, **arguments.get("meta", {})}
         methods = [PageMethod(*wait, timeout=PATIENCE)]
@@ -57,12 +63,13 @@ class BrowserSpider(PlanSpider):
 
 
 class FollowingBrowserSpider(BrowserSpider, EveryWaySpider):
-    """A BrowserSpider that requests those in ``follow``."""
+    """A BrowserSpider that sends the requests in ``follow``, as EveryWaySpider does."""
 
 
 def crawl(
     requests: list[Any], path: Path, flags: tuple[str, ...] = (), **arguments: Any
 ) -> CrawlResult:
+    """Run a crawl with Playwright. *path* is the folder for the ledger, *flags* are command-line flags of Chromium."""
     settings = {
         "DOWNLOAD_HANDLERS": {"http": HANDLER, "https": HANDLER},
         "PLAYWRIGHT_DEFAULT_NAVIGATION_TIMEOUT": PATIENCE,
@@ -82,15 +89,15 @@ def crawl(
     return result
 
 
-def came_by_browser(path: Path) -> set[tuple[str, str, str]]:
-    """Return the decisions in the ledger on URLs that the browser requested itself."""
+def browser_decisions(path: Path) -> set[tuple[str, str, str]]:
+    """Return the decisions in the ledger on URLs that the browser requested by itself: URL, verdict, and ``via``."""
     query = "SELECT url, verdict, via FROM decision WHERE via IS NOT NULL"
     with closing(sqlite3.connect(path / "ledger.sqlite")) as ledger:
         return set(ledger.execute(query))
 
 
-class Moves:
-    """Hosts whose pages lead a browser to others, in different ways."""
+class Redirections:
+    """Hosts whose pages lead a browser to other pages, with HTTP redirects, scripts and meta refresh."""
 
     def __init__(self, site: Site) -> None:
         self.host = host = site.add(RULES)
@@ -121,13 +128,14 @@ class Moves:
             {"url": self.ignored.url("/go")},
         ]
         self.settings = {"REP_OVERRIDES": {"127.0.0.2": "ignore"}}
-        self.arrive = {
+        self.arrived = {
             *map(host.url, ("/landing", "/plain#part", "/private/exempt")),
             self.ignored.url("/private/ignored"),
         }
+        """The URLs of the responses that the spider must get."""
 
     def check(self, result: CrawlResult) -> None:
-        """Check that forbidden targets are refused, and that no browser fetched a robots.txt."""
+        """Check that the forbidden targets were refused, and that the browser fetched no robots.txt."""
         for path in self.forbidden:
             error = result.error(self.host.url(path))
             assert (error["error"], error["reason"]) == ("RobotsDenied", "rule"), error
@@ -136,31 +144,33 @@ class Moves:
             assert "Sec-Fetch-Mode" not in hit.headers
 
 
-def test_a_response_is_judged_by_the_url_at_which_the_browser_ended(
+def test_a_response_is_refused_if_the_browser_ended_at_a_forbidden_url(
     site: Site, tmp_path: Path
 ) -> None:
-    """A response is judged by the URL at which the browser ended, after an HTTP
-    redirect, a script or a meta refresh. If that is forbidden, the response is
-    refused, with the reason.
+    """A response is judged by the URL at which the browser ended, after an HTTP redirect, a script or a meta refresh.
+
+    If this URL is forbidden, the error says so, and from which URL the browser came.
     """
-    moves = Moves(site)
-    host, ignored = moves.host, moves.ignored
-    for request, path in zip(moves.requests, ("script", "refresh"), strict=False):
+    redirections = Redirections(site)
+    host, ignored = redirections.host, redirections.ignored
+    for request, path in zip(
+        redirections.requests, ("script", "refresh"), strict=False
+    ):
         request["ends_at"] = f"/private/{path}"
-    result = crawl(moves.requests, tmp_path, settings=moves.settings)
-    moves.check(result)
-    assert set(result.fetched()) == moves.arrive
-    forbidden = moves.forbidden.items()
+    result = crawl(redirections.requests, tmp_path, settings=redirections.settings)
+    redirections.check(result)
+    assert set(result.fetched()) == redirections.arrived
+    forbidden = redirections.forbidden.items()
     for path, target in forbidden:
         message = result.error(host.url(path))["message"]
         assert f"{target} was reached by a redirect of a browser from" in message
     assert {refusal["url"] for refusal in result.denied} == set(
-        moves.forbidden.values()
+        redirections.forbidden.values()
     )
     assert result.stats["rep/browser/arrived"] == 4
     assert result.stats["robotstxt/forbidden"] == 4
     refused = {(to, "refused", f"redirect {host.url(path)}") for path, to in forbidden}
-    assert came_by_browser(tmp_path) == refused | {
+    assert browser_decisions(tmp_path) == refused | {
         (to, "allowed", f"redirect {start}")
         for to, start in [
             (host.url("/landing"), host.url("/fine")),
@@ -173,12 +183,13 @@ def test_a_response_is_judged_by_the_url_at_which_the_browser_ended(
 
 
 def script(code: str) -> Answer:
+    """Return a file of JavaScript."""
     return Answer(code.encode(), headers={"Content-Type": "text/javascript"})
 
 
-# What a worker requests, and last of all the path at /hop.
+# The requests of a worker. Tests wait for the last one, below /hop, to know that the others were sent.
 WORKER = "fetch('{0}'); fetch('/private{0}').catch(() => 0); fetch('/hop{0}').catch(() => 0);"
-SPECULATES = '{"%s": [{"urls": ["/private/%s"], "eagerness": "immediate"}]}'
+SPECULATION_RULES = '{"%s": [{"urls": ["/private/%s"], "eagerness": "immediate"}]}'
 RICH = """<img src="/private/image"><img src="/hop/image"><img src="/image">
 <iframe src="/private/frame"></iframe><iframe src="/hop/frame"></iframe>
 <script>
@@ -206,32 +217,36 @@ SCRIPTS = {
         addEventListener("pagehide", send); addEventListener("visibilitychange", send)""",
     "late-rules": f"""const rules = document.createElement("script")
         rules.type = "speculationrules"
-        rules.textContent = `{SPECULATES % ("prefetch", "late")}`
+        rules.textContent = `{SPECULATION_RULES % ("prefetch", "late")}`
         document.body.append(rules)""",
 }
 
 
 def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
-    """Return pages of *host* that request what Playwright does not report, with those that they
-    need. Playwright can say that a page requests nothing more while its worker or popup starts,
-    and with a shared worker it never says so: a page with one waits for an image until the last
-    request was sent.
+    """Return the answers of *host* for pages with requests that Playwright does not report, and for their scripts.
+
+    The load state "networkidle" of Playwright is not reliable for pages with workers, popups and frames: it may be
+    reached while a worker or popup starts, and is never reached with a shared worker. So such a page has an image that
+    is answered only when its last request was sent.
     """
 
     def until(*paths: str, on: Host = host) -> Answer:
+        """Return an answer that is sent when *paths* below ``/hop`` of the host *on* were requested."""
         return Answer(after=lambda: all(on.hits_on(f"/hop{path}") for path in paths))
 
     rules = "<script type=speculationrules>%s</script>"
-    speculates = [SPECULATES % (action, action) for action in ("prefetch", "prerender")]
-    by_file = SPECULATES % ("prefetch", "by-file")
-    of_rules = {"Content-Type": "application/speculationrules+json"}
+    rule_sets = [
+        SPECULATION_RULES % (action, action) for action in ("prefetch", "prerender")
+    ]
+    by_file = SPECULATION_RULES % ("prefetch", "by-file")
+    rules_headers = {"Content-Type": "application/speculationrules+json"}
     workers = WORKER.format("/by-worker") + "new Worker('/nested.js');"
     imports = "importScripts('/private/imported')"
     frames = (
         f'<iframe src="{other.url(path)}"></iframe>'
         for path in ("/hop/frame", "/frame")
     )
-    ends = {
+    last_images = {
         "worker": until("/by-worker", "/by-nested"),
         "service": until("/by-service"),
         "shared": until("/by-shared"),
@@ -243,14 +258,14 @@ def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
         "rich": RICH,
         "download": """<a id=a download href="/private/file">A file</a>
             <script>a.click()</script>""",
-        "rules": "".join(rules % rule for rule in speculates),
+        "rules": "".join(rules % rule_set for rule_set in rule_sets),
         "framing": "".join(frames),
     }
     pages = {
-        name: html(body + f'<img src="/until-{name}">' * (name in ends))
+        name: html(body + f'<img src="/until-{name}">' * (name in last_images))
         for name, body in bodies.items()
     }
-    pages |= {f"until-{name}": answer for name, answer in ends.items()}
+    pages |= {f"until-{name}": answer for name, answer in last_images.items()}
     pages |= {
         "file-of-rules": html(Speculation_Rules='"/rules.json"'),
         "worker.js": script(workers + "new Worker('/private/nested.js')"),
@@ -258,7 +273,7 @@ def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
         "shared.js": script(WORKER.format("/by-shared") + imports),
         "service.js": script(WORKER.format("/by-service")),
         "worklet.js": script('import "/private/module.js"'),
-        "rules.json": Answer(by_file.encode(), headers=of_rules),
+        "rules.json": Answer(by_file.encode(), headers=rules_headers),
         "popup": html("""<img src="/private/of-popup">
             <script>new Worker("/of-popup.js")</script>"""),
         "of-popup.js": script(WORKER.format("/by-popup")),
@@ -267,6 +282,8 @@ def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
 
 
 HIDDEN = [*SCRIPTS, "rich", "download", "rules", "file-of-rules", "framing"]
+"""The names of the pages that the crawl requests."""
+
 ALLOWED = [
     *[
         "by-worker",
@@ -279,64 +296,84 @@ ALLOWED = [
     ],
     *["hop/image", "hop/frame", "hop/fetch"],
 ]
+"""The names of allowed paths that must be requested. They show that the scripts of the pages have run."""
 
 
 @pytest.mark.parametrize(
     "isolation",
-    # The first one is Chromium's default on a desktop.
+    # The first flag is Chromium's default on a desktop. Only a long test run has the second one.
     ["--site-per-process", "--disable-site-isolation-trials"][: 1 + effort.is_long],
 )
 def test_chromium_sends_no_request_that_robotstxt_forbids(
     site: Site, tmp_path: Path, isolation: str
 ) -> None:
-    """With abort_forbidden, Chromium sends no request that robots.txt forbids: no redirect,
-    script navigation, image, frame, XHR or popup, nor redirects of these; and none from a worker
-    of any kind or for its script, from an audio worklet, for a download, from fetchLater, while a
-    page closes, because of speculation rules, or from a frame in its own process or a popup.
+    """With ``abort_forbidden``, Chromium sends no request that robots.txt forbids.
+
+    The test has requests of all kinds, and redirects of them: HTTP redirects, navigations by scripts, images, frames,
+    fetch(), popups, workers of all kinds and their scripts, audio worklets, downloads, fetchLater(), requests while a
+    page closes, speculation rules, and requests from frames in their own process and from popups.
     """
-    moves = Moves(site)
-    host, other = moves.host, moves.other
+    redirections = Redirections(site)
+    host, other = redirections.host, redirections.other
     host.answers |= hidden_pages(host, other)
     other.answers |= {
         "/frame": html("""<img src="/private/of-frame"><img src="/hop/of-frame">
             <script>new SharedWorker("/of-frame.js")</script>"""),
         "/of-frame.js": script(WORKER.format("/by-frame")),
     }
-    moved = ["a.js", "b.js", "frame", "of-frame", "by-frame", "fetch", "image", "popup"]
-    for name in (*moved, *ALLOWED[:5]):
+    redirected = [
+        "a.js",
+        "b.js",
+        "frame",
+        "of-frame",
+        "by-frame",
+        "fetch",
+        "image",
+        "popup",
+    ]
+    for name in (*redirected, *ALLOWED[:5]):
         host.answers[f"/hop/{name}"] = redirect(f"/private/hop/{name}")
         other.answers[f"/hop/{name}"] = redirect(f"/private/hop/{name}")
-    requests = [*moves.requests]
+    requests = [*redirections.requests]
     for name in HIDDEN:
         state = "load" if name in {"shared", "framing"} else "networkidle"
         requests.append({"url": host.url(f"/{name}"), "state": state})
-    settings = {**ABORT, **moves.settings}
+    settings = {**ABORT, **redirections.settings}
     result = crawl(requests, tmp_path, (isolation,), settings=settings)
-    moves.check(result)
+    redirections.check(result)
     private = [hit.path for hit in site.log if hit.path.startswith("/private")]
     assert sorted(private) == ["/private/exempt", "/private/ignored"]
     assert {f"/{name}" for name in ALLOWED} <= set(host.pages)
     assert {"/frame", "/by-frame", "/hop/of-frame"} <= set(other.pages)
-    # scrapy-playwright fails a page if it sees that its download is canceled.
+    # The page /download may fail, if scrapy-playwright notices that its download was cancelled.
     fetched = {*result.fetched(), host.url("/download")}
-    assert fetched == moves.arrive | {host.url(f"/{name}") for name in HIDDEN}
-    named = ["image", "fetch", "frame", "popup", "hop/image", "hop/fetch", "hop/frame"]
+    assert fetched == redirections.arrived | {host.url(f"/{name}") for name in HIDDEN}
+    refused = [
+        "image",
+        "fetch",
+        "frame",
+        "popup",
+        "hop/image",
+        "hop/fetch",
+        "hop/frame",
+    ]
     assert {
-        *(host.url(f"/private/{name}") for name in named),
+        *(host.url(f"/private/{name}") for name in refused),
         *(other.url(f"/private/{name}") for name in ("of-frame", "hop/of-frame")),
         other.url("/private/away"),
-    } <= {url for url, verdict, _ in came_by_browser(tmp_path) if verdict == "refused"}
+    } <= {
+        url for url, verdict, _ in browser_decisions(tmp_path) if verdict == "refused"
+    }
     assert result.stats["rep/browser/aborted"] > 40
     assert "rep/browser/arrived" not in result.stats
     assert result.lines("WARNING", "rowser") == []
 
 
-def test_a_page_that_times_out_ends_its_fetches_of_robotstxt(
+def test_the_time_out_of_a_page_ends_the_robotstxt_fetches_that_it_waits_for(
     site: Site, tmp_path: Path
 ) -> None:
-    """If a page ends with its time-out while its images and frames wait for robots.txt files
-    of silent hosts, the fetches of these files end with it, and their hosts can be visited
-    later.
+    """If a page times out while its images and frames wait for the robots.txt of silent hosts, the fetches of these
+    robots.txt files are ended. Later requests to these hosts fetch robots.txt again.
     """
     host = site.add(RULES)
     silent = site.add([HANGS, Answer(RULES.encode())], name="127.0.0.2")
@@ -362,7 +399,7 @@ def test_a_page_that_times_out_ends_its_fetches_of_robotstxt(
 
 
 def test_a_browser_in_a_dry_run_fetches_everything(site: Site, tmp_path: Path) -> None:
-    """In a dry run, a browser fetches everything. The URLs of the spider are judged."""
+    """In a dry run, a browser fetches all pages and images. Only the URLs that the spider requests are judged."""
     host = site.add(RULES)
     host.answers["/"] = html('<img src="/private/image">')
     urls = [host.url("/"), host.url("/private/page")]
@@ -374,31 +411,36 @@ def test_a_browser_in_a_dry_run_fetches_everything(site: Site, tmp_path: Path) -
     assert not result.lines("ERROR")
 
 
-def test_a_robotstxt_for_which_a_page_waits_is_sent_after_a_pause_of_its_host(
+def test_a_robotstxt_that_a_page_waits_for_is_fetched_as_soon_as_a_pause_of_its_host_ends(
     site: Site, tmp_path: Path
 ) -> None:
-    """The robots.txt for an image of a page in the browser is not sent within a pause for which the host asks while
-    it loads the page; and when the pause is over, it does not wait for the end of the page, which waits for the image.
+    """A browser loads a page with an image, and the host of the image asks for a pause meanwhile. The robots.txt for
+    the image is not requested within the pause.
+
+    After the pause, it is requested at once. If it waited for the end of the page, both would wait forever, since the
+    page waits for its image.
     """
-    host, images, other = site.add(RULES), site.add(RULES), site.add(name="127.0.0.2")
-    page, told = host.url("/page"), other.url("/told")
+    host, images = site.add(RULES), site.add(RULES)
+    # The page /after-busy of this host is requested after the 429.
+    control = site.add(name="127.0.0.2")
+    page, after_busy = host.url("/page"), control.url("/after-busy")
     image = html(f'<img src="{images.url("/image")}">')
     host.answers |= {
         "/busy": busy(429, after=lambda: host.hits_on("/page")),
-        # The crawl knows of the pause by then.
-        "/page": replace(image, after=lambda: other.hits_on("/told")),
+        # This page is answered when the crawl has received the 429, and has begun the pause.
+        "/page": replace(image, after=lambda: control.hits_on("/after-busy")),
     }
-    plain: dict[str, Any] = {"meta": {"playwright": False}}
+    without_browser: dict[str, Any] = {"meta": {"playwright": False}}
     result = crawl(
-        [{"url": page, "state": "load"}, {"url": host.url("/busy"), **plain}],
+        [{"url": page, "state": "load"}, {"url": host.url("/busy"), **without_browser}],
         tmp_path,
         spider=f"{__name__}.FollowingBrowserSpider",
-        follow={host.url("/busy"): [{"url": told, **plain}]},
+        follow={host.url("/busy"): [{"url": after_busy, **without_browser}]},
         settings={**ABORT, "REP_BACKOFF_MAX": 60, "REP_WAIT_TIMEOUT": 60},
         constants={"scrapy_rep.crawl.frontier.limits._FIRST_PAUSE": 0.6},
     )
-    (paused,), (fetch,) = host.hits_on("/busy"), images.robots_hits
-    assert paused.answered is not None
-    assert fetch.time > paused.answered + 0.6 - EARLY
+    (busy_hit,), (robots_hit,) = host.hits_on("/busy"), images.robots_hits
+    assert busy_hit.answered is not None
+    assert robots_hit.time > busy_hit.answered + 0.6 - EARLY
     assert images.pages == ["/image"]
-    assert result.fetched() == sorted([page, host.url("/busy"), told])
+    assert result.fetched() == sorted([page, host.url("/busy"), after_busy])

@@ -1,4 +1,4 @@
-"""Limits that a crawl sets itself: requests in flight to an address, and pages of a host."""
+"""Tests of two limits that a crawl may set: REP_CONCURRENCY_PER_ADDRESS and REP_PAGES_PER_HOST."""
 
 from __future__ import annotations
 
@@ -33,27 +33,28 @@ def pages(host: Host, count: int, kind: str = "page") -> list[str]:
     return [host.url(f"/{kind}/{number}") for number in range(count)]
 
 
-# Addresses.
+# Concurrency per address.
 
 
-def most_at_once(hits: Iterable[Hit]) -> int:
-    """Return how many of *hits* the server was answering at the same time at most."""
+def max_concurrent(hits: Iterable[Hit]) -> int:
+    """Return the maximum number of *hits* that the server was answering at the same time."""
     changes = [(hit.time, 1) for hit in hits]
     changes += [(hit.answered, -1) for hit in hits if hit.answered is not None]
-    most = now = 0
+    maximum = concurrent = 0
     for _, change in sorted(changes):
-        now += change
-        most = max(most, now)
-    return most
+        concurrent += change
+        maximum = max(maximum, concurrent)
+    return maximum
 
 
 @pytest.mark.newest
 @pytest.mark.slow
-def test_hosts_on_one_address_share_four_places_and_leave_none_empty(
+def test_hosts_on_one_address_share_its_concurrency_and_use_all_of_it(
     site: Site, mode: str
 ) -> None:
-    """The hosts on an address have four pages in flight together. No place stays empty: none of the pages is
-    answered before four of its address are waiting, or the last ones.
+    """The hosts on one address have four requests in flight together: never more, and never fewer if more are waiting.
+
+    An address answers a page only when four of its requests are waiting, or when all of its 40 requests have arrived.
     """
     servers = [site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3, 4)]
     names, urls = {}, []
@@ -66,14 +67,14 @@ def test_hosts_on_one_address_share_four_places_and_leave_none_empty(
     def page_hits(host: Host) -> list[Hit]:
         return [hit for hit in host.hits if hit.path != "/robots.txt"]
 
-    def is_full(host: Host) -> bool:
+    def has_full_concurrency(host: Host) -> bool:
         hits = page_hits(host)
         return sum(hit.answered is None for hit in hits) >= 4 or len(hits) == 40
 
     site.limit = lambda hit: (
         None
         if hit.path == "/robots.txt"
-        else Answer(b"page", after=lambda: is_full(hit.host))
+        else Answer(b"page", after=lambda: has_full_concurrency(hit.host))
     )
     result = run_crawl(
         urls,
@@ -86,26 +87,30 @@ def test_hosts_on_one_address_share_four_places_and_leave_none_empty(
     for server in servers:
         hits = page_hits(server)
         assert len(hits) == 40
-        assert most_at_once(hits) == 4
+        assert max_concurrent(hits) == 4
         assert all(hit.answered and hit.answered - hit.time < 50 for hit in hits)
 
 
-# Pages.
+# Pages per host.
 
 
 def fetched(host: Host, kind: str = "page") -> set[str]:
-    """Return the distinct pages that *host* was asked for."""
+    """Return the distinct paths of a kind that were requested from *host*."""
     return {path for path in host.pages if path.startswith(f"/{kind}/")}
 
 
 def check_refused(result: CrawlResult, count: int) -> None:
+    """Check that *count* requests were refused because of the budget, and that there were no other errors."""
     assert result.exit_code == 0, result.log
     assert [error.get("reason") for error in result.errors] == ["budget"] * count
     assert "log_count/ERROR" not in result.stats, result.log
 
 
-def troublesome(host: Host) -> Host:
-    """Half of the pages of *host* redirect within it, the others fail at first. robots.txt is asked for often."""
+def with_redirects_and_failures(host: Host) -> Host:
+    """Make half of the pages of *host* redirect within it, and the first request for each other page fail.
+
+    Its robots.txt is fetched often, since each copy is stale at once. Return *host*.
+    """
 
     def limit(hit: Hit) -> Answer | None:
         kind, number = hit.path.rsplit("/", 1)
@@ -123,24 +128,27 @@ def troublesome(host: Host) -> Host:
 
 
 @pytest.mark.parametrize("obeys", [True, False])
-def test_no_host_gets_one_page_more_than_its_budget(
+def test_no_host_gets_more_pages_than_its_budget(
     site: Site, mode: str, obeys: bool, tmp_path: Path
 ) -> None:
-    """By the access logs, no host gets one page more: not by redirects, retries or download slots. robots.txt
-    and files of a pipeline do not count. Overrides set another limit, or none.
+    """The access logs have no more pages of a host than its budget, also with redirects, retries and download slots.
+
+    Requests for robots.txt and for files of a pipeline do not count. REP_OVERRIDES sets another limit for a host, or
+    no limit.
     """
-    usual, small, large = (
-        troublesome(site.add(name=f"127.0.0.{number}")) for number in (21, 22, 23)
+    default, small, unlimited = (
+        with_redirects_and_failures(site.add(name=f"127.0.0.{number}"))
+        for number in (21, 22, 23)
     )
     urls: list[Any] = [
         {
             "url": url,
             "meta": {"download_slot": f"slot {number % 3}"} if number > 5 else {},
         }
-        for host in (usual, small, large)
+        for host in (default, small, unlimited)
         for number, url in enumerate(pages(host, 12))
     ]
-    answered = pages(usual, 12) + pages(usual, 12, "moved")
+    page_urls = pages(default, 12) + pages(default, 12, "moved")
     result = run_crawl(
         urls,
         mode=mode,
@@ -151,16 +159,17 @@ def test_no_host_gets_one_page_more_than_its_budget(
             "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
             "FILES_STORE": str(tmp_path),
             "REP_PAGES_PER_HOST": 5,
-            "REP_OVERRIDES": {small.name: {"pages": 2}, large.name: {"pages": 0}},
+            "REP_OVERRIDES": {small.name: {"pages": 2}, unlimited.name: {"pages": 0}},
         },
         files={
-            url: pages(usual, 3, f"file{number}") for number, url in enumerate(answered)
+            url: pages(default, 3, f"file{number}")
+            for number, url in enumerate(page_urls)
         },
     )
     check_refused(result, 7 + 10)
-    assert [len(fetched(host)) for host in (usual, small, large)] == [5, 2, 12]
+    assert [len(fetched(host)) for host in (default, small, unlimited)] == [5, 2, 12]
     assert len(result.responses) == 5 + 2 + 12
-    assert sum(path.startswith("/file") for path in usual.pages) == 15
+    assert sum(path.startswith("/file") for path in default.pages) == 15
     assert result.stats["rep/budget/hosts"] == 2
     assert result.stats["rep/denied/budget"] == 17
     (line,) = result.lines("INFO", "further requests to this host are refused")
@@ -172,11 +181,11 @@ def test_no_host_gets_one_page_more_than_its_budget(
 
 
 @pytest.mark.newest
-def test_ledger_report_and_log_name_the_budget_and_its_setting(
+def test_the_budget_and_its_setting_are_named_in_ledger_report_and_log(
     site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ledger, report and log say why a page was refused, with the setting that changes it; what
-    robots.txt forbids is no page.
+    """Ledger, report and log say why a page was refused, and name the setting of the limit. A page that robots.txt
+    forbids does not count for the budget.
     """
     host, ledger = site.add(RULES), tmp_path / "ledger"
     urls = [host.url("/private/1"), *pages(host, 3)]
@@ -185,8 +194,8 @@ def test_ledger_report_and_log_name_the_budget_and_its_setting(
         settings={"REP_PAGES_PER_HOST": 2, "REP_LEDGER": str(ledger)},
     )
     assert [error["reason"] for error in result.errors] == ["rule", "budget"]
-    why = "127.0.0.1 has reached its limit of 2 pages (REP_PAGES_PER_HOST)"
-    assert why in result.errors[1]["message"]
+    reason = "127.0.0.1 has reached its limit of 2 pages (REP_PAGES_PER_HOST)"
+    assert reason in result.errors[1]["message"]
     assert (
         len(result.lines("INFO", "Requests refused: 1", "REP_PAGES_PER_HOST changes"))
         == 1
@@ -204,10 +213,9 @@ def test_ledger_report_and_log_name_the_budget_and_its_setting(
 
 
 @pytest.mark.parametrize("order", [543, 800])
-def test_a_middleware_that_fetches_by_itself_gets_no_page_more(
+def test_a_page_that_a_middleware_fetches_by_itself_counts_for_the_budget(
     site: Site, mode: str, order: int
 ) -> None:
-    """A page that a middleware fetches by itself counts for the budget of its host."""
     host = site.add(RULES)
     driver = "tests.crawl.driver_middlewares.Driver"
     requests = [
@@ -224,10 +232,10 @@ def test_a_middleware_that_fetches_by_itself_gets_no_page_more(
 
 
 @pytest.mark.newest
-def test_a_page_that_a_service_fetches_counts_for_its_site(
+def test_a_page_that_a_service_fetches_counts_for_the_budget_of_its_site(
     site: Site, mode: str
 ) -> None:
-    """A page counts for its site, and not for the service, whose requests replace the others."""
+    """A middleware replaces each request by a request to a service. Pages count for their site, not for the service."""
     service = site.add(name="127.0.0.9")
     hosts = [site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3, 4)]
     result = run_crawl(
@@ -247,10 +255,9 @@ def test_a_page_that_a_service_fetches_counts_for_its_site(
 
 
 @pytest.mark.newest
-def test_pages_from_the_cache_give_their_places_back(
+def test_pages_from_scrapys_http_cache_do_not_count_for_the_budget(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """A page that the cache of Scrapy answers does not count."""
     host = site.add(RULES)
     settings = {
         "CONCURRENT_REQUESTS": 1,
@@ -268,10 +275,10 @@ def test_pages_from_the_cache_give_their_places_back(
 
 @pytest.mark.newest
 @pytest.mark.parametrize("jobdir", [False, True])
-def test_pages_that_come_back_for_a_pause_count_once(
+def test_pages_that_return_to_the_scheduler_because_of_a_pause_count_once(
     site: Site, mode: str, jobdir: bool, tmp_path: Path
 ) -> None:
-    """A page that the wire returns to the scheduler for a pause counts once."""
+    """The wire returns a request to the scheduler if a pause has begun meanwhile. The request counts only once."""
     host = site.add(RULES)
 
     def limit(hit: Hit) -> Answer | None:
@@ -297,8 +304,8 @@ def test_pages_that_come_back_for_a_pause_count_once(
 
 
 @pytest.mark.newest
-def test_a_dry_run_counts_no_pages(site: Site) -> None:
-    """A dry run counts no pages, and refuses none."""
+def test_a_dry_run_ignores_the_budget(site: Site) -> None:
+    """A dry run neither counts pages for the budget nor refuses any."""
     host = site.add(RULES)
     result = run_crawl(
         pages(host, 4), settings={"REP_PAGES_PER_HOST": 2, "REP_DRY_RUN": True}
@@ -310,13 +317,14 @@ def test_a_dry_run_counts_no_pages(site: Site) -> None:
 @pytest.mark.newest
 @pytest.mark.slow
 @pytest.mark.parametrize("obeys", [True, False])
-def test_a_budget_holds_over_kills_and_is_used_up(
+def test_a_killed_and_resumed_crawl_keeps_to_the_budget_and_uses_all_of_it(
     site: Site, mode: str, obeys: bool, tmp_path: Path
 ) -> None:
-    """However often the crawl is killed, no host gets one page more, and each gets all of its budget."""
+    """However often the crawl is killed, each host gets exactly as many pages as its budget."""
     chance = random.Random(11)
     hosts = [
-        troublesome(site.add(name=f"127.0.0.{number}")) for number in (21, 22, 23, 24)
+        with_redirects_and_failures(site.add(name=f"127.0.0.{number}"))
+        for number in (21, 22, 23, 24)
     ]
     for host in hosts:
         for number in range(40):

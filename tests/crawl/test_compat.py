@@ -1,4 +1,7 @@
-"""Each private name of Scrapy that is missing: the crawl goes on as docs/explanation/scrapy.md says."""
+"""Tests of crawls on a Scrapy that lacks one of the private names that this package uses.
+
+The consequences must be those in docs/explanation/scrapy.md.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,20 @@ NAMES = [
     "downloader.get_slot_key",
     "downloader.slots",
 ]
-OF_SLOTS = ["slot.concurrency", "slot.delay", "slot.lastseen", "slot.queue"]
+SLOT_ATTRIBUTES = ["slot.concurrency", "slot.delay", "slot.lastseen", "slot.queue"]
 
 
-def test_at_most_nine_private_names_are_used() -> None:
-    """At most nine are used, these and ``_auth_proxy``: those of a download slot count as one."""
+def test_the_private_names_in_use_are_those_of_this_test_and_of_the_documentation() -> (
+    None
+):
+    """The package uses only the private names in NAMES, the attributes of download slots, and ``_auth_proxy``. The
+    documentation lists all of them.
+    """
     text = (ROOT / "scrapy_rep/base/compat.py").read_text(encoding="utf-8")
     paths = set(re.findall(r'_find\((?:\w|\.)+, "([\w.]+)"\)', text))
+    # "queue" is an attribute of slots. All other paths without a dot are attributes of the downloader.
     used = {path if "." in path else f"downloader.{path}" for path in paths - {"queue"}}
+    # The downloader of the engine is public.
     assert used - {"downloader.downloader"} == set(NAMES)
     assert compat.PROXY_AUTH_META_KEY == "_auth_proxy"
     page = (ROOT / "docs/explanation/scrapy.md").read_text(encoding="utf-8")
@@ -42,11 +51,13 @@ def test_at_most_nine_private_names_are_used() -> None:
         assert f"`{name}`" in page or f"engine.{name}`" in page, name
 
 
-@pytest.mark.parametrize("name", [*NAMES, *OF_SLOTS])
+@pytest.mark.parametrize("name", [*NAMES, *SLOT_ATTRIBUTES])
 def test_without_a_private_name_a_crawl_still_obeys_and_warns_once(
     site: Site, tmp_path: Path, name: str
 ) -> None:
-    """Nothing forbidden is sent, delays are kept, each page is fetched, and one warning names it."""
+    """No forbidden request is sent, delays are kept, each allowed page is fetched, and one warning names the missing
+    name.
+    """
     slow = site.add(f"{RULES}Crawl-delay: 0.2\n")
     late = site.add([Answer(status=503), robots(RULES)], name="127.0.1.1")
     result = run_crawl(
@@ -57,9 +68,9 @@ def test_without_a_private_name_a_crawl_still_obeys_and_warns_once(
             for kind in ("public", "private")
         ],
         settings={
-            "EXTENSIONS": {"tests.crawl.missing_names.Missing": 1},
-            # What a crawl does not need is not looked up.
-            "DOWNLOAD_DELAY": 0.02 if name in OF_SLOTS else 0,
+            "EXTENSIONS": {"tests.crawl.missing_names.HidePrivateName": 1},
+            # A crawl looks a name up only if it needs the name. These two settings make it need the name.
+            "DOWNLOAD_DELAY": 0.02 if name in SLOT_ATTRIBUTES else 0,
             "JOBDIR": str(tmp_path) if name == "_slot.inprogress" else None,
             "MISSING": name,
             "REP_WAIT_TIMEOUT": 30,

@@ -1,4 +1,4 @@
-"""Components of a project, and services that fetch its pages, beside this package's middleware."""
+"""Tests of crawls whose project has middlewares and signal handlers of its own, or a service that fetches pages."""
 
 from __future__ import annotations
 
@@ -31,44 +31,48 @@ WELL_KNOWN = "/.well-known/tdmrep.json"
 TDMREP = b'[{"location": "/", "tdm-reservation": 1}]'
 STOPPED = "a component stopped its download by raising StopDownload in a handler of"
 PART = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"
-"""The start of a response, after which no client tries again by itself."""
+"""The start of a response. A client that has received it does not repeat the request by itself."""
 REFRESH = b'<meta http-equiv="refresh" content="0; url=/found">'
 
 
 def pages(*hosts: Host) -> list[str]:
+    """Return the URLs of a forbidden and an allowed page of each host."""
     return [host.url(path) for host in hosts for path in ("/private", "/public")]
 
 
-def beside(name: str, order: int = 700, **settings: Any) -> dict[str, Any]:
-    """Return the settings of a project with a downloader middleware."""
+def with_middleware(name: str, order: int = 700, **settings: Any) -> dict[str, Any]:
+    """Return *settings*, and the setting that adds the downloader middleware *name* with this order."""
     return {"DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.{name}": order}, **settings}
 
 
 class Failing(NamedTuple):
-    """What happens to robots.txt where a middleware fails its request."""
+    """A middleware that makes the request for robots.txt fail, and the expected result."""
 
     name: str
     order: int
-    why: str = ""
-    """What the log says."""
+    reason: str = ""
+    """The words with which the log explains the failure."""
 
     requests: int = 1
+    """The number of requests for robots.txt that each host gets."""
+
     attributes: dict[str, Any] = {}
+    """Attributes of the spider, which the middleware reads."""
 
 
 KEY = "KeyError: 'wanted', raised by a component (see REP_REQUEST_META_KEYS)"
 REPLACED = "a downloader middleware replaced the request by a new request 11 times in a row, the last"
 FAILING = {
-    "needs a key of the request": Failing("NeedsKey", 450, KEY, 0),
-    "needs it after the middleware": Failing("NeedsKey", 700, KEY, 0),
-    "needs it with a response": Failing("NeedsKeyOfResponses", 700, KEY),
-    "needs it with an error": Failing("NeedsKeyOfFailures", 450, KEY, 0),
-    "is cancelled": Failing("CancelRobotsTxt", 860),
-    "returns its request for ever": Failing(
+    "reads a meta key of the request": Failing("NeedsKey", 450, KEY, 0),
+    "reads it behind the middleware of this package": Failing("NeedsKey", 700, KEY, 0),
+    "reads it when the response arrives": Failing("NeedsKeyOfResponses", 700, KEY),
+    "reads it when the download fails": Failing("NeedsKeyOfFailures", 450, KEY, 0),
+    "raises CancelledError": Failing("CancelRobotsTxt", 860),
+    "always replaces the response by the request": Failing(
         *("ReplaceRobotsTxt", 450, REPLACED, 11),
         {"instead": "/robots.txt", "is_copy": True},
     ),
-    "returns a new request of another method": Failing(
+    "replaces the response by a new request with another method": Failing(
         *("ReplaceRobotsTxt", 700, "Refused by", 1),
         {"instead": "/robots.txt", "is_copy": False},
     ),
@@ -76,18 +80,20 @@ FAILING = {
 
 
 @pytest.mark.parametrize("case", FAILING.values(), ids=FAILING)
-def test_a_middleware_that_fails_robotstxt_refuses_the_pages_at_once(
+def test_pages_are_refused_at_once_if_a_middleware_makes_robotstxt_fail(
     site: Site, mode: str, case: Failing
 ) -> None:
-    """If a middleware fails the request for robots.txt, all pages that wait for it are refused at
-    once. The log says why, with one traceback at most.
+    """If a middleware makes the request for robots.txt fail, all pages that wait for this robots.txt are refused at
+    once. The log says why, and has at most one traceback.
     """
     is_refusing = case.name == "NeedsKeyOfFailures"
     hosts = [site.refusing() if is_refusing else site.add(RULES) for _ in range(2)]
     result = run_crawl(
         [{"url": url, "meta": {"wanted": 1}} for url in pages(*hosts)],
         mode=mode,
-        settings=beside(case.name, case.order, REP_WAIT_TIMEOUT=600 if case.why else 0),
+        settings=with_middleware(
+            case.name, case.order, REP_WAIT_TIMEOUT=600 if case.reason else 0
+        ),
         **case.attributes,
         timeout=30,
     )
@@ -101,14 +107,18 @@ def test_a_middleware_that_fails_robotstxt_refuses_the_pages_at_once(
     assert result.stats["finish_reason"] == "robots_denied"
     assert "never retrieved" not in result.log
     errors = result.lines("ERROR")
-    assert [KEY[-22:-1] in error for error in errors] == [True] * (case.why == KEY)
+    assert ["REP_REQUEST_META_KEYS" in error for error in errors] == [True] * (
+        case.reason == KEY
+    )
     assert result.log.count('request.meta["wanted"]') == len(errors)
     assert ("Traceback" in result.log) is bool(errors)
     remedy = (
-        "must return None for a request that it created" if case.why == REPLACED else ""
+        "must return None for a request that it created"
+        if case.reason == REPLACED
+        else ""
     )
     for host in hosts:
-        words = host.robotstxt, case.why, remedy, "are refused"
+        words = host.robotstxt, case.reason, remedy, "are refused"
         assert result.lines("WARNING", *words)
 
 
@@ -119,11 +129,13 @@ def test_a_middleware_that_fails_robotstxt_refuses_the_pages_at_once(
         ("ReplaceRobotsTxt", {"instead": "/rules", "is_copy": True}),
     ],
 )
-def test_rep_request_meta_keys_gives_a_middleware_its_key(
+def test_rep_request_meta_keys_gives_requests_for_robotstxt_a_meta_key(
     site: Site, mode: str, name: str, attributes: dict[str, Any]
 ) -> None:
-    """With REP_REQUEST_META_KEYS, as the log says, a middleware gets its key. A request that it
-    returns in place of the one for robots.txt is sent at once, as a part of the same fetch.
+    """With REP_REQUEST_META_KEYS, which the log recommends, a middleware finds its meta key in requests for robots.txt.
+
+    If the middleware returns another request in place of the response for robots.txt, it is sent at once, as a part of
+    the same fetch.
     """
     host = site.add("User-agent: *\nDisallow: /\n")
     path = attributes.get("instead", "/robots.txt")
@@ -131,25 +143,27 @@ def test_rep_request_meta_keys_gives_a_middleware_its_key(
     result = run_crawl(
         [{"url": url, "meta": {"wanted": 1}} for url in pages(host)],
         mode=mode,
-        settings=beside(name, 450, REP_REQUEST_META_KEYS=["wanted"]),
+        settings=with_middleware(name, 450, REP_REQUEST_META_KEYS=["wanted"]),
         **attributes,
         timeout=30,
     )
-    asked = [hit.path for hit in host.hits]
-    assert asked == [*dict.fromkeys(["/robots.txt", path]), "/public"]
+    requested = [hit.path for hit in host.hits]
+    assert requested == [*dict.fromkeys(["/robots.txt", path]), "/public"]
     assert result.lines("ERROR") == []
 
 
 @pytest.mark.newest
-def test_a_middleware_sees_robotstxt_as_it_is_sent_and_answered(site: Site) -> None:
-    """A middleware that solves challenges sees the request for robots.txt as it is sent, and the
-    response as the server has sent it.
+def test_a_middleware_gets_the_request_and_response_of_robotstxt_unchanged(
+    site: Site,
+) -> None:
+    """A middleware that solves challenges gets the request for robots.txt as it is sent, and the response as the server
+    has sent it.
     """
     host = site.add(RULES)
     host.limit = lambda hit: (
         None if "X-Solved" in hit.headers else Answer(b"a challenge", 403)
     )
-    result = run_crawl(pages(host), settings=beside("SolveChallenges"))
+    result = run_crawl(pages(host), settings=with_middleware("SolveChallenges"))
     assert [hit.path for hit in host.hits if "X-Solved" in hit.headers] == [
         "/robots.txt",
         "/public",
@@ -159,9 +173,9 @@ def test_a_middleware_sees_robotstxt_as_it_is_sent_and_answered(site: Site) -> N
 
 @pytest.mark.newest
 def test_an_error_of_the_network_is_not_blamed_on_a_component(site: Site) -> None:
-    """An error of the network is not taken for one of a component that looks at it."""
+    """The middleware has a ``process_exception`` method that gets the error, but is not its cause."""
     host = site.add(stages(Then.RESET)["in the body"])
-    settings = beside("NeedsKeyOfFailures", REP_REQUEST_META_KEYS=["wanted"])
+    settings = with_middleware("NeedsKeyOfFailures", REP_REQUEST_META_KEYS=["wanted"])
     requests = [{"url": url, "meta": {"wanted": 1}} for url in pages(host)]
     result = run_crawl(requests, settings=settings)
     assert host.pages == []
@@ -174,13 +188,16 @@ def test_an_error_of_the_network_is_not_blamed_on_a_component(site: Site) -> Non
 @pytest.mark.parametrize(
     ("stops_in", "fails"), [("headers_received", False), ("bytes_received", True)]
 )
-def test_a_robotstxt_whose_download_was_stopped_is_no_file_without_rules(
+def test_a_robotstxt_whose_download_is_stopped_is_unreachable(
     site: Site, mode: str, stops_in: str, fails: bool
 ) -> None:
-    """A robots.txt whose download a signal handler of the project has stopped is no file
-    without rules: pages are refused at once, and the log names the cause. A status without a
-    file says the same as ever, unless the handler fails the download. So it is with tdmrep.json.
-    Neither request asks for an encoding, whatever the spider's requests ask for.
+    """If a signal handler of the project stops the download of a robots.txt, the body that has arrived is not used: the
+    robots.txt is unreachable, pages are refused at once, and the log names the cause.
+
+    A status such as 404 has its usual meaning even without a body, unless the handler makes the download fail. All of
+    this also applies to tdmrep.json.
+
+    Requests for both files accept no content coding, whatever the requests of the spider accept.
     """
     host, missing = site.add(RULES), site.add(robots("None", status=404))
     moved = site.add(redirect(host.robotstxt, body=b"Moved"))
@@ -197,7 +214,7 @@ def test_a_robotstxt_whose_download_was_stopped_is_no_file_without_rules(
         timeout=30,
     )
     assert host.pages == moved.pages == []
-    # Twisted may repeat a request on a connection that it has just closed.
+    # Twisted may repeat a request if it has just closed the connection.
     fetched = set() if fails else {WELL_KNOWN, "/private", "/public"}
     assert set(missing.pages) == fetched
     hits = 1 if fails else 2
@@ -209,22 +226,22 @@ def test_a_robotstxt_whose_download_was_stopped_is_no_file_without_rules(
     assert result.stats["rep/robotstxt/successful"] == 1
     assert result.stats["rep/tdmrep/unreachable"] == 1
     assert result.lines("DEBUG", html.url(WELL_KNOWN), STOPPED)
-    asked = {hit.path: hit.headers["Accept-Encoding"] for hit in html.hits}
+    encodings = {hit.path: hit.headers["Accept-Encoding"] for hit in html.hits}
     files = dict.fromkeys(["/robots.txt", WELL_KNOWN], "identity")
-    assert asked == files | {"/public": "gzip"}
+    assert encodings == files | {"/public": "gzip"}
 
 
-# Downloads that are cancelled, fail or are hidden free their places once.
+# Cancelled downloads, failed downloads, and failures that a component hides.
 
 
-def test_a_cancelled_download_holds_up_none_that_follows_it(
-    site: Site, mode: str
-) -> None:
-    """Hundreds of downloads that wait for the same robots.txt all continue when it comes. Those that
-    are cancelled while they wait for robots.txt, for the delay of their host, or while they are in
-    flight, do not hold up those that follow them. One that is cancelled in the moment in which it is
-    refused is counted once. Of one Request object that is downloaded several times at once, Scrapy fails all
-    downloads but one with a KeyError; each of them ends, and keeps the delay.
+def test_a_cancelled_download_does_not_block_later_ones(site: Site, mode: str) -> None:
+    """Cancelled downloads do not block later ones. The limiter counts the end of each download exactly once.
+
+    - ``many``: 300 downloads that wait for the same robots.txt all continue when it arrives.
+    - ``some``: downloads are cancelled while they wait for robots.txt or for the delay, or while they are in flight.
+    - ``refused``: downloads are cancelled at about the time at which they are refused.
+    - ``same``: one Request object is downloaded four times at once. Scrapy makes all but one of these downloads fail
+      with a KeyError. All of them end, and keep the delay.
     """
     start = site.add()
     many = site.add(Answer(b"", delay=0.5), name="127.0.0.2")
@@ -237,7 +254,7 @@ def test_a_cancelled_download_holds_up_none_that_follows_it(
         start.url(f"/{host.name}"): [host.url(f"/{number}") for number in range(count)]
         for host, count in ((many, 300), (some, 14), (refused, 30))
     }
-    of_many, of_some, of_refused = more
+    many_page, some_page, refused_page = more
     more[start.url("/same")] = [same.url("/")] * 4
     result = run_crawl(
         list(more),
@@ -246,32 +263,36 @@ def test_a_cancelled_download_holds_up_none_that_follows_it(
         settings={"REP_BACKOFF_MAX": 60, "REP_WAIT_TIMEOUT": 60},
         more=more,
         cancel_after={
-            of_some: [0.1 + 0.1 * n if n % 2 else None for n in range(14)],
-            of_refused: [0.52 + 0.002 * n for n in range(30)],
+            some_page: [0.1 + 0.1 * n if n % 2 else None for n in range(14)],
+            refused_page: [0.52 + 0.002 * n for n in range(30)],
         },
     )
     errors = {item["url"]: item["error"] for item in result.items}
     assert len(many.robots_hits) == 1
-    assert [errors[url] for url in more[of_many]] == [None] * 300
-    assert [errors[url] for url in more[of_some][::2]] == [None] * 7
-    assert any(errors[url] for url in more[of_some][1::2])
+    assert [errors[url] for url in more[many_page]] == [None] * 300
+    assert [errors[url] for url in more[some_page][::2]] == [None] * 7
+    assert any(errors[url] for url in more[some_page][1::2])
     assert len(same.pages) > 1
-    at_once = [item["error"] for item in result.items if item["url"] == same.url("/")]
-    assert sorted(at_once, key=str) == ["KeyError"] * 3 + [None]
+    same_errors = [
+        item["error"] for item in result.items if item["url"] == same.url("/")
+    ]
+    assert sorted(same_errors, key=str) == ["KeyError"] * 3 + [None]
     for host, delay in ((some, 0.2), (same, 0.3)):
         assert min(host.gaps) > delay - 0.01, host.gaps
     for host in (many, some, refused, same):
-        counts = result.stats[f"places/{host.name}"]
+        counts = result.stats[f"limiter/{host.name}"]
         assert counts["in_flight"] == 0, host.name
         assert counts["waiting"] == 0, host.name
     assert "log_count/ERROR" not in result.stats, result.log
 
 
-def test_a_request_that_a_middleware_returns_is_downloaded_when_it_comes_again(
+def test_a_request_that_a_middleware_reschedules_is_downloaded_the_second_time(
     site: Site, mode: str
 ) -> None:
-    """A request that a middleware returns, the same object, is downloaded when it comes again,
-    whether it comes from the scheduler or past that.
+    """A middleware returns each request from ``process_request`` once, as the same object.
+
+    The request is downloaded when it passes the middlewares again, whether it comes from the scheduler or from
+    ``engine.download_async``.
     """
     host = site.add(DELAY.format(0.2))
     start, file = host.url("/start"), host.url("/file")
@@ -279,7 +300,7 @@ def test_a_request_that_a_middleware_returns_is_downloaded_when_it_comes_again(
         [start],
         mode=mode,
         spider=EVERY_WAY,
-        settings=beside("MarkOnce", 543),
+        settings=with_middleware("MarkOnce", 543),
         more={start: [file]},
         timeout=30,
     )
@@ -288,54 +309,56 @@ def test_a_request_that_a_middleware_returns_is_downloaded_when_it_comes_again(
     assert min(host.gaps) > 0.19, host.gaps
 
 
-def test_a_hidden_error_begins_the_delay(site: Site, mode: str) -> None:
-    """The delay of a host begins after a request that has failed, even if a component of the
-    project replaces the error by a response.
-    """
+def test_the_delay_begins_after_an_error_that_a_component_hides(
+    site: Site, mode: str
+) -> None:
+    """The delay of a host begins after a failed request, even if a component replaces the error by a response."""
     host = site.add(DELAY.format(0.3))
     host.limit = lambda hit: (
         None if hit.path == "/robots.txt" else Answer(raw=lambda: [PART, Then.RESET])
     )
     urls = [host.url(f"/{number}") for number in range(3)]
-    result = run_crawl(urls, mode=mode, settings=beside("HideErrors"))
+    result = run_crawl(urls, mode=mode, settings=with_middleware("HideErrors"))
     assert [response["status"] for response in result.responses] == [418] * 3
     assert min(host.gaps) > 0.29, host.gaps
 
 
 @pytest.mark.newest
-def test_a_request_held_until_its_rules_are_stale_keeps_to_the_new_ones(
+def test_a_request_that_is_held_back_until_robotstxt_is_stale_is_judged_again(
     site: Site,
 ) -> None:
-    """A request that a component holds back until the robots.txt that allowed it is no longer fresh is judged by the
-    next one, and not sent if that forbids it.
+    """A robots.txt allows a request, a component holds the request back, and the robots.txt becomes stale meanwhile.
+
+    The request is judged by the next robots.txt, and not sent if that file forbids it.
     """
-    host, other = site.add([robots(""), robots(FORBIDS_HELD)]), site.add()
+    # The second host is there for the page /go, after which HoldBack lets requests pass.
+    host, control = site.add([robots(""), robots(FORBIDS_HELD)]), site.add()
 
     def is_stale() -> bool:
         hits = host.hits_on("/first")
         return bool(hits) and hits[0].time < time.monotonic() - 0.25
 
-    other.answers["/go"] = Answer(after=is_stale)
-    # The first request after a robots.txt may use it whenever it is sent.
+    control.answers["/go"] = Answer(after=is_stale)
+    # The first request after a fetch of robots.txt may use the file however old it is, so /held must not be the first.
     first = {"url": host.url("/first"), "priority": 1}
     result = run_crawl(
-        [first, host.url("/held"), other.url("/go")],
-        settings=beside("HoldBack", REP_MAX_AGE=0.2),
+        [first, host.url("/held"), control.url("/go")],
+        settings=with_middleware("HoldBack", REP_MAX_AGE=0.2),
     )
     assert host.pages == ["/first"]
     assert len(host.robots_hits) == 2
     assert result.error(host.url("/held"))["reason"] == "rule"
 
 
-def test_a_component_may_download_from_the_host_whose_request_it_holds(
+def test_a_component_may_download_from_a_host_while_it_holds_a_request_back(
     site: Site,
 ) -> None:
-    """A downloader middleware may download something from the host of a request while it holds
-    that request back, although the host has a delay. A crawl does not hang there.
+    """A downloader middleware may download something from a host with a delay while it holds back a request to the same
+    host. The crawl does not hang.
     """
     host = site.add(DELAY.format(0.3))
     urls = [host.url(f"/{number}") for number in range(3)]
-    result = run_crawl(urls, settings=beside("LogIn"))
+    result = run_crawl(urls, settings=with_middleware("LogIn"))
     assert result.fetched() == sorted(urls)
     assert len(host.hits_on("/token")) == 3
 
@@ -343,25 +366,25 @@ def test_a_component_may_download_from_the_host_whose_request_it_holds(
 # Scrapy's own components.
 
 
-def test_the_middleware_replaces_scrapys_own_where_a_project_names_that(
+def test_the_middleware_replaces_scrapys_own_if_a_project_enables_the_latter(
     site: Site, tmp_path: Path
 ) -> None:
-    """A project that names Scrapy's own RobotsTxtMiddleware gets the one of this package
-    instead: one fetch of robots.txt, with overrides and a ledger.
+    """If the settings of a project name Scrapy's RobotsTxtMiddleware, the middleware of this package is used instead,
+    with overrides and a ledger.
     """
     host, ledger = site.add("User-agent: *\nDisallow: /\n"), tmp_path / "ledger"
-    theirs = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
+    scrapy_middleware = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
     result = run_crawl(
         pages(host),
         settings={
-            "DOWNLOADER_MIDDLEWARES": {theirs: 100},
+            "DOWNLOADER_MIDDLEWARES": {scrapy_middleware: 100},
             "REP_LEDGER": str(ledger),
             "REP_OVERRIDES": {"127.0.0.1": RULES},
         },
     )
     assert [hit.path for hit in host.hits] == ["/public"]
     assert result.error(host.url("/private"))["reason"] == "rule"
-    assert theirs not in result.log
+    assert scrapy_middleware not in result.log
     (row,) = rows(ledger, "SELECT layer, verdict FROM decision WHERE line")
     assert row == {"layer": "override", "verdict": "refused"}
 
@@ -369,8 +392,9 @@ def test_the_middleware_replaces_scrapys_own_where_a_project_names_that(
 def test_a_sitemap_spider_gets_its_pages_from_noindex_sitemaps(
     site: Site, mode: str
 ) -> None:
-    """A SitemapSpider that starts at robots.txt finds the pages of the sitemap, with
-    one fetch of robots.txt, although both say noindex and nofollow, as SEO plugins let them.
+    """A SitemapSpider that starts at robots.txt gets the pages of the sitemap, with one fetch of robots.txt.
+
+    Both files have noindex and nofollow in their X-Robots-Tag, as SEO plugins send them.
     """
     host = site.add()
     tag = {"X-Robots-Tag": "noindex, nofollow"}
@@ -389,10 +413,14 @@ def test_a_sitemap_spider_gets_its_pages_from_noindex_sitemaps(
 
 
 def test_a_spider_gets_the_copy_of_a_fetched_robotstxt(site: Site, mode: str) -> None:
-    """A spider's request for a robots.txt that the crawl has already fetched gets the copy, with the flag
-    ``robotstxt_copy``; it is no duplicate of the fetch, which does not reach the spider and has its own stats. One that
-    redirects is sent, so that its response says so. A URL with a query or in another folder is not a robots.txt. The
-    signal ``robots_parsed`` is sent once for each robots.txt, with a working parser.
+    """A spider that requests a robots.txt which the crawl has already fetched gets the copy, with the flag
+    ``robotstxt_copy``.
+
+    - The duplicate filter does not drop this request, although the same URL has been fetched.
+    - The response of the fetch itself does not reach the spider, and has its own stats.
+    - If robots.txt redirects, the request of the spider is sent, so that its response has ``redirect_urls``.
+    - A URL with a query, or in another folder, is not a robots.txt.
+    - The signal ``robots_parsed`` is sent once for each robots.txt, with a parser that works.
     """
     host, forbidding = site.add(RULES), site.add("User-agent: *\nDisallow: /\n")
     missing = site.add(robots("Not here", status=404))
@@ -440,12 +468,12 @@ def test_a_spider_gets_the_copy_of_a_fetched_robotstxt(site: Site, mode: str) ->
 
 
 def test_scrapys_own_middleware_can_use_this_packages_parser(site: Site) -> None:
-    """As ROBOTSTXT_PARSER, this package's parser decides for Scrapy's own middleware, in
-    the dialect of the settings.
+    """If ROBOTSTXT_PARSER names the parser of this package, it decides for Scrapy's own middleware, in the dialect of
+    REP_DIALECT.
     """
     host = site.add("User-agent: *\nDisallow: /a\nAllow: /a/b\n")
     parser = {"ROBOTSTXT_PARSER": "scrapy_rep.RobotParser", "REP_DIALECT": "classic"}
-    # Scrapy's middleware lets some of several parallel requests pass.
+    # With more than one request at a time, Scrapy's middleware lets some forbidden requests pass.
     settings = {"CONCURRENT_REQUESTS": 1, "ROBOTSTXT_OBEY": True}
     paths = ("/a/b", "/a/c", "/c")
     result = run_crawl(map(host.url, paths), enable=parser, settings=settings)
@@ -457,21 +485,22 @@ def test_scrapys_own_middleware_can_use_this_packages_parser(site: Site) -> None
 # Services that render or fetch the pages of a site for a crawl.
 
 
-def through(service: Host, kind: str) -> dict[str, Any]:
-    return {"settings": beside(kind, 725, SERVICE_URL=service.origin)}
+def with_service(service: Host, kind: str) -> dict[str, Any]:
+    """Return the arguments of a crawl whose pages *service* fetches. *kind* is the class of the middleware."""
+    return {"settings": with_middleware(kind, 725, SERVICE_URL=service.origin)}
 
 
 @pytest.mark.parametrize("kind", ["Service", "ExemptService"])
-def test_a_service_gets_the_requests_of_each_site_with_its_delay(
+def test_requests_through_a_service_keep_the_delay_of_each_site(
     site: Site, kind: str
 ) -> None:
-    """A service gets the requests for one site with the Crawl-delay of that site, and those
-    for different sites independently.
+    """A service gets the requests for the pages of one site with the Crawl-delay of this site. The delays of different
+    sites are independent of each other.
     """
     service, delay = site.add(name="127.0.0.9"), 0.3
     hosts = [site.add(DELAY.format(delay), name=f"127.0.0.{n}") for n in (2, 3, 4)]
     urls = [host.url(f"/{n}/{host.port}") for n in range(4) for host in hosts]
-    result = run_crawl(urls, **through(service, kind))
+    result = run_crawl(urls, **with_service(service, kind))
     assert len(result.responses) == len(urls), result.log
     for host in hosts:
         assert host.pages == []
@@ -482,9 +511,12 @@ def test_a_service_gets_the_requests_of_each_site_with_its_delay(
 
 
 @pytest.mark.newest
-def test_a_response_of_a_service_is_judged_by_where_it_ended(site: Site) -> None:
-    """A response of a service that ended at another URL is judged by that URL, before Scrapy looks
-    where the page leads. It passes if the spider has exempted a request to its origin.
+def test_a_response_of_a_service_is_judged_by_the_url_at_which_it_ended(
+    site: Site,
+) -> None:
+    """If a response of a service ended at another URL, it is judged by this URL, before Scrapy follows a meta refresh
+    of the page. The response passes if the spider has exempted a request to the origin of this URL, with
+    ``dont_obey_robotstxt``.
     """
     service, host = site.add(name="127.0.0.9"), site.add(RULES, name="127.0.0.2")
     exempted = site.add(RULES, name="127.0.0.3")
@@ -492,13 +524,13 @@ def test_a_response_of_a_service_is_judged_by_where_it_ended(site: Site) -> None
         (host.url("/moved"), REFRESH),
         (exempted.url("/exempt"), b"<html></html>"),
     ):
-        end = url.rpartition("/")[0] + "/private"
-        landed = {"X-Landed": end, "Content-Type": "text/html"}
+        end_url = url.rpartition("/")[0] + "/private"
+        headers = {"X-Landed": end_url, "Content-Type": "text/html"}
         target = f"/render?url={quote(url, safe='')}"
-        service.answers[target] = Answer(body, headers=landed)
+        service.answers[target] = Answer(body, headers=headers)
     exempt = {"url": exempted.url("/exempt"), "meta": {"dont_obey_robotstxt": True}}
     urls = [host.url("/private"), host.url("/moved"), host.url("/fine"), exempt]
-    result = run_crawl(urls, **through(service, "ExemptService"))
+    result = run_crawl(urls, **with_service(service, "ExemptService"))
     assert result.fetched() == sorted([host.url("/fine"), exempted.url("/private")])
     assert [error["reason"] for error in result.errors] == ["rule", "rule"]
     assert sum("was reached" in error["message"] for error in result.errors) == 1

@@ -1,5 +1,6 @@
-"""Middlewares that fetch pages by themselves, as scrapy-selenium and its like do: they meet no request that
-robots.txt forbids, and what they fetch counts as any other page.
+"""Tests of crawls with a middleware that fetches pages by itself, as scrapy-selenium does.
+
+The middleware must get no request that robots.txt forbids. The pages that it fetches count as all other pages.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ RULES = "User-agent: *\nDisallow: /private/\n"
 DRIVER = "tests.crawl.driver_middlewares.Driver"
 
 
-def calls(host: Host) -> list[Hit]:
+def driver_hits(host: Host) -> list[Hit]:
     """Return the requests of the driver to *host*."""
     return [hit for hit in host.hits if hit.headers.get("User-Agent") == AGENT]
 
 
 def gaps(hits: list[Hit]) -> list[float]:
-    """Return the seconds from each answer to the next request."""
+    """Return the seconds from the answer of each request to the next request."""
     return [
         after.time - before.answered
         for before, after in pairwise(hits)
@@ -41,8 +42,8 @@ def gaps(hits: list[Hit]) -> list[float]:
 def test_a_driver_gets_no_forbidden_url_and_keeps_delays_and_pauses(
     site: Site, mode: str, order: int, tmp_path: Path
 ) -> None:
-    """A middleware that drives a browser gets no forbidden URL; delays and pauses are kept; its
-    pages are in ledger and report. Other requests to the host wait for the same turns.
+    """A middleware that drives a browser gets no forbidden URL. Its requests, and those that Scrapy sends to the same
+    host, keep delays and pauses. Its pages are in ledger and report.
     """
     slow = site.add(f"{RULES}Crawl-delay: 0.3\n")
     busy_host = site.add(RULES, name="127.0.1.1")
@@ -68,14 +69,14 @@ def test_a_driver_gets_no_forbidden_url_and_keeps_delays_and_pauses(
             "REP_WAIT_TIMEOUT": 60,
         },
     )
-    assert sorted(hit.path for hit in calls(slow)) == ["/1", "/2", "/3"]
-    assert sorted(hit.path for hit in calls(busy_host)) == ["/0", "/1", "/2"]
+    assert sorted(hit.path for hit in driver_hits(slow)) == ["/1", "/2", "/3"]
+    assert sorted(hit.path for hit in driver_hits(busy_host)) == ["/0", "/1", "/2"]
     assert len(result.responses) == 7
     assert [error["reason"] for error in result.errors] == ["rule"] * 3
-    # The delay, from the end of each request to the start of the next.
+    # The delay passes from the end of each request to the start of the next.
     assert [hit.path for hit in slow.hits if hit.path == "/by-scrapy"] == ["/by-scrapy"]
     assert all(gap >= 0.29 for gap in gaps(slow.hits))
-    # The pause.
+    # The pause passes after the 429.
     ((paused, following),) = [
         pair for pair in pairwise(busy_host.hits) if pair[0].path == "/0"
     ]
@@ -88,8 +89,10 @@ def test_a_driver_gets_no_forbidden_url_and_keeps_delays_and_pauses(
 
 
 @pytest.mark.newest
-def test_an_answer_from_the_cache_is_no_request(site: Site, tmp_path: Path) -> None:
-    """What a middleware of Scrapy answers from its cache waits for no delay, and counts as none."""
+def test_a_response_from_the_cache_waits_for_no_delay(
+    site: Site, tmp_path: Path
+) -> None:
+    """A response from the HTTP cache of Scrapy needs no request to the host, so it does not wait for Crawl-delay."""
     host = site.add(f"{RULES}Crawl-delay: 0.5\n")
     settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
     urls = [host.url(f"/{number}") for number in range(3)]
@@ -99,4 +102,4 @@ def test_an_answer_from_the_cache_is_no_request(site: Site, tmp_path: Path) -> N
     assert ["cached" in response["flags"] for response in result.responses] == [
         True
     ] * 3
-    assert len(host.hits) <= before + 1  # Its robots.txt
+    assert len(host.hits) <= before + 1  # robots.txt may be fetched again.

@@ -1,4 +1,6 @@
-"""A dry run changes nothing, and says what a real run would withhold at most."""
+"""Tests of dry runs: the crawl is the same as without this package, and log, stats and ledger say what a real run would
+withhold at most.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ ROBOTS = [
     redirect("/moved.txt", 301),
     robots("User-agent: *\nCrawl-delay: 100000\n"),
 ]
-"""The robots.txt of the hosts of a large site, in turn."""
+"""The robots.txt files of :func:`large_site`: the first host has the first one, and so on, again and again."""
 
 
 class SiteSpider(PageSpider):
@@ -55,7 +57,7 @@ class SiteSpider(PageSpider):
 
 
 class RaisingSpider(PageSpider):
-    """Raises after the first link of each page."""
+    """A PageSpider whose callback raises an exception after the first link of each page."""
 
     def note_response(self, response: Response) -> Iterator[Any]:
         for output in super().note_response(response):
@@ -65,7 +67,7 @@ class RaisingSpider(PageSpider):
 
 
 class StackScheduler(BaseScheduler):
-    """A scheduler of a project, without a duplicate filter or a queue of Scrapy's."""
+    """A scheduler of a project: a stack without a duplicate filter."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -82,21 +84,24 @@ class StackScheduler(BaseScheduler):
 
 
 def links(*urls: str, head: str = "") -> Answer:
+    """Return a page with links to *urls*."""
     return html("".join(f'<a href="{url}">' for url in urls), head)
 
 
 def crawl(
     urls: Any, settings: Any = None, spider: str = "PageSpider", **arguments: Any
 ) -> CrawlResult:
-    """Run a dry run, or another crawl if *arguments* enable something else."""
+    """Run a dry run, or another crawl if *arguments* has ``enable``."""
     module = "tests.crawl.page_spiders" if spider == "PageSpider" else __name__
     arguments = {"enable": DRY, "timeout": 600, **arguments}
     return run_crawl(urls, spider=f"{module}.{spider}", settings=settings, **arguments)
 
 
 def large_site(site: Site, hosts: int, pages: int) -> list[Host]:
-    """Add *hosts* with *pages* each, with everything for which a crawl withholds requests, links,
-    items and files, and with many ways to most pages.
+    """Add *hosts* hosts with *pages* pages each, and return them.
+
+    The hosts, pages and images have rules and statements of each kind for which a crawl withholds requests, links,
+    items and files. Most pages can be reached on many paths.
     """
     hosts = [
         site.add(ROBOTS[number % len(ROBOTS)], name=f"h{number}.test")
@@ -113,6 +118,7 @@ def large_site(site: Site, hosts: int, pages: int) -> list[Host]:
 
 
 def _page(chance: Random, hosts: list[Host], page: int, pages: int) -> Answer:
+    """Return page number *page* of *pages*, with random links to pages of *hosts* and random indexing rules."""
     other = chance.choice(hosts).url(f"/p/{chance.randrange(pages)}")
     if page and chance.random() < 0.05:
         return redirect(other)
@@ -123,17 +129,19 @@ def _page(chance: Random, hosts: list[Host], page: int, pages: int) -> Answer:
     body += f'<a href="{other}" rel="{rel}">'
     if chance.random() < 0.3:
         body += f'<img src="/img/{chance.randrange(pages)}">'
-    says = ["noindex", "nofollow", "noimageindex", "none", ""]
-    (tag,) = chance.choices(says, [10, 10, 5, 5, 70])
+    rules = ["noindex", "nofollow", "noimageindex", "none", ""]
+    (tag,) = chance.choices(rules, [10, 10, 5, 5, 70])
     if tag == "none":
         return html(body, tag=tag)
     return html(body, meta(tag) if tag else "")
 
 
 def withheld(ledger: Path) -> Counter[tuple[Any, ...]]:
-    """Return what a ledger says was withheld, or would be, with the verdicts of a real run."""
+    """Return what was withheld, or would be withheld, according to a ledger. The verdicts are those of a real run."""
     query = f"SELECT {COLUMNS} FROM decision WHERE verdict NOT IN ('allowed', 'noted')"
-    query += " AND url NOT LIKE '%/tdmrep.json'"  # No request of the spider.
+    query += (
+        " AND url NOT LIKE '%/tdmrep.json'"  # These are not requests of the spider.
+    )
     with closing(sqlite3.connect(ledger)) as file:
         decisions = file.execute(query).fetchall()
     real = {"would-refuse": "refused", "would-drop": "dropped"}
@@ -141,11 +149,11 @@ def withheld(ledger: Path) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.newest
-def test_a_dry_run_sends_what_stock_scrapy_sends_and_records_what_a_real_run_does(
+def test_a_dry_run_sends_the_requests_of_stock_scrapy_and_records_what_a_real_run_withholds(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """A dry run sends the same requests and makes the same items as the crawl without this
-    package, and its ledger has all that the ledger of a real run has.
+    """A dry run sends the same requests and makes the same items as a crawl without this package. Its ledger has
+    everything that the ledger of a real run says was withheld.
     """
     hosts = large_site(site, *((200, 100) if effort.is_long else (8, 16)))
     starts = [host.url(f"/p/{page}") for host in hosts[:3] for page in (0, 3)]
@@ -160,9 +168,11 @@ def test_a_dry_run_sends_what_stock_scrapy_sends_and_records_what_a_real_run_doe
     }
     results, sent = {}, {}
     for name, enable in {"stock": {}, "dry": DRY, "real": ADDON}.items():
-        of_ledger = {"REP_LEDGER": str(tmp_path / name)} if enable else {}
+        ledger_settings = {"REP_LEDGER": str(tmp_path / name)} if enable else {}
         arguments = {"mode": mode, "names": names, "enable": enable}
-        results[name] = crawl(starts, settings | of_ledger, "SiteSpider", **arguments)
+        results[name] = crawl(
+            starts, settings | ledger_settings, "SiteSpider", **arguments
+        )
         hits = [hit for hit in site.log if hit.path.startswith(("/p/", "/img/"))]
         sent[name] = Counter((hit.host.name, hit.path) for hit in hits)
         site.log.clear()
@@ -170,10 +180,15 @@ def test_a_dry_run_sends_what_stock_scrapy_sends_and_records_what_a_real_run_doe
     assert sent["dry"] == sent["stock"] > sent["real"]
     items = [sorted(map(repr, results[name].items)) for name in ("dry", "stock")]
     assert items[0] == items[1]
-    would, was = withheld(tmp_path / "dry"), withheld(tmp_path / "real")
-    assert was - would == Counter()
-    assert {"request", "link", "item", "file"} <= {row[0] for row in was}
-    assert {"rule", "unreachable", "crawl-delay"} <= {row[3] for row in was}
+    would_withhold, withheld_in_real = (
+        withheld(tmp_path / "dry"),
+        withheld(tmp_path / "real"),
+    )
+    assert withheld_in_real - would_withhold == Counter()
+    assert {"request", "link", "item", "file"} <= {row[0] for row in withheld_in_real}
+    assert {"rule", "unreachable", "crawl-delay"} <= {
+        row[3] for row in withheld_in_real
+    }
     assert dry.stats["rep/dry_run/requests"] == sent["dry"].total()
     assert not dry.lines("ERROR")
 
@@ -181,8 +196,8 @@ def test_a_dry_run_sends_what_stock_scrapy_sends_and_records_what_a_real_run_doe
 def test_the_log_of_a_dry_run_says_what_a_real_run_would_withhold(
     site: Site, mode: str
 ) -> None:
-    """The log says that it is a dry run, what a real run would withhold at most, why, where, by
-    which setting, and how long it would take.
+    """The log says that the crawl is a dry run, what a real run would withhold at most, why, from which hosts, which
+    setting changes that, and how long a real run would take.
     """
     host = site.add("User-agent: *\nDisallow: /private\nCrawl-delay: 100\n")
     host.answers |= {
@@ -217,11 +232,11 @@ def test_the_log_of_a_dry_run_says_what_a_real_run_would_withhold(
 
 
 @pytest.mark.parametrize("obeys", [None, False])
-def test_the_log_says_what_depends_on_robotstxt_obey(
+def test_the_log_says_which_results_depend_on_robotstxt_obey(
     site: Site, mode: str, *, obeys: bool | None
 ) -> None:
-    """Where the project has set ROBOTSTXT_OBEY = False, each line about what robots.txt forbids says
-    that a real run would withhold it only without that, and no other line does.
+    """If the project has set ROBOTSTXT_OBEY = False, each line about a rule of robots.txt says that a real run would
+    withhold something only with ROBOTSTXT_OBEY = True. Other lines, such as those about noindex, do not say so.
     """
     rules = "User-agent: *\nCrawl-delay: 100\nDisallow: /1\n"
     preferring = site.add(robots(f"{rules}Content-Signal: ai-train=no\n"))
@@ -255,15 +270,15 @@ NOINDEX = links("/1", "/2", head=meta("noindex"))
     [
         pytest.param(
             FORBIDS_1, "/1", {"ROBOTSTXT_OBEY": False}, "/1", (1, 0),
-            id="a project that does not obey learns what it would refuse",
+            id="a project with ROBOTSTXT_OBEY = False",
         ),
         pytest.param(
             GROUPS, "/", {"ROBOTSTXT_OBEY": True}, "/ /2", (1, 1),
-            id="what Scrapy's own middleware refuses, a real run would refuse",
+            id="requests that Scrapy's own middleware refuses",
         ),
         pytest.param(
             FORBIDS_1, "/", {"spider": "RaisingSpider"}, "/ /1", (1, 1),
-            id="what a callback made before it raised is judged",
+            id="a callback that raises after its first link",
         ),
     ],
 )  # fmt: skip
@@ -294,11 +309,13 @@ def test_a_dry_run_counts_pages_refusals_and_dropped_items(  # noqa: PLR0917
     assert not result.lines("ERROR")
 
 
-def test_a_dry_run_says_what_a_real_run_would_newly_allow(
+def test_a_dry_run_says_what_only_a_real_run_would_allow(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """In a project that obeys robots.txt already, the dry run says what a real run would newly allow:
-    here, what a group for another crawler forbids, which Scrapy takes for that of this one.
+    """In a project with ROBOTSTXT_OBEY = True, a dry run also says what Scrapy refuses and a real run would allow.
+
+    Here, Scrapy's parser lets the crawler ``testbot`` follow the group ``test``, although that group is for another
+    crawler.
     """
     rules = "User-agent: test\nDisallow: /1\n\nUser-agent: *\nDisallow: /2\n"
     host = site.add(robots(rules))
@@ -315,11 +332,11 @@ def test_a_dry_run_says_what_a_real_run_would_newly_allow(
     assert verdicts == [("refused", urls[1]), ("would-allow", urls[0])]
 
 
-def test_requests_wait_for_a_silent_robotstxt_together_and_are_sent(
+def test_requests_to_a_host_with_a_silent_robotstxt_are_sent_after_its_time_out(
     site: Site, mode: str
 ) -> None:
-    """Requests for whose robots.txt no answer comes wait until its time-out, together, and are
-    sent. They count as what would be refused.
+    """If a host never answers the request for robots.txt, all requests to the host wait for one time-out together, not
+    one after the other. Then they are sent, and count as requests that would be refused.
     """
     host = site.add(HANGS)
     urls = [host.url(f"/{number}") for number in range(4)]
@@ -340,12 +357,10 @@ def test_requests_wait_for_a_silent_robotstxt_together_and_are_sent(
         {"SCHEDULER": f"{__name__}.StackScheduler"},
     ],
 )
-def test_in_a_dry_run_nothing_waits_for_a_delay_or_a_pause(
+def test_a_dry_run_waits_for_no_delay_and_no_pause(
     site: Site, mode: str, component: dict[str, str]
 ) -> None:
-    """Also with the scheduler of this package in the settings of the project, or a scheduler of its own, nothing
-    waits for a delay or a pause.
-    """
+    """This also applies if the project sets SCHEDULER, to the scheduler of this package or to one of its own."""
     host = site.add("User-agent: *\nCrawl-delay: 60\n")
     host.answers |= {"/": links("/1", "/2"), "/1": busy(503, "60")}
     settings = {**component, "REP_BACKOFF_MAX": 60, "CONCURRENT_REQUESTS": 1}

@@ -1,4 +1,6 @@
-"""A project that serialises what it gets has the same rows with this package, but for what sites withhold."""
+"""Tests that a project which serializes items and responses gets the same rows with this package as with stock Scrapy,
+except for those that sites withhold.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,14 @@ WITHHELD = {"/noindex", "/behind", "/private/page"}
 
 
 class Features(NamedTuple):
-    """The settings of a crawl with some of the features of the package."""
+    """A crawl with some features of the package: its settings, and the differences to stock Scrapy."""
 
     settings: dict[str, Any] = {}
     withheld: set[str] = WITHHELD
+    """The paths of the pages without an item."""
+
     rep_flags: bool = True
-    """Whether the rules of pages are in the flags of responses."""
+    """Whether the flags of responses have the indexing rules of their pages."""
 
 
 FEATURES = {
@@ -71,7 +75,8 @@ FEATURES = {
 }
 
 
-def host_of(site: Site) -> Host:
+def add_host(site: Site) -> Host:
+    """Add a host to *site* whose pages have indexing rules, redirects and errors of all kinds."""
     host = site.add()
     host.answers |= {
         "/robots.txt": robots(RULES),
@@ -97,6 +102,7 @@ def host_of(site: Site) -> Host:
 def crawl(
     host: Host, folder: Path, settings: dict[str, Any], **enable: Any
 ) -> CrawlResult:
+    """Crawl *host*. All files of the crawl are in *folder*, which is created."""
     folder.mkdir()
     for name in ("JOBDIR", "REP_LEDGER"):
         if name in settings:
@@ -121,30 +127,33 @@ def crawl(
 
 
 def by_path(rows: list[dict[str, Any]], host: Host) -> dict[str, Any]:
-    """Return *rows* by their paths, without the origin of *host*."""
+    """Return *rows* by the paths of their URLs. The origin of *host* is removed, so rows of two hosts can be equal."""
     text = json.dumps(rows)
     for origin in (host.origin, quote(host.origin, safe="")):
         text = text.replace(origin, "")
     row_of = {row["url"]: row for row in json.loads(text)}
     for row in row_of.values():
         for file in row.get("files", ()):
-            del file["path"]  # A digest of its URL.
+            del file[
+                "path"
+            ]  # The path has a digest of the URL, which differs from host to host.
     return row_of
 
 
-def rules_of(result: CrawlResult) -> list[dict[str, Any]]:
-    return [noted for noted in result.denied if "in" in noted]
+def noted_rules(result: CrawlResult) -> list[dict[str, Any]]:
+    """Return what ``ExportSpider.note_rules`` has noted."""
+    return [note for note in result.denied if "in" in note]
 
 
 class Stock(NamedTuple):
-    """A crawl of a site with stock Scrapy."""
+    """A host, and the result of a crawl of it with stock Scrapy."""
 
     host: Host
     result: CrawlResult
 
 
 class TestExport:
-    """What a project exports, compared with one crawl of stock Scrapy."""
+    """Tests that compare what a project exports with one crawl of stock Scrapy."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -162,21 +171,25 @@ class TestExport:
     def stock(
         cls, site: Site, service: Host, tmp_path_factory: pytest.TempPathFactory
     ) -> Stock:
-        host, folder = host_of(site), tmp_path_factory.mktemp("crawl") / "stock"
+        host, folder = add_host(site), tmp_path_factory.mktemp("crawl") / "stock"
         settings = {"SERVICE_URL": service.origin}
         return Stock(host, crawl(host, folder, settings, enable={}))
 
     @pytest.mark.parametrize("name", FEATURES)
-    def test_a_project_exports_what_it_exports_with_stock_scrapy(
+    def test_a_project_exports_the_same_rows_as_with_stock_scrapy(
         self, site: Site, service: Host, stock: Stock, tmp_path: Path, name: str
     ) -> None:
-        """Items with the meta, the flags, the headers and the request of each response, as JSON, are the
-        same as with stock Scrapy; so are those of files, and of all other responses of the crawl. Only
-        what the site withholds is missing, and the flags of a page have its rules. What a response states
-        is known in callbacks, errbacks and pipelines, and of copies of the response.
+        """The meta, flags, headers and request of each response, as JSON, are the same as with stock Scrapy. The
+        responses are those of pages, of files, and all others that Scrapy receives.
+
+        There are two differences: the pages that the site withholds are missing, and the flags of a page have its
+        indexing rules.
+
+        ``indexing_rules`` returns the rules of a response in callbacks, errbacks and pipelines, also for a copy of the
+        response.
         """
         feature_settings, withheld, rep_flags = FEATURES[name]
-        host, other = host_of(site), stock.host
+        host, stock_host = add_host(site), stock.host
         settings = {**feature_settings, "SERVICE_URL": service.origin}
         server: Any = nullcontext()
         if name == "Redis":
@@ -191,14 +204,14 @@ class TestExport:
         assert "log_count/ERROR" not in result.stats, result.log
         assert "log_count/ERROR" not in stock.result.stats, stock.result.log
         for kind in ("items", "responses", "read"):
-            expected = by_path(getattr(stock.result, kind), other)
+            expected = by_path(getattr(stock.result, kind), stock_host)
             exported = by_path(getattr(result, kind), host)
             for flag in ("noindex", "nofollow"):
                 if rep_flags and f"/{flag}" in expected:
                     expected[f"/{flag}"]["flags"] = [flag]
             missing = withheld
             if kind == "read":
-                # The page is fetched, and its items are dropped.
+                # The page /noindex is fetched; only its item is dropped.
                 missing = withheld - {"/noindex"}
                 files = {
                     path: row for path, row in exported.items() if path not in expected
@@ -211,14 +224,15 @@ class TestExport:
             rows = {path: row for path, row in expected.items() if path not in missing}
             assert exported == rows, kind
         paths = {*PATHS, "/", "/target", "/private/target", "/behind", "/private/mine"}
-        assert set(by_path(stock.result.items, other)) == {*paths, "/rendered/mine"} - {
-            "/moved"
-        }
-        assert set(by_path(stock.result.responses, other)) == {"/file.pdf"}
-        assert {noted["says"] for noted in rules_of(stock.result)} == {"ValueError"}
+        assert set(by_path(stock.result.items, stock_host)) == {
+            *paths,
+            "/rendered/mine",
+        } - {"/moved"}
+        assert set(by_path(stock.result.responses, stock_host)) == {"/file.pdf"}
+        assert {note["says"] for note in noted_rules(stock.result)} == {"ValueError"}
         rules = {
-            (noted["url"].removeprefix(host.origin), noted["in"]): noted["says"]
-            for noted in rules_of(result)
+            (note["url"].removeprefix(host.origin), note["in"]): note["says"]
+            for note in noted_rules(result)
         }
         for where in ("callback", "copy"):
             assert rules["/noindex", where] == "noindex"

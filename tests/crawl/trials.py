@@ -1,4 +1,4 @@
-"""A crawl with a JOBDIR that ends again and again before it is done."""
+"""A crawl with a JOBDIR that is ended and resumed several times before it has finished."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 
 RULES = "User-agent: *\nDisallow: /private/\n"
 
-EXTRA = 6
-"""How many pages a run may still fetch when it should end."""
+EXTRA_PAGES = 6
+"""The number of pages that a run may still fetch after it has been told to end."""
 
 HTML = {"Content-Type": "text/html"}
 
 
 def kill(crawl: RunningCrawl) -> None:
+    """Kill the process with SIGKILL."""
     crawl.process.send_signal(signal.SIGKILL)
 
 
 def interrupt_twice(crawl: RunningCrawl) -> None:
-    """Press Ctrl-C, and once more."""
+    """Send SIGINT twice, as if a user pressed Ctrl-C twice."""
     crawl.process.send_signal(signal.SIGINT)
     # Scrapy counts the second signal only after it has handled the first.
     crawl.until(lambda: "Received SIGINT" in crawl.log)
@@ -41,39 +42,48 @@ def interrupt_twice(crawl: RunningCrawl) -> None:
 
 
 class Gate:
-    """Lets the hosts of *site* answer a number of pages, and holds the others back until it is opened. So a test
-    can act in the middle of a crawl, however slow the machine is.
+    """Delays the answers of all hosts of *site* after a number of pages, until :meth:`open` is called.
+
+    So a test can act in the middle of a crawl, however slow the machine is.
     """
 
-    def __init__(self, site: Site, most: float) -> None:
-        self.most = most
+    def __init__(self, site: Site, max_pages: float) -> None:
+        self.max_pages = max_pages
         self._site = site
-        self._asked = 0
-        site.limit = self._hold
+        self._request_count = 0
+        site.limit = self._delay
 
     def open(self) -> None:
-        self.most = math.inf
+        """Let the hosts answer all requests, those that wait and all later ones."""
+        self.max_pages = math.inf
         self._site.limit = None
 
-    def _hold(self, hit: Hit) -> Answer | None:
+    def _delay(self, hit: Hit) -> Answer | None:
         if hit.path == "/robots.txt":
             return None
-        self._asked = number = self._asked + 1
-        if number <= self.most:
+        self._request_count = number = self._request_count + 1
+        if number <= self.max_pages:
             return None
         answer = hit.host.answer(hit.path)
-        return replace(answer, after=lambda: number <= self.most)
+        return replace(answer, after=lambda: number <= self.max_pages)
 
 
 class Note(NamedTuple):
-    """A line of the journal of ``SurvivorSpider``."""
+    """A line of the journal of ``SurvivorSpider``.
+
+    ``what`` is "begin", "end", "item", "error", or the reason of a refusal.
+    """
 
     what: str
     url: str
 
 
 class Trial:
-    """Crawls *hosts* with all files in *folder*, in several runs."""
+    """One crawl in several runs. All of its files are in *folder*.
+
+    *settings* and *attributes* are those of all runs. The attribute ``how`` has the keyword arguments of
+    ``start_crawl`` apart from the settings.
+    """
 
     def __init__(
         self,
@@ -93,7 +103,7 @@ class Trial:
         self.requests = list(requests)
         self.settings = {
             "CONCURRENT_REQUESTS": 4,
-            # Scrapy may be killed while it writes its state, and logs an error then.
+            # If Scrapy is killed while this extension writes its file, an error is logged, and tests allow no errors.
             "EXTENSIONS": {"scrapy.extensions.spiderstate.SpiderState": None},
             "JOBDIR": str(self.job),
             **(settings or {}),
@@ -106,6 +116,7 @@ class Trial:
         }
 
     def start(self, **settings: Any) -> RunningCrawl:
+        """Start a run, with *settings* in addition to those of all runs."""
         return start_crawl(
             self.requests, settings={**self.settings, **settings}, **self.how
         )
@@ -113,11 +124,12 @@ class Trial:
     def run_until(
         self, hits: int, end: Callable[[RunningCrawl], None] = kill, **settings: Any
     ) -> None:
-        """End a run once it has fetched *hits* pages. The crawl is not done by then, even on a busy machine,
-        since few more pages are answered.
+        """Start a run, and end it with *end* when it has requested *hits* pages.
+
+        The hosts answer few pages more than that, so the crawl has not finished by then, even on a busy machine.
         """
         before = self.fetched_count
-        gate = Gate(self.site, hits + EXTRA)
+        gate = Gate(self.site, hits + EXTRA_PAGES)
         crawl = self.start(**settings)
         crawl.until(lambda: self.fetched_count >= before + hits)
         end(crawl)
@@ -126,9 +138,10 @@ class Trial:
         gate.open()
 
     def wait_for_file(self, crawl: RunningCrawl, *urls: str) -> None:
-        """Wait until the callbacks of all answered pages but *urls* have ended, and the file of
-        the queue has requests for *urls*, no other one in flight, and none whose callback or
-        errback has ended.
+        """Wait until the file of the queue is up to date.
+
+        It is up to date if the callbacks of all answered pages except *urls* have ended, the file has requests for all
+        *urls*, it has no other request in flight, and it has no request whose callback or errback has ended.
         """
         crawl.until(lambda: self._has_settled(set(urls)))
 
@@ -142,21 +155,21 @@ class Trial:
         if answered - ended - urls:
             return False
         path = self.job / "rep.queue" / "requests.sqlite"
-        # If the writer is at work, the next look finds what it has written.
+        # The file may be locked by the crawl. The next call of this method reads it again.
         with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as file:
-            pushed, in_flight = set(), set()
+            in_file, in_flight = set(), set()
             for data, is_in_flight in file.execute(
                 "SELECT data, in_flight FROM requests"
             ):
                 # A checksum is in front of each pickle.
-                pushed.add(url := pickle.loads(data[4:])["url"])
+                in_file.add(url := pickle.loads(data[4:])["url"])
                 if is_in_flight:
                     in_flight.add(url)
-            return in_flight <= urls <= pushed and not ended & pushed
+            return in_flight <= urls <= in_file and not ended & in_file
         return False
 
     def finish(self, **settings: Any) -> CrawlResult:
-        """Run until the crawl is finished."""
+        """Run the crawl until it has finished, and return the result of this run."""
         result = run_crawl(
             self.requests, settings={**self.settings, **settings}, **self.how
         )
@@ -166,9 +179,11 @@ class Trial:
 
     @property
     def fetched_count(self) -> int:
+        """The number of requests for pages that the hosts got in all runs."""
         return sum(hit.path != "/robots.txt" for hit in list(self.site.log))
 
     def notes(self, *kinds: str) -> list[Note]:
+        """Return the lines of the journal; only those of *kinds*, if any are given."""
         if not self.journal.exists():
             return []
         lines = self.journal.read_text().splitlines()

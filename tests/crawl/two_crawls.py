@@ -1,7 +1,7 @@
-"""Run several crawls in one process.
+"""Runs several crawls in one process.
 
-``python -m tests.crawl.two_crawls MODE CRAWLS [LOG_LEVEL]``: a list in JSON, with a list for each crawl:
-its settings, and its URLs. The spiders are called plan-0, plan-1, and so on.
+``python -m tests.crawl.two_crawls MODE CRAWLS [LOG_LEVEL]``. CRAWLS is a list in JSON. Each crawl is a list, too: a
+dict of settings, and then URLs. The spiders are called plan-0, plan-1, and so on.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tests.crawl.spiders import PlanSpider
 
 def main(mode: str, crawls: str, log_level: str = "ERROR") -> None:
     settings = {**QUIET, **ADDON, **MODE_SETTINGS[mode], "LOG_LEVEL": log_level}
-    kind = CrawlerProcess if mode == "select" else AsyncCrawlerProcess
-    process = kind(settings)
+    process_class = CrawlerProcess if mode == "select" else AsyncCrawlerProcess
+    process = process_class(settings)
     for number, (spider_settings, *urls) in enumerate(json.loads(crawls)):
         attributes = {"name": f"plan-{number}", "custom_settings": spider_settings}
         spider = type("Spider", (PlanSpider,), attributes)

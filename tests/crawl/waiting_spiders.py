@@ -1,4 +1,4 @@
-"""Spiders whose clock is wrong, or that send requests in every way that Scrapy has."""
+"""Spiders with a wrong clock, with downloads after the end of the crawl, and with requests of all kinds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ClockSpider(PlanSpider):
-    """Runs with a clock that is ``offset`` seconds ahead."""
+    """Sets the wall clock of its process forward by ``offset`` seconds."""
 
     offset = 0.0
 
@@ -39,7 +39,7 @@ class ClockSpider(PlanSpider):
 
 
 class LateSpider(PlanSpider):
-    """Downloads the URLs in ``late`` when it has closed."""
+    """Downloads the URLs in ``late`` after it has been closed."""
 
     late: list[str] = []
 
@@ -53,13 +53,19 @@ class LateSpider(PlanSpider):
 
 
 class EveryWaySpider(PlanSpider):
-    """Sends requests in every way that Scrapy has.
+    """Sends requests in each way that Scrapy has: from callbacks, with ``engine.download_async``, and for files.
 
-    After the response for a URL, it requests those in ``follow``, downloads those in ``more``
-    itself, in parallel, those of one URL with one Request object, and makes an item with those in
-    ``files`` for FilesPipeline. It cancels each download after the seconds at its place in
-    ``cancel_after``, if that is not None. Afterwards it notes in the stats what is left of their
-    places. For a page that says so, it asks for a pause of a second, and repeats the request.
+    The attributes say what the callback of a page does, by the URL of the page:
+
+    - ``follow``: the requests that it yields.
+    - ``more``: the URLs that it downloads, all at the same time. A URL that is listed twice is downloaded twice with
+      one Request object.
+    - ``cancel_after``: for each URL in ``more``, the seconds after which its download is cancelled, or None.
+    - ``files``: the URLs that FilesPipeline downloads.
+
+    When the downloads have ended, the stat ``limiter/HOST`` says how many requests to their host are still in flight
+    or waiting. If the body of a page is ``slow down``, the callback calls ``back_off`` for a second, and repeats the
+    request.
     """
 
     follow: dict[str, list[dict[str, Any]]] = {}
@@ -83,7 +89,7 @@ class EveryWaySpider(PlanSpider):
         after = [*self.cancel_after.get(response.url, ()), *[None] * len(more)]
         downloads = []
         for url, seconds in zip(more, after, strict=False):
-            # Deferreds exist in every mode, and run in parallel.
+            # Deferreds exist in every mode of Scrapy, and run in parallel.
             sending = self.crawler.engine.download_async(requests[url])
             download = deferred_from_coro(sending)
             if seconds is not None:
@@ -92,23 +98,25 @@ class EveryWaySpider(PlanSpider):
         for url, download in downloads:
             item: dict[str, Any] = {"url": url, "error": None}
             try:
-                answer = await maybe_deferred_to_future(download)
+                download_response = await maybe_deferred_to_future(download)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
                 item["error"] = type(error).__name__
             else:
-                item |= {"status": answer.status, "meta": list(answer.meta)}
+                item["status"] = download_response.status
+                item["meta"] = list(download_response.meta)
             yield item
         for host in {urlsplit(url).hostname for url in more}:
-            noting = deferred_from_coro(self.note_places(host))
+            noting = deferred_from_coro(self.note_limiter(host))
             await maybe_deferred_to_future(noting)
 
-    async def note_places(self, host: str) -> None:
+    async def note_limiter(self, host: str) -> None:
+        """Note how many requests the limiter of *host* counts as in flight and as waiting."""
         frontier = Frontier.of(self.crawler)
-        # While others are active, settle() may not see which requests have ended.
+        # While other requests are active, the frontier may not have noticed yet which requests have ended.
         frontier._end_unseen()
         limiter = frontier.limits.limiter(host)
         counts = {
             "in_flight": limiter.planned + limiter.sent,
             "waiting": len(limiter.waiters or ()),
         }
-        self.crawler.stats.set_value(f"places/{host}", counts)
+        self.crawler.stats.set_value(f"limiter/{host}", counts)

@@ -21,7 +21,7 @@ from scrapy_rep.protocol.usage.statements import (
     Signal,
     Source,
 )
-from tests.protocol.usage.asking import header, robots_usage, stated
+from tests.protocol.usage.preferences import header, robots_usage, stated
 
 # Expressions.
 

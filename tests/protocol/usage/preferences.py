@@ -19,7 +19,7 @@ def robots_usage(
     return RobotsTxt.parse(octets, dialect).usage(f"https://example.com{path}", agents)
 
 
-def header(*lines: str, name: str = "Content-Usage") -> UsagePreferences:
+def header_usage(*lines: str, name: str = "Content-Usage") -> UsagePreferences:
     """Return the preferences of a header field that has one field line for each of *lines*."""
     return UsagePreferences.parse([(name, line.encode("latin-1")) for line in lines])
 

@@ -1,4 +1,6 @@
-"""Measures how the cost of a task grows with its input: in lines run, or in time if C code does the work."""
+"""Measures how the cost of a task grows with its input, in lines of Python or in time. Time also counts
+the work of C code.
+"""
 
 from __future__ import annotations
 

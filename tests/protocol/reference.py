@@ -352,7 +352,7 @@ def normalize_encoded(hexes: bytes, encoding: str, in_pattern: bool) -> bytes:
 @cache
 def normalize_raw(octet: int, encoding: str, in_pattern: bool) -> bytes:
     encoded = b"%%%02X" % octet
-    # A raw "%" is one that begins no encoded octet.
+    # A "%" is raw if it does not begin an encoded octet.
     if octet == ord("%") and encoding != "rfc3986":
         return b"%"
     if encoding == "rfc3986":

@@ -273,7 +273,7 @@ def test_the_longest_of_several_retry_after_fields_counts() -> None:
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
 def test_dates_are_in_utc(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This is true of all forms of HTTP-date, in any time zone of the crawler."""
+    """All forms of HTTP-date are in UTC, in any time zone of the crawler."""
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:

@@ -17,7 +17,7 @@ from tests.protocol.corpus import agents_for, read_corpus, urls_for
 ANY = "User-agent: *\n"
 FILE_URL = "https://www.example.com/robots.txt"
 LINE_LIMIT = GOOGLE.line_limit or 0
-# Codes of findings on lines whose rules never decide.
+# Codes of findings on lines with rules that never decide.
 INEFFECTIVE = {"outside-group"}
 
 
@@ -35,7 +35,7 @@ def lint(body: str | bytes, dialect: Dialect = RFC9309) -> tuple[Finding, ...]:
 
 
 def codes(body: str | bytes, dialect: Dialect = RFC9309) -> list[str]:
-    """Return the codes of the findings, except "everything-forbidden", which many of the files here have."""
+    """Return the codes of the findings, except "everything-forbidden", which many test files have."""
     codes = [finding.code for finding in lint(body, dialect)]
     return [code for code in codes if code != "everything-forbidden"]
 
@@ -274,7 +274,7 @@ def test_the_example_of_each_code_has_its_finding(code: str) -> None:
 
 
 CORRECT_FILE = """\
-# A site that knows what it says.
+# A site with a correct robots.txt.
 User-agent: *
 Disallow: /search?q=
 Allow: /public/  # all of it
@@ -301,8 +301,8 @@ def test_a_correct_file_and_an_empty_file_have_no_findings(dialect: Dialect) -> 
 
 
 def test_a_finding_has_a_printable_message() -> None:
-    """It also has the line number, the code, the severity and the text of the line. The text of a long
-    line is cut off.
+    """The finding also has the line number, the code, the severity and the text of the line. The text of
+    a long line is cut off.
     """
     (finding,) = lint("Disalow\u202e: /a\n")
     assert finding[:3] == (1, "misspelt-field", "error")
@@ -314,7 +314,7 @@ def test_a_finding_has_a_printable_message() -> None:
 
 
 def test_an_unsupported_byte_order_mark_is_a_single_finding() -> None:
-    """Google's dialect does not support the mark of UTF-16. Each line has at most one finding of a code."""
+    """Google's dialect does not support UTF-16. Each line has at most one finding of a code."""
     body = b"\xff\xfe" + "User-agent: *\nDisallow: /a\n".encode("utf-16-le")
     findings = lint(body, GOOGLE)
     assert len({(finding.line, finding.code) for finding in findings}) == len(findings)
@@ -322,8 +322,8 @@ def test_an_unsupported_byte_order_mark_is_a_single_finding() -> None:
 
 def test_the_findings_of_a_code_are_limited_and_counted() -> None:
     """Findings are sorted by line. After the limit, a last finding of the code has the number of further
-    findings, and the line of the first of them. Usage records after a limit of bytes are not checked. The
-    lines of an HTML page have no finding of their own if they are not records.
+    findings, and the line of the first of them. Usage records after a limit of bytes are not checked. An
+    HTML page is a single finding, apart from the findings of its rules.
     """
     findings = lint(ANY + "Noindex: /a\nDisallow: a\n" * 500)
     assert list(findings) == sorted(findings, key=lambda finding: finding.line)
@@ -379,7 +379,7 @@ def test_an_invalid_or_missing_url_of_the_file_does_not_stop_the_linter(
 def test_a_directory_with_the_name_of_a_host_without_a_domain_is_no_finding(
     host: str,
 ) -> None:
-    """A path that begins with the host is only a mistake if the host looks like a domain."""
+    """A path that begins with the host is only a mistake if the host has a top-level domain."""
     body = f"User-agent: *\nDisallow: /{host}/\n".encode()
     assert not linter.lint(body, url=f"http://{host}/robots.txt")
 

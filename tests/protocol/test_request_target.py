@@ -100,7 +100,7 @@ def test_what_aiohttp_sends_for_a_url_of_scrapy_is_one_of_its_forms(path: str) -
     ],
 )  # fmt: skip
 def test_httpx_resolves_only_raw_dot_segments(path: str, sent: str) -> None:
-    """*sent* is what httpx 0.28 and httpx2 2.16 sent through a real socket. It is one of the forms."""
+    """*sent* is the target that httpx 0.28 and httpx2 2.16 sent through a real socket."""
     targets = forms(HOST + path, frozenset({HTTPX}))
     assert HOST + sent in targets
     robots = RobotsTxt.parse(b"User-agent: *\nDisallow: /a\\")
@@ -109,7 +109,7 @@ def test_httpx_resolves_only_raw_dot_segments(path: str, sent: str) -> None:
 
 
 def test_the_form_for_http2_has_no_parameters_in_the_last_segment() -> None:
-    """Scrapy's HTTP/2 handler drops them."""
+    """Scrapy's HTTP/2 handler drops these parameters."""
     http2 = frozenset({HTTP2})
     url = f"{HOST}/a;b/c;d;e?f;g"
     assert forms(url, http2) == (url, f"{HOST}/a;b/c?f;g")
@@ -123,8 +123,8 @@ def test_the_form_for_http2_has_no_parameters_in_the_last_segment() -> None:
 def test_the_last_form_has_no_dot_segments_and_forms_are_few(
     path: str, clients: frozenset[str]
 ) -> None:
-    """There are at most three forms, or four if the path begins with two slashes. The last form has
-    no dot segments, because a server may resolve them.
+    """A URL has at most three forms, or four if its path begins with two slashes. The last form has no dot
+    segments, because a server may resolve dot segments.
     """
     targets = forms(HOST + path, clients)
     assert len(set(targets)) == len(targets) <= 3 + path.startswith("//")
@@ -155,7 +155,7 @@ def test_the_decision_names_the_form_that_is_denied() -> None:
 def test_is_allowed_agrees_with_decide(
     path: str, clients: frozenset[str], dialect: str
 ) -> None:
-    """Neither allows a URL that has a denied form."""
+    """Both deny a URL if one of its forms is denied."""
     body = b"User-agent: *\nDisallow: /a\nDisallow: /*&\nDisallow: ////\nAllow: /a/a"
     robots = RobotsTxt.parse(body, DIALECTS[dialect])
     url = HOST + path

@@ -29,7 +29,7 @@ from scrapy_rep.protocol.text import visible
     ],
 )
 def test_control_characters_become_escapes(text: str, shown: str) -> None:
-    """So do similar characters, such as zero-width spaces. Other characters stay as they are."""
+    """Similar characters, such as zero-width spaces, become escapes, too. Other characters stay."""
     assert visible(text) == shown
 
 

@@ -98,7 +98,7 @@ def test_a_text_that_is_not_a_date_is_a_finding(text: str) -> None:
     assert "bad-date" in {finding.code for finding in rules.findings}
 
 
-def test_each_time_zone_of_the_table_is_parsed_with_its_offset() -> None:
+def test_each_zone_of_the_table_is_parsed_with_its_offset() -> None:
     utc_date = datetime(2010, 6, 25, 15, tzinfo=timezone.utc)
     for name, offset in ZONES.items():
         date = read_date(f"2010-06-25 15:00 {name}")
@@ -106,7 +106,7 @@ def test_each_time_zone_of_the_table_is_parsed_with_its_offset() -> None:
 
 
 @pytest.mark.parametrize("letter", "ABCDEFGHIJKLMNOPQRSTUVWXY")
-def test_z_is_the_only_military_time_zone(letter: str) -> None:
+def test_z_is_the_only_military_zone(letter: str) -> None:
     """RFC 822 defined the other letters with the wrong sign, so nobody knows which offset is meant. A date
     with such a letter is invalid. The letter does not count as UTC, AM or PM.
     """
@@ -123,8 +123,8 @@ def test_z_is_the_only_military_time_zone(letter: str) -> None:
 
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Kolkata", "Etc/GMT+12"])
-def test_the_local_time_zone_does_not_affect_a_date(zone: str) -> None:
-    """This is true even if the abbreviation in the date is also that of the local time zone."""
+def test_the_local_zone_does_not_affect_a_date(zone: str) -> None:
+    """The result is the same if the date has the abbreviation of the local time zone."""
     code = (
         "from scrapy_rep.protocol.indexing.dates import read_date\n"
         "for zone in ('', 'PDT', 'IST'):\n"

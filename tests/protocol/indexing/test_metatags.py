@@ -78,7 +78,7 @@ BROKEN_PIECES = st.sampled_from([
     " name='", " content=", "name", "content", "<script", "<script>", "</script>", "</script ",
     "<SCRIPT>", "<title", "</title", "<style", "</style", "<textarea", "</textarea",
 ])  # fmt: skip
-# Pieces of a well-formed page.
+# Larger pieces of pages.
 PIECES = st.sampled_from([
     META, META.upper(), "<meta name=robots content=x>", "<meta>",
     "<meta content='y' name='z'/>", "<meta name=a name=b content=c>", "<!doctype html>",
@@ -244,7 +244,7 @@ def test_white_space_separates_statements_in_a_tag(
 def test_a_tag_without_the_effect_that_its_author_wanted_is_a_finding(
     html: str, code: str
 ) -> None:
-    """With an unclosed quote, the content before it counts."""
+    """If the closing quote is missing, the content up to the first angle bracket counts."""
     assert codes(parse(html)) == [code]
     assert parse(html).index is (code != "unclosed-quote")
 
@@ -369,17 +369,15 @@ def test_tags_beyond_ascii_take_linear_time(encoding: str) -> None:
 def test_utf_16_and_utf_32_are_detected_by_mark_first_character_or_header(
     page: str, codec: str, declared: str | None
 ) -> None:
-    """The encoding that the header declares is ignored if the page cannot be in it. Without a byte order
-    mark, the UTF-16 of a header is little-endian.
+    """The encoding that the header declares is ignored if the page cannot be in this encoding. Without a
+    byte order mark, UTF-16 is little-endian, unless the page begins with a null byte.
     """
     assert not parse(page.encode(codec), declared).index
 
 
 @pytest.mark.parametrize("prefix", [b"\0", b"<\0", b"\0\0", b"a\0"])
 def test_null_bytes_before_a_page_do_not_make_it_utf_16(prefix: bytes) -> None:
-    """UTF-16 is detected by the null bytes of its ASCII characters. Here, only the first characters have
-    them.
-    """
+    """A null byte among the first characters is not enough to detect UTF-16."""
     assert not parse(prefix + META.encode()).index
 
 

@@ -200,7 +200,7 @@ LINES_WITH_NOINDEX = [
 
 @pytest.mark.parametrize("line", LINES_WITH_NOINDEX)
 def test_noindex_is_found_next_to_odd_statements(line: str) -> None:
-    """A value, an unknown name or an empty part does not count as an agent, and does not hide noindex."""
+    """Values, unknown names and empty parts do not count as agents, and do not hide noindex."""
     assert not parse(line).index
 
 
@@ -321,7 +321,7 @@ def test_in_googles_dialect_only_a_comma_separates_rules() -> None:
 
 
 def test_rules_that_allow_the_same_are_equal() -> None:
-    """They have the same hash. Rules can be pickled. The repr shows the restrictions."""
+    """Equal rules have the same hash. Rules can be pickled. The repr shows the restrictions."""
     rules = parse("max-snippet:20", "none", "nocache")
     html = b"<meta name=robots content='nofollow noindex max-snippet:20 noarchive'>"
     page_rules = IndexingRules.parse(html=html)
@@ -395,8 +395,8 @@ def test_because_returns_the_first_statement_that_denies(
 
 
 def test_the_evidence_has_the_statements_for_each_restriction() -> None:
-    """These are the statements that would each restrict the page on their own. Statements that restrict
-    nothing, such as ``max-snippet:-1``, are not in the evidence.
+    """The evidence for a restriction has each statement that would restrict the page on its own. Statements
+    that restrict nothing, such as ``max-snippet:-1``, are not in the evidence.
     """
     evidence = parse(
         "none", "max-snippet:20, nosnippet", "max-snippet:-1, follow"
@@ -479,8 +479,8 @@ def check_headers(values: list[bytes], restriction: bytes, dialect: Dialect) -> 
 def test_an_additional_restriction_never_allows_more(
     statements: list[str], statement: str, dialect: Dialect
 ) -> None:
-    """Also, statements for other crawlers have no effect, and the canonical header of the rules is parsed
-    as equal rules.
+    """Statements for other crawlers have no effect. The canonical header of the rules is parsed as equal
+    rules.
     """
     values = [", ".join(statements).encode()]
     permissions = {"all", "index", "follow", "indexifembedded"}

@@ -56,7 +56,7 @@ def all_names_before_all_rules(size: int) -> bytes:
 
 
 def nested(size: int) -> bytes:
-    """Return rules each of whose patterns begins with the previous pattern."""
+    """Return rules in which each pattern begins with the previous pattern."""
     count = int((2 * size) ** 0.5)
     return ANY + b"".join(b"Allow: /%b\n" % (b"a" * i) for i in range(count))[:size]
 
@@ -91,8 +91,8 @@ HOSTILE: dict[str, bytes | Callable[[int], bytes]] = {
 }  # fmt: skip
 
 
-# The files of the test with a long file. Of the rules in the last two files, lint compares only a limited
-# number with each other, so its cost does not grow linearly up to there.
+# Files for the test of long files. For the last two, the cost of lint is not linear in the number of
+# lines: lint compares rules with each other, up to a limit.
 LONG = HOSTILE | {
     "long patterns": lambda size: ANY + lines(b"Disallow: /*" + b"a*" * 100 + b"zzzz*W\nAllow: /*" + b"?%2F*" * 100 + b"zzzz*W\n", size),
     "opposite rules": lambda size: ANY + lines(b"Disallow: /*?a/%2F*W?\nAllow: /*?/*bW\n", size),
@@ -168,7 +168,7 @@ def parse(rules: Iterable[str], dialect: Dialect = RFC9309) -> RobotsTxt:
 def test_the_rule_that_matches_a_long_url_is_found_among_thousands(
     dialect: Dialect,
 ) -> None:
-    """Not every word of the patterns is searched for in the URL. The matching rule is found nevertheless."""
+    """The search finds the rule, although it does not look for all words of the patterns in the URL."""
     rules = [f"Disallow: /*ab{n}q" for n in range(5_000)]
     robots = parse(
         [*rules, "Allow: /*/ab777q/*ok", "Disallow: /*?/ab5q", "Allow: /a*"], dialect
@@ -247,7 +247,7 @@ def test_a_long_query_is_refused_only_if_a_pattern_has_the_same_beginning(
 
 
 def test_a_url_that_needs_too_many_comparisons_is_refused() -> None:
-    """Here, many patterns match parts of a long URL."""
+    """The rules have many patterns that match parts of a long URL."""
     robots = parse(f"Disallow: /*{n:04}*{n:04}*z" for n in range(2_000))
     words = "".join(f"{n:04}" for n in range(2_000)) * 2
     assert len(words) * 2_000 > MAX_COMPARED

@@ -67,8 +67,8 @@ SHOWN = {
 
 @pytest.mark.parametrize("page", SHOWN.values(), ids=SHOWN)
 def test_the_text_in_a_page_that_a_browser_created_is_the_robots_txt(page: str) -> None:
-    """In each dialect, decisions and findings are those of the text, with the same line numbers. The page
-    does not count as HTML in place of a robots.txt.
+    """In each dialect, decisions and findings are those of the text, with the same line numbers. The
+    page does not count as HTML in place of a robots.txt.
     """
     body = page.encode()
     assert shown_text(body) == TEXT.encode()
@@ -114,7 +114,7 @@ OTHER_PAGES = {
 
 @pytest.mark.parametrize("page", OTHER_PAGES.values(), ids=OTHER_PAGES)
 def test_any_other_page_is_read_line_by_line(page: str) -> None:
-    """It counts as HTML in place of a robots.txt."""
+    """Such a page counts as HTML in place of a robots.txt."""
     body = page.encode()
     assert shown_text(body) is None
     assert is_page(body)
@@ -128,8 +128,8 @@ def test_a_robots_txt_is_not_a_page_even_with_tags_in_it() -> None:
 
 
 def test_character_references_are_decoded_once() -> None:
-    """These are the references that serializers write. Other references stay. Numbers that are no
-    character do not affect the rest.
+    """The test has references that serializers write. Other references stay as they are. A number that is
+    not a character does not affect the rest.
     """
     references = (
         "&amp;lt; &copy &copy; &#65; &#x41; &#0; &#9999999; &#xD800; &" + "#" * 9

@@ -1,4 +1,4 @@
-"""Tests of :class:`RobotsTxt`: decisions, sitemaps and delays, beyond the cases of the conformance suite."""
+"""Tests of :class:`RobotsTxt`: decisions, sitemaps and delays. The conformance suite has more cases."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_a_crawler_without_a_token_follows_the_group_for_everyone() -> None:
 
 
 def test_a_string_is_encoded_as_utf_8() -> None:
-    """It may have lone surrogates."""
+    """The string may have lone surrogates."""
     text = "User-agent: bot\nDisallow: /ツ\n# \ud800"
     robots = RobotsTxt.parse(text)
     assert robots.body == text.encode("utf-8", "surrogatepass")

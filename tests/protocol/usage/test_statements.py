@@ -115,7 +115,8 @@ TOKEN = "__usage_ai-training"
         ("User-agent: {}\nDisallow: /", "/", "train-ai=n", "Disallow: / (robots.txt, line 2)"),
         ("User-agent: {}\nDisallow: /a\nAllow: /a/b$", "/a/b", "train-ai=y", "line 3"),
         ("User-agent: {}\nDisallow: /a\nAllow: /a/b$", "/a/bc", "train-ai=n", "line 2"),
-        # Without a matching rule or a group for the token, nothing is stated. The group "*" does not count.
+        # Without a matching rule or a group for the token, nothing is stated. The group "*" does not
+        # count.
         ("User-agent: {}\nDisallow: /a", "/b", "-", ""),
         ("User-agent: {}\nDisallow:", "/b", "-", ""),
         ("User-agent: *\nAllow: /\n# {}", "/b", "-", ""),
@@ -440,7 +441,7 @@ def test_the_preferences_of_real_sites_are_parsed_as_noted(block: str) -> None:
 
 
 def test_the_deciding_statement_names_source_agent_and_line() -> None:
-    """It also has the text of the line, the category and the value."""
+    """The statement also has the text of the line, the category and the value."""
     statement = robots_usage(EXAMPLE, "/ai-ok/x").because("train-ai")
     assert statement is not None
     assert statement[:5] == (
@@ -468,7 +469,7 @@ def test_each_level_of_use_is_a_statement_about_search_and_training(level: str) 
 
 
 def test_a_statement_that_disallows_wins_whatever_its_source() -> None:
-    """This is the rule of vocab-08, 5.1."""
+    """The draft vocab-08 requires it in 5.1."""
     robots = robots_usage(
         "User-agent: *\nContent-Usage: train-ai=y, search=y\nContent-Signal: ai-input=no"
     )
@@ -505,8 +506,8 @@ def test_evidence_is_bounded_and_has_the_deciding_statements() -> None:
 
 
 def test_on_a_url_too_long_to_compare_every_disallowing_record_counts() -> None:
-    """Such a URL is too long to be compared with the paths of all records. No record that allows a use
-    counts.
+    """The URL is too long to be compared with the paths of all records. Records that allow a use do not
+    count.
     """
     paths = "".join(f"Content-Usage: /*{i}z train-ai=n, ai-use=y\n" for i in range(100))
     robots = f"User-agent: *\nContent-Usage: search=y\n{paths}"
@@ -532,8 +533,8 @@ def test_question_marks_and_encoded_slashes_add_no_comparisons(
 
 
 def test_preferences_that_allow_the_same_are_equal() -> None:
-    """They have the same hash. The repr shows what is stated. Headers that are not a list of pairs raise
-    an exception.
+    """Equal preferences have the same hash. The repr shows the stated preferences. Headers that are not a
+    list of pairs raise an exception.
     """
     record = robots_usage("User-agent: *\nContent-Usage: train-ai=n, x=1")
     assert header_usage("train-ai=n") == record

@@ -1,4 +1,6 @@
-"""Tests of TDMRep: the examples of its final report of 10 May 2024, and cases that follow from its text."""
+"""Tests of TDMRep: the examples of its final report of 10 May 2024, and cases that follow from the
+report.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,7 @@ def test_a_file_that_is_not_an_array_or_too_long_states_nothing(
 
 
 def test_a_deeply_nested_value_reserves_nothing() -> None:
-    """This is tested with the deepest value that the JSON parser can read. Deeper values, which it
+    """The test uses the deepest value that the JSON parser can read. Deeper values, which the parser
     cannot read, raise no exception.
     """
 

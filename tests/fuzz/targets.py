@@ -1,9 +1,8 @@
 """The fuzz targets. Each target gets any bytes. It fails if the package needs too much processor time for
 them, or if a statement in the docstring of the target is not true.
 
-If an input has several parts, a line ``%%`` separates them. A line that begins with ``%400x `` is repeated
-400 times. With such lines, a fuzzer finds long inputs, which it otherwise does not find, and which reveal
-slow code.
+If an input has several parts, a line ``%%`` separates them. A fuzzer does not find long inputs on its own,
+but only long inputs reveal slow code. So a line that begins with ``%400x `` is repeated 400 times.
 """
 
 from __future__ import annotations
@@ -278,7 +277,9 @@ def _parts(data: bytes, count: int) -> list[bytes]:
 
 
 def _repeated(part: bytes) -> bytes:
-    """Return the part with its lines repeated as they say, but with at most ``MAX_PART`` bytes."""
+    """Return the part after repetition of the lines that begin with a number of repetitions. Lines are
+    repeated as long as the part has at most ``MAX_PART`` bytes.
+    """
     lines, size = [], 0
     for line in part.split(b"\n"):
         match = re.match(rb"%(\d{1,4})x ", line)

@@ -177,7 +177,9 @@ def is_utf_16(body: bytes) -> bool:
 
 
 def read_field(line: bytes, dialect: Dialect) -> tuple[str, bytes]:
-    """Return the kind of a record ("user-agent", "allow", "disallow", "other" or "") and its value."""
+    """Return the kind of the record in a line and its value. The kind is "user-agent", "allow",
+    "disallow", "other", or "" if the line has no record.
+    """
     line = line.partition(b"#")[0].strip(WHITE_SPACE)
     name, colon, value = line.partition(b":")
     if not colon and dialect.misspelt_fields:

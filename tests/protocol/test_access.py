@@ -301,7 +301,7 @@ def test_dates_are_in_utc(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_retry_after_date_is_relative_to_the_date_of_the_response(
     until: str, date: str, seconds: float
 ) -> None:
-    """The clock of the server may be wrong. Therefore the difference to its ``Date`` header counts."""
+    """The clock of the server may be wrong, so the pause is the difference to its ``Date`` header."""
     assert pause_asked([("retry-after", until), ("date", date)], NOW) == seconds
 
 
@@ -330,9 +330,9 @@ def test_any_retry_after_is_ignored_or_gives_a_valid_pause(
 
 
 def test_the_delay_of_a_retry_doubles_up_to_an_hour() -> None:
-    """Retry-After is respected up to a day. Without it, the first delay is half a minute. With it,
-    the minimum of the first delay is a second. Both double with each attempt, up to an hour. Jitter
-    spreads the retries of hosts that failed at the same time.
+    """Without Retry-After, the first delay is half a minute. With Retry-After, the delay is as requested,
+    up to a day, but the minimum after the first attempt is a second. The first delay and the minimum
+    double with each attempt. Jitter spreads the retries of hosts that failed at the same time.
     """
     delay_by_value = {"120": 120, "0": 1, "9999999999": DAY, "soon": 30, "": 30}
     for value, seconds in {**delay_by_value, date(600): 600, date(-9): 1}.items():
@@ -345,7 +345,7 @@ def test_the_delay_of_a_retry_doubles_up_to_an_hour() -> None:
     delays = [retry_delay((), attempts, 0.0, 0) for attempts in (1, 2, 3, 4, 11)]
     assert delays == [30, 60, 120, 240, 3600]
     assert retry_delay((), 10**9, 1.0, 0) == 3600 * 1.5
-    delays = [retry_delay((), 3, jitter / 4, 0) for jitter in range(5)]
-    assert delays == [120, 135, 150, 165, 180]
+    delays_with_jitter = [retry_delay((), 3, jitter / 4, 0) for jitter in range(5)]
+    assert delays_with_jitter == [120, 135, 150, 165, 180]
     entry = entry_after(RFC9309, (0, 503), (40 * DAY, 503))
     assert entry.expires - entry.fetched == 60

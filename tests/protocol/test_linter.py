@@ -407,7 +407,7 @@ def check_findings(body: bytes, dialect: Dialect) -> None:
 def test_a_rule_outside_a_group_or_that_never_wins_decides_nothing_in_real_files(
     dialect: Dialect,
 ) -> None:
-    """The lines are those that have these findings."""
+    """The linter reports these lines. The test compares its findings with decisions."""
     for name, body in read_corpus()[::3]:
         check_findings(body, dialect)
         robots = RobotsTxt.parse(body, dialect)

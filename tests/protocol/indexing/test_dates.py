@@ -12,7 +12,7 @@ import pytest
 from scrapy_rep.protocol.indexing.dates import ZONES, read_date
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 
-# Texts by the date that they stand for. The forms are those of RFC 850, RFC 822 and 1123 and ISO 8601, of
+# Dates, and texts that are parsed as the date. The forms are those of RFC 850, RFC 822 and 1123 and ISO 8601, of
 # examples of Google and MDN, and others that people and programs write. Two-digit years are as in RFC
 # 6265.
 FORMS = {
@@ -55,8 +55,8 @@ FORMS = {
     ("text", "iso"), [(text, iso) for iso, texts in FORMS.items() for text in texts]
 )
 def test_each_form_of_a_date_is_parsed(text: str, iso: str) -> None:
-    """The date is in UTC. Upper and lower case do not matter. Forms are the same in a header and in a meta
-    tag. A page may be indexed up to the date, and not after it.
+    """The date is in UTC. Upper and lower case do not matter. Headers and meta tags have the same forms. A
+    page may be indexed up to the date, and not after it.
     """
     date = datetime.fromisoformat(f"{iso}+00:00")
     for spelling in (text, f" {text.lower()} ", text.upper()):

@@ -30,8 +30,8 @@ DIALECTS = [RFC9309, GOOGLE, CLASSIC]
 KIB = 1_024
 KIB_500 = 512_000
 # The size of a long file, and the limits for its processor time. The limits are far longer than any
-# file takes on an idle machine, and far shorter than quadratic time. In quadratic time, a file of a
-# sixteenth of the size would still take a 256th of the time.
+# file takes on an idle machine, and far shorter than quadratic time. In quadratic time, a sixteenth of
+# the file takes a 256th of the time.
 LONG_FILE, SECONDS, SECONDS_TO_LINT = (
     (KIB_500, 5.0, 15.0) if effort.is_long else (KIB_500 // 16, 0.5, 1.5)
 )
@@ -173,7 +173,7 @@ def test_the_rule_that_matches_a_long_url_is_found_among_thousands(
     robots = parse(
         [*rules, "Allow: /*/ab777q/*ok", "Disallow: /*?/ab5q", "Allow: /a*"], dialect
     )
-    # It has the words of many rules without their "q". Of all rules, only "/a*" matches it.
+    # The URL has the words of many rules without their "q". Of all rules, only "/a*" matches.
     url = f"{ORIGIN}/" + "".join(f"ab{n}" for n in range(2_500))
     line_if_encoded = 5_003 if dialect is RFC9309 else 7
     line_by_tail = {

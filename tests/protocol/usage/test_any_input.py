@@ -98,8 +98,8 @@ def test_the_path_of_a_usage_record_matches_like_the_pattern_of_a_rule(
 # Hostile input. Each input is far larger than what real sites send.
 
 # The size of each input, and the limit for its processor time. The limit is far longer than the input
-# needs, and far shorter than quadratic time. In quadratic time, an input of an eighth of the size would
-# still take a sixty-fourth of the time.
+# needs, and far shorter than quadratic time. In quadratic time, an eighth of the input takes a
+# sixty-fourth of the time.
 SIZE, SECONDS = (512_000, 5.0) if effort.is_long else (64_000, 0.5)
 URL = "https://example.com/" + "a" * 2000
 QUERY = "https://example.com/" + "?" * 8 + "%2F" * 13_000

@@ -1,1 +1,1 @@
-"""Fuzz targets: functions of bytes that hold for any input. README.md says how to run them."""
+"""Fuzz targets, which test functions of the package with any bytes. README.md says how to run them."""

@@ -1,9 +1,9 @@
-"""Runs a fuzz target with atheris, whose coverage guides the inputs:
+"""Runs a fuzz target with atheris, which generates inputs to reach code that is not covered yet::
 
     python -m tests.fuzz robotstxt -max_total_time=1200 [FOLDER]
 
-The arguments after the target are those of libFuzzer. It keeps inputs that reach new code in
-FOLDER, and writes the first one that fails to a file.
+The arguments after the name of the target are those of libFuzzer. libFuzzer stores inputs that reach new
+code in FOLDER. It writes the first input for which the target fails to a file, and stops.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pathlib import Path
 from pkgutil import walk_packages
 from tempfile import mkdtemp
 
-# The longest input. Repeated lines do the rest.
-LONGEST = 4_096
+# The maximum length of an input. Longer inputs are not necessary, because a line can say that it is
+# repeated (see targets.py).
+MAX_LENGTH = 4_096
 
 
 def main(name: str, *options: str) -> None:
@@ -23,12 +24,12 @@ def main(name: str, *options: str) -> None:
 
     with atheris.instrument_imports(["scrapy_rep"], enable_loader_override=False):
         package = import_module("scrapy_rep")
-        # Also modules that are imported late.
+        # Modules that are otherwise imported later must be instrumented, too.
         for module in walk_packages(package.__path__, "scrapy_rep."):
             import_module(module.name)
     target = import_module("tests.fuzz.targets").TARGETS[name]
     seeds = Path(__file__).with_name("seeds") / name
-    limits = [f"-max_len={LONGEST}", "-timeout=1200", "-rss_limit_mb=2048"]
+    limits = [f"-max_len={MAX_LENGTH}", "-timeout=1200", "-rss_limit_mb=2048"]
     atheris.Setup([sys.argv[0], *limits, *options, mkdtemp(), str(seeds)], target)
     atheris.Fuzz()
 

@@ -1,8 +1,8 @@
-"""The fuzz targets. Each takes any bytes, and fails if the package cannot read them in bounded
-processor time, or if something is not true that its docstring says.
+"""The fuzz targets. Each target gets any bytes. It fails if the package needs too much processor time for
+them, or if a statement in the docstring of the target is not true.
 
-In an input of several parts, a line ``%%`` separates the parts. A line that begins with ``%400x ``
-is repeated 400 times: a fuzzer does not find long inputs on its own, but they show slow code.
+If an input has several parts, a line ``%%`` separates them. A fuzzer does not find long inputs on its own,
+but only long inputs reveal slow code. So a line that begins with ``%400x `` is repeated 400 times.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from scrapy_rep.protocol.robotstxt.rules import Reason
 from scrapy_rep.protocol.usage.sites import TdmRep
 from scrapy_rep.protocol.usage.statements import CATEGORIES
 from tests.fetching.places import ORIGIN, START, check_data, entry
-from tests.protocol.indexing.test_rules import check_headers, check_written
+from tests.protocol.indexing.test_rules import check_headers, check_round_trip
 from tests.protocol.reference import (
     Reference,
     Target,
@@ -46,7 +46,7 @@ from tests.protocol.reference import (
     url_target,
 )
 from tests.protocol.robotstxt.test_agreement import DIALECTS, verdict
-from tests.protocol.test_linter import IDLE, check
+from tests.protocol.test_linter import INEFFECTIVE, check_findings
 from tests.tools.rep import execute
 from tests.tools.report.ledgers import Ledger
 
@@ -55,100 +55,116 @@ if TYPE_CHECKING:
 
 SEEDS = Path(__file__).with_name("seeds")
 AGENTS = ("mybot", "mybot-image")
-# TDMRep's rules are in sequence: the first that matches decides.
-IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
-# Processor time on a slow machine, with coverage measured. A quadratic reader takes more: 64 KiB
-# compared byte by byte are four thousand million steps.
+# The first rule of TDMRep that matches decides.
+FIRST_RULE = replace(RFC9309, name="tdmrep", rule_choice="first")
+# The limit for processor time: a constant, and a time for each byte. It is enough for a slow machine that
+# also measures coverage, but not for quadratic time: to compare each byte of 64 KiB with each other byte
+# takes four thousand million steps.
 SECONDS = 2.0
-SECONDS_FOR_A_BYTE = 100e-6
-# In bytes: what a repeated line may grow to, and what the slow reference reads in a moment.
-GROWN_AT_MOST = 65_536
-REFERENCE_AT_MOST = 2_000
+SECONDS_PER_BYTE = 100e-6
+# The maximum size in bytes of a part with its repeated lines.
+MAX_PART = 65_536
+# The maximum size in bytes of an input that is also tested with the slow reference.
+MAX_FOR_REFERENCE = 2_000
 
 
 def robotstxt(data: bytes) -> None:
-    """Read a robots.txt, for a URL or path and product tokens. In every dialect, the first decision,
-    which is made from a part of the rules, and later ones agree with the plain reference. Findings
-    are as they must be, and a line outside of any group does not decide.
+    """Parse a robots.txt. The parts are the file, a URL or path, and product tokens.
+
+    In every dialect, decisions agree with the reference implementation. So does the first decision after
+    parsing, which uses only a part of the rules. Findings are valid. A line with the finding that it is
+    outside of any group does not decide.
     """
     body, url, names = _parts(data, 3)
-    body, url = _grown(body), _text(_grown(url))
+    body, url = _repeated(body), _text(_repeated(url))
     if not re.match(r"[A-Za-z]+://[A-Za-z0-9.]+/", url):
         url = f"https://example.com/{url}"
     agents = tuple(dict.fromkeys(re.findall(r"[A-Za-z0-9_.-]+", _text(names))[:4]))
     agents = agents or ("bot",)
-    is_short = len(body) + len(url) < REFERENCE_AT_MOST
+    is_short = len(body) + len(url) < MAX_FOR_REFERENCE
     for dialect in DIALECTS:
         with _bounded(len(body) + len(url)):
             robots = RobotsTxt.parse(body, dialect, url)
             first = robots.is_allowed(url, agents)
-            decided = verdict(robots, url, agents)
+            actual = verdict(robots, url, agents)
             assert all("://" in sitemap for sitemap in robots.sitemaps)
             delay, rate = robots.crawl_delay(agents), robots.request_rate(agents)
-            check(body, dialect)
-            idle = {
-                finding.line for finding in lint(body, dialect) if finding.code in IDLE
+            check_findings(body, dialect)
+            ineffective = {
+                finding.line
+                for finding in lint(body, dialect)
+                if finding.code in INEFFECTIVE
             }
-        assert first is decided[0]
-        assert decided[1] not in idle, dialect.name
+        assert first is actual[0]
+        assert actual[1] not in ineffective, dialect.name
         assert delay is None or 0 <= delay < float("inf")
         assert rate is None or rate.delay > 0
-        if is_short and decided[3] != Reason.TOO_LONG.value:
-            assert decided == Reference(body, dialect).decide(url, agents), dialect.name
+        if is_short and actual[3] != Reason.TOO_LONG.value:
+            assert actual == Reference(body, dialect).decide(url, agents), dialect.name
 
 
 def robotstag(data: bytes) -> None:
-    """Read values of ``X-Robots-Tag``, one a line. The header written from the rules has the same
-    rules, one more ``noindex`` never allows more, and statements for others change nothing.
+    """Parse lines, each of which is a value of ``X-Robots-Tag``.
+
+    The header that is written from the rules is parsed as the same rules. An additional ``noindex`` never
+    allows more. Statements for other crawlers have no effect.
     """
-    values = _grown(data).split(b"\n")
+    values = _repeated(data).split(b"\n")
     with _bounded(sum(map(len, values))):
         for dialect in DIALECTS:
-            check_written(IndexingRules.of_page(values, (), AGENTS, dialect), dialect)
+            check_round_trip(
+                IndexingRules.of_page(values, (), AGENTS, dialect), dialect
+            )
             if len(values) < 500:
                 check_headers(values, b"noindex", dialect)
 
 
 def html(data: bytes) -> None:
-    """Read a page and the encoding that its header declares. The fast search, which skips most of
-    a page, misses no tag, and a page in ASCII has the same rules in UTF-16.
+    """Parse a page. The parts are the page, and the encoding that its header declares.
+
+    The fast search, which skips most tags of a page, misses no tag with a rule. A page in ASCII has the
+    same rules in UTF-16.
     """
     page, encoding = _parts(data, 2)
-    page, declared = _grown(page), _text(encoding[:40]) or None
+    page, declared = _repeated(page), _text(encoding[:40]) or None
     with _bounded(len(page)):
         rules = IndexingRules.parse((), page, AGENTS, RFC9309, declared)
-        check_written(rules, RFC9309)
+        check_round_trip(rules, RFC9309)
     with patch.object(metatags, "_may_be_ours", lambda *_: True):
         assert rules == IndexingRules.parse((), page, AGENTS, RFC9309, declared)
-    # These are read before the page is decoded.
+    # Null bytes and escapes are looked for before the page is decoded.
     if page.isascii() and not {0, 0x1B} & set(page):
-        wide = page.decode().encode("utf-16")
-        narrow = IndexingRules.parse((), page, AGENTS)
-        assert IndexingRules.parse((), wide, AGENTS) == narrow
+        utf_16_page = page.decode().encode("utf-16")
+        ascii_rules = IndexingRules.parse((), page, AGENTS)
+        assert IndexingRules.parse((), utf_16_page, AGENTS) == ascii_rules
 
 
 def dates(data: bytes) -> None:
-    """Read a date. It is in UTC and not before 1900, its ISO form is the same date, case and
-    white space around it do not matter, and ``unavailable_after`` has the same date.
+    """Parse a date.
+
+    It is in UTC, and not before 1900. Its ISO form is parsed as the same date. Case, and white space
+    around it, do not matter. ``unavailable_after`` has the same date.
     """
-    written = _text(data)
+    text = _text(data)
     with _bounded(len(data)):
-        date = read_date(written)
-        rules = IndexingRules.of_page([f"unavailable_after: {written}".encode()])
-        check_written(rules, RFC9309)
+        date = read_date(text)
+        rules = IndexingRules.of_page([f"unavailable_after: {text}".encode()])
+        check_round_trip(rules, RFC9309)
     if date is not None:
         assert (date.tzinfo, date.year >= 1900) == (timezone.utc, True)
         assert read_date(date.isoformat()) == date
-        assert read_date(written.lower()) == read_date(written.upper()) == date
-        assert len(written) > 70 or read_date(f" {written}\t") == date
-        assert set(written) & set(",\r\n") or rules.unavailable_after == date
+        assert read_date(text.lower()) == read_date(text.upper()) == date
+        assert len(text) > 70 or read_date(f" {text}\t") == date
+        assert set(text) & set(",\r\n") or rules.unavailable_after == date
 
 
 def usage(data: bytes) -> None:
-    """Read preferences in header fields, a page and a robots.txt, for a path. Each value has a
-    statement, which stands in an existing line; the robots.txt has none for a disallowed path.
+    """Parse usage preferences. The parts are header fields, a page, a robots.txt and a path.
+
+    Each value has a statement. The line number of a statement in the robots.txt is one of its lines. The
+    robots.txt has no statement for a disallowed path.
     """
-    headers, page, body, path = (_grown(part) for part in _parts(data, 4))
+    headers, page, body, path = (_repeated(part) for part in _parts(data, 4))
     fields = [
         (_text(name).strip(), value.strip())
         for name, _, value in (line.partition(b":") for line in headers.split(b"\n"))
@@ -157,75 +173,80 @@ def usage(data: bytes) -> None:
     lines = body.count(b"\n") + body.count(b"\r") + 1
     lines += len(body.decode("utf-16", "replace").splitlines())
     with _bounded(len(headers) + len(page) + len(body) + len(url)):
-        stated = UsagePreferences.parse(fields, page, ("mybot",))
+        of_response = UsagePreferences.parse(fields, page, ("mybot",))
         for dialect in DIALECTS:
             robots = RobotsTxt.parse(body, dialect)
-            stated_for_url = robots.usage(url, "mybot")
-            assert not stated_for_url or robots.is_allowed(url, "mybot")
+            of_url = robots.usage(url, "mybot")
+            assert not of_url or robots.is_allowed(url, "mybot")
             assert all(
-                1 <= statement.position <= lines
-                for statement in stated_for_url.statements
+                1 <= statement.position <= lines for statement in of_url.statements
             )
-            for preferences in (stated, stated_for_url, stated | stated_for_url):
+            for preferences in (of_response, of_url, of_response | of_url):
                 _check_statements(preferences)
 
 
 def tdmrep(data: bytes) -> None:
-    """Read a ``tdmrep.json``, for a path. The first rule whose location matches decides, as in the
-    plain reference.
+    """Parse a ``tdmrep.json``. The parts are the file and a path.
+
+    The rule that decides is the first rule whose location matches, according to the reference
+    implementation.
     """
     body, path = _parts(data, 2)
-    body, url = _grown(body), f"https://example.com/{_text(_grown(path))}"
+    body, url = _repeated(body), f"https://example.com/{_text(_repeated(path))}"
     with _bounded(len(body) + len(url)):
         file = TdmRep.parse(body)
-        stated_for_url = file.usage(url)
-    _check_statements(stated_for_url)
-    assert file.is_valid or not stated_for_url
-    if file.is_valid and len(body) + len(url) < REFERENCE_AT_MOST:
-        target = url_target(url, IN_SEQUENCE)
+        preferences = file.usage(url)
+    _check_statements(preferences)
+    assert file.is_valid or not preferences
+    if file.is_valid and len(body) + len(url) < MAX_FOR_REFERENCE:
+        target = url_target(url, FIRST_RULE)
         numbers = (
             number
             for number, rule in enumerate(json.loads(body), 1)
             if _is_rule_for(target, rule)
         )
-        assert {statement.position for statement in stated_for_url.statements} <= {
+        assert {statement.position for statement in preferences.statements} <= {
             next(numbers, 0)
         }
 
 
 def stored(data: bytes) -> None:
-    """Read what a store has as an entry, before it is compressed as entries are: a line of JSON
-    and a body. It is refused with ``ValueError``, or can be used.
+    """Load an entry of a store: a line of JSON and a body. The input is loaded as it is, and compressed as
+    entries are.
+
+    Either ``ValueError`` is raised, or the entry can be used.
     """
     with _bounded(len(data) + MAX_SIZE):
-        for written in (data, zlib.compress(data)):
-            check_data(written)
+        for stored_data in (data, zlib.compress(data)):
+            check_data(stored_data)
 
 
 def sqlite(data: bytes) -> None:
-    """Write over the file of an SQLite store. Each call works or raises ``StoreError``; what is
-    read is a whole entry.
+    """Overwrite parts of the file of an SQLite store.
+
+    Each call succeeds or raises ``StoreError``. What is read is a whole entry.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store"
-        path.write_bytes(_written_over(_whole_store(), data))
+        path.write_bytes(_overwritten(_whole_store(), data))
         with _bounded(len(data)), closing(SqliteStore(path, timeout=0.1)) as store:
             for _ in range(2):
                 with suppress(StoreError):
                     data: Any = store.get(ORIGIN)
                     check_data(data or b"")
                     store.put(ORIGIN, dumps(entry()), START)
-                    # In a damaged file, a new entry may not be found again.
+                    # In a damaged file, the entry may be missing although it was just stored.
                     assert store.get(ORIGIN) in {None, dumps(entry())}
 
 
 def ledger(data: bytes) -> None:
-    """Write over the file of a ledger. The commands that read it end with status 0, 1, or with 2
-    and one line that says why.
+    """Overwrite parts of the file of a ledger.
+
+    The commands that read it exit with status 0 or 1, or with status 2 and a message of one line.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "crawl.rep"
-        path.write_bytes(_written_over(_whole_ledger(), data))
+        path.write_bytes(_overwritten(_whole_ledger(), data))
         robots = Path(folder) / "robots.txt"
         robots.write_bytes(b"User-agent: *\nDisallow: /private\n")
         for arguments in (
@@ -250,19 +271,21 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
 
 
 def _parts(data: bytes, count: int) -> list[bytes]:
-    """The first *count* parts of an input; missing parts are empty."""
+    """Return the first *count* parts of an input. Missing parts are empty."""
     data_parts = data.split(b"\n%%\n", count - 1)
     return data_parts + [b""] * (count - len(data_parts))
 
 
-def _grown(part: bytes) -> bytes:
-    """The part with its lines repeated as they say."""
+def _repeated(part: bytes) -> bytes:
+    """Return the part after repetition of the lines that begin with a number of repetitions. Lines are
+    repeated as long as the part has at most ``MAX_PART`` bytes.
+    """
     lines, size = [], 0
     for line in part.split(b"\n"):
         match = re.match(rb"%(\d{1,4})x ", line)
         text = line[match.end() :] if match else line
-        most = (GROWN_AT_MOST - size) // (len(text) + 1)
-        times = max(1, min(int(match[1]), most)) if match else 1
+        max_times = (MAX_PART - size) // (len(text) + 1)
+        times = max(1, min(int(match[1]), max_times)) if match else 1
         size += times * (len(text) + 1)
         lines += [text] * times
     return b"\n".join(lines)
@@ -277,12 +300,13 @@ def _bounded(size: int) -> Iterator[None]:
     """Fail if the block takes more processor time than *size* bytes justify."""
     start = time.process_time()
     yield
-    took = time.process_time() - start
-    most = SECONDS + size * SECONDS_FOR_A_BYTE
-    assert took < most, f"{took:.2f} s for {size} bytes, and at most {most:.2f} s"
+    seconds = time.process_time() - start
+    limit = SECONDS + size * SECONDS_PER_BYTE
+    assert seconds < limit, f"{seconds:.2f} s for {size} bytes; limit: {limit:.2f} s"
 
 
 def _check_statements(preferences: UsagePreferences) -> None:
+    """Assert that each value has a statement, and that the preferences can be written as JSON."""
     for category in CATEGORIES:
         value, statement = preferences.get(category), preferences.because(category)
         assert (value is None) == (statement is None)
@@ -293,28 +317,30 @@ def _check_statements(preferences: UsagePreferences) -> None:
 
 
 def _is_rule_for(target: Target, rule: object) -> bool:
+    """Return True if *rule*, any value of a ``tdmrep.json``, is a rule that matches the target."""
     location = rule.get("location") if isinstance(rule, dict) else None
     if not isinstance(location, str) or not (location := location.strip(" \t\v\f")):
         return False
     octets = location.encode("utf-8", "surrogatepass")
-    patterns = read_patterns("disallow", octets, IN_SEQUENCE)
-    return any(matches(pattern, target, IN_SEQUENCE) for pattern in patterns)
+    patterns = read_patterns("disallow", octets, FIRST_RULE)
+    return any(matches(pattern, target, FIRST_RULE) for pattern in patterns)
 
 
-def _written_over(octets: bytes, data: bytes) -> bytes:
-    """A file overwritten with *data*: two bytes of position, one of length, and the new bytes,
-    repeatedly.
+def _overwritten(octets: bytes, data: bytes) -> bytes:
+    """Return the content of a file after changes. *data* is a sequence of changes: two bytes for the
+    position, a byte for the length, and the new bytes.
     """
     file = bytearray(octets)
     while len(data) > 3:
-        place, end = int.from_bytes(data[:2], "big"), 3 + data[2]
-        file[place : place + len(data[3:end])] = data[3:end]
+        start, end = int.from_bytes(data[:2], "big"), 3 + data[2]
+        file[start : start + len(data[3:end])] = data[3:end]
         data = data[end:]
     return bytes(file)
 
 
 @cache
 def _whole_store() -> bytes:
+    """Return the file of an undamaged SQLite store."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store"
         with closing(SqliteStore(path)) as store:
@@ -325,17 +351,18 @@ def _whole_store() -> bytes:
 
 @cache
 def _whole_ledger() -> bytes:
+    """Return the file of an undamaged ledger."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger"
-        made = Ledger(path)
+        ledger = Ledger(path)
         body = b"User-agent: *\nDisallow: /old\nContent-Usage: train-ai=n\n"
-        made.snapshot(ORIGIN, body)
-        made.snapshot("https://example.org", access="unreachable", error="reset")
-        made.refused(f"{ORIGIN}/old", 2, "Disallow: /old")
-        made.allowed(f"{ORIGIN}/private")
-        made.traffic(ORIGIN, 0, pages=1, bytes=9)
-        made.gap(ORIGIN, 1.0, 1.5)
-        made.gap(ORIGIN, 2.0, 3.0, kind="pause")
-        made.progress(0, pages=1, waiting=1)
-        made.close()
+        ledger.snapshot(ORIGIN, body)
+        ledger.snapshot("https://example.org", access="unreachable", error="reset")
+        ledger.refused(f"{ORIGIN}/old", 2, "Disallow: /old")
+        ledger.allowed(f"{ORIGIN}/private")
+        ledger.traffic(ORIGIN, 0, pages=1, bytes=9)
+        ledger.gap(ORIGIN, 1.0, 1.5)
+        ledger.gap(ORIGIN, 2.0, 3.0, kind="pause")
+        ledger.progress(0, pages=1, waiting=1)
+        ledger.close()
         return path.read_bytes()

@@ -1,4 +1,4 @@
-"""Each fuzz target holds for the seeds, and for inputs like them."""
+"""Tests that run each fuzz target with its seeds, and with random inputs that are similar to them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 
 def seeds(name: str) -> list[Path]:
+    """Return the files with the seeds of a target."""
     return sorted((SEEDS / name).iterdir())
 
 
@@ -26,26 +27,26 @@ def seeds(name: str) -> list[Path]:
     "seed", [seed for name in TARGETS for seed in seeds(name)],
     ids=lambda seed: f"{seed.parent.name}-{seed.name}",
 )  # fmt: skip
-def test_kept_inputs_are_read_as_their_target_says(seed: Path) -> None:
-    """Each input that once was wrong, or reaches rare code, is read as its target says."""
+def test_the_target_of_each_seed_succeeds(seed: Path) -> None:
+    """A seed is an input for which the target once failed, or that reaches code that runs rarely."""
     TARGETS[seed.parent.name](seed.read_bytes())
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_mixtures_of_seeds_are_read_as_their_target_says(name: str) -> None:
-    """Any bytes are read as the target says: here a seed with another piece in it, or the pieces of
-    all seeds in another order.
+def test_each_target_succeeds_for_mixtures_of_its_seeds(name: str) -> None:
+    """A mixture is a seed in which a part is replaced with other pieces, or a random sequence of pieces.
+    Pieces are the words and characters of all seeds, and short random bytes.
     """
-    whole = [seed.read_bytes() for seed in seeds(name)]
-    words = sorted({word for data in whole for word in re.findall(rb"\w+|\W", data)})
+    contents = [seed.read_bytes() for seed in seeds(name)]
+    words = sorted({word for data in contents for word in re.findall(rb"\w+|\W", data)})
     piece = st.sampled_from(words) | st.binary(max_size=4)
     pieces = st.lists(piece, max_size=40).map(b"".join)
-    changed = st.builds(
-        lambda seed, at, length, new: seed[:at] + new + seed[at + length :],
-        st.sampled_from(whole),
-        st.integers(0, max(map(len, whole))),
+    changed_seeds = st.builds(
+        lambda seed, start, length, new: seed[:start] + new + seed[start + length :],
+        st.sampled_from(contents),
+        st.integers(0, max(map(len, contents))),
         st.integers(0, 60),
         pieces,
     )
-    run = given(changed | pieces)(TARGETS[name])
+    run = given(changed_seeds | pieces)(TARGETS[name])
     settings(max_examples=1000 if is_long else 10)(run)()

@@ -1,7 +1,7 @@
-"""robots.txt files of real sites, if available.
+"""A corpus of robots.txt files of real sites. It is not in the repository.
 
-``SCRAPY_REP_CORPUS`` names a folder or a ``.tar.gz`` that holds them as
-``robots/HOST.txt``. The tests use every twentieth file, or all with ``--long``.
+The environment variable ``SCRAPY_REP_CORPUS`` names a folder or a ``.tar.gz`` with files
+``robots/HOST.txt``. The tests use every twentieth file, or all files with ``--long``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SAFE = "/%?[]@!$&'()*+,;=:~|"
 
 @cache
 def read_corpus() -> list[tuple[str, bytes]]:
-    """Return the files by name; skip the test if there are none."""
+    """Return the host and content of each file. Skip the test if there is no corpus."""
     if not os.environ.get(VARIABLE):
         pytest.skip(f"{VARIABLE} names no folder or .tar.gz of robots.txt files")
     path, step = Path(os.environ[VARIABLE]), 1 if effort.is_long else 20
@@ -31,17 +31,17 @@ def read_corpus() -> list[tuple[str, bytes]]:
         files = sorted(path.glob("**/robots/*.txt"))
         return [(file.stem, file.read_bytes()) for file in files[::step]]
     with tarfile.open(path) as archive:
-        named = {Path(member.name): member for member in archive if member.isfile()}
-        names = sorted(name for name in named if name.parent.name == "robots")
+        members = {Path(member.name): member for member in archive if member.isfile()}
+        paths = sorted(path for path in members if path.parent.name == "robots")
         return [
-            (name.stem, archive.extractfile(named[name]).read())
-            for name in names[::step]
+            (path.stem, archive.extractfile(members[path]).read())
+            for path in paths[::step]
         ]
 
 
 @cache
 def urls_for(body: bytes, count: int) -> list[str]:
-    """Return URLs that match rules from all parts of the file, and fixed ones."""
+    """Return some fixed URLs, and up to *count* URLs that match rules from all parts of the file."""
     values = _values(body, (b"allow", b"disallow"))
     step = max(1, len(values) // count)
     paths = list(FIXED_PATHS)
@@ -56,18 +56,21 @@ def urls_for(body: bytes, count: int) -> list[str]:
 
 @cache
 def agents_for(body: bytes) -> list[tuple[str, ...]]:
-    """Return product tokens: one that no file names, Googlebot, and two that the file names."""
-    named: list[str] = []
+    """Return the product tokens of several crawlers: a crawler that no file names, Googlebot-Image, and
+    up to two crawlers that the file names.
+    """
+    names: list[str] = []
     for value in _values(body, (b"user-agent",)):
         words = value.replace(b"/", b" ").split()
         word = words[0].decode("ascii", "ignore") if words else ""
-        if word.replace("-", "").replace("_", "").isalpha() and word not in named:
-            named.append(word)
-    picked = [named[-1], named[len(named) // 2]] if named else []
-    return [("examplebot",), ("Googlebot-Image", "googlebot"), *[(n,) for n in picked]]
+        if word.replace("-", "").replace("_", "").isalpha() and word not in names:
+            names.append(word)
+    tokens = [names[-1], names[len(names) // 2]] if names else []
+    return [("examplebot",), ("Googlebot-Image", "googlebot"), *[(t,) for t in tokens]]
 
 
 def _values(body: bytes, fields: tuple[bytes, ...]) -> list[bytes]:
+    """Return the values of the records with these field names, without empty values."""
     pairs = (line.split(b"#")[0].partition(b":") for line in body.splitlines())
     return [
         value.strip()

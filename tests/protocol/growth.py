@@ -1,4 +1,6 @@
-"""Growth of a task with its input: in steps, or in time if C code takes the steps."""
+"""Measures how the cost of a task grows with its input, in lines of Python or in time. Time also counts
+the work of C code.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,14 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-TIMES = 8  # A quadratic task takes TIMES * TIMES as long for an input TIMES as large.
+# The second input is this many times as large. A quadratic task takes FACTOR * FACTOR as long for it.
+FACTOR = 8
 SLACK = 0.015  # seconds
 SIZE = (64 if effort.is_long else 32) * 1_024  # octets
 
 
 def steps(task: Callable[[], object]) -> int:
-    """Return the number of Python lines that *task* runs; a call into C counts as one."""
+    """Return the number of Python lines and calls that *task* runs. C code counts as one line."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> object:
@@ -28,34 +31,37 @@ def steps(task: Callable[[], object]) -> int:
         count += event in {"line", "call"}
         return trace
 
-    before = sys.gettrace()
+    old_trace = sys.gettrace()
     sys.settrace(trace)
     try:
         task()
     finally:
-        sys.settrace(before)
+        sys.settrace(old_trace)
     return count
 
 
 def assert_linear(
-    do: Callable[[T], object], make: Callable[[int], T], size: int = SIZE
+    task: Callable[[T], object], make_input: Callable[[int], T], size: int = SIZE
 ) -> None:
-    """Assert that the time of *do* grows in proportion to the size of its input.
+    """Assert that the time of *task* grows in proportion to the size of its input.
 
-    *make* makes the input from a size in octets. The test compares processor time, the
-    best of four runs each.
+    *make_input* makes an input of a size in octets. The function compares the processor time for an
+    input of *size* and for one of an eighth of it. Each time is the best of up to four runs.
     """
-    short, long = make(size // TIMES), make(size)
-    of_short = of_long = float("inf")
+    short, long = make_input(size // FACTOR), make_input(size)
+    short_time = long_time = float("inf")
     for _ in range(4):
-        of_short = min(of_short, seconds(do, short))
-        of_long = min(of_long, seconds(do, long))
-        if of_long < 3 * TIMES * of_short + SLACK:
+        short_time = min(short_time, seconds(task, short))
+        long_time = min(long_time, seconds(task, long))
+        if long_time < 3 * FACTOR * short_time + SLACK:
             return
-    raise AssertionError(f"{of_long:.3f} s, and {of_short:.3f} s for what is shorter")
+    raise AssertionError(
+        f"{long_time:.3f} s, but {short_time:.3f} s for an eighth of the input"
+    )
 
 
-def seconds(do: Callable[[T], object], argument: T) -> float:
+def seconds(task: Callable[[T], object], argument: T) -> float:
+    """Return the processor time of ``task(argument)``."""
     start = process_time()
-    do(argument)
+    task(argument)
     return process_time() - start

@@ -1,9 +1,9 @@
-"""A second, plain and slow implementation of the protocol, which the tests compare with
-the fast one.
+"""A reference implementation of robots.txt. It is simple and slow, and tests compare the package
+with it.
 
-It is written from RFC 9309, from what Google documents and publishes, and from the texts
-of 1994 and 1996, with loops over characters and over rules, and without regular
-expressions. Where the sources leave a point open, the field of the dialect decides.
+It follows RFC 9309, Google's documentation and published parser, and the texts of 1994 and 1996.
+It loops over characters and rules, and uses no regular expressions. Where the sources differ, or
+leave a point open, a field of the dialect decides.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.dialect import Dialect
 
-WHITE = b" \t\x0b\x0c"
+WHITE_SPACE = b" \t\x0b\x0c"
 LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 HEX = b"0123456789ABCDEFabcdef"
 UNRESERVED = LETTERS + b"0123456789-._~"
-# Reserved characters: those that delimit nothing in a path or query, and the others.
+# Reserved characters that delimit nothing in a path or query, and those that do.
 NO_DELIMITERS = b":@!'(),;[]"
 DELIMITERS = b"/?&=+"
 # Characters that may stand raw, and that only some URL libraries encode.
@@ -34,21 +34,26 @@ USER_AGENT = (b"user-agent", b"useragent", b"user agent")
 ALLOW = (b"allow",)
 DISALLOW = tuple(b"disallow dissallow dissalow disalow diasllow disallaw".split())
 
-# Values in a pattern that are not octets.
+# Elements of a pattern that are not octets: "*", and "$" at the end.
 ANYTHING = -1
 END = -2
 
+# Whether the URL is allowed, the line of the rule (or 0), the matching product token, the reason.
 Verdict = tuple[bool, int, "str | None", str]
 
 
 class Pattern(NamedTuple):
-    octets: list[int]
-    counted: int
-    written: list[int] | None = None
+    octets: list[int]  # Normalized.
+    length: int  # The longest of the matching patterns decides.
+    written: list[int] | None = (
+        None  # Not normalized; None if only normalized patterns match.
+    )
 
 
 class Target(NamedTuple):
-    octets: bytes
+    """The part of a URL that patterns are compared with."""
+
+    octets: bytes  # Normalized.
     written: bytes
 
 
@@ -69,7 +74,7 @@ class Reference:
     def __init__(self, body: bytes, dialect: Dialect) -> None:
         self.dialect = dialect
         self.groups = read_groups(body, dialect)
-        # The loop is slow, but many decisions on one file stay affordable.
+        # These functions are slow. The caches keep many decisions on one file affordable.
         self.url_target = cache(lambda url: url_target(url, dialect))
         self.groups_of = cache(self.find_groups)
         self.verdict_for = cache(self.find_verdict)
@@ -78,8 +83,8 @@ class Reference:
         target = self.url_target(url)
         if self.dialect.robotstxt_allowed and target.octets == b"/robots.txt":
             return True, 0, None, "robots-txt"
-        wanted = (agents,) if isinstance(agents, str) else tuple(agents)
-        agent, groups = self.groups_of(wanted)
+        tokens = (agents,) if isinstance(agents, str) else tuple(agents)
+        agent, groups = self.groups_of(tokens)
         if not groups:
             return True, 0, None, "no-group"
         return self.verdict_for(agent, target)
@@ -96,18 +101,21 @@ class Reference:
                 allows = rule.kind == "allow" or not pattern.octets
                 if self.dialect.rule_choice == "first":
                     return allows, rule.line, agent, "rule"
-                if best is None or (pattern.counted, allows) > best:
-                    best, line = (pattern.counted, allows), rule.line
+                if best is None or (pattern.length, allows) > best:
+                    best, line = (pattern.length, allows), rule.line
         if best is None:
             return True, 0, agent, "no-rule"
         return best[1], line, agent, "rule"
 
     def find_groups(self, agents: tuple[str, ...]) -> tuple[str | None, list[Group]]:
+        """Return the first product token that has groups, and these groups."""
         for agent in [*agents, "*"]:
             groups = [
                 group
                 for group in self.groups
-                if any(names(token, agent, self.dialect) for token in group.tokens)
+                if any(
+                    names_agent(token, agent, self.dialect) for token in group.tokens
+                )
             ]
             if groups:
                 return agent, groups if self.dialect.merge_groups else groups[:1]
@@ -118,7 +126,7 @@ def read_groups(body: bytes, dialect: Dialect) -> list[Group]:
     groups: list[Group] = []
     group, in_run = None, False  # True in a run of user-agent lines.
     for number, line in enumerate(read_lines(body, dialect), start=1):
-        if not line.strip(WHITE):
+        if not line.strip(WHITE_SPACE):
             if dialect.blank_line_ends_group:
                 group, in_run = None, False
             continue
@@ -161,15 +169,18 @@ def read_lines(body: bytes, dialect: Dialect) -> list[bytes]:
 def is_utf_16(body: bytes) -> bool:
     if body[:2] not in UTF_16:
         return False
-    zeros = [place % 2 for place, octet in enumerate(body) if octet == 0]
-    # The high octets of ASCII characters: at odd places if the file is little-endian.
-    high = 1 if body[:2] == UTF_16[0] else 0
-    total = len(range(2 + high, len(body), 2))
-    return zeros.count(high) > max(zeros.count(1 - high), total // 8)
+    parities = [index % 2 for index, octet in enumerate(body) if octet == 0]
+    # The high octets of ASCII characters are zero. In a little-endian file, their indices are odd.
+    parity = 1 if body[:2] == UTF_16[0] else 0
+    total = len(range(2 + parity, len(body), 2))
+    return parities.count(parity) > max(parities.count(1 - parity), total // 8)
 
 
 def read_field(line: bytes, dialect: Dialect) -> tuple[str, bytes]:
-    line = line.partition(b"#")[0].strip(WHITE)
+    """Return the kind of the record in a line and its value. The kind is "user-agent", "allow",
+    "disallow", "other", or "" if the line has no record.
+    """
+    line = line.partition(b"#")[0].strip(WHITE_SPACE)
     name, colon, value = line.partition(b":")
     if not colon and dialect.misspelt_fields:
         words = [word for word in line.replace(b"\t", b" ").split(b" ") if word]
@@ -177,8 +188,8 @@ def read_field(line: bytes, dialect: Dialect) -> tuple[str, bytes]:
             (name, value), colon = words, b":"
     if not colon:
         return "", b""
-    name = name.strip(WHITE).lower()
-    value = value.strip(WHITE)
+    name = name.strip(WHITE_SPACE).lower()
+    value = value.strip(WHITE_SPACE)
     kinds = (("user-agent", USER_AGENT), ("allow", ALLOW), ("disallow", DISALLOW))
     for kind, spellings in kinds:
         if dialect.misspelt_fields:
@@ -190,19 +201,23 @@ def read_field(line: bytes, dialect: Dialect) -> tuple[str, bytes]:
 
 
 def read_tokens(value: bytes, dialect: Dialect) -> list[bytes]:
-    named = value.split(b",") if dialect.comma_separated_agents else [value]
-    return [token for name in named for token in read_token(name.strip(WHITE), dialect)]
+    parts = value.split(b",") if dialect.comma_separated_agents else [value]
+    return [
+        token
+        for part in parts
+        for token in read_token(part.strip(WHITE_SPACE), dialect)
+    ]
 
 
 def read_token(value: bytes, dialect: Dialect) -> list[bytes]:
-    if value == b"*" or (value[:1] == b"*" and value[1] in WHITE):
+    if value == b"*" or (value[:1] == b"*" and value[1] in WHITE_SPACE):
         return [b"*"]
     if dialect.agent_match == "letters":
-        # The token as Google's parser cuts it, and the whole token: the second names
-        # another crawler only if that crawler has digits or dots in its name.
+        # The token as Google's parser cuts it, and the whole token. They differ only if the
+        # token has digits or dots.
         cut = take(value, LETTERS + b"-_")
         return [cut, take(value, LETTERS + b"0123456789-_.")]
-    return [take(value, bytes(set(range(256)) - set(WHITE + b"/*")))]
+    return [take(value, bytes(set(range(256)) - set(WHITE_SPACE + b"/*")))]
 
 
 def take(value: bytes, octets: bytes) -> bytes:
@@ -210,50 +225,54 @@ def take(value: bytes, octets: bytes) -> bytes:
     return value[: len(value) - len(value.lstrip(octets))]
 
 
-def names(token: bytes, agent: str, dialect: Dialect) -> bool:
+def names_agent(token: bytes, agent: str, dialect: Dialect) -> bool:
+    """Return True if the token of a user-agent line names the crawler *agent*."""
     if token in (b"", b"*") or agent == "*":
         return token == b"*" and agent == "*"
-    ours = agent.encode().lower()
+    name = agent.encode().lower()
     if dialect.agent_match == "prefix":
-        return ours.startswith(token.lower())
-    return ours == token.lower()
+        return name.startswith(token.lower())
+    return name == token.lower()
 
 
 def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[Pattern]:
-    """Return the patterns of a rule; none if the line is no rule."""
+    """Return the patterns of a rule, or an empty list if the line is no rule."""
     if not value:
         allows_all = kind == "disallow" and dialect.empty_disallow == "allow-all"
         return [Pattern([], 0)] if allows_all else []
     starts = (b"/", b"*") if dialect.wildcards else (b"/",)
     if dialect.leading_slash_assumed and value[:1] not in starts:
         value = b"/" + value
-    pattern = level(value, dialect, in_pattern=True)
-    patterns = [Pattern(pattern, count(pattern, value, dialect))]
+    pattern = normalize(value, dialect, in_pattern=True)
+    patterns = [Pattern(pattern, pattern_length(pattern, value, dialect))]
     if kind == "allow" and dialect.index_html_quirk:
         slash = max((i for i, o in enumerate(pattern) if o == ord("/")), default=None)
         index = list(b"/index.htm")
         if slash is not None and pattern[slash : slash + len(index)] == index:
             directory = [*pattern[: slash + 1], END]
-            counted = count(directory, value[: value.rindex(b"/") + 1] + b"$", dialect)
-            patterns.append(Pattern(directory, counted))
+            written = value[: value.rindex(b"/") + 1] + b"$"
+            length = pattern_length(directory, written, dialect)
+            patterns.append(Pattern(directory, length))
     if dialect.path_encoding == "rfc3986":
-        levelled = [with_decoded_query(parsed.octets) for parsed in patterns]
-        patterns = [Pattern(octets, len(octets)) for octets in levelled]
+        decoded_patterns = [with_decoded_query(parsed.octets) for parsed in patterns]
+        patterns = [Pattern(octets, len(octets)) for octets in decoded_patterns]
     if dialect.path_encoding != "high-octets":
-        written = level(value, dialect, in_pattern=True, as_written=True)
-        patterns[0] = patterns[0]._replace(written=written)
+        octets = normalize(value, dialect, in_pattern=True, as_written=True)
+        patterns[0] = patterns[0]._replace(written=octets)
     return patterns
 
 
-def count(octets: list[int], value: bytes, dialect: Dialect) -> int:
-    """Return the length of a pattern: its normalized octets, or what Google's parser counts."""
+def pattern_length(octets: list[int], value: bytes, dialect: Dialect) -> int:
+    """Return the length of a pattern: the number of its normalized octets, or the number of octets
+    that Google's parser counts.
+    """
     if dialect.path_encoding == "high-octets":
         return sum(3 if octet > 0x7F else 1 for octet in value)
     return len(octets)
 
 
 def url_target(url: str, dialect: Dialect) -> Target:
-    """Return the part of a URL that rules are compared with: path, parameters and query."""
+    """Return the path, parameters and query of a URL, which are compared with rules."""
     url = url.partition("#")[0]
     scheme, separator, rest = url.partition("://")
     if not separator or "/" in scheme or "?" in scheme:
@@ -263,14 +282,16 @@ def url_target(url: str, dialect: Dialect) -> Target:
     if not rest.startswith("/"):
         rest = "/" + rest
     written = rest.encode()
-    return Target(bytes(level(written, dialect, in_pattern=False)), written)
+    return Target(bytes(normalize(written, dialect, in_pattern=False)), written)
 
 
-def level(
+def normalize(
     text: bytes, dialect: Dialect, *, in_pattern: bool, as_written: bool = False
 ) -> list[int]:
-    """Return the normalized octets of *text*, or those *as_written*, with its special characters
-    marked.
+    """Return the normalized octets of *text*. In a pattern, ``*`` and a final ``$`` become ANYTHING
+    and END.
+
+    With *as_written*, only these special characters are replaced, and nothing is normalized.
     """
     octets: list[int] = []
     i = 0
@@ -285,24 +306,24 @@ def level(
         elif as_written:
             octets.append(octet)
         elif len(hexes) == 2 and all(h in HEX for h in hexes):
-            octets += level_encoded(hexes, dialect.path_encoding, in_pattern)
+            octets += normalize_encoded(hexes, dialect.path_encoding, in_pattern)
             i += 2
         else:
-            octets += level_raw(octet, dialect.path_encoding, in_pattern)
+            octets += normalize_raw(octet, dialect.path_encoding, in_pattern)
         i += 1
     return octets
 
 
 def with_decoded_query(octets: list[int]) -> list[int]:
-    """Return a pattern or target with each encoded slash and question mark after its first raw
-    question mark decoded.
+    """Return a pattern or target in which the encoded slashes and question marks after the first raw
+    question mark are decoded.
     """
     i = octets.index(ord("?")) + 1 if ord("?") in octets else len(octets)
     return octets[:i] + decoded(octets[i:])
 
 
 def decoded(octets: Sequence[int]) -> list[int]:
-    """Return *octets* with each encoded slash and question mark decoded."""
+    """Return *octets*, in which encoded slashes and question marks are decoded."""
     result: list[int] = []
     i = 0
     while i < len(octets):
@@ -318,45 +339,47 @@ def decoded(octets: Sequence[int]) -> list[int]:
 
 
 @cache
-def level_encoded(hexes: bytes, encoding: str, in_pattern: bool) -> bytes:
+def normalize_encoded(hexes: bytes, encoding: str, in_pattern: bool) -> bytes:
     octet = int(hexes, 16)
     if encoding == "rfc3986" and octet in UNRESERVED + NO_DELIMITERS:
         return bytes([octet])
     if encoding == "decoded" and octet != ord("/"):
         return bytes([octet])
-    google = encoding == "high-octets"
-    if google and not in_pattern and not has_one_spelling(octet):
+    is_google = encoding == "high-octets"
+    if is_google and not in_pattern and not is_always_encoded(octet):
         return b"%" + hexes
     return b"%" + hexes.upper()
 
 
 @cache
-def level_raw(octet: int, encoding: str, in_pattern: bool) -> bytes:
+def normalize_raw(octet: int, encoding: str, in_pattern: bool) -> bytes:
     encoded = b"%%%02X" % octet
-    # Here, a "%" begins no encoded octet.
+    # A "%" is raw if it does not begin an encoded octet.
     if octet == ord("%") and encoding != "rfc3986":
         return b"%"
     if encoding == "rfc3986":
-        # "*" and "$" that are not special are written as in the patterns.
-        kept = octet in UNRESERVED + NO_DELIMITERS + DELIMITERS
-        return bytes([octet]) if kept else encoded
-    google = encoding == "high-octets"
-    if google and (has_one_spelling(octet) or (octet > 0x7F and in_pattern)):
+        # A "*" or "$" that is not special is encoded, because patterns can only have it encoded.
+        stays_raw = octet in UNRESERVED + NO_DELIMITERS + DELIMITERS
+        return bytes([octet]) if stays_raw else encoded
+    is_google = encoding == "high-octets"
+    if is_google and (is_always_encoded(octet) or (octet > 0x7F and in_pattern)):
         return encoded
     return bytes([octet])
 
 
-def has_one_spelling(octet: int) -> bool:
-    """Return True if an ASCII character is always encoded: it may not stand raw in a path or
-    query, or some URL libraries encode it.
+def is_always_encoded(octet: int) -> bool:
+    """Return True if this is an ASCII character that normalization always encodes. Such a character
+    may not stand raw in a path or query, or some URL libraries encode it.
     """
-    kept = UNRESERVED + NO_DELIMITERS + DELIMITERS + b"%*$"
-    return octet < 0x80 and (octet not in kept or octet in ENCODED_BY_SOME)
+    raw = UNRESERVED + NO_DELIMITERS + DELIMITERS + b"%*$"
+    return octet < 0x80 and (octet not in raw or octet in ENCODED_BY_SOME)
 
 
 def matches(pattern: Pattern, target: Target, dialect: Dialect) -> bool:
-    """Return True if the pattern matches the target, both as written or both normalized, with
-    their queries decoded if the pattern has one.
+    """Return True if the pattern matches the target, either both as written or both normalized.
+
+    If the normalized pattern has a query, encoded slashes and question marks in the queries of both
+    are decoded.
     """
     if pattern.written is not None and matches_raw(pattern.written, target.written):
         return True
@@ -367,19 +390,20 @@ def matches(pattern: Pattern, target: Target, dialect: Dialect) -> bool:
 
 
 def matches_raw(pattern: Sequence[int], target: bytes) -> bool:
-    """Return True if the pattern matches, by tracking all positions that it can have reached."""
-    places = {0}
+    """Return True if the pattern matches a beginning of the target."""
+    # All positions in the target that the pattern up to here can have reached.
+    positions = {0}
     for octet in pattern:
         if octet == END:
-            return len(target) in places
+            return len(target) in positions
         if octet == ANYTHING:
-            places = set(range(min(places), len(target) + 1))
+            positions = set(range(min(positions), len(target) + 1))
         else:
-            places = {
-                place + 1
-                for place in places
-                if target[place : place + 1] == bytes([octet])
+            positions = {
+                position + 1
+                for position in positions
+                if target[position : position + 1] == bytes([octet])
             }
-        if not places:
+        if not positions:
             return False
     return True

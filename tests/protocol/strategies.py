@@ -1,4 +1,4 @@
-"""Hypothesis strategies: robots.txt files full of edge cases, and URLs that match them."""
+"""Hypothesis strategies that generate robots.txt files full of edge cases, and URLs that match them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BEGINNINGS = (
     *(b"\xef\xbb\xbf", b"\xef\xbb", b"\xef", b"\xef\xef\xbb\xbf", b"\xbb", b"\n"),
 )
 
-# Few and short, so that rules and URLs often match.
+# Pieces of patterns. They are few and short, so that patterns and URLs often match.
 PIECES = (
     *([b"/"] * 5),
     *(
@@ -85,12 +85,15 @@ PIECES = (
     *([b"*"] * 4),
     *([b"$"] * 3),
 )
+# What replaces a "*" of a pattern in a URL.
 WILD = (b"", b"", b"", b"a", b"/", b"/ab", b"%2F", b"*", b"index.html")
+# What is appended to the URL.
 TAILS = (*([b""] * 4), b"a", b"/", b"?a", b"$", b"#a", b"index.html", b"/robots.txt")
 URLS = ("/", "", "?a", "/robots.txt", "/robots.txt?a", "/%72obots.txt", "/a", "/a/")
 
 
 def patterns() -> st.SearchStrategy[bytes]:
+    """The path pattern of a rule."""
     pieces = st.lists(st.sampled_from(PIECES), max_size=5).map(b"".join)
     return st.one_of(
         pieces.map(lambda tail: b"/" + tail),
@@ -101,7 +104,8 @@ def patterns() -> st.SearchStrategy[bytes]:
 
 
 @st.composite
-def lines(draw: Callable, seen: list[bytes]) -> bytes:
+def lines(draw: Callable, drawn_patterns: list[bytes]) -> bytes:
+    """A line of a robots.txt. The pattern of a rule is appended to ``drawn_patterns``."""
     kind = draw(st.sampled_from(("agent", "agent", "rule", "rule", "rule", "other")))
     if kind == "other":
         return draw(st.sampled_from(OTHER_LINES))
@@ -111,19 +115,19 @@ def lines(draw: Callable, seen: list[bytes]) -> bytes:
     else:
         start = draw(st.sampled_from(RULE_FIELDS))
         value = draw(patterns())
-        seen.append(value)
+        drawn_patterns.append(value)
     colon = draw(st.sampled_from(COLONS))
     return start + colon + value + draw(st.sampled_from(COMMENTS))
 
 
 @st.composite
-def bodies(draw: Callable, seen: list[bytes] | None = None) -> bytes:
-    """A robots.txt; the patterns of its rules are added to ``seen``."""
+def bodies(draw: Callable, drawn_patterns: list[bytes]) -> bytes:
+    """A robots.txt. The patterns of its rules are appended to ``drawn_patterns``."""
     body = draw(st.sampled_from(BEGINNINGS))
     # A file without any user-agent line would test little.
     body += draw(st.sampled_from((b"", b"User-agent: *\n", b"User-agent: bot\n")))
     for _ in range(draw(st.integers(0, 10))):
-        body += draw(lines([] if seen is None else seen))
+        body += draw(lines(drawn_patterns))
         body += draw(st.sampled_from(ENDS))
     body += draw(st.sampled_from((b"", b"Disallow: /", b"User-agent: bot")))
     if draw(st.integers(0, 30)) == 0:
@@ -133,12 +137,12 @@ def bodies(draw: Callable, seen: list[bytes] | None = None) -> bytes:
 
 
 @st.composite
-def urls(draw: Callable, seen: list[bytes]) -> str:
-    """A URL that is likely to match, or nearly match, one of the patterns seen."""
-    if not seen or draw(st.integers(0, 5)) == 0:
+def urls(draw: Callable, drawn_patterns: list[bytes]) -> str:
+    """A URL that is likely to match, or nearly match, one of the patterns."""
+    if not drawn_patterns or draw(st.integers(0, 5)) == 0:
         return ORIGIN + draw(st.sampled_from(URLS))
     path = b""
-    for octet in draw(st.sampled_from(seen)):
+    for octet in draw(st.sampled_from(drawn_patterns)):
         piece = bytes([octet])
         if piece == b"*":
             piece = draw(st.sampled_from(WILD))
@@ -149,11 +153,13 @@ def urls(draw: Callable, seen: list[bytes]) -> str:
             piece = spelling % octet
         path += piece
     path += draw(st.sampled_from(TAILS))
-    if draw(st.integers(0, 5)) == 0:  # The directory, or only a part of it.
+    if (
+        draw(st.integers(0, 5)) == 0
+    ):  # The path up to its last slash, or its first octets.
         path = path[: path.rfind(b"/") + 1] or path[:2]
     if not path.startswith(b"/"):
         path = b"/" + path
-    if draw(st.integers(0, 10)) == 0:  # As people write it, not encoded.
+    if draw(st.integers(0, 10)) == 0:  # Not encoded, as people write URLs.
         return ORIGIN + path.decode("utf-8", "ignore")
     return ORIGIN + quote_from_bytes(path, safe="/%?#[]@!$&'()*+,;=:~|<")
 
@@ -161,7 +167,7 @@ def urls(draw: Callable, seen: list[bytes]) -> str:
 @st.composite
 def cases(draw: Callable) -> tuple[bytes, str, tuple[str, ...]]:
     """A robots.txt, a URL and the product tokens of a crawler."""
-    seen: list[bytes] = []
-    body = draw(bodies(seen))
+    drawn_patterns: list[bytes] = []
+    body = draw(bodies(drawn_patterns))
     tokens = st.lists(st.sampled_from(AGENTS), min_size=1, max_size=2, unique=True)
-    return body, draw(urls(seen)), tuple(draw(tokens))
+    return body, draw(urls(drawn_patterns)), tuple(draw(tokens))

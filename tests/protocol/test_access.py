@@ -1,4 +1,6 @@
-"""What a crawler follows after several fetches of robots.txt, how long, and when it asks again."""
+"""Tests of the cache entry of a robots.txt: which rules a crawler follows after several fetches, for
+how long the entry is fresh, and when a failed fetch is repeated.
+"""
 
 from __future__ import annotations
 
@@ -21,25 +23,25 @@ PAGE = "http://example.com/page"
 FORBIDS = b"User-agent: *\nDisallow: /page\n"
 HOUR, MONTH = 3600.0, 30 * DAY
 NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
-LONGEST = 2.0**31
+LONGEST_PAUSE = 2.0**31
 
 
 def result(status: int | None, **headers: str) -> AccessResult:
-    """Return a fetch result, whose body has rules that forbid PAGE."""
+    """Return a fetch result. Its body has a rule that forbids PAGE."""
     pairs = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     return AccessResult(url=URL, status=status, headers=pairs, body=FORBIDS)
 
 
-def after(
+def entry_after(
     dialect: Dialect, *fetches: tuple[float, AccessResult | int | None]
 ) -> CacheEntry:
-    """Return the cache entry after fetches at these moments with these results or statuses."""
-    entry, before = None, 0.0
-    for now, answer in fetches:
-        if not isinstance(answer, AccessResult):
-            answer = result(answer)
-        entry = renew(answer, entry, dialect=dialect, now=now, elapsed=now - before)
-        before = now
+    """Return the cache entry after these fetches: pairs of the time and the result or its status."""
+    entry, previous = None, 0.0
+    for now, fetched in fetches:
+        if not isinstance(fetched, AccessResult):
+            fetched = result(fetched)
+        entry = renew(fetched, entry, dialect=dialect, now=now, elapsed=now - previous)
+        previous = now
     assert entry is not None
     return entry
 
@@ -51,10 +53,11 @@ def verdict(entry: CacheEntry, dialect: Dialect) -> tuple[bool, str]:
 
 
 def date(seconds: float) -> str:
+    """Return the HTTP-date that is *seconds* after NOW."""
     return formatdate(NOW + seconds, usegmt=True)
 
 
-# What is followed
+# State of an entry
 
 
 @pytest.mark.parametrize(
@@ -65,60 +68,59 @@ def date(seconds: float) -> str:
         (Access.UNREACHABLE, (407, 429, 500, 503, 599, 600, None)),
     ],
 )
-def test_each_status_is_of_one_kind(access: Access, statuses: tuple) -> None:
-    """The kinds are those of RFC 9309, 2.3.1; 429 counts as a server error, and 407 is from a
-    proxy.
+def test_the_status_decides_the_kind_of_result(access: Access, statuses: tuple) -> None:
+    """The kinds are those of RFC 9309, 2.3.1. Besides, 429 counts as a server error, and 407 as
+    unreachable, because a proxy sends it.
     """
     assert {status: result(status).access for status in statuses} == dict.fromkeys(
         statuses, access
     )
 
 
-UP, NONE, DOWN = (0, 200), (0, 404), (0, 503)
-LOST = (DAY, 503)
+# Fetches: the time and the status.
+UP, NO_FILE, DOWN = (0, 200), (0, 404), (0, 503)
+DOWN_AFTER_A_DAY = (DAY, 503)
 
 STATES = [
     (RFC9309, [(0, 310)], State.UNAVAILABLE, True),
     (RFC9309, [(0, 403)], State.UNAVAILABLE, True),
     (CLASSIC, [(0, 401)], State.UNAVAILABLE, False),
     (CLASSIC, [(0, 403)], State.UNAVAILABLE, False),
-    # A new answer replaces the last one.
-    *((dialect, [NONE, (8 * DAY, 200)], State.SUCCESSFUL, False) for dialect in DIALECTS.values()),
+    # A successful or unavailable result replaces the previous result.
+    *((dialect, [NO_FILE, (8 * DAY, 200)], State.SUCCESSFUL, False) for dialect in DIALECTS.values()),
     *((dialect, [UP, (8 * DAY, 404)], State.UNAVAILABLE, True) for dialect in DIALECTS.values()),
-    # Unreachable without a copy: each dialect says when that ends in permission, if ever.
+    # Unreachable, and no copy: each dialect says after what time everything is allowed, if ever.
     *((dialect, [DOWN, (HOUR, status)], State.UNREACHABLE, False) for dialect in DIALECTS.values() for status in (429, None)),
     (RFC9309, [DOWN, (MONTH - HOUR, 503)], State.UNREACHABLE, False),
     (RFC9309, [DOWN, (MONTH, 503)], State.ASSUMED_UNAVAILABLE, True),
     (GOOGLE, [DOWN, (11 * HOUR, 503)], State.UNREACHABLE, False),
     (GOOGLE, [DOWN, (12 * HOUR, 503)], State.ASSUMED_UNAVAILABLE, True),
     (CLASSIC, [DOWN, (365 * DAY, 503)], State.UNREACHABLE, False),
-    # With a copy: each dialect says from when, and for how long, it is used.
-    (RFC9309, [UP, LOST], State.STALE, False),
-    (RFC9309, [NONE, (DAY, None)], State.STALE, True),
-    (RFC9309, [UP, LOST, (DAY + MONTH - HOUR, None)], State.STALE, False),
-    (RFC9309, [UP, LOST, (DAY + MONTH, 503)], State.ASSUMED_UNAVAILABLE, True),
-    (GOOGLE, [UP, LOST, (DAY + 11 * HOUR, 503)], State.UNREACHABLE, False),
-    (GOOGLE, [UP, LOST, (DAY + 12 * HOUR, 503)], State.STALE, False),
-    (GOOGLE, [UP, LOST, (DAY + MONTH - HOUR, 503)], State.STALE, False),
-    (GOOGLE, [UP, LOST, (DAY + MONTH, 503)], State.ASSUMED_UNAVAILABLE, True),
-    (CLASSIC, [UP, LOST, (365 * DAY, 503)], State.UNREACHABLE, False),
-    # An answer ends an outage, and the next outage has its own start.
+    # Unreachable, with a copy: each dialect says from when, and for how long, the copy is used.
+    (RFC9309, [UP, DOWN_AFTER_A_DAY], State.STALE, False),
+    (RFC9309, [NO_FILE, (DAY, None)], State.STALE, True),
+    (RFC9309, [UP, DOWN_AFTER_A_DAY, (DAY + MONTH - HOUR, None)], State.STALE, False),
+    (RFC9309, [UP, DOWN_AFTER_A_DAY, (DAY + MONTH, 503)], State.ASSUMED_UNAVAILABLE, True),
+    (GOOGLE, [UP, DOWN_AFTER_A_DAY, (DAY + 11 * HOUR, 503)], State.UNREACHABLE, False),
+    (GOOGLE, [UP, DOWN_AFTER_A_DAY, (DAY + 12 * HOUR, 503)], State.STALE, False),
+    (GOOGLE, [UP, DOWN_AFTER_A_DAY, (DAY + MONTH - HOUR, 503)], State.STALE, False),
+    (GOOGLE, [UP, DOWN_AFTER_A_DAY, (DAY + MONTH, 503)], State.ASSUMED_UNAVAILABLE, True),
+    (CLASSIC, [UP, DOWN_AFTER_A_DAY, (365 * DAY, 503)], State.UNREACHABLE, False),
+    # A successful result ends an outage, and the next outage has its own start.
     (RFC9309, [DOWN, (40 * DAY, 503), (41 * DAY, 200)], State.SUCCESSFUL, False),
     (RFC9309, [DOWN, (29 * DAY, 200), (31 * DAY, 503), (32 * DAY, 503)], State.STALE, False),
-    # A copy that the server wants revalidated is not used in an outage.
+    # In an outage, a copy that must be revalidated is not used.
     *((RFC9309, [(0, result(200, cache_control=f"max-age=600, {directive}")), (HOUR, 503)], State.UNREACHABLE, False)
       for directive in ("must-revalidate", "no-cache", "no-store")),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("dialect", "fetches", "state", "allowed"), STATES)
-def test_the_state_follows_from_past_fetches(
+def test_past_fetches_decide_the_state_and_the_rules_followed(
     dialect: Dialect, fetches: list, state: State, allowed: bool
 ) -> None:
-    """Each state follows from the past fetches, and decides which answer is used. The body of
-    an error page is ignored.
-    """
-    entry = after(dialect, *fetches)
+    """The body of an error page is ignored, although it has a rule here."""
+    entry = entry_after(dialect, *fetches)
     assert entry.state(dialect) is state
     reason = "unreachable"
     if state not in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
@@ -130,16 +132,16 @@ def test_the_state_follows_from_past_fetches(
     assert robots_of(entry, dialect).is_allowed(URL, "mybot") is is_allowed
 
 
-def test_an_outage_has_one_start_and_keeps_its_copy() -> None:
-    """Several failed attempts keep the last good copy and the start of the outage; an answer
-    leaves nothing of the outage.
+def test_an_outage_keeps_its_start_and_the_last_copy() -> None:
+    """Failed attempts keep the last good copy and the start of the outage. A successful or
+    unavailable result clears both.
     """
     fetches = [UP, *((DAY + HOUR * hours, 503) for hours in range(5))]
-    entry = after(RFC9309, *fetches)
+    entry = entry_after(RFC9309, *fetches)
     assert (entry.unreachable_since, entry.attempts, entry.copy_fetched) == (DAY, 5, 0)
     assert entry.copy.status == 200
     for status in (200, 404):
-        entry = after(RFC9309, *fetches, (8 * DAY, status))
+        entry = entry_after(RFC9309, *fetches, (8 * DAY, status))
         assert entry.fetched == 8 * DAY < entry.expires
         assert (entry.copy, entry.unreachable_since, entry.attempts) == (None, None, 0)
 
@@ -149,8 +151,8 @@ def test_an_outage_has_one_start_and_keeps_its_copy() -> None:
 def test_setting_the_clock_does_not_change_an_outage(
     dialect: Dialect, jump: float
 ) -> None:
-    """However the clock is set in an outage, only the time that has passed counts."""
-    entry, now = after(dialect, DOWN), 0.0
+    """If the clock is set in an outage, only the time that has passed counts."""
+    entry, now = entry_after(dialect, DOWN), 0.0
     for hour in range(1, 12):
         now += HOUR + jump * (hour == 3)
         entry = renew(result(503), entry, dialect=dialect, now=now, elapsed=HOUR)
@@ -158,27 +160,25 @@ def test_setting_the_clock_does_not_change_an_outage(
     assert entry.unreachable_since == now - 11 * HOUR
 
 
-def test_sitemaps_are_resolved_where_the_redirects_began() -> None:
-    """After redirects, relative sitemap URLs are resolved against the first robots.txt."""
+def test_sitemaps_are_resolved_against_the_url_before_redirects() -> None:
     redirects = ("http://other.example/robots.txt",)
-    answer = AccessResult(
+    fetched = AccessResult(
         url=URL, status=200, body=b"Sitemap: /map.xml", redirects=redirects
     )
-    robots = robots_of(after(RFC9309, (0, answer)), RFC9309)
+    robots = robots_of(entry_after(RFC9309, (0, fetched)), RFC9309)
     assert robots.sitemaps == ("http://example.com/map.xml",)
 
 
-def test_a_result_detects_html_and_has_an_outcome_in_words() -> None:
-    """An HTML page in place of a robots.txt is detected; the outcome is told in words."""
+def test_a_result_detects_html_and_describes_its_outcome() -> None:
     bodies = {b"<!DOCTYPE html><html>": True, b"\n  <html lang=en>": True}
     for body, is_html in {**bodies, FORBIDS: False, b"": False}.items():
         assert AccessResult(url=URL, status=200, body=body).is_html is is_html
     assert str(result(503)) == "status 503"
-    lost = AccessResult(url=URL, status=None, error="TimeoutError")
-    assert str(lost) == "no answer: TimeoutError"
+    timed_out = AccessResult(url=URL, status=None, error="TimeoutError")
+    assert str(timed_out) == "no answer: TimeoutError"
 
 
-# How long it stays fresh
+# Freshness
 
 
 @pytest.mark.parametrize(
@@ -213,21 +213,21 @@ def test_a_result_detects_html_and_has_an_outcome_in_words() -> None:
 def test_cache_directives_decide_how_long_robots_txt_is_fresh(
     dialect: Dialect, headers: dict[str, str], seconds: float
 ) -> None:
-    """All cache directives of RFC 9111 count, as RFC 9309 lets crawlers use them. In the Google
-    dialect, only max-age counts; in the 1996 draft, only Expires.
+    """In RFC 9309's dialect, all cache directives of RFC 9111 count, as the RFC allows. In Google's
+    dialect, only max-age counts. In the classic dialect, only Expires counts, as in the draft of 1996.
     """
-    answer = result(200, **headers)
-    assert lifetime(answer.headers, dialect, NOW, min_age=0, max_age=1e9) == seconds
-    entry = renew(answer, None, dialect=dialect, now=NOW)
+    fetched = result(200, **headers)
+    assert lifetime(fetched.headers, dialect, NOW, min_age=0, max_age=1e9) == seconds
+    entry = renew(fetched, None, dialect=dialect, now=NOW)
     if seconds in {DAY, 7 * DAY}:
         assert entry.expires == NOW + seconds
         assert entry.is_fresh(NOW + seconds - 1)
         assert not entry.is_fresh(NOW + seconds)
 
 
-def test_freshness_is_between_five_minutes_and_a_day() -> None:
-    """A robots.txt is fresh for five minutes at least; in RFC 9309's dialect for a day at most,
-    in the others for a month. The operator may want less.
+def test_freshness_has_a_minimum_and_a_maximum() -> None:
+    """The minimum is five minutes. The maximum is a day in RFC 9309's dialect, and a month in the other
+    dialects. The operator can set lower limits.
     """
     soon = result(200, cache_control="max-age=0", expires="0").headers
     late = result(
@@ -247,10 +247,10 @@ def test_freshness_is_between_five_minutes_and_a_day() -> None:
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [
-        (" 120 ", 120), ("0", 0), ("007", 7), ("1.5", 1.5), ("2147483647", LONGEST - 1),
-        ("99999999999", LONGEST), ("9" * 10_000, LONGEST), (date(-1), 0),
-        ("Tue, 14 Nov 1023 22:13:30 GMT", 0), ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST),
-        # Neither a number of seconds nor a date, or a negative number: no Retry-After.
+        (" 120 ", 120), ("0", 0), ("007", 7), ("1.5", 1.5), ("2147483647", LONGEST_PAUSE - 1),
+        ("99999999999", LONGEST_PAUSE), ("9" * 10_000, LONGEST_PAUSE), (date(-1), 0),
+        ("Tue, 14 Nov 1023 22:13:30 GMT", 0), ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_PAUSE),
+        # Neither a number of seconds nor a date, or a negative number: the field is ignored.
         *((value, None) for value in (
             "", "soon", "-5", "+5", "1e3", "0x10", ".5", "5.", "nan", "inf", "5 seconds",
             "5;comment", "120, 240", "١٢", "2023-11-14T22:13:30Z", "\0",
@@ -259,22 +259,21 @@ def test_freshness_is_between_five_minutes_and_a_day() -> None:
     ],
 )  # fmt: skip
 def test_retry_after_is_seconds_or_a_date(value: str, seconds: float | None) -> None:
-    """A Retry-After is a number of seconds or a date; a date in the past asks for no pause. What is too long
-    for a clock counts as 68 years, rather than as nothing.
+    """A date in the past means no pause. A pause that is too long for a clock counts as 68 years; it is
+    not ignored.
     """
     assert pause_asked([("retry-after", value)], NOW) == seconds
     assert pause_asked([], NOW) is None
 
 
 def test_the_longest_of_several_retry_after_fields_counts() -> None:
-    """Of several Retry-After fields, the longest pause counts, whatever the others say."""
     values = ("3", date(120), "soon", "0")
     assert pause_asked([("retry-after", value) for value in values], NOW) == 120
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
 def test_dates_are_in_utc(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All forms of HTTP-date are in UTC, whatever the time zone of the crawler."""
+    """All forms of HTTP-date are in UTC, in any time zone of the crawler."""
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
@@ -295,14 +294,14 @@ def test_dates_are_in_utc(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
         *((date(hours * HOUR + 30), date(hours * HOUR), 30) for hours in (-5000, 1, 5000)),
         ("20", date(HOUR), 20),
         (formatdate(5, usegmt=True), formatdate(0, usegmt=True), 5),
-        # Without a valid Date, it is counted from when the response came.
+        # Without a valid Date, the time of arrival of the response counts.
         *((date(30), wrong, 30) for wrong in ("", "soon", "Tue, 99 Nov 2023 22:13:20 GMT")),
     ],
 )  # fmt: skip
-def test_a_date_is_counted_from_the_date_of_the_response(
+def test_a_retry_after_date_is_relative_to_the_date_of_the_response(
     until: str, date: str, seconds: float
 ) -> None:
-    """A date is counted from the ``Date`` of the response, however wrong the server's clock."""
+    """The clock of the server may be wrong, so the pause is the difference to its ``Date`` header."""
     assert pause_asked([("retry-after", until), ("date", date)], NOW) == seconds
 
 
@@ -320,21 +319,23 @@ VALUES = st.text() | st.text("0123456789 .,:-+GMTNov") | DATES
 @given(VALUES, VALUES, st.floats(0, 1e11))
 @example("Tue, 14 Nov 0001 00:00:00 +1400", "", 0)
 @example("Fri, 31 Dec 9999 23:59:59 -2359", "", 0)
-def test_no_retry_after_raises(value: str, date: str, now: float) -> None:
-    """No value raises, and the result is usable for a timer."""
+def test_any_retry_after_is_ignored_or_gives_a_valid_pause(
+    value: str, date: str, now: float
+) -> None:
+    """No value raises an exception, and a timer can use the result."""
     headers = [("retry-after", value), ("date", date)]
     pause = pause_asked(headers, now)
-    assert pause is None or (math.isfinite(pause) and 0 <= pause <= LONGEST)
+    assert pause is None or (math.isfinite(pause) and 0 <= pause <= LONGEST_PAUSE)
     assert 1 <= retry_delay(headers, 1, 0.0, now) <= DAY
 
 
-def test_the_wait_before_a_retry_doubles_up_to_an_hour() -> None:
-    """Retry-After is respected up to a day. The shortest wait with it, a second, and the wait
-    without it double with each attempt, up to an hour; jitter spreads the retries of hosts that
-    failed together.
+def test_the_delay_of_a_retry_doubles_up_to_an_hour() -> None:
+    """Without Retry-After, the first delay is half a minute. With Retry-After, the delay is as requested,
+    up to a day, but the minimum after the first attempt is a second. The first delay and the minimum
+    double with each attempt. Jitter spreads the retries of hosts that failed at the same time.
     """
-    asked = {"120": 120, "0": 1, "9999999999": DAY, "soon": 30, "": 30}
-    for value, seconds in {**asked, date(600): 600, date(-9): 1}.items():
+    delay_by_value = {"120": 120, "0": 1, "9999999999": DAY, "soon": 30, "": 30}
+    for value, seconds in {**delay_by_value, date(600): 600, date(-9): 1}.items():
         entry = renew(result(503, retry_after=value), None, dialect=RFC9309, now=NOW)
         assert entry.expires == NOW + seconds
     for value, delays in {"0": [1, 2, 4, 8], "3": [3, 3, 4, 8], "60": [60] * 4}.items():
@@ -344,7 +345,7 @@ def test_the_wait_before_a_retry_doubles_up_to_an_hour() -> None:
     delays = [retry_delay((), attempts, 0.0, 0) for attempts in (1, 2, 3, 4, 11)]
     assert delays == [30, 60, 120, 240, 3600]
     assert retry_delay((), 10**9, 1.0, 0) == 3600 * 1.5
-    spread = [retry_delay((), 3, jitter / 4, 0) for jitter in range(5)]
-    assert spread == [120, 135, 150, 165, 180]
-    entry = after(RFC9309, (0, 503), (40 * DAY, 503))
+    delays_with_jitter = [retry_delay((), 3, jitter / 4, 0) for jitter in range(5)]
+    assert delays_with_jitter == [120, 135, 150, 165, 180]
+    entry = entry_after(RFC9309, (0, 503), (40 * DAY, 503))
     assert entry.expires - entry.fetched == 60

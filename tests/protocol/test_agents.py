@@ -1,4 +1,6 @@
-"""Product tokens: the name of a crawler, taken from its User-Agent header or from a table."""
+"""Tests of product tokens, which name a crawler. They are taken from a User-Agent header or from the
+table of known crawlers.
+"""
 
 from __future__ import annotations
 
@@ -54,21 +56,20 @@ MOZILLA = "Mozilla/5.0 (compatible;"
          ".NET CLR 2.0.50727; .NET CLR 3.5.30729; Media Center PC 6.0; InfoPath.3)"), None),
         ("Mozilla/5.0 (Windows NT 10.0; WOW64; Trident/7.0; rv:11.0) like Gecko", None),
         ("Opera/9.80 (Windows NT 6.1; U; en) Presto/2.8.131 Version/11.11", None),
-        # Neither.
+        # Neither crawlers nor browsers.
         ("Mozilla/5.0", None), ("", None), ("/", None), ("()", None), ("((((", None), ("ツ/1", None),
     ],
 )  # fmt: skip
-def test_a_crawlers_header_gives_its_product_token(
+def test_a_user_agent_gives_the_product_token_of_a_crawler_and_none_of_a_browser(
     user_agent: str, token: str | None
 ) -> None:
-    """The header of a crawler gives its product token; one that a browser sends gives none."""
     assert product_tokens(user_agent) == ((token,) if token else ())
 
 
 @given(st.one_of(st.text(), st.text("()/; aB-_+:.1", max_size=60)))
-def test_any_header_gives_valid_tokens_once_each(user_agent: str) -> None:
-    """Tokens of any header consist of letters, digits, ``_``, ``-`` and ``.``, each once; a long
-    header takes no long time.
+def test_the_tokens_of_any_user_agent_are_valid_and_unique(user_agent: str) -> None:
+    """Tokens consist of letters, digits, ``_``, ``-`` and ``.``. A very long header does not take
+    long.
     """
     tokens = product_tokens(user_agent)
     assert len(set(tokens)) == len(tokens)
@@ -78,9 +79,7 @@ def test_any_header_gives_valid_tokens_once_each(user_agent: str) -> None:
 
 @pytest.mark.parametrize("name", CRAWLERS)
 def test_each_crawler_follows_the_group_that_names_it(name: str) -> None:
-    """An entry of the table has a token that a user-agent line of its dialect can name, an
-    operator, a purpose and a source.
-    """
+    """Each entry of the table also has an operator, a purpose and a source."""
     crawler = CRAWLERS[name]
     assert crawler.token.lower() == name
     assert all(map(is_product_token, crawler.agents))
@@ -94,7 +93,7 @@ def test_each_crawler_follows_the_group_that_names_it(name: str) -> None:
 
 
 def test_applebot_follows_the_group_for_googlebot_if_it_has_none() -> None:
-    """The agents of a crawler are asked for in order."""
+    """The groups for the product tokens of a crawler are tried in the order of its tokens."""
     robots = RobotsTxt.parse(b"User-agent: Googlebot\nDisallow: /\n")
     crawler = CRAWLERS["applebot"]
     assert not robots.is_allowed("https://example.com/", crawler.agents)

@@ -1,4 +1,6 @@
-"""Each finding code: a file that has the finding, and the file corrected."""
+"""Tests of the linter for robots.txt. For each code of a finding, there are files that have the finding,
+and the same files corrected.
+"""
 
 from __future__ import annotations
 
@@ -13,29 +15,29 @@ from scrapy_rep.protocol.robots import RobotsTxt
 from tests.protocol.corpus import agents_for, read_corpus, urls_for
 
 ANY = "User-agent: *\n"
-AT = "https://www.example.com/robots.txt"
-LIMIT = GOOGLE.line_limit or 0
-# Rules in lines with these findings decide on no URL.
-IDLE = {"outside-group"}
+FILE_URL = "https://www.example.com/robots.txt"
+LINE_LIMIT = GOOGLE.line_limit or 0
+# Codes of findings on lines with rules that never decide.
+INEFFECTIVE = {"outside-group"}
 
 
 class Case(NamedTuple):
     code: str
-    has: str | bytes
+    body: str | bytes  # A file with the finding.
     line: int
-    remedy: str
-    corrected: str | bytes
+    remedy: str  # A part of the message.
+    corrected: str | bytes  # The file without the finding.
     dialect: Dialect = RFC9309
 
 
 def lint(body: str | bytes, dialect: Dialect = RFC9309) -> tuple[Finding, ...]:
-    return linter.lint(body, dialect, AT)
+    return linter.lint(body, dialect, FILE_URL)
 
 
 def codes(body: str | bytes, dialect: Dialect = RFC9309) -> list[str]:
-    """Return the codes, without that of a file that forbids everything, as many here do."""
-    all_codes = [finding.code for finding in lint(body, dialect)]
-    return [code for code in all_codes if code != "everything-forbidden"]
+    """Return the codes of the findings, except "everything-forbidden", which many test files have."""
+    codes = [finding.code for finding in lint(body, dialect)]
+    return [code for code in codes if code != "everything-forbidden"]
 
 
 def rule(pattern: str, kind: str = "Disallow") -> str:
@@ -80,7 +82,7 @@ FILE = [
     Case("encoding", rule("/a\0b"), 2, "null bytes", rule("/ab")),
     Case("encoding", (ANY + "Disallow: /caf").encode() + b"\xe9", 2, "as UTF-8", rule("/café")),
     Case("encoding", ANY.encode() + b"Disallow: /\xc3", 2, "as UTF-8", ANY.encode() + b"Disallow: / # \xe9"),
-    Case("too-large", rule("/" + "a" * LIMIT), 2, "Google reads only the first 16,663", rule("/a #" + "a" * LIMIT)),
+    Case("too-large", rule("/" + "a" * LINE_LIMIT), 2, "Google reads only the first 16,663", rule("/a #" + "a" * LINE_LIMIT)),
     Case("too-large", rule("/a") + "Disallow: /b\n" * 40_000, 39_385, "important rules first", rule("/a")),
     Case("too-large", "#" + "a" * 512_000, 1, "at least 512,001 bytes", "#" + "a" * 511_999),
     Case("html", "\n <!DOCTYPE html>\n<p>Disallow: /", 2, "text/plain", rule("/<html>")),
@@ -107,18 +109,18 @@ FIELDS = [
     Case("ignored-field", rule("/a") + "Crawl-delay: 5", 3, "429", rule("/a"), GOOGLE),
 ]  # fmt: skip
 
-BOTH = "User-agent: A\nCrawl-delay: 10\n{}\nUser-agent: B\nDisallow: /\n"
-MANY = "".join(
+TWO_CRAWLERS = "User-agent: A\nCrawl-delay: 10\n{}\nUser-agent: B\nDisallow: /\n"
+MANY_CRAWLERS = "".join(
     f"User-agent: b{number}\nCrawl-delay: {number}\n" for number in range(1, 6)
 )
 SHARED = [
-    Case("shared-rules", BOTH.format(""), 4, "'a' and 'b' share line 5, 'Disallow: /', because there is no rule", BOTH.format("Disallow:\n")),
-    Case("shared-rules", BOTH.format(""), 4, "write a rule, or an empty Disallow, after each Crawl-delay", "User-agent: B\nDisallow: /", GOOGLE),
-    Case("shared-rules", BOTH.format("# B"), 4, "an empty Disallow", BOTH.format("Disallow:"), CLASSIC),
+    Case("shared-rules", TWO_CRAWLERS.format(""), 4, "'a' and 'b' share line 5, 'Disallow: /', because there is no rule", TWO_CRAWLERS.format("Disallow:\n")),
+    Case("shared-rules", TWO_CRAWLERS.format(""), 4, "write a rule, or an empty Disallow, after each Crawl-delay", "User-agent: B\nDisallow: /", GOOGLE),
+    Case("shared-rules", TWO_CRAWLERS.format("# B"), 4, "an empty Disallow", TWO_CRAWLERS.format("Disallow:"), CLASSIC),
     Case("shared-rules", "User-agent: *\nHost: a.example\nRequest-rate: 1/5\nUser-agent: B\nDisallow: /a\nDisallow: /b", 4, "'*' and 'b' share the rules of lines 5 to 6, because there is no rule between their user-agent lines: write a rule, or an empty Disallow, after each record between them", "User-agent: B\nDisallow: /a\nDisallow: /b"),
     Case("shared-rules", "User-agent: a\nX\x07: 1\nUser-agent: b\nDisallow: /a", 3, "after each record between them", "User-agent: b\nDisallow: /a"),
     Case("shared-rules", "User-agent: a\nHost: a.example\nUser-agent: b\nDisallow: /a", 3, "after each Host", "User-agent: b\nDisallow: /a"),
-    Case("shared-rules", MANY + "User-agent: *\nDisallow: /a", 11, "'b1', 'b2', 'b3', 'b4' and 2 more share line 12", MANY),
+    Case("shared-rules", MANY_CRAWLERS + "User-agent: *\nDisallow: /a", 11, "'b1', 'b2', 'b3', 'b4' and 2 more share line 12", MANY_CRAWLERS),
 ]  # fmt: skip
 
 AGENTS = [
@@ -196,9 +198,11 @@ CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *USAGE]
 @pytest.mark.parametrize(
     "case", CASES, ids=[f"{i}-{case.code}" for i, case in enumerate(CASES)]
 )
-def test_each_mistake_has_its_finding_and_the_corrected_file_none(case: Case) -> None:
-    """A finding names its line and a remedy; the corrected file has no finding of any code."""
-    findings = [f for f in lint(case.has, case.dialect) if f.code == case.code]
+def test_each_mistake_has_a_finding_and_the_corrected_file_has_none(case: Case) -> None:
+    """The finding names the line and a remedy. The corrected file has no finding of any code, except that
+    it may forbid everything.
+    """
+    findings = [f for f in lint(case.body, case.dialect) if f.code == case.code]
     assert case.line in [finding.line for finding in findings]
     assert any(
         case.remedy in finding.message
@@ -211,7 +215,7 @@ def test_each_mistake_has_its_finding_and_the_corrected_file_none(case: Case) ->
     assert case.code not in {f.code for f in lint(case.corrected, case.dialect)}
 
 
-NEAR = [
+NO_MISTAKES = [
     ("everything-forbidden", rule("/") + "Allow: /a"),
     ("everything-forbidden", rule("/") + "User-agent: a\nDisallow: /a"),
     ("everything-forbidden", rule("/") + "User-agent: a\nCrawl-delay: 1"),
@@ -246,30 +250,31 @@ NEAR = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("code", "body"), NEAR)
-def test_what_only_resembles_a_mistake_has_no_finding(code: str, body: str) -> None:
-    """A line that only resembles a mistake has no finding of that mistake."""
+@pytest.mark.parametrize(("code", "body"), NO_MISTAKES)
+def test_a_file_that_only_resembles_a_mistake_does_not_have_its_finding(
+    code: str, body: str
+) -> None:
     assert code not in {finding.code for finding in lint(body)}
 
 
 @pytest.mark.parametrize("code", KINDS)
-def test_each_code_has_an_example_with_its_finding(code: str) -> None:
-    """The example of each code has this finding in one of the dialects, and explains it; each has
-    a case here.
+def test_the_example_of_each_code_has_its_finding(code: str) -> None:
+    """The finding is reported in at least one dialect. :func:`explain` returns a complete message. Each
+    code has a case in this file.
     """
     assert code in {case.code for case in CASES}
     kind = KINDS[code]
-    in_example = {
+    example_codes = {
         f.code for dialect in DIALECTS.values() for f in lint(kind.example, dialect)
     }
-    assert (code in in_example) is bool(kind.example)
-    explained = explain(code)
-    assert (explained.code, explained.severity) == (code, kind.severity)
-    assert "{" not in explained.message
+    assert (code in example_codes) is bool(kind.example)
+    explanation = explain(code)
+    assert (explanation.code, explanation.severity) == (code, kind.severity)
+    assert "{" not in explanation.message
 
 
-GOOD = """\
-# A site that knows what it says.
+CORRECT_FILE = """\
+# A site with a correct robots.txt.
 User-agent: *
 Disallow: /search?q=
 Allow: /public/  # all of it
@@ -289,16 +294,15 @@ Sitemap: https://www.example.com/sitemap.xml
 
 
 @pytest.mark.parametrize("dialect", [RFC9309, CLASSIC], ids=lambda d: d.name)
-def test_a_good_file_has_no_finding(dialect: Dialect) -> None:
-    """A correct file and an empty file have no findings."""
+def test_a_correct_file_and_an_empty_file_have_no_findings(dialect: Dialect) -> None:
     for end in ("\n", "\r\n", "\r"):
-        assert lint(GOOD.replace("\n", end), dialect) == ()
+        assert lint(CORRECT_FILE.replace("\n", end), dialect) == ()
     assert lint("", dialect) == ()
 
 
 def test_a_finding_has_a_printable_message() -> None:
-    """A finding has line, code, severity, message and text; its message is printable, and a long
-    line is cut.
+    """The finding also has the line number, the code, the severity and the text of the line. The text of
+    a long line is cut off.
     """
     (finding,) = lint("Disalow\u202e: /a\n")
     assert finding[:3] == (1, "misspelt-field", "error")
@@ -309,23 +313,24 @@ def test_a_finding_has_a_printable_message() -> None:
     assert len(finding.message) < 300
 
 
-def test_an_unread_byte_order_mark_is_one_finding() -> None:
-    """A mark that the dialect does not read is one finding, and so is each line behind it."""
+def test_an_unsupported_byte_order_mark_is_a_single_finding() -> None:
+    """Google's dialect does not support UTF-16. Each line has at most one finding of a code."""
     body = b"\xff\xfe" + "User-agent: *\nDisallow: /a\n".encode("utf-16-le")
     findings = lint(body, GOOGLE)
     assert len({(finding.line, finding.code) for finding in findings}) == len(findings)
 
 
 def test_the_findings_of_a_code_are_limited_and_counted() -> None:
-    """Findings are sorted by line. Past the limit of a code, one finding gives the number of the
-    rest and their first line; usage records past a limit are not checked. A page is one finding.
+    """Findings are sorted by line. After the limit, a last finding of the code has the number of further
+    findings, and the line of the first of them. Usage records after a limit of bytes are not checked. An
+    HTML page is a single finding, apart from the findings of its rules.
     """
     findings = lint(ANY + "Noindex: /a\nDisallow: a\n" * 500)
     assert list(findings) == sorted(findings, key=lambda finding: finding.line)
-    *obsolete, last = [
+    *ignored_fields, last = [
         finding for finding in findings if finding.code == "ignored-field"
     ]
-    assert len(obsolete) == MAX_OF_A_CODE
+    assert len(ignored_fields) == MAX_OF_A_CODE
     assert last.line == 2 + 2 * MAX_OF_A_CODE
     assert last.message == "400 more findings with this code from this line on"
     wrong = "Content-Usage: /{} train-ai=maybe\n"
@@ -340,17 +345,17 @@ def test_the_findings_of_a_code_are_limited_and_counted() -> None:
 
 
 @pytest.mark.parametrize("piece", ["a*", "ab*", "?%2F*"])
-def test_a_rule_that_takes_too_long_to_compare_is_named(piece: str) -> None:
-    """If the patterns are so many and so long that a rule is not compared with all of them, one
-    finding names the first such rule; the others are compared.
+def test_the_first_rule_that_takes_too_long_to_compare_is_a_finding(piece: str) -> None:
+    """If there are too many long patterns, some rules are not compared with all others. One finding names
+    the first of these rules. The other rules are compared.
     """
     wild = "".join(
         f"{('Allow', 'Disallow')[n % 2]}: /*{piece * 100}zzzz*{n}\n" for n in range(99)
     )
     findings = lint(ANY + "Allow: /*b\nDisallow: /*b\n" + wild)
     assert (findings[0].code, findings[0].line) == ("never-wins", 3)
-    (left_out,) = [finding for finding in findings if finding.code == "not-compared"]
-    assert left_out.line > 3
+    (finding,) = [f for f in findings if f.code == "not-compared"]
+    assert finding.line > 3
     assert codes(ANY + wild[: len(wild) // 20]) == []
 
 
@@ -363,23 +368,24 @@ def test_a_rule_that_takes_too_long_to_compare_is_named(piece: str) -> None:
         ("\ud800", {"absolute-url"}),
     ],
 )  # fmt: skip
-def test_an_invalid_url_of_the_file_does_not_stop_the_linter(
+def test_an_invalid_or_missing_url_of_the_file_does_not_stop_the_linter(
     url: str | None, expected: set[str]
 ) -> None:
-    """An invalid or missing URL of the file does not stop the linter."""
     body = b"User-agent: *\nDisallow: http://b.example/x\nSitemap: /sitemap.xml\n"
     assert {finding.code for finding in linter.lint(body, url=url)} >= expected
 
 
 @pytest.mark.parametrize("host", ["wiki", "10.0.0.1"])
-def test_a_directory_may_have_the_name_of_an_odd_host(host: str) -> None:
-    """A directory may have the name of such a host."""
+def test_a_directory_with_the_name_of_a_host_without_a_domain_is_no_finding(
+    host: str,
+) -> None:
+    """A path that begins with the host is only a mistake if the host has a top-level domain."""
     body = f"User-agent: *\nDisallow: /{host}/\n".encode()
     assert not linter.lint(body, url=f"http://{host}/robots.txt")
 
 
-def check(body: bytes, dialect: Dialect) -> None:
-    """Assert what is true of the findings of any file."""
+def check_findings(body: bytes, dialect: Dialect) -> None:
+    """Assert what must be true of the findings of any file, such as a valid line number."""
     findings = lint(body, dialect)
     lines = body.count(b"\n") + body.count(b"\r") + 1
     lines += len(body.decode("utf-16", "replace").splitlines())
@@ -390,7 +396,7 @@ def check(body: bytes, dialect: Dialect) -> None:
         assert 0 < len(finding.message) < 500
         assert len(finding.text) <= MAX_TEXT
         if "more findings with this code" not in finding.message:
-            assert finding.message.count(": ") >= 1, "no remedy"
+            assert finding.message.count(": ") >= 1, "The message has no remedy"
     assert [f.line for f in findings] == sorted(f.line for f in findings)
     counts = [[f.code for f in findings].count(code) for code in KINDS]
     assert max(counts) <= MAX_OF_A_CODE + 1
@@ -398,15 +404,16 @@ def check(body: bytes, dialect: Dialect) -> None:
 
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda d: d.name)
-def test_on_real_files_an_unused_rule_decides_nothing(dialect: Dialect) -> None:
-    """On the files of real sites, a line outside of any group decides on no URL, and neither does a
-    rule that never wins.
-    """
+def test_a_rule_outside_a_group_or_that_never_wins_decides_nothing_in_real_files(
+    dialect: Dialect,
+) -> None:
+    """The linter reports these lines. The test compares its findings with decisions."""
     for name, body in read_corpus()[::3]:
-        check(body, dialect)
+        check_findings(body, dialect)
         robots = RobotsTxt.parse(body, dialect)
         findings = lint(body, dialect)
-        idle = {f.line for f in findings if f.code in {*IDLE, "never-wins"}}
-        for url in urls_for(body, 40) if idle else ():
+        codes = {*INEFFECTIVE, "never-wins"}
+        ineffective = {f.line for f in findings if f.code in codes}
+        for url in urls_for(body, 40) if ineffective else ():
             for agents in agents_for(body):
-                assert robots.decide(url, agents).line not in idle, (name, url)
+                assert robots.decide(url, agents).line not in ineffective, (name, url)

@@ -1,4 +1,4 @@
-"""Origins: the scheme, host and port that a robots.txt applies to."""
+"""Tests of origins: the scheme, host and port that a robots.txt applies to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scrapy_rep.protocol.origins import origin_of, parse_origin, split_virtual_h
         ("http://[2001:db8::1]:8080/", "http://[2001:db8::1]:8080"),
         ("http://a_b.example/", "http://a_b.example"),
         ("http://192.0.2.1:8000/", "http://192.0.2.1:8000"),
-        # No DNS has such hosts, but a proxy accepts them.
+        # DNS has no such hosts, but a proxy accepts them.
         ("http://ex%61mple.test/", "http://example.test"),
         ("http://EX%41MPLE.test/", "http://example.test"),
         ("http://a%2eb.test/", "http://a.b.test"), ("http://a+b.test/", "http://a+b.test"),
@@ -34,7 +34,7 @@ from scrapy_rep.protocol.origins import origin_of, parse_origin, split_virtual_h
         ("http://a~b,(c);d='e'&$.test/", "http://a~b,(c);d='e'&$.test"),
         ("http://b%C3%BCcher.example/", "http://xn--bcher-kva.example"),
         ("http://a..b/", "http://a..b"), ("http://a.test./", "http://a.test."),
-        # Ports, userinfo, and characters that URL parsers remove.
+        # Unusual ports, userinfo, and characters that URL parsers remove.
         ("http://a.test:080/", "http://a.test"), ("http://a.test:0/", "http://a.test:0"),
         ("http://a.test:65535/", "http://a.test:65535"),
         ("http://u:80@a.test/", "http://a.test"), ("http://a@b@a.test/", "http://a.test"),
@@ -45,7 +45,7 @@ from scrapy_rep.protocol.origins import origin_of, parse_origin, split_virtual_h
     ],
 )  # fmt: skip
 def test_scheme_host_and_port_make_an_origin(url: str, expected: str) -> None:
-    """Scheme, host and port make an origin; default ports, case and userinfo do not matter."""
+    """The default port, case and userinfo do not matter."""
     origin = origin_of(url)
     assert str(origin) == expected
     assert origin is not None
@@ -70,12 +70,14 @@ def test_scheme_host_and_port_make_an_origin(url: str, expected: str) -> None:
         f"http://a.test:8{'0' * 5000}/",
     ],
 )  # fmt: skip
-def test_a_url_without_host_or_http_has_no_origin(url: str) -> None:
-    """A URL without a valid host and port, or not of http or https, has no origin."""
+def test_a_url_with_another_scheme_or_an_invalid_host_or_port_has_no_origin(
+    url: str,
+) -> None:
+    """The schemes that have origins are http, https and ftp."""
     assert origin_of(url) is None
 
 
-AT = origin_of("http://127.0.0.1:8080/")
+SERVER = origin_of("http://127.0.0.1:8080/")
 
 
 @pytest.mark.parametrize(
@@ -93,19 +95,17 @@ AT = origin_of("http://127.0.0.1:8080/")
 def test_a_host_header_of_another_site_makes_another_origin(
     header: str, expected: str
 ) -> None:
-    """A Host header that names another site than the URL makes another origin, which can be
-    written and read.
-    """
-    assert AT is not None
-    origin = AT.at_virtual_host(header)
+    """The string of such an origin can be parsed again."""
+    assert SERVER is not None
+    origin = SERVER.at_virtual_host(header)
     assert origin is not None
-    assert str(origin) == f"{AT}{expected}"
+    assert str(origin) == f"{SERVER}{expected}"
     assert parse_origin(str(origin)) == origin
     name = expected.removeprefix("#Host:")
-    assert split_virtual_host(origin.robotstxt_url) == (f"{AT}/robots.txt", name)
-    assert origin.named == (origin_of(f"http://{name}") if name else AT)
-    # A link cannot choose the robots.txt that decides about it.
-    assert origin_of(str(origin)) == AT
+    assert split_virtual_host(origin.robotstxt_url) == (f"{SERVER}/robots.txt", name)
+    assert origin.named == (origin_of(f"http://{name}") if name else SERVER)
+    # The fragment of a link must not choose the robots.txt that decides on the link.
+    assert origin_of(str(origin)) == SERVER
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,6 @@ def test_a_host_header_of_another_site_makes_another_origin(
     ],
 )  # fmt: skip
 def test_an_ambiguous_host_header_makes_no_origin(header: str) -> None:
-    """A Host header that servers could read differently makes no origin."""
-    assert AT is not None
-    assert AT.at_virtual_host(header) is None
+    """Servers could read such a header in different ways."""
+    assert SERVER is not None
+    assert SERVER.at_virtual_host(header) is None

@@ -1,4 +1,6 @@
-"""The request targets that a server can see for a URL, and the decision over all of them."""
+"""Tests of the forms of a URL, which are the request targets that a server can see for it, and of
+the decision on all of them.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,12 @@ _PIECES = (
 )
 PIECES = _PIECES.split()
 PATHS = st.lists(st.sampled_from(PIECES), max_size=10).map(
-    lambda all_: "/" + "".join(all_)
+    lambda pieces: "/" + "".join(pieces)
 )
 
 
 @pytest.mark.parametrize(
-    ("path", "others"),
+    ("path", "other_forms"),
     [
         ("/a/../b", ["/b"]), ("/a/./b", ["/a/b"]), ("/../../b", ["/b"]), ("/a/b/..", ["/a/"]),
         ("/a/.", ["/a/"]), ("/..", ["/"]), ("/a/%2e%2E/b", ["/b"]),
@@ -56,13 +58,13 @@ PATHS = st.lists(st.sampled_from(PIECES), max_size=10).map(
         ("/%5c%252e%00", []),
     ],
 )  # fmt: skip
-def test_a_url_has_each_form_once(path: str, others: list[str]) -> None:
-    """A URL has its form as written, as sent and as a server reads it, each once."""
-    assert forms(HOST + path) == tuple(HOST + form for form in (path, *others))
+def test_the_forms_of_a_url_are_unique(path: str, other_forms: list[str]) -> None:
+    """The forms of a URL are the URL as written, as sent, and as a server reads it."""
+    assert forms(HOST + path) == tuple(HOST + form for form in (path, *other_forms))
 
 
 @pytest.mark.parametrize(
-    ("url", "others"),
+    ("url", "other_forms"),
     [
         (f" {HOST}/a ", (f"{HOST}/a",)),
         (f"\x00{HOST}/a", (f"{HOST}/a",)),
@@ -73,16 +75,15 @@ def test_a_url_has_each_form_once(path: str, others: list[str]) -> None:
     ],
 )
 def test_white_space_around_a_url_is_stripped(
-    url: str, others: tuple[str, ...]
+    url: str, other_forms: tuple[str, ...]
 ) -> None:
-    """White space around a URL is stripped; a text that is no URL has no other forms."""
-    assert forms(url) == (url, *others)
+    """A text that is not a URL has no other forms."""
+    assert forms(url) == (url, *other_forms)
 
 
 @given(PATHS)
 @example("/%zz%2")
-def test_requoted_is_what_aiohttp_sends(path: str) -> None:
-    """aiohttp sends one of the known forms of a URL that Scrapy has encoded."""
+def test_what_aiohttp_sends_for_a_url_of_scrapy_is_one_of_its_forms(path: str) -> None:
     yarl = pytest.importorskip("yarl")
     url = safe_url_string(HOST + path)
     sent = HOST + yarl.URL(url).raw_path_qs
@@ -98,8 +99,8 @@ def test_requoted_is_what_aiohttp_sends(path: str) -> None:
         ("/100%", "/100%"),
     ],
 )  # fmt: skip
-def test_httpx_resolves_raw_dots_alone(path: str, sent: str) -> None:
-    """What httpx 0.28 and httpx2 2.16 send is one of the forms; seen on a socket."""
+def test_httpx_resolves_only_raw_dot_segments(path: str, sent: str) -> None:
+    """*sent* is the target that httpx 0.28 and httpx2 2.16 sent through a real socket."""
     targets = forms(HOST + path, frozenset({HTTPX}))
     assert HOST + sent in targets
     robots = RobotsTxt.parse(b"User-agent: *\nDisallow: /a\\")
@@ -107,8 +108,8 @@ def test_httpx_resolves_raw_dots_alone(path: str, sent: str) -> None:
         assert not is_allowed(robots, HOST + path, "bot", frozenset({HTTPX}))
 
 
-def test_http2_leaves_parameters_out() -> None:
-    """The HTTP/2 form drops the parameters of the last segment, as Scrapy's handler does."""
+def test_the_form_for_http2_has_no_parameters_in_the_last_segment() -> None:
+    """Scrapy's HTTP/2 handler drops these parameters."""
     http2 = frozenset({HTTP2})
     url = f"{HOST}/a;b/c;d;e?f;g"
     assert forms(url, http2) == (url, f"{HOST}/a;b/c?f;g")
@@ -119,22 +120,22 @@ def test_http2_leaves_parameters_out() -> None:
 
 
 @given(PATHS, st.sets(st.sampled_from([AIOHTTP, HTTP2, HTTPX])).map(frozenset))
-def test_a_server_may_resolve_what_it_receives(
+def test_the_last_form_has_no_dot_segments_and_forms_are_few(
     path: str, clients: frozenset[str]
 ) -> None:
-    """There are at most three forms, or four of a path that begins with two slashes. The last is
-    already as a server would read it.
+    """A URL has at most three forms, or four if its path begins with two slashes. The last form has no dot
+    segments, because a server may resolve dot segments.
     """
     targets = forms(HOST + path, clients)
     assert len(set(targets)) == len(targets) <= 3 + path.startswith("//")
     assert targets[0] == HOST + path
-    read = urlsplit(targets[-1])
-    segments = read.path.lower().replace("%2e", ".").split("/")
+    path_read = urlsplit(targets[-1]).path
+    segments = path_read.lower().replace("%2e", ".").split("/")
     assert not {".", ".."} & {*segments}
 
 
 def test_the_decision_names_the_form_that_is_denied() -> None:
-    """A URL is denied if any of its forms is denied, and the decision names that form unless it is
+    """A URL is denied if one of its forms is denied. The decision names the denied form, unless that is
     the URL as written.
     """
     robots = RobotsTxt.parse(b"User-agent: *\nDisallow: /secret\nDisallow: /x/")
@@ -151,21 +152,21 @@ def test_the_decision_names_the_form_that_is_denied() -> None:
     st.sets(st.sampled_from([AIOHTTP, HTTP2, HTTPX])).map(frozenset),
     st.sampled_from(sorted(DIALECTS)),
 )
-def test_the_fast_answer_agrees(
+def test_is_allowed_agrees_with_decide(
     path: str, clients: frozenset[str], dialect: str
 ) -> None:
-    """``is_allowed`` agrees with ``decide``, and neither allows a URL that has a denied form."""
+    """Both deny a URL if one of its forms is denied."""
     body = b"User-agent: *\nDisallow: /a\nDisallow: /*&\nDisallow: ////\nAllow: /a/a"
     robots = RobotsTxt.parse(body, DIALECTS[dialect])
     url = HOST + path
     allowed = is_allowed(robots, url, "bot", clients)
     assert allowed is decide(robots, url, "bot", clients).allowed
-    each_form = forms(url, clients)
-    assert allowed is all(robots.decide(form, "bot").allowed for form in each_form)
+    assert allowed is all(
+        robots.decide(form, "bot").allowed for form in forms(url, clients)
+    )
 
 
-def test_a_blanket_refusal_allows_robotstxt_alone() -> None:
-    """If nothing may be fetched, only the literal URL of robots.txt is allowed."""
+def test_a_refusal_of_everything_still_allows_the_literal_robotstxt_url() -> None:
     robots = RobotsTxt.blanket(allowed=False, reason=Reason.UNREACHABLE)
     assert is_allowed(robots, f"{HOST}/robots.txt", "bot")
     assert is_allowed(robots, f"{HOST}/robots.txt#x", "bot")
@@ -174,7 +175,7 @@ def test_a_blanket_refusal_allows_robotstxt_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rest", "exact"),
+    ("rest", "is_exact"),
     [
         ("/robots.txt", True), ("/robots.txt#x", True), ("/robots.txt;x", False),
         ("/robots.txt;", False), ("/robots.txt?", False), ("/robots.txt?x", False),
@@ -182,23 +183,24 @@ def test_a_blanket_refusal_allows_robotstxt_alone() -> None:
         ("/./robots.txt", False),
     ],
 )  # fmt: skip
-def test_only_the_exact_path_is_that_of_robotstxt(rest: str, exact: bool) -> None:
-    """Only the exact path /robots.txt is the URL of robots.txt."""
-    assert is_robotstxt(HOST + rest) is exact
+def test_only_the_exact_path_is_that_of_robotstxt(rest: str, is_exact: bool) -> None:
+    assert is_robotstxt(HOST + rest) is is_exact
 
 
 @pytest.mark.parametrize(
-    ("url", "other", "same"),
+    ("url", "other_url", "are_equal"),
     [
         ("", "/", True), ("?q", "/?q", True), ("/a#x", "/a#y", True),
         ("/%7Ea/./b", "/~a/b", True), ("/a b", "/a%20b", True), ("/a", "/a/", False),
         ("/a", "/a?q", False), ("/a", "/b", False),
     ],
 )  # fmt: skip
-def test_spellings_of_one_target_are_equal(url: str, other: str, same: bool) -> None:
-    """Two spellings of one request target are equal; the fragment does not matter."""
-    assert have_same_target(HOST + url, HOST + other) is same
-    assert have_same_target(HOST + other, HOST + url) is same
+def test_spellings_of_the_same_request_target_are_equal(
+    url: str, other_url: str, are_equal: bool
+) -> None:
+    """The fragment does not matter."""
+    assert have_same_target(HOST + url, HOST + other_url) is are_equal
+    assert have_same_target(HOST + other_url, HOST + url) is are_equal
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,6 @@ def test_spellings_of_one_target_are_equal(url: str, other: str, same: bool) -> 
 )
 @pytest.mark.unmeasured
 def test_the_time_for_a_url_is_linear_in_its_length(piece: str) -> None:
-    """The time for a URL grows linearly with its length."""
     aiohttp = frozenset({AIOHTTP})
     assert_linear(
         lambda url: forms(url, aiohttp),

@@ -1,6 +1,7 @@
-"""Verdicts on points that parsers of robots.txt, indexing rules and preferences get wrong.
+"""Tests of points that parsers of robots.txt, indexing rules and usage preferences often get wrong.
 
-Each line of ``verdicts.jsonl`` has a text, a question about it, the right answer, and the reason.
+Each line of ``verdicts.jsonl`` is a case: an input, a question about it, the right answer, and the
+reason for the answer.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ CATEGORIES = ("train-ai", "search")
 RULES = ("index", "follow", "unavailable_after")
 
 
-def answer(case: dict[str, Any]) -> dict[str, Any]:
-    """Return this package's answer to the question of a case, by the name of what is asked."""
+def answers_to(case: dict[str, Any]) -> dict[str, Any]:
+    """Return this package's answers to the questions of a case, by the names that the case has for
+    them.
+    """
     agent = case.get("agent", "mybot")
     if "robots" in case:
         dialect = DIALECTS[case.get("dialect", "rfc9309")]
         robots = RobotsTxt.parse(case["robots"], dialect=dialect)
         decision = robots.decide(case["url"], agent)
         assert robots.is_allowed(case["url"], agent) is decision.allowed
-        first = RobotsTxt.parse(case["robots"], dialect=dialect)
-        assert first.is_allowed(case["url"], agent) is decision.allowed
+        # The first decision after parsing uses only a part of the rules.
+        unused = RobotsTxt.parse(case["robots"], dialect=dialect)
+        assert unused.is_allowed(case["url"], agent) is decision.allowed
         if "allowed" in case:
             return {"allowed": decision.allowed}
         preferences = robots.usage(case["url"], agent)
@@ -47,20 +51,19 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
             agents=(agent,),
         )
         date = rules.unavailable_after
-        answers = {
+        values = {
             "index": rules.index,
             "follow": rules.follow,
             "unavailable_after": date and date.isoformat(),
         }
-        return {name: answers[name] for name in RULES if name in case}
+        return {name: values[name] for name in RULES if name in case}
     return {name: preferences.get(name) for name in CATEGORIES if name in case}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
-def test_points_that_parsers_get_wrong_are_decided_as_the_case_says(
+def test_cases_that_parsers_get_wrong_are_decided_correctly(
     case: dict[str, Any],
 ) -> None:
-    """The answer is that of the case."""
-    answers = answer(case)
+    answers = answers_to(case)
     assert answers
     assert answers == {name: case[name] for name in answers}

@@ -1,7 +1,8 @@
-"""Code of a user, for type checkers: each name of the package has the expected type.
+"""Code as a user of the package writes it. Type checkers check that the public names have the expected
+types.
 
-The test command runs mypy on it; ``python3 dev.py package`` runs mypy and pyright against
-the installed wheel.
+The test command runs mypy on this file. ``python3 dev.py package`` runs mypy and pyright on it, with the
+installed wheel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The dates of ``unavailable_after``: which text is a date, and which date it is."""
+"""Tests of the dates of ``unavailable_after``: valid forms, invalid forms and time zones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 from scrapy_rep.protocol.indexing.dates import ZONES, read_date
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 
-# RFC 850, RFC 822 and 1123, ISO 8601, examples of Google and MDN, and what else people and
-# programs write; two-digit years as in RFC 6265.
+# Dates, and texts that are parsed as the date. The forms are those of RFC 850, RFC 822 and 1123 and ISO 8601, of
+# examples of Google and MDN, and others that people and programs write. Two-digit years are as in RFC
+# 6265.
 FORMS = {
     "2010-06-25T00:00": [
         "2010-06-25", "20100625", "25 Jun 2010", "25-Jun-2010", "June 25, 2010",
@@ -53,13 +54,13 @@ FORMS = {
 @pytest.mark.parametrize(
     ("text", "iso"), [(text, iso) for iso, texts in FORMS.items() for text in texts]
 )
-def test_each_form_of_a_date_is_read(text: str, iso: str) -> None:
-    """Each form is its date in UTC, in any case, in a header and in a meta tag. A page may be
-    indexed up to the date and not after it.
+def test_each_form_of_a_date_is_parsed(text: str, iso: str) -> None:
+    """The date is in UTC. Upper and lower case do not matter. Headers and meta tags have the same forms. A
+    page may be indexed up to the date, and not after it.
     """
     date = datetime.fromisoformat(f"{iso}+00:00")
-    for written in (text, f" {text.lower()} ", text.upper()):
-        assert read_date(written) == date
+    for spelling in (text, f" {text.lower()} ", text.upper()):
+        assert read_date(spelling) == date
     html = f'<meta name=robots content="unavailable_after: {text}">'.encode()
     for rules in (
         IndexingRules.of_page([f"unavailable_after: {text}".encode()]),
@@ -70,7 +71,7 @@ def test_each_form_of_a_date_is_read(text: str, iso: str) -> None:
         assert not rules.indexable(date + timedelta(seconds=1))
 
 
-NO_DATES = [
+NOT_DATES = [
     "", " ", "\0", "2010-06-25\0", "25.06.2\x00010", f"2010-06-25 10:{'9' * 30}.5", "never",
     f"2010-06-25 {'9' * 30}m", "tomorrow", "10000-01-01", "99999-01-01", "-2020-01-01",
     "1 Jan -2020", "0000-00-00 00:00:00", "0001-01-01T00:00:00Z", "1899-12-31", "June 2020",
@@ -86,10 +87,10 @@ NO_DATES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", NO_DATES)
+@pytest.mark.parametrize("text", NOT_DATES)
 @pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
-def test_what_is_no_date_is_a_finding(text: str) -> None:
-    """An invalid, absurd or incomplete date is a finding; it raises and warns of nothing."""
+def test_a_text_that_is_not_a_date_is_a_finding(text: str) -> None:
+    """Invalid, absurd and incomplete dates raise no exception and cause no warning."""
     assert read_date(text) is None
     header = f"unavailable_after: {text}".encode("latin-1", "replace")
     rules = IndexingRules.of_page([header])
@@ -97,18 +98,17 @@ def test_what_is_no_date_is_a_finding(text: str) -> None:
     assert "bad-date" in {finding.code for finding in rules.findings}
 
 
-def test_each_zone_of_the_table_has_its_offset() -> None:
-    """Every zone of the table is understood, with its offset from UTC."""
-    noon = datetime(2010, 6, 25, 15, tzinfo=timezone.utc)
+def test_each_zone_of_the_table_is_parsed_with_its_offset() -> None:
+    utc_date = datetime(2010, 6, 25, 15, tzinfo=timezone.utc)
     for name, offset in ZONES.items():
         date = read_date(f"2010-06-25 15:00 {name}")
-        assert date == noon - timedelta(seconds=offset), name
+        assert date == utc_date - timedelta(seconds=offset), name
 
 
 @pytest.mark.parametrize("letter", "ABCDEFGHIJKLMNOPQRSTUVWXY")
-def test_of_the_military_zones_only_z_is_read(letter: str) -> None:
-    """Only Z is a zone: RFC 822 defined the other letters with the wrong sign, so that no one
-    knows which offset is meant. None of them is read as UTC, as AM or as PM.
+def test_z_is_the_only_military_zone(letter: str) -> None:
+    """RFC 822 defined the other letters with the wrong sign, so nobody knows which offset is meant. A date
+    with such a letter is invalid. The letter does not count as UTC, AM or PM.
     """
     for form in (
         "15:00:00 {}",
@@ -123,18 +123,18 @@ def test_of_the_military_zones_only_z_is_read(letter: str) -> None:
 
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Kolkata", "Etc/GMT+12"])
-def test_the_local_zone_does_not_matter(zone: str) -> None:
-    """The local time zone does not affect a date, even if a zone has the same name."""
+def test_the_local_zone_does_not_affect_a_date(zone: str) -> None:
+    """The result is the same if the date has the abbreviation of the local time zone."""
     code = (
         "from scrapy_rep.protocol.indexing.dates import read_date\n"
         "for zone in ('', 'PDT', 'IST'):\n"
         "    print(read_date('25 Jun 2010 15:00 ' + zone).strftime('%H:%M%z'))"
     )
-    run = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         env={**os.environ, "TZ": zone},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert run.stdout.split() == ["15:00+0000", "22:00+0000", "09:30+0000"]
+    assert process.stdout.split() == ["15:00+0000", "22:00+0000", "09:30+0000"]

@@ -1,6 +1,8 @@
-"""Meta tags of pages: html5lib, an HTML5 parser, is the judge of which there are.
+"""Tests of the search for meta tags in pages. They compare the result with that of html5lib, a complete
+HTML5 parser.
 
-It reads ``<template>`` as any other element, so meta elements in templates are left out here.
+html5lib parses ``<template>`` like any other element. Therefore the tests ignore its meta elements in
+templates.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ TEXT_ELEMENTS = ("script", "style", "title", "textarea", "xmp", "iframe", "noemb
 Metas = list[tuple[str, str]]
 
 
-def read(html: str | bytes, encoding: str | None = None) -> IndexingRules:
+def parse(html: str | bytes, encoding: str | None = None) -> IndexingRules:
+    """Return the rules of a page, for two product tokens of a crawler."""
     body = html.encode() if isinstance(html, str) else html
     return IndexingRules.parse((), body, ("mybot", "my_bot-2"), encoding=encoding)
 
@@ -39,12 +42,14 @@ def codes(rules: IndexingRules) -> list[str]:
     return [finding.code for finding in rules.findings]
 
 
-def metas_of(metas: Iterable[tuple[str | None, str | None]]) -> Metas:
-    # html5lib moves elements, for example out of tables.
+def sorted_metas(metas: Iterable[tuple[str | None, str | None]]) -> Metas:
+    """Return meta tags in an order that does not depend on html5lib, which moves elements, for example out
+    of tables.
+    """
     return sorted((name or "", content or "") for name, content in metas)
 
 
-def ours(html: str) -> Metas:
+def package_metas(html: str) -> Metas:
     """Return the name and content of each meta tag that the package finds, sorted."""
     page = html.encode()
     starts = [match.start() for match in re.finditer(rb"(?i)<meta[\t\n\f\r />]", page)]
@@ -52,28 +57,28 @@ def ours(html: str) -> Metas:
         {name: unescape(value.decode()) for name, value in values.items()}
         for _, values in (real_tags(page, page.lower(), starts) if starts else ())
     ]
-    return metas_of((tag.get(b"name"), tag.get(b"content")) for tag in tags)
+    return sorted_metas((tag.get(b"name"), tag.get(b"content")) for tag in tags)
 
 
-def judged(html: str) -> Metas:
-    """Return the name and content of each meta element in html5lib's tree, sorted."""
+def html5lib_metas(html: str) -> Metas:
+    """Return the name and content of each meta element that html5lib finds, sorted."""
     tree = html5lib.parse(html, namespaceHTMLElements=False)
     in_templates = {
         id(meta) for template in tree.iter("template") for meta in template.iter("meta")
     }
     metas = [meta for meta in tree.iter("meta") if id(meta) not in in_templates]
-    return metas_of((meta.get("name"), meta.get("content")) for meta in metas)
+    return sorted_metas((meta.get("name"), meta.get("content")) for meta in metas)
 
 
 # Pieces of broken markup.
-SHARDS = st.sampled_from([
+BROKEN_PIECES = st.sampled_from([
     "<", ">", "</", "/>", "/", "=", '"', "'", "-", "--", "!", "?", "x", "&amp;", "&#114;", " ",
     "\n", "\t", "\f", "robots", "noindex", "<!--", "-->", "--!>", "<!-->", "<!--->", "<!", "<?",
     "<![CDATA[", "<meta", "<META ", "<meta/", "</meta", "<p", "]]>", " name=", ' name="',
     " name='", " content=", "name", "content", "<script", "<script>", "</script>", "</script ",
     "<SCRIPT>", "<title", "</title", "<style", "</style", "<textarea", "</textarea",
 ])  # fmt: skip
-# Pieces of a page.
+# Larger pieces of pages.
 PIECES = st.sampled_from([
     META, META.upper(), "<meta name=robots content=x>", "<meta>",
     "<meta content='y' name='z'/>", "<meta name=a name=b content=c>", "<!doctype html>",
@@ -88,11 +93,11 @@ PIECES = st.sampled_from([
     f"<p title='{META}'>", f'<p title="{META}">', f"<template>{META}</template>",
     *(f"<{name}>{content}</{name}>" for name in TEXT_ELEMENTS for content in (META, "x", "<!--", "<!-- <script> </script> -->", "</")),
 ])  # fmt: skip
-PAGES = st.lists(st.one_of(PIECES, PIECES, SHARDS), max_size=25).map("".join)
-BROKEN = st.lists(SHARDS, max_size=40).map("".join)
+PAGES = st.lists(st.one_of(PIECES, PIECES, BROKEN_PIECES), max_size=25).map("".join)
+BROKEN_PAGES = st.lists(BROKEN_PIECES, max_size=40).map("".join)
 
-# The tag in each place and spelling that an author, a template or an attacker gives it.
-WRITTEN = [
+# Pages with the tag in the places and spellings that authors, templates and attackers give it.
+WRITTEN_PAGES = [
     f"<html><head>{META}</head><body></body>", f"<p>{META}</p>",
     f"<head><noscript>{META}</noscript>", f"{'<p title=x>text</p>' * 500}{META}",
     f"{'<meta name=x content=y>' * 2000}{META}",
@@ -156,42 +161,47 @@ WRITTEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("html", WRITTEN, ids=[html[:80] for html in WRITTEN])
-def test_a_tag_counts_where_a_browser_sees_one(html: str) -> None:
-    """A page has the rules of those meta tags that an HTML parser sees, and of no other."""
-    assert ours(html) == judged(html)
-    addressed = {"robots", "mybot", "my_bot-2"}
+@pytest.mark.parametrize(
+    "html", WRITTEN_PAGES, ids=[html[:80] for html in WRITTEN_PAGES]
+)
+def test_a_page_has_the_rules_of_the_meta_tags_that_html5lib_finds(html: str) -> None:
+    assert package_metas(html) == html5lib_metas(html)
+    crawler_names = {"robots", "mybot", "my_bot-2"}
     contents = [
-        word.lower() for name, word in judged(html) if name.strip().lower() in addressed
+        content.lower()
+        for name, content in html5lib_metas(html)
+        if name.strip().lower() in crawler_names
     ]
-    assert read(html).index is not any("noindex" in word for word in contents)
+    assert parse(html).index is not any("noindex" in content for content in contents)
 
 
-@given(st.one_of(PAGES, BROKEN))
-def test_any_page_has_the_tags_that_a_browser_sees(html: str) -> None:
-    """The package and html5lib find the same meta elements in any page."""
-    assert ours(html) == judged(html)
+@given(st.one_of(PAGES, BROKEN_PAGES))
+def test_the_package_and_html5lib_find_the_same_meta_tags_in_any_page(
+    html: str,
+) -> None:
+    assert package_metas(html) == html5lib_metas(html)
 
 
 @pytest.mark.parametrize(
-    ("html", "here", "there"),
+    ("html", "package_count", "html5lib_count"),
     [
-        # html5lib drops the meta element here, but a site that writes one means it.
+        # html5lib drops this meta element, but a site that writes it wants it to count.
         (f"<select>{META}</select>", 1, 0),
         (f"<frameset>{META}</frameset>", 1, 0),
-        # html5lib is older than the standard here: this end tag ends SVG.
+        # By the current standard, this end tag ends SVG. html5lib follows an older standard.
         (f"<svg></p><style/>{META}", 0, 1),
-        # Text elements are read in SVG and MathML as outside, where they hold markup.
+        # In SVG and MathML, these elements have markup in them. The package treats them as it does
+        # outside, where they have only text.
         (f"<svg><title>{META}</title></svg>", 0, 1),
-        # A CDATA section, which only SVG and MathML have, ends at the first ">".
+        # For the package, a CDATA section, which only SVG and MathML have, ends at the first ">".
         (f"<svg><![CDATA[ > {META} ]]></svg>", 1, 0),
     ],
 )
-def test_only_known_differences_from_html5lib_exist(
-    html: str, here: int, there: int
+def test_the_known_differences_from_html5lib(
+    html: str, package_count: int, html5lib_count: int
 ) -> None:
-    """Only these differences from the tree of html5lib are known."""
-    assert (len(ours(html)), len(judged(html))) == (here, there)
+    counts = (len(package_metas(html)), len(html5lib_metas(html)))
+    assert counts == (package_count, html5lib_count)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +217,7 @@ def test_only_known_differences_from_html5lib_exist(
          ["unavailable_after: 25 Jun 2010 15:00:00", "NONE"]),
         ("unavailable_after: 1 Jan 2010 (or so)",
          ["unavailable_after: 1 Jan 2010", "(or", "so)"]),
-        # Like "max-image-preview: none" to a crawler that does not know it.
+        # A crawler that does not know max-image-preview would parse "max-image-preview: none" like this.
         ("max-something: none", ["max-something: none"]),
         ("googlebot: noindex, nofollow", ["googlebot: noindex", "nofollow"]),
         ("all: noindex", ["all:", "noindex"]),
@@ -218,8 +228,8 @@ def test_only_known_differences_from_html5lib_exist(
 def test_white_space_separates_statements_in_a_tag(
     content: str, texts: list[str]
 ) -> None:
-    """In a meta tag, white space separates statements too, but not a name from its value."""
-    rules = read(f'<meta name="robots" content="{content}">')
+    """White space after the colon of a statement does not separate the name from its value."""
+    rules = parse(f'<meta name="robots" content="{content}">')
     assert [statement.text for statement in rules.statements if statement.text] == texts
 
 
@@ -231,20 +241,21 @@ def test_white_space_separates_statements_in_a_tag(
         (f"<meta name=robots content='{' ' * MAX_TEXT}noindex'>", "too-long"),
     ],
 )  # fmt: skip
-def test_a_tag_that_is_not_read_as_meant_is_a_finding(html: str, code: str) -> None:
-    """A tag that is not read as it was meant is a finding; up to there it counts."""
-    assert codes(read(html)) == [code]
-    assert read(html).index is (code != "unclosed-quote")
+def test_a_tag_without_the_effect_that_its_author_wanted_is_a_finding(
+    html: str, code: str
+) -> None:
+    """If the closing quote is missing, the content up to the first angle bracket counts."""
+    assert codes(parse(html)) == [code]
+    assert parse(html).index is (code != "unclosed-quote")
 
 
-def test_a_statement_has_the_line_of_its_tag_and_its_agent() -> None:
-    """A statement has the line of its tag, in every encoding, and the agent that it addresses."""
+def test_a_statement_has_its_agent_and_the_line_of_its_tag_in_each_encoding() -> None:
     html = (
         '<p>中</p>\r\n\r<link rel=license href="/l">\n'
         '<meta name="MyBot"\ncontent="noindex"><meta name=ROBOTS\n content=noai>'
     )
     for encoding in ("utf-8", "utf-16", "utf-16-be", "iso2022_jp", "shift_jis"):
-        rules = read(html.encode(encoding), encoding)
+        rules = parse(html.encode(encoding), encoding)
         evidence = [
             (statement.agent, statement.position) for statement in rules.statements
         ]
@@ -252,42 +263,38 @@ def test_a_statement_has_the_line_of_its_tag_and_its_agent() -> None:
         assert [statement.line for statement in rules.tags] == [3]
 
 
-def test_the_first_4_mib_of_a_page_are_read() -> None:
-    """The first 4 MiB of a page are read, however long its server makes it. A page with more has a
-    finding, as a tag behind them has no effect.
-    """
-    whole = read(" " * (MAX_PAGE - len(META)) + META)
+def test_only_the_first_4_mib_of_a_page_are_parsed() -> None:
+    """A tag after them has no effect. Therefore a longer page has a finding."""
+    whole = parse(" " * (MAX_PAGE - len(META)) + META)
     assert (whole.index, codes(whole)) == (False, [])
-    longer = read(" " * MAX_PAGE + META)
+    longer = parse(" " * MAX_PAGE + META)
     assert (longer.index, codes(longer)) == (True, ["page-too-long"])
     assert longer.findings[0].position == 1
 
 
 def test_statements_and_findings_of_a_page_are_bounded() -> None:
-    """A page gives a bounded number of statements, findings and tags about use; one finding says
-    that there were more.
+    """The number of tags about usage preferences is bounded, too. One finding says that there are more
+    statements.
     """
-    many = read(
+    many = parse(
         "<meta name=robots>" * 900 + f"<meta name=robots content='{'a ' * 9999}'>"
     )
     assert len(many.statements) == MAX_STATEMENTS
     assert len(many.findings) <= MAX_STATEMENTS + 1
-    for tag in ("<meta name=robots>", "<meta name=robots content=' &nbsp;'>"):
-        whole = read(tag * (MAX_STATEMENTS - 1) + META)
+    for empty in ("<meta name=robots>", "<meta name=robots content=' &nbsp;'>"):
+        whole = parse(empty * (MAX_STATEMENTS - 1) + META)
         assert (whole.index, "too-many" in codes(whole)) == (False, False)
-        longer = read(tag * MAX_STATEMENTS + META * 2)
+        longer = parse(empty * MAX_STATEMENTS + META * 2)
         assert (longer.index, codes(longer)[-1]) == (True, "too-many")
     line = ", ".join(["noarchive"] * (MAX_STATEMENTS + 1))
-    rules = read(f"<meta name=robots content='{line}'>" * 2 + META)
+    rules = parse(f"<meta name=robots content='{line}'>" * 2 + META)
     assert (rules.index, codes(rules)) == (True, ["too-many"])
     headers = [f"mybot: {line}".encode(), b"mybot: noindex, x"]
-    both = IndexingRules.of_page(headers, META.encode(), ("mybot",))
-    assert (len(both.statements), codes(both)) == (MAX_STATEMENTS, ["too-many"])
-    tag = '<meta name="tdm-reservation" content="1">'
-    tags = read("<meta name=tdm-reservation><link rel=license>" + tag * 500).tags
-    assert [(kept.name, kept.content) for kept in tags] == [
-        ("tdm-reservation", "1")
-    ] * 100
+    rules = IndexingRules.of_page(headers, META.encode(), ("mybot",))
+    assert (len(rules.statements), codes(rules)) == (MAX_STATEMENTS, ["too-many"])
+    html = '<meta name="tdm-reservation" content="1">'
+    tags = parse("<meta name=tdm-reservation><link rel=license>" + html * 500).tags
+    assert [(tag.name, tag.content) for tag in tags] == [("tdm-reservation", "1")] * 100
 
 
 @pytest.mark.parametrize(
@@ -303,7 +310,6 @@ def test_statements_and_findings_of_a_page_are_bounded() -> None:
 )  # fmt: skip
 @pytest.mark.unmeasured
 def test_very_many_incomplete_tags_take_linear_time(unit: str) -> None:
-    """Very many incomplete tags take linear time."""
     prefixes = ("", "<meta name=robots content='", "<meta name=robots ")
     for prefix in prefixes[: 3 if effort.is_long else 2]:
 
@@ -313,8 +319,8 @@ def test_very_many_incomplete_tags_take_linear_time(unit: str) -> None:
         assert_linear(lambda page: IndexingRules.parse(html=page), page)
 
 
-def test_a_tag_named_robot_has_no_effect() -> None:
-    """``<meta name="robot">`` has no effect, and is a finding, unless that is the crawler's name."""
+def test_a_tag_named_robot_is_a_finding_unless_it_is_the_name_of_the_crawler() -> None:
+    """The tag has no effect otherwise."""
     html = b"<p>\n<META name=' Robot' content=noindex>"
     rules = IndexingRules.parse(html=html, agents="mybot")
     assert rules == IndexingRules()
@@ -331,24 +337,22 @@ def test_a_tag_named_robot_has_no_effect() -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "euc-kr", "utf-16"])
 @pytest.mark.unmeasured
 def test_tags_beyond_ascii_take_linear_time(encoding: str) -> None:
-    """Very many tags with characters above ASCII take linear time, with words in them or without,
-    and the encoding of a page is found once.
-    """
+    """The encoding of the page is looked up only once, not once for each tag."""
     for blank in ("\xa0", "\u3000", "\u3000noindex,"):
         if encoding == "euc-kr" and blank == "\xa0":
-            continue  # It has no such character.
+            continue  # The encoding does not have this character.
         tag = f'<meta name=robots content="&nbsp;{blank}">'
 
         def page(size: int, tag: str = tag) -> bytes:
             return (tag * (size // len(tag))).encode(encoding)
 
-        def parse(page: bytes) -> IndexingRules:
+        def parse_page(page: bytes) -> IndexingRules:
             return IndexingRules.parse(html=page, encoding=encoding)
 
-        assert_linear(parse, page, size=512 * 1_024)
-        with patch.object(metatags, "_codec", wraps=metatags._codec) as find:
-            parse(page(64 * 1_024))
-        assert find.call_count <= 1 + (encoding == "utf-16")
+        assert_linear(parse_page, page, size=512 * 1_024)
+        with patch.object(metatags, "_codec", wraps=metatags._codec) as find_codec:
+            parse_page(page(64 * 1_024))
+        assert find_codec.call_count <= 1 + (encoding == "utf-16")
 
 
 @pytest.mark.parametrize(
@@ -362,19 +366,19 @@ def test_tags_beyond_ascii_take_linear_time(encoding: str) -> None:
         (f" {META}", "utf-16-be", "utf-16"), (META, "utf-8", "utf-16"), (META, "utf-8", "utf-32le"),
     ],
 )  # fmt: skip
-def test_utf_16_and_utf_32_are_known_by_mark_character_or_header(
+def test_utf_16_and_utf_32_are_detected_by_mark_first_character_or_header(
     page: str, codec: str, declared: str | None
 ) -> None:
-    """UTF-16 and UTF-32 are known by a byte order mark, the first character or the header, if the
-    page can be in what the header declares. Without a mark, UTF-16 is little-endian.
+    """The encoding that the header declares is ignored if the page cannot be in this encoding. Without a
+    byte order mark, UTF-16 is little-endian, unless the page begins with a null byte.
     """
-    assert not read(page.encode(codec), declared).index
+    assert not parse(page.encode(codec), declared).index
 
 
-@pytest.mark.parametrize("before", [b"\0", b"<\0", b"\0\0", b"a\0"])
-def test_zero_bytes_are_no_encoding(before: bytes) -> None:
-    """A page with zero bytes in front is read in the encoding that it is in."""
-    assert not read(before + META.encode()).index
+@pytest.mark.parametrize("prefix", [b"\0", b"<\0", b"\0\0", b"a\0"])
+def test_null_bytes_before_a_page_do_not_make_it_utf_16(prefix: bytes) -> None:
+    """A null byte among the first characters is not enough to detect UTF-16."""
+    assert not parse(prefix + META.encode()).index
 
 
 @pytest.mark.parametrize(
@@ -387,13 +391,12 @@ def test_zero_bytes_are_no_encoding(before: bytes) -> None:
         ("gbk", "gb18030", "表示"), ("big5", "big5hkscs", "表示"), ("euc-kr", "cp949", "한국"),
     ],
 )  # fmt: skip
-def test_a_statement_is_decoded_with_the_declared_encoding(
+def test_a_statement_is_decoded_with_the_encoding_that_header_or_page_declares(
     charset: str, codec: str, word: str
 ) -> None:
-    """The text of a statement is decoded with the encoding that header or page declares."""
     tail = f'<p title="{word}">{word}</p><meta content="{word}, noindex" name=robots>'
     for head, encoding in ((f"<meta charset={charset}>", None), ("", charset)):
-        rules = read((head + tail).encode(codec), encoding)
+        rules = parse((head + tail).encode(codec), encoding)
         assert not rules.index
         assert [statement.text for statement in rules.unknown] == [word]
 
@@ -403,7 +406,6 @@ def test_a_statement_is_decoded_with_the_declared_encoding(
     ["undefined", "idna", "punycode", "base64", "utf-7", "utf-16", "unicode_escape", "x"],
 )  # fmt: skip
 def test_an_impossible_charset_is_ignored(charset: str) -> None:
-    """A charset that pages cannot have is ignored."""
     page = f"<meta charset={charset}><meta name=robots content='noindex, \xe9'>"
     for declared in (None, charset, charset + "\0"):
-        assert not read(page, declared).index
+        assert not parse(page, declared).index

@@ -1,4 +1,6 @@
-"""The statements of headers and meta tags, what each allows, and how they are combined."""
+"""Tests of :class:`IndexingRules`: the statements of headers and meta tags, their effects, and their
+combination.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,17 @@ JUNE = datetime(2010, 6, 25, 15, tzinfo=timezone.utc)
 NOINDEX = {"index": False, "index_embedded": False}
 
 
-def read(
+def parse(
     *lines: str, dialect: Dialect = RFC9309, agents: str | tuple[str, ...] = ("mybot",)
 ) -> IndexingRules:
+    """Return the rules of a response with these ``X-Robots-Tag`` field lines, and another field."""
     headers = [("X-Robots-tag", line.encode("latin-1")) for line in lines]
     headers.append(("Content-Usage", b"noindex"))
     return IndexingRules.parse(headers, b"", agents, dialect)
 
 
 def restrictions(rules: IndexingRules) -> dict[str, Any]:
-    """The attributes of *rules* that differ from those of a page without statements."""
+    """Return the attributes of *rules* that differ from those of a page without statements."""
     return {
         name: value
         for name, value in vars(rules).items()
@@ -50,7 +53,7 @@ def restrictions(rules: IndexingRules) -> dict[str, Any]:
     }
 
 
-# The statement, the field that it changes, and the value in the evidence.
+# The statement, the attributes of IndexingRules that it changes, and its value in the evidence.
 RULES: list[tuple[str, dict[str, Any], Any]] = [
     ("all", {}, None),
     ("index", {}, None),
@@ -87,12 +90,10 @@ RULES: list[tuple[str, dict[str, Any], Any]] = [
 def test_each_statement_has_its_effect_in_header_and_tag(
     text: str, changes: dict[str, Any], value: Any, source: str
 ) -> None:
-    """In a header and in a meta tag, each statement has its effect and is the evidence. The table
-    has every name of the vocabulary.
-    """
+    """The statement is the evidence. RULES has every name of the vocabulary."""
     html = f'<html>\n<meta name="robots" content=" {text} ">'.encode()
-    header, page = ([b"", text.encode()], b"") if source == "header" else ([], html)
-    rules = IndexingRules.of_page(header, page)
+    headers, page = ([b"", text.encode()], b"") if source == "header" else ([], html)
+    rules = IndexingRules.of_page(headers, page)
     assert restrictions(rules) == changes
     name = text.partition(":")[0]
     assert rules.statements == ((source, None, 2, text, name, value, True),)
@@ -103,7 +104,7 @@ def test_each_statement_has_its_effect_in_header_and_tag(
 @pytest.mark.parametrize(
     ("dialect", "line", "changes", "unknown"),
     [
-        # Rules that Google documents as no longer used.
+        # Among them are rules that Google documents as no longer used.
         (GOOGLE, "noindex, noarchive, nocache, nositelinkssearchbox, noai, noodp", NOINDEX,
          "noarchive, nocache, nositelinkssearchbox, noai, noodp"),
         (CLASSIC, "max-snippet: 0, nosnippet, unavailable_after: Fri, 25 Jun 2010, nofollow",
@@ -116,11 +117,11 @@ def test_each_statement_has_its_effect_in_header_and_tag(
          "something-new"),
     ],
 )  # fmt: skip
-def test_an_unknown_name_has_no_effect_and_is_kept(
+def test_an_unknown_name_has_no_effect_and_is_kept_as_evidence(
     dialect: Dialect, line: str, changes: dict[str, Any], unknown: str
 ) -> None:
-    """A name that the dialect does not know has no effect, and is kept as evidence."""
-    rules = read(line, dialect=dialect)
+    """Each dialect has its own vocabulary."""
+    rules = parse(line, dialect=dialect)
     assert restrictions(rules) == changes
     assert ", ".join(statement.text for statement in rules.unknown) == unknown
 
@@ -142,13 +143,15 @@ def test_an_unknown_name_has_no_effect_and_is_kept(
 def test_the_most_restrictive_statement_wins(
     texts: list[str], changes: dict[str, Any]
 ) -> None:
-    """The most restrictive statement wins, whatever the order, source and agent."""
+    """The order and the source of the statements do not matter, nor whether they are for everyone or for
+    the crawler.
+    """
     for first, *rest in (texts, texts[::-1]):
-        own_meta = f'<meta name="MyBot" content="{first}">'.encode()
+        crawler_tag = f'<meta name="MyBot" content="{first}">'.encode()
         for rules in (
-            read(", ".join([first, *rest])),
-            read(f"mybot: {first}", *rest),
-            IndexingRules.of_page([", ".join(rest).encode()], own_meta, ("mybot",)),
+            parse(", ".join([first, *rest])),
+            parse(f"mybot: {first}", *rest),
+            IndexingRules.of_page([", ".join(rest).encode()], crawler_tag, ("mybot",)),
         ):
             assert restrictions(rules) == changes
 
@@ -177,14 +180,14 @@ def test_the_most_restrictive_statement_wins(
 def test_the_scope_of_an_agent_ends_at_the_next_one_or_with_the_line(
     lines: list[str], statements: list[tuple[str | None, int, str]]
 ) -> None:
-    """An agent's scope in a header ends at the next agent or at the end of its line."""
-    evidence = read(*lines, agents="MyBot").statements
+    """The scope of an agent is the statements in a header that are only for this crawler."""
+    evidence = parse(*lines, agents="MyBot").statements
     assert [
         (statement.agent, statement.position, statement.text) for statement in evidence
     ] == statements
 
 
-NOT_LOST = [
+LINES_WITH_NOINDEX = [
     "max-snippet: 5, noindex", "max-image-preview:none, noindex", "noindex: yes, nofollow",
     "max-video-preview: 5, noindex", "unavailable_after: 25 Jun 2010 15:00:00 PST, noindex",
     "MAX-SNIPPET : 5, noindex", "max-snippet: nonsense, noindex", "max-snippet:, noindex",
@@ -195,10 +198,10 @@ NOT_LOST = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("line", NOT_LOST)
-def test_noindex_is_not_lost(line: str) -> None:
-    """No value, unknown name or empty part is taken for an agent, or hides noindex."""
-    assert not read(line).index
+@pytest.mark.parametrize("line", LINES_WITH_NOINDEX)
+def test_noindex_is_found_next_to_odd_statements(line: str) -> None:
+    """Values, unknown names and empty parts do not count as agents, and do not hide noindex."""
+    assert not parse(line).index
 
 
 @pytest.mark.parametrize(
@@ -212,9 +215,11 @@ def test_noindex_is_not_lost(line: str) -> None:
         ["unavailable_after: 2010-06-25", "unavailable_after: 2020-06-25"],
     ],
 )
-def test_the_longest_run_that_parses_is_the_date(texts: list[str]) -> None:
-    """The longest run of parts of a header that parses as a date is the date."""
-    assert [statement.text for statement in read(", ".join(texts)).statements] == texts
+def test_the_date_is_the_longest_sequence_of_parts_that_is_a_date(
+    texts: list[str],
+) -> None:
+    """Parts are the text between commas in a header."""
+    assert [statement.text for statement in parse(", ".join(texts)).statements] == texts
 
 
 @pytest.mark.parametrize(
@@ -237,18 +242,16 @@ def test_the_longest_run_that_parses_is_the_date(texts: list[str]) -> None:
         ("noindex," + " " * MAX_TEXT, "too-long"),
     ],
 )
-def test_a_problem_of_a_statement_is_a_finding_with_its_position(
+def test_a_faulty_statement_is_a_finding_with_the_position_of_its_line(
     line: str, code: str
 ) -> None:
-    """A problem of a statement is a finding with the position of its field line. Statements to
-    other agents give none.
-    """
-    findings = read("noindex", line).findings
+    """A statement for another crawler is not a finding."""
+    findings = parse("noindex", line).findings
     assert code in {finding.code for finding in findings}
     assert {(finding.source, finding.position) for finding in findings} == {
         ("header", 2)
     }
-    assert code == "too-long" or not read(f"other: {line}").findings
+    assert code == "too-long" or not parse(f"other: {line}").findings
 
 
 LISTS = [
@@ -268,31 +271,33 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("text", "statements"), LISTS)
-def test_only_rfc9309_reads_rules_without_commas(
+def test_only_the_dialect_of_rfc9309_recognizes_rules_without_commas(
     text: str, statements: list[str]
 ) -> None:
-    """In RFC 9309, known rules are read whatever separates them, with a finding; Google, whose
-    documentation has the comma alone, and the classic dialect read one unknown rule.
+    """In RFC 9309's dialect, known rules are recognized with any separator, and the missing comma is a
+    finding. In the other dialects, such a text is one unknown rule. Google's documentation only has the
+    comma as a separator.
     """
     in_page = IndexingRules.parse(html=f'<meta name=robots content="{text}">'.encode())
-    in_header = read(text)
+    in_header = parse(text)
     assert [statement.text for statement in in_header.statements] == statements
     assert in_page == in_header
     assert "no-comma" in {finding.code for finding in in_header.findings}
     for dialect in (GOOGLE, CLASSIC):
-        findings = read(text, dialect=dialect).findings
+        findings = parse(text, dialect=dialect).findings
         assert "no-comma" not in {finding.code for finding in findings}
-        assert len(read(text, dialect=dialect).statements) <= len(statements)
+        assert len(parse(text, dialect=dialect).statements) <= len(statements)
 
 
 @pytest.mark.parametrize(
     "text",
     ["noindex; nofolow", "see noindex", "mybot/noindex", "; / |", "max-snippet noindex", "https://a.example/noindex"],
 )  # fmt: skip
-def test_a_text_with_anything_unknown_is_one_unknown_rule(text: str) -> None:
-    """A text with anything but known rules in it stays one unknown rule."""
-    rules = read(text)
-    assert rules == read()
+def test_a_text_without_commas_that_has_an_unknown_word_is_one_unknown_rule(
+    text: str,
+) -> None:
+    rules = parse(text)
+    assert rules == parse()
     assert {finding.code for finding in rules.findings} == {"unknown-name"}
     assert not any(statement.known for statement in rules.statements)
 
@@ -301,34 +306,35 @@ def test_a_text_with_anything_unknown_is_one_unknown_rule(text: str) -> None:
     "part", ["noindex;", "noindex ", "max-snippet" + " " * 99, "a ", "a b,", "max-snippet:1;,", "unavailable_after: |"]
 )  # fmt: skip
 def test_a_list_without_commas_takes_linear_time(part: str) -> None:
-    """The time for a list is linear in its length, and its finding is short."""
-    assert_linear(read, lambda size: part * (size // len(part)))
-    for finding in read(part * 1000).findings:
+    """The message of the finding is short."""
+    assert_linear(parse, lambda size: part * (size // len(part)))
+    for finding in parse(part * 1000).findings:
         assert len(finding.message) < 300 or finding.code == "unknown-name"
 
 
-def test_google_reads_the_comma_alone() -> None:
-    assert read("noindex; nofollow", dialect=GOOGLE) == read()
-    assert read("noindex nofollow", dialect=GOOGLE) == read()
+def test_in_googles_dialect_only_a_comma_separates_rules() -> None:
+    assert parse("noindex; nofollow", dialect=GOOGLE) == parse()
+    assert parse("noindex nofollow", dialect=GOOGLE) == parse()
 
 
-# What spider code sees.
+# Methods and attributes for spiders.
 
 
 def test_rules_that_allow_the_same_are_equal() -> None:
-    """Rules that allow the same are equal and hash alike, and can be pickled. The repr shows them."""
-    rules = read("max-snippet:20", "none", "nocache")
+    """Equal rules have the same hash. Rules can be pickled. The repr shows the restrictions."""
+    rules = parse("max-snippet:20", "none", "nocache")
     html = b"<meta name=robots content='nofollow noindex max-snippet:20 noarchive'>"
-    same = IndexingRules.parse(html=html)
-    assert rules == same == pickle.loads(pickle.dumps(rules))
-    assert hash(rules) == hash(same)
-    assert rules.statements != same.statements
-    assert rules != read("noindex")
+    page_rules = IndexingRules.parse(html=html)
+    assert rules == page_rules == pickle.loads(pickle.dumps(rules))
+    assert hash(rules) == hash(page_rules)
+    assert rules.statements != page_rules.statements
+    assert rules != parse("noindex")
     assert repr(rules) == "<IndexingRules noindex, nofollow, noarchive, max-snippet:20>"
     assert repr(IndexingRules()) == "<IndexingRules all>"
 
 
-def test_what_pages_share_cannot_be_changed() -> None:
+def test_rules_and_preferences_cannot_be_changed() -> None:
+    """Several pages share these objects."""
     rules = IndexingRules.parse()
     with pytest.raises(AttributeError, match="IndexingRules cannot be changed"):
         rules.follow = False
@@ -339,8 +345,8 @@ def test_what_pages_share_cannot_be_changed() -> None:
 
 
 def test_the_dict_has_every_rule_and_no_evidence() -> None:
-    """The dict has every rule as a JSON value, and no evidence."""
-    values = read(
+    """All values can be written as JSON."""
+    values = parse(
         "noai, unavailable_after: 2010-06-25T15:00:00Z, max-snippet: 9"
     ).to_dict()
     allowed = "index follow archive snippet image_index translate sitelinks_search_box odp ydir"
@@ -354,8 +360,10 @@ def test_the_dict_has_every_rule_and_no_evidence() -> None:
     }
 
 
-def test_a_wrong_argument_raises_and_content_never_does() -> None:
-    """A wrong argument raises, while no content does. An empty product token is none."""
+def test_a_wrong_argument_raises_an_exception_but_an_empty_product_token_does_not() -> (
+    None
+):
+    """A tag with an empty name is not for a crawler with an empty product token."""
     with pytest.raises(TypeError):
         IndexingRules.parse(b"noindex")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="time zone"):
@@ -378,19 +386,19 @@ def test_a_wrong_argument_raises_and_content_never_does() -> None:
 def test_because_returns_the_first_statement_that_denies(
     name: str, text: str | None
 ) -> None:
-    """because() returns the first statement that denies the name, the earliest date for
-    unavailable_after, and None if nothing denies the name.
+    """For unavailable_after, this is the statement with the earliest date. If nothing denies the name, the
+    result is None.
     """
     dates = "unavailable_after: 2030-01-02", "unavailable_after: 2030-01-01"
-    because = read("noidnex", "nofollow, none", *dates).because(name)
+    because = parse("noidnex", "nofollow, none", *dates).because(name)
     assert (because and because.text) == text
 
 
-def test_each_restriction_comes_with_the_statements_that_make_it() -> None:
-    """Each rule that restricts something comes with the statements that would do so alone; a
-    statement without a limit is no evidence.
+def test_the_evidence_has_the_statements_for_each_restriction() -> None:
+    """The evidence for a restriction has each statement that would restrict the page on its own. Statements
+    that restrict nothing, such as ``max-snippet:-1``, are not in the evidence.
     """
-    evidence = read(
+    evidence = parse(
         "none", "max-snippet:20, nosnippet", "max-snippet:-1, follow"
     ).evidence()
     assert {
@@ -403,10 +411,10 @@ def test_each_restriction_comes_with_the_statements_that_make_it() -> None:
         "snippet": ["nosnippet"],
         "max_snippet": ["max-snippet", "nosnippet"],
     }
-    assert read("all").evidence() == {}
+    assert parse("all").evidence() == {}
 
 
-# Properties of any input.
+# Property tests.
 
 DATES = [
     "Friday, 25-Jun-10 15:00:00 GMT",
@@ -427,33 +435,33 @@ SPACES = st.text(" \t", max_size=3)
 
 
 def permissiveness(rules: IndexingRules) -> list[float]:
-    """Return numbers that are smaller the less the rules allow."""
-    endless = float("inf")
+    """Return numbers for the rules. If rules allow less, one or more of their numbers are smaller."""
+    unlimited = float("inf")
     previews: list[str | None] = [*IMAGE_PREVIEWS, None]
     date = rules.unavailable_after
     return [
         *(rules.to_dict()[denied[0]] is True for denied in DENIALS.values() if denied),
         rules.index_embedded,
-        endless if rules.max_snippet is None else rules.max_snippet,
-        endless if rules.max_video_preview is None else rules.max_video_preview,
+        unlimited if rules.max_snippet is None else rules.max_snippet,
+        unlimited if rules.max_video_preview is None else rules.max_video_preview,
         previews.index(rules.max_image_preview),
-        endless if date is None else date.timestamp(),
+        unlimited if date is None else date.timestamp(),
     ]
 
 
-def check_written(rules: IndexingRules, dialect: Dialect) -> None:
-    """Check that the header written from *rules* parses back to equal rules, without findings."""
+def check_round_trip(rules: IndexingRules, dialect: Dialect) -> None:
+    """Assert that the header written from *rules* is parsed as equal rules, without findings."""
     header = rules.to_header()
-    again = IndexingRules.of_page([header.encode()], dialect=dialect)
-    assert (again, again.findings, again.to_header()) == (rules, (), header)
+    parsed = IndexingRules.of_page([header.encode()], dialect=dialect)
+    assert (parsed, parsed.findings, parsed.to_header()) == (rules, (), header)
 
 
 def check_headers(values: list[bytes], restriction: bytes, dialect: Dialect) -> None:
-    """Check that one more *restriction* never allows anything more, that statements for another
-    crawler have no effect, and what a written header says.
+    """Assert that an additional *restriction* never allows more, that statements for another crawler have
+    no effect, and that the header written from the rules is parsed as equal rules.
     """
     agents = ("mybot", "mybot-image")
-    rules, stricter, with_others = (
+    rules, stricter, with_other_crawler = (
         IndexingRules.of_page(lines, agents=agents, dialect=dialect)
         for lines in (
             values,
@@ -461,31 +469,32 @@ def check_headers(values: list[bytes], restriction: bytes, dialect: Dialect) -> 
             [*values, b"otherbot: none, noai, max-snippet: 0"],
         )
     )
-    check_written(rules, dialect)
-    less = zip(permissiveness(stricter), permissiveness(rules), strict=True)
-    assert all(new <= old for new, old in less)
-    assert with_others == rules
+    check_round_trip(rules, dialect)
+    pairs = zip(permissiveness(stricter), permissiveness(rules), strict=True)
+    assert all(new <= old for new, old in pairs)
+    assert with_other_crawler == rules
 
 
 @given(STATEMENTS, PARTS, st.sampled_from([RFC9309, GOOGLE, CLASSIC]))
-def test_a_restriction_never_loosens_anything(
-    statements: list[str], more: str, dialect: Dialect
+def test_an_additional_restriction_never_allows_more(
+    statements: list[str], statement: str, dialect: Dialect
 ) -> None:
-    """A restriction never loosens anything, others' statements have no effect, and the canonical
-    header parses back to equal rules.
+    """Statements for other crawlers have no effect. The canonical header of the rules is parsed as equal
+    rules.
     """
     values = [", ".join(statements).encode()]
-    restriction = (
-        "noindex" if more in {"all", "index", "follow", "indexifembedded"} else more
-    )
+    permissions = {"all", "index", "follow", "indexifembedded"}
+    restriction = "noindex" if statement in permissions else statement
     check_headers(values, restriction.encode(), dialect)
     check_headers(values, f"mybot: {restriction}".encode(), dialect)
 
 
 @given(st.data(), STATEMENTS)
-def test_form_does_not_matter(data: st.DataObject, statements: list[str]) -> None:
-    """Order, case, white space, the split into field lines and the source change nothing."""
-    rules = read(", ".join(statements))
+def test_the_form_of_statements_does_not_matter(
+    data: st.DataObject, statements: list[str]
+) -> None:
+    """The form is their order, case, white space, source and division into field lines."""
+    rules = parse(", ".join(statements))
     separator = data.draw(st.sampled_from([", ", " ", "\n", ",", " , "]))
     html = f"<meta name=mybot content='{separator.join(statements)}'>".encode()
     assert IndexingRules.parse(html=html, agents="mybot") == rules
@@ -498,20 +507,19 @@ def test_form_does_not_matter(data: st.DataObject, statements: list[str]) -> Non
             lines.append("")
         agent = data.draw(st.sampled_from(["", "", "MyBot:"]))
         lines[-1] += f",{space}{agent}{space}{written}{space}"
-    assert read(*lines) == rules
+    assert parse(*lines) == rules
 
 
 @given(
     st.datetimes(datetime(1900, 1, 2), timezones=st.just(timezone.utc)),
     st.sampled_from([None, 0, 1, 10**9 - 1]),
 )
-def test_dates_and_limits_survive_the_canonical_header(
+def test_the_canonical_header_keeps_every_date_and_limit(
     date: datetime, limit: int | None
 ) -> None:
-    """Every date and limit that rules can have is kept in the header."""
     values = {"unavailable_after": date, "max-snippet": limit}
-    stated = [
+    statements = [
         Statement("header", None, 1, name, name, value)
         for name, value in values.items()
     ]
-    check_written(IndexingRules(stated), RFC9309)
+    check_round_trip(IndexingRules(statements), RFC9309)

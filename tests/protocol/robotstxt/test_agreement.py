@@ -1,4 +1,6 @@
-"""Decisions agree with the plain reference and with Google's published parser."""
+"""Tests that decisions on a robots.txt agree with the reference implementation and with Google's
+published parser, and that they do not depend on earlier questions.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.robots import RobotsTxt
 from tests.protocol.corpus import agents_for, read_corpus, urls_for
-from tests.protocol.reference import Reference, Verdict, names
+from tests.protocol.reference import Reference, Verdict, names_agent
 from tests.protocol.strategies import ORIGIN, cases, urls
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.rules import Decision
 
 DIALECTS = [RFC9309, GOOGLE, CLASSIC]
-# Mixtures of fields that no built-in dialect has, but that users can make.
+# Dialects with combinations of fields that no built-in dialect has, but that users can create.
 MIXTURES = [
     replace(RFC9309, name="index", index_html_quirk=True),
     replace(RFC9309, name="typos", misspelt_fields=True, line_limit=20),
@@ -35,15 +37,16 @@ Case = tuple[bytes, str, tuple[str, ...]]
 
 
 def verdict(robots: RobotsTxt, url: str, agents: tuple[str, ...]) -> Verdict:
+    """Return the package's decision in the form of the reference."""
     decision = robots.decide(url, agents)
     assert robots.is_allowed(url, agents) is decision.allowed
     assert (decision.rule.line if decision.rule else 0) == decision.line
     return decision.allowed, decision.line, decision.agent, decision.reason.value
 
 
-def naming_line(robots: RobotsTxt, decision: Decision) -> int:
-    """Return the last user-agent line of the group of the rule that names the crawler; 0 if no rule
-    decided.
+def expected_user_agent_line(robots: RobotsTxt, decision: Decision) -> int:
+    """Return the number of the last line that names the crawler in the group of the deciding rule; 0 if
+    no rule decided.
     """
     return max(
         (
@@ -51,7 +54,7 @@ def naming_line(robots: RobotsTxt, decision: Decision) -> int:
             for group in robots.groups
             if any(rule.line == decision.line for rule in group.rules)
             for token, line in zip(group.agents, group.lines, strict=True)
-            if names(token.encode(), decision.agent or "", robots.dialect)
+            if names_agent(token.encode(), decision.agent or "", robots.dialect)
         ),
         default=0,
     )
@@ -60,45 +63,45 @@ def naming_line(robots: RobotsTxt, decision: Decision) -> int:
 # pytest-twisted cannot run a test that is both generated and parametrized.
 @settings(max_examples=2 * settings.default.max_examples)
 @given(case=cases(), data=st.data())
-def test_generated_files_are_read_as_the_reference_reads_them(
+def test_decisions_on_generated_files_agree_with_the_reference(
     case: Case, data: st.DataObject
 ) -> None:
-    """Verdict, line, agent and reason agree with the reference, in every dialect, for the first
-    question, which is answered with a part of the rules, and for later ones.
+    """Verdict, line, agent and reason agree with the reference in every dialect. The first question
+    after parsing is tested on its own, because only a part of the rules is used for it.
     """
     body, url, agents = case
-    more = data.draw(st.lists(urls([b"/a*b$", b"/a"]), max_size=3))
+    other_urls = data.draw(st.lists(urls([b"/a*b$", b"/a"]), max_size=3))
     for dialect in DIALECTS + MIXTURES:
         robots, reference = RobotsTxt.parse(body, dialect), Reference(body, dialect)
         first = RobotsTxt.parse(body, dialect).is_allowed(url, agents)
         assert first is reference.decide(url, agents)[0], dialect.name
-        for asked in (url, *more, url):
-            expected = reference.decide(asked, agents)
-            assert verdict(robots, asked, agents) == expected, dialect.name
+        for next_url in (url, *other_urls, url):
+            expected = reference.decide(next_url, agents)
+            assert verdict(robots, next_url, agents) == expected, dialect.name
         decision = robots.decide(url, agents)
-        naming = robots.user_agent_line(decision)
-        assert (naming[0] if naming else 0) == naming_line(robots, decision)
+        line = robots.user_agent_line(decision)
+        assert (line[0] if line else 0) == expected_user_agent_line(robots, decision)
 
 
 @pytest.mark.slow
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
-def test_real_files_are_read_as_the_reference_reads_them(dialect: Dialect) -> None:
-    """Decisions on the files of real sites agree with the reference."""
+def test_decisions_on_real_files_agree_with_the_reference(dialect: Dialect) -> None:
     differences = []
     for name, body in read_corpus():
         robots, reference = RobotsTxt.parse(body, dialect), Reference(body, dialect)
         for url in urls_for(body, 16 if len(body) < 10_000 else 4):
             for agents in agents_for(body):
-                ours = verdict(robots, url, agents)
-                theirs = reference.decide(url, agents)
-                if ours != theirs:
-                    differences.append((name, url, agents, ours, theirs))
+                actual = verdict(robots, url, agents)
+                expected = reference.decide(url, agents)
+                if actual != expected:
+                    differences.append((name, url, agents, actual, expected))
     assert not differences, differences[:10]
 
 
-# Characters that every URL library writes alike. The Python port of Google's parser differs from
-# the original on others, on words alone, and on several blanks in place of a colon.
+# The Python port of Google's parser differs from the original for lines of a single word, for several
+# blanks in place of a colon, and for characters that URL libraries write differently. So there are
+# only characters here that all libraries write alike.
 PATHS = st.lists(
     st.sampled_from(["/", "/", "/", "a", "b", "ab", "*", "*", "$", "%7E", "%41", "%2F", "%2f", "%3F", "?", "=", "&", ".html", "/index.html"]),
     max_size=6,
@@ -114,22 +117,20 @@ LINES = st.sampled_from(
 
 
 @given(st.lists(LINES, max_size=9), PATHS, st.sampled_from(["bot", "botnews", "other"]))
-def test_generated_files_are_read_as_the_published_parser_reads_them(
+def test_the_google_dialect_decides_as_googles_published_parser(
     lines: list[str], path: str, agent: str
 ) -> None:
-    """The Google dialect decides as Google's parser does."""
     port = pytest.importorskip("gpyrobotstxt.robots_cc")
     body, url = "\n".join(["User-agent: *", *lines]).encode(), f"{ORIGIN}/{path}"
     expected = port.RobotsMatcher().one_agent_allowed_by_robots(body, agent, url)
     assert RobotsTxt.parse(body, GOOGLE).is_allowed(url, agent) is expected
 
 
-# Whatever was asked before, and in whatever order, each question gets its own answer.
+# Independence of earlier questions.
 
 
 @given(case=cases())
 def test_the_order_of_questions_does_not_matter(case: Case) -> None:
-    """The order of questions does not change the answers."""
     body, url, agents = case
     questions: list[Callable[[RobotsTxt], object]] = [
         lambda robots: robots.decide(url, agents),
@@ -148,9 +149,9 @@ def test_the_order_of_questions_does_not_matter(case: Case) -> None:
 
 @pytest.mark.parametrize("count", [1, 50, 5_000])
 @pytest.mark.parametrize("path", ["/ab", "/abz", "/xab7z", f"/{'ab' * 900}z"])
-def test_the_first_answer_is_that_of_all_rules(path: str, count: int) -> None:
-    """The first answer, from the rules that may match, is that of later ones, also if so many
-    may match that the URL is too long to compare with all.
+def test_the_first_decision_equals_later_decisions(path: str, count: int) -> None:
+    """The first decision uses only the rules that may match. The later decisions use all rules. They
+    are also equal if so many rules may match that the URL is too long to be compared with all of them.
     """
     rules = "".join(
         f"Disallow: /*ba*ababab*q{n}\nAllow: /ab{n}\n" for n in range(count)
@@ -162,8 +163,8 @@ def test_the_first_answer_is_that_of_all_rules(path: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("fill", [0, 5_000])
-def test_many_crawlers_ask_in_turns(fill: int) -> None:
-    """Each crawler gets its own answer, also from a body that is kept compressed."""
+def test_alternating_questions_for_many_crawlers_get_the_right_lines(fill: int) -> None:
+    """A long body, which is kept compressed, gives the same answers."""
     names = [f"bot{'x' * i}" for i in range(100)]
     groups = [f"User-agent: {name}\nDisallow: /{name}$\n" for name in names]
     body = ("".join(groups) + f"#{'-' * fill}").encode()

@@ -1,4 +1,6 @@
-"""Malicious files and URLs: to decide on them and to lint them takes bounded, linear time."""
+"""Tests that decisions on malicious robots.txt files and URLs, and linting such files, take bounded and
+linear time.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ pytestmark = pytest.mark.unmeasured
 DIALECTS = [RFC9309, GOOGLE, CLASSIC]
 KIB = 1_024
 KIB_500 = 512_000
-# Far more than any file takes on an idle machine, far less than a quadratic one would: a sixteenth of
-# the file would take it a 256th of the time.
+# The size of a long file, and the limits for its processor time. The limits are far longer than any
+# file takes on an idle machine, and far shorter than quadratic time. In quadratic time, a sixteenth of
+# the file takes a 256th of the time.
 LONG_FILE, SECONDS, SECONDS_TO_LINT = (
     (KIB_500, 5.0, 15.0) if effort.is_long else (KIB_500 // 16, 0.5, 1.5)
 )
@@ -41,41 +44,43 @@ def word(number: int) -> bytes:
 
 
 def lines(piece: bytes, size: int) -> bytes:
-    """Repeat the piece up to this size, with a different word for each ``W``."""
+    """Return the piece repeated up to *size* octets. Each repetition has a different word for ``W``."""
     count = size // len(piece)
     if b"W" not in piece:
         return piece * count
     return b"".join(piece.replace(b"W", word(i)) for i in range(count))[:size]
 
 
-def names_over_rules(size: int) -> bytes:
+def all_names_before_all_rules(size: int) -> bytes:
     return lines(b"User-agent: W\n", size // 2) + lines(b"Disallow: /W\n", size // 2)
 
 
 def nested(size: int) -> bytes:
+    """Return rules in which each pattern begins with the previous pattern."""
     count = int((2 * size) ** 0.5)
     return ANY + b"".join(b"Allow: /%b\n" % (b"a" * i) for i in range(count))[:size]
 
 
 def one_rule(piece: bytes) -> Callable[[int], bytes]:
+    """Return a function of the size. It returns a file with a single rule, which repeats the piece."""
     return lambda size: ANY + b"Disallow: /" + lines(piece, size)[:-30] + b"b\n"
 
 
-# A file that repeats these octets, or a function of its size.
+# Each value is octets that the file repeats, or a function that returns a file of a given size.
 HOSTILE: dict[str, bytes | Callable[[int], bytes]] = {
-    "names over rules": names_over_rules,
-    "runs of one name": lambda size: lines(ANY, size // 2) + lines(b"Disallow: /W\n", size // 2),
-    "wildcards alike": lambda size: ANY + lines(b"Disallow: /*a*a*a*b\n", size),
-    "wildcards unlike": lambda size: ANY + lines(b"Disallow: /*a*a*W*b\n", size),
-    "two rules a name": b"User-agent:W\nAllow:/*W\nAllow:/*b\n",
-    "groups beside one for all": lambda size: ANY + b"Disallow: /a\n" + lines(b"User-agent: W\nDisallow: /W\n", size),
+    "all names before all rules": all_names_before_all_rules,
+    "a run of the same name": lambda size: lines(ANY, size // 2) + lines(b"Disallow: /W\n", size // 2),
+    "equal wildcards": lambda size: ANY + lines(b"Disallow: /*a*a*a*b\n", size),
+    "different wildcards": lambda size: ANY + lines(b"Disallow: /*a*a*W*b\n", size),
+    "two rules for each name": b"User-agent:W\nAllow:/*W\nAllow:/*b\n",
+    "many groups and one for everyone": lambda size: ANY + b"Disallow: /a\n" + lines(b"User-agent: W\nDisallow: /W\n", size),
     "groups of one name": b"User-agent:*\nAllow:\n",
-    "groups of two names in turns": b"User-agent:*\nAllow:\nUser-agent:b\nAllow:/\n",
+    "groups of two alternating names": b"User-agent:*\nAllow:\nUser-agent:b\nAllow:/\n",
     "groups of many names": b"User-agent:W\n\n",
     "names that begin alike": b"User-agent:" + b"a" * 200 + b"W\nAllow:/\n",
     "nested literals": nested,
-    "rules unlike each other": lambda size: ANY + lines(b"disallow :/W\n ALLOW: /%7eW#\n", size),
-    "fields": b"W:\n", "fields like others": b"DisWlow: /\n", "words": b"a b c\n", "no UTF-8": b"\xff\n",
+    "different rules": lambda size: ANY + lines(b"disallow :/W\n ALLOW: /%7eW#\n", size),
+    "fields": b"W:\n", "misspelt fields": b"DisWlow: /\n", "words": b"a b c\n", "invalid UTF-8": b"\xff\n",
     "a page": lambda size: b"<html>" + lines(b"<a:b>\n", size), "sitemaps": b"Sitemap:/\n",
     "delays": lambda size: ANY + lines(b"Crawl-delay:1\nCrawl-delay:2\n", size),
     "delays of groups": b"User-agent:*\nCrawl-delay:1\nAllow:\n\n",
@@ -86,7 +91,8 @@ HOSTILE: dict[str, bytes | Callable[[int], bytes]] = {
 }  # fmt: skip
 
 
-# Of these, lint compares up to a number of rules with each other.
+# Files for the test of long files. For the last two, the cost of lint is not linear in the number of
+# lines: lint compares rules with each other, up to a limit.
 LONG = HOSTILE | {
     "long patterns": lambda size: ANY + lines(b"Disallow: /*" + b"a*" * 100 + b"zzzz*W\nAllow: /*" + b"?%2F*" * 100 + b"zzzz*W\n", size),
     "opposite rules": lambda size: ANY + lines(b"Disallow: /*?a/%2F*W?\nAllow: /*?/*bW\n", size),
@@ -94,11 +100,13 @@ LONG = HOSTILE | {
 
 
 def hostile(name: str, size: int) -> bytes:
-    made = LONG[name]
-    return lines(made, size) if isinstance(made, bytes) else made(size)
+    """Return the hostile file with this name, of about *size* octets."""
+    content = LONG[name]
+    return lines(content, size) if isinstance(content, bytes) else content(size)
 
 
 def decide(robots: RobotsTxt, length: int, agents: Iterable[str] = ("bot",)) -> None:
+    """Make each kind of decision for two URLs with paths of about *length* octets."""
     for url in (f"{ORIGIN}/{'a' * length}", f"{ORIGIN}/{'a' * length}b"):
         for agent in agents:
             robots.is_allowed(url, agent)
@@ -109,19 +117,19 @@ def decide(robots: RobotsTxt, length: int, agents: Iterable[str] = ("bot",)) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS, ids=attrgetter("name"))
 @pytest.mark.parametrize("name", HOSTILE)
-def test_the_steps_are_linear_in_the_lines(name: str, dialect: Dialect) -> None:
-    """The cost grows linearly with the number of lines, whatever they say."""
+def test_the_cost_is_linear_in_the_number_of_lines(name: str, dialect: Dialect) -> None:
+    """The cost is the number of Python lines that run."""
     bodies = [hostile(name, size) for size in (2 * KIB, 4 * KIB)]
     decide(RobotsTxt.parse(bodies[0], dialect), 2_000)  # Fills the caches.
     lint(bodies[0])
-    once, twice = (
+    half_cost, cost = (
         steps(lambda body=body: decide(RobotsTxt.parse(body, dialect), 2_000))
         for body in bodies
     )
-    assert twice < 2.3 * once
+    assert cost < 2.3 * half_cost
     if dialect is RFC9309:
-        once, twice = (steps(lambda body=body: lint(body)) for body in bodies)
-        assert twice < 2.3 * once
+        half_cost, cost = (steps(lambda body=body: lint(body)) for body in bodies)
+        assert cost < 2.3 * half_cost
 
 
 @pytest.mark.slow
@@ -132,8 +140,8 @@ def test_the_steps_are_linear_in_the_lines(name: str, dialect: Dialect) -> None:
 def test_a_file_of_500_kib_is_decided_on_and_linted_in_time(
     name: str, dialect: Dialect
 ) -> None:
-    """A file of 500 KiB, or of a sixteenth of that in a short run, is decided on and linted in time, for
-    many crawlers, with a bounded number of findings.
+    """The decisions are for several crawlers. The number of findings is bounded, too. Without
+    ``--long``, the file is only a sixteenth as large.
     """
     start = process_time()
     robots = RobotsTxt.parse(
@@ -147,7 +155,9 @@ def test_a_file_of_500_kib_is_decided_on_and_linted_in_time(
 
 
 def parse(rules: Iterable[str], dialect: Dialect = RFC9309) -> RobotsTxt:
-    """Return a parsed and indexed robots.txt with these rules for everyone."""
+    """Return a parsed robots.txt that has these rules for everyone. Decisions have been made with it, so
+    that its rules are indexed.
+    """
     robots = RobotsTxt.parse("\n".join(["User-agent: *", *rules]), dialect)
     for _ in range(3):
         robots.decide(f"{ORIGIN}/", "bot")
@@ -155,26 +165,32 @@ def parse(rules: Iterable[str], dialect: Dialect = RFC9309) -> RobotsTxt:
 
 
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=attrgetter("name"))
-def test_the_rule_that_matches_a_long_url_is_found(dialect: Dialect) -> None:
-    """The rule that matches a long URL decides, even though not every word is searched for."""
+def test_the_rule_that_matches_a_long_url_is_found_among_thousands(
+    dialect: Dialect,
+) -> None:
+    """The search finds the rule, although it does not look for all words of the patterns in the URL."""
     rules = [f"Disallow: /*ab{n}q" for n in range(5_000)]
     robots = parse(
         [*rules, "Allow: /*/ab777q/*ok", "Disallow: /*?/ab5q", "Allow: /a*"], dialect
     )
-    near = f"{ORIGIN}/" + "".join(f"ab{n}" for n in range(2_500))
-    encoded = 5_003 if dialect is RFC9309 else 7
-    lines = {"": 5_004, "ab17q": 19, "ab3ab17qab4q": 19, "/ab777q/ok": 5_002}
-    for tail, line in {**lines, "?/ab5q": 5_003, "?%2Fab5q": encoded}.items():
-        decision = robots.decide(near + tail, "bot")
+    # The URL has the words of many rules without their "q". Of all rules, only "/a*" matches.
+    url = f"{ORIGIN}/" + "".join(f"ab{n}" for n in range(2_500))
+    line_if_encoded = 5_003 if dialect is RFC9309 else 7
+    line_by_tail = {
+        "": 5_004, "ab17q": 19, "ab3ab17qab4q": 19, "/ab777q/ok": 5_002, "?/ab5q": 5_003,
+        "?%2Fab5q": line_if_encoded,
+    }  # fmt: skip
+    for tail, line in line_by_tail.items():
+        decision = robots.decide(url + tail, "bot")
         assert decision.line == line
         assert decision.allowed is (line in {5_002, 5_004})
-        assert robots.is_allowed(near + tail, "bot") is decision.allowed
+        assert robots.is_allowed(url + tail, "bot") is decision.allowed
 
 
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=attrgetter("name"))
 @pytest.mark.parametrize("rule", ["/*ab{}q", "/*{}*ab*a$", "/*?{}=/*b", "/*%2Fab{}*%2f"])  # fmt: skip
 def test_a_very_long_url_is_decided_fast(rule: str, dialect: Dialect) -> None:
-    """A decision on a very long URL is fast: wildcards are not searched for in it."""
+    """The URL is refused as too long. It is not compared with the patterns that have wildcards."""
     robots = parse((f"Disallow: {rule.format(n)}" for n in range(3_000)), dialect)
     for url in ("ab" * 125_000, "/a?b" * 60_000, "%2F?b" * 50_000):
         start = process_time()
@@ -183,8 +199,8 @@ def test_a_very_long_url_is_decided_fast(rule: str, dialect: Dialect) -> None:
         assert decision.reason is Reason.TOO_LONG
 
 
-def test_a_very_long_raw_url_is_decided_fast() -> None:
-    """A URL of a million characters that are not ASCII takes as long as any other, in all forms."""
+def test_a_very_long_url_that_is_not_ascii_is_decided_fast() -> None:
+    """The decision on all forms of the URL takes less than a second."""
     robots = parse(["Disallow: /*?q=", "Disallow: /ab"], RFC9309)
     url = f"{ORIGIN}/" + "ツ" * 1_000_000
     start = process_time()
@@ -192,13 +208,15 @@ def test_a_very_long_raw_url_is_decided_fast() -> None:
     assert process_time() - start < 1
 
 
-def test_a_url_beyond_the_limit_is_refused() -> None:
-    """A URL beyond the limit is refused only if a wildcard would have to be searched for."""
-    at_most, too_long = (
+def test_a_url_beyond_the_limit_is_refused_if_a_pattern_with_a_wildcard_may_match() -> (
+    None
+):
+    """If no pattern with a wildcard may match, the other rules decide."""
+    longest, too_long = (
         f"{ORIGIN}/{'a' * size}" for size in (MAX_TARGET - 1, MAX_TARGET)
     )
     robots = parse(["Disallow: /*?q=", "Disallow: /x*y"])
-    assert robots.decide(at_most, "bot").reason is Reason.NO_RULE
+    assert robots.decide(longest, "bot").reason is Reason.NO_RULE
     for url in (too_long, too_long + "?q="):
         decision = robots.decide(url, ["other", "bot"])
         assert (decision.allowed, decision.rule) == (False, None)
@@ -209,29 +227,27 @@ def test_a_url_beyond_the_limit_is_refused() -> None:
     assert parse(["Disallow: /aaa"]).decide(too_long, "bot").reason is Reason.RULE
     blanket = RobotsTxt.blanket(allowed=True, reason=Reason.UNAVAILABLE)
     assert blanket.is_allowed(too_long, "bot")
-    other = RobotsTxt.parse(b"User-agent: other\nDisallow: /*a")
-    assert other.decide(too_long, "bot").reason is Reason.NO_GROUP
+    no_group = RobotsTxt.parse(b"User-agent: other\nDisallow: /*a")
+    assert no_group.decide(too_long, "bot").reason is Reason.NO_GROUP
 
 
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=attrgetter("name"))
-def test_a_long_query_is_compared_with_the_patterns_that_begin_like_it(
+def test_a_long_query_is_refused_only_if_a_pattern_has_the_same_beginning(
     dialect: Dialect,
 ) -> None:
-    """A pattern whose query begins otherwise does not refuse a long URL; one whose delimiters are
-    encoded in the URL does.
-    """
+    """In RFC 9309's dialect, the beginnings are also the same if a slash is encoded in the URL."""
     page, long = f"{ORIGIN}/page?", "b" * MAX_TARGET
     robots = parse(["Disallow: /page?id=*x", "Disallow: /page?to=/a*x"], dialect)
     assert robots.decide(f"{page}other={long}", "bot").reason is Reason.NO_RULE
-    for near in ("id=", "to=/a", *(["to=%2Fa"] if dialect is RFC9309 else [])):
-        decision = robots.decide(f"{page}{near}{long}", "bot")
+    for beginning in ("id=", "to=/a", *(["to=%2Fa"] if dialect is RFC9309 else [])):
+        decision = robots.decide(f"{page}{beginning}{long}", "bot")
         assert decision.reason is Reason.TOO_LONG
     many = parse((f"Disallow: /page?id{n}=*" for n in range(2_000)), dialect)
     assert many.is_allowed(f"{page}q={long[:2_500]}", "bot")
 
 
-def test_too_many_comparisons_are_refused() -> None:
-    """A long URL is refused if too many patterns match in part all over it."""
+def test_a_url_that_needs_too_many_comparisons_is_refused() -> None:
+    """The rules have many patterns that match parts of a long URL."""
     robots = parse(f"Disallow: /*{n:04}*{n:04}*z" for n in range(2_000))
     words = "".join(f"{n:04}" for n in range(2_000)) * 2
     assert len(words) * 2_000 > MAX_COMPARED

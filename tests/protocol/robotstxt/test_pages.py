@@ -1,4 +1,6 @@
-"""HTML in place of a robots.txt: what a browser makes of plain text, and pages."""
+"""Tests of HTML in place of a robots.txt: the page that a browser creates to show plain text, and other
+pages.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ END = "</pre></body></html>"
 
 SHOWN = {
     "Chromium": CHROMIUM_BEFORE + ESCAPED + END + "\n",
-    "Chromium, with the place for formatted JSON": (
+    "Chromium, with the element for formatted JSON": (
         '<html><head><meta name="color-scheme" content="light dark"><meta charset="utf-8"></head>'
         f"<body><pre>{ESCAPED}</pre>"
         '<div class="json-formatter-container"></div></body></html>'
@@ -59,48 +61,50 @@ SHOWN = {
         + ESCAPED.replace("\u00e9", "&#xE9;").replace("'", "&#39;")
         + "</PRE>\n</body>\n</HTML>"
     ),
-    "one that is cut off": CHROMIUM_BEFORE + ESCAPED,
+    "Chromium, cut off": CHROMIUM_BEFORE + ESCAPED,
 }
 
 
 @pytest.mark.parametrize("page", SHOWN.values(), ids=SHOWN)
-def test_text_in_a_browsers_page_is_a_robots_txt(page: str) -> None:
-    """A robots.txt that comes through a browser is the text in the page, in each dialect, with the
-    numbers of its lines; it is no HTML page.
+def test_the_text_in_a_page_that_a_browser_created_is_the_robots_txt(page: str) -> None:
+    """In each dialect, decisions and findings are those of the text, with the same line numbers. The
+    page does not count as HTML in place of a robots.txt.
     """
     body = page.encode()
     assert shown_text(body) == TEXT.encode()
     assert not is_page(body)
     for dialect in DIALECTS:
-        robots, of_text = RobotsTxt.parse(body, dialect), RobotsTxt.parse(TEXT, dialect)
+        robots, expected = (
+            RobotsTxt.parse(body, dialect),
+            RobotsTxt.parse(TEXT, dialect),
+        )
         for path in ("/", "/search?q=1&copy=2", "/caf%C3%A9/%3Cx%3E", "/a%C2%A0b"):
             url = f"https://example.com{path}"
-            decision = of_text.decide(url, "mybot")
+            decision = expected.decide(url, "mybot")
             assert robots.decide(url, "mybot") == decision
             assert decision.allowed is (path == "/")
-            first = RobotsTxt.parse(body, dialect)
-            assert first.is_allowed(url, "mybot") is decision.allowed
-        assert robots.crawl_delay("mybot") == of_text.crawl_delay("mybot")
+            unused = RobotsTxt.parse(body, dialect)
+            assert unused.is_allowed(url, "mybot") is decision.allowed
+        assert robots.crawl_delay("mybot") == expected.crawl_delay("mybot")
         assert robots.sitemaps == ("https://example.com/map.xml?a=1&b=2",)
         assert text_lines(body, dialect) == TEXT.splitlines()
         assert lint(body, dialect) == lint(TEXT, dialect)
 
 
-def test_an_empty_robots_txt_in_a_browser_is_an_empty_page() -> None:
-    """An empty robots.txt is an empty page."""
+def test_an_empty_page_of_a_browser_is_an_empty_robots_txt() -> None:
     body = b"<html><head></head><body></body></html>\n"
     assert shown_text(body) == b""
     assert not is_page(body)
 
 
 RULES = "User-agent: *\nDisallow: /"
-OTHERS = {
-    "a page with more": f"<html><head></head><body><pre>{RULES}</pre><p>x</p></body></html>",
-    "a page with text before": f"<html><head></head><body>x<pre>{RULES}{END}",
-    "a page with elements in it": f"<html><head></head><body><pre><b>{RULES}</b>{END}",
+OTHER_PAGES = {
+    "a page with a paragraph after the text": f"<html><head></head><body><pre>{RULES}</pre><p>x</p></body></html>",
+    "a page with other text before": f"<html><head></head><body>x<pre>{RULES}{END}",
+    "a page with an element in the text": f"<html><head></head><body><pre><b>{RULES}</b>{END}",
     "a page with a title": f"<html><head><title>x</title></head><body><pre>{RULES}{END}",
     "a page with a script": f"<html><head><script>x</script></head><body><pre>{RULES}{END}",
-    "a page with much behind": f"<html><head></head><body><pre>{RULES}</pre>{' ' * 5_000}</body></html>",
+    "a page with much white space after the text": f"<html><head></head><body><pre>{RULES}</pre>{' ' * 5_000}</body></html>",
     "a challenge": "<!DOCTYPE html><html lang=en><head><title>Just a moment...</title></head></html>",
     "a comment": "<!-- x --><html></html>",
     "a head": "\n<head><meta charset=utf-8></head>",
@@ -108,35 +112,36 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("page", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("page", OTHER_PAGES.values(), ids=OTHER_PAGES)
 def test_any_other_page_is_read_line_by_line(page: str) -> None:
-    """Any other page is a page, which is read line by line, as a robots.txt is."""
+    """Such a page counts as HTML in place of a robots.txt."""
     body = page.encode()
     assert shown_text(body) is None
     assert is_page(body)
     assert text_lines(body, RFC9309) == page.splitlines()
 
 
-def test_a_robots_txt_is_no_page() -> None:
-    """A robots.txt is no page, whatever a line of it is."""
+def test_a_robots_txt_is_not_a_page_even_with_tags_in_it() -> None:
     for text in ("", RULES, f"{RULES}\n<html>", "<a>", "# <html>"):
         assert not is_page(text.encode())
         assert shown_text(text.encode()) is None
 
 
 def test_character_references_are_decoded_once() -> None:
-    """References that a serializer writes are decoded once. Others, and numbers that are no
-    character, change nothing else.
+    """The test has references that serializers write. Other references stay as they are. A number that is
+    not a character does not affect the rest.
     """
-    written = "&amp;lt; &copy &copy; &#65; &#x41; &#0; &#9999999; &#xD800; &" + "#" * 9
-    text = shown_text((CHROMIUM_BEFORE + written + END).encode())
+    references = (
+        "&amp;lt; &copy &copy; &#65; &#x41; &#0; &#9999999; &#xD800; &" + "#" * 9
+    )
+    text = shown_text((CHROMIUM_BEFORE + references + END).encode())
     assert text is not None
     assert text.decode().startswith("&lt; &copy &copy; A A \ufffd")
     assert text.endswith(b"&" + b"#" * 9)
 
 
 def test_a_long_page_is_read_up_to_its_last_whole_line() -> None:
-    """Of a long page, the part within the size limit is read, up to its last whole line."""
+    """The last whole line is the last one within the size limit."""
     line = "Disallow: /&amp;a\n"
     page = CHROMIUM_BEFORE + "User-agent: *\n" + line * 40_000 + "Disallow: /b" + END
     robots = RobotsTxt.parse(page)
@@ -153,8 +158,8 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "references": lambda size: CHROMIUM_BEFORE + "&amp;" * (size // 5) + END,
     "parts of references": lambda size: CHROMIUM_BEFORE + "&#1" * (size // 3) + END,
     "digits": lambda size: CHROMIUM_BEFORE + "&#" + "1" * size + ";" + END,
-    "white space behind": lambda size: CHROMIUM_BEFORE + "</pre>" + " " * size,
-    "elements behind": lambda size: CHROMIUM_BEFORE + "</pre>" + "<div></div>" * (size // 11),
+    "white space after the text": lambda size: CHROMIUM_BEFORE + "</pre>" + " " * size,
+    "elements after the text": lambda size: CHROMIUM_BEFORE + "</pre>" + "<div></div>" * (size // 11),
 }  # fmt: skip
 
 
@@ -162,7 +167,6 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 def test_a_page_takes_time_in_proportion_to_its_size(
     make: Callable[[int], str],
 ) -> None:
-    """The time to read a page grows in proportion to its size."""
     assert_linear(
         lambda body: RobotsTxt.parse(body).groups,
         lambda size: make(size).encode(),
@@ -197,8 +201,7 @@ def site() -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.newest
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
-def test_what_chromium_makes_of_a_robots_txt_is_read_as_its_text(site: str) -> None:
-    """The page that Chromium makes of a robots.txt is read as its text."""
+def test_the_text_of_the_page_that_chromium_creates_is_extracted(site: str) -> None:
     assert CHROMIUM is not None
     command = [CHROMIUM, "--headless", *FLAGS, "--dump-dom", site]
     page = subprocess.run(command, capture_output=True, check=True, timeout=120).stdout

@@ -1,4 +1,4 @@
-"""What a robots.txt decides and states, beyond the cases of the conformance suite."""
+"""Tests of :class:`RobotsTxt`: decisions, sitemaps and delays. The conformance suite has more cases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ask(
     agents: str | Sequence[str] = "examplebot",
     dialect: Dialect = RFC9309,
 ) -> Decision:
-    """Return the decision on ``path`` for a site with this robots.txt."""
+    """Return the decision on a path, or on a whole URL, for a site with this robots.txt."""
     url = path if "://" in path else f"https://www.example.com{path}"
     robots = RobotsTxt.parse(body, dialect)
     decision = robots.decide(url, agents)
@@ -41,8 +41,8 @@ def ask(
 @pytest.mark.parametrize(
     ("dialect", "rules", "path", "line"),
     [
-        # A pattern matches as written, also if it ends within an encoded octet, in the dialects
-        # that normalise URLs; or normalised, when a "%" that encodes nothing is "%25".
+        # In the dialects that normalize URLs, a pattern matches as written, even if it ends within an
+        # encoded octet; or normalized, where "%25" stands for a "%" that encodes nothing.
         (RFC9309, "Disallow: /%c", "/%c3%a9", 2), (CLASSIC, "Disallow: /%c", "/%c3%a9", 2), (GOOGLE, "Disallow: /%c3%a", "/%c3%a9", 0),
         (RFC9309, "Disallow: /%%2", "/%%2A", 2), (RFC9309, "Disallow: /%c3%$", "/%c3%a9", 0),
         (RFC9309, "Disallow: /a?b=%2Fc&d=%2", "/a?b=%2Fc&d=%2Fe", 2), (RFC9309, "Disallow: /*41", "/%41", 2),
@@ -50,10 +50,11 @@ def ask(
         (RFC9309, "Disallow: /" + "*?" * 12 + "/a", "/" + "?" * 12 + "%2Fa", 2),
         (RFC9309, "Allow: /%7\nDisallow: /%7e", "/%7e", 2), (RFC9309, "Allow: /%7\nDisallow: /~", "/~", 3),
         (CLASSIC, "Allow: /%7\nDisallow: /~", "/%7e", 2), (RFC9309, "Disallow: /~%", "/%7e%20", 0),
-        # A "%" that encodes nothing is itself, or begins an encoded octet.
+        # A "%" that encodes nothing matches a literal "%" or the beginning of an encoded octet.
         (RFC9309, "Disallow: /100%", "/100%25", 2), (RFC9309, "Disallow: /a%", "/a%20b", 2),
         (RFC9309, "Disallow: /%25", "/%20", 0), (RFC9309, "Disallow: /%2541", "/%41", 0),
-        # Behind the question mark of a pattern, raw and encoded slashes and question marks match.
+        # After the question mark of a pattern, a raw and an encoded slash match each other, and so do
+        # question marks.
         (RFC9309, "Disallow: /a?b=c?d", "/a?b=c%3Fd", 2), (RFC9309, "Disallow: /a?b=c%3fd$", "/a?b=c?d", 2),
         (RFC9309, "Disallow: /*?*%3Fd", "/a?b=c?d", 2), (RFC9309, "Disallow: /*?b=*?d", "/a?b=%3F%2Fd%3Fd", 2),
         (RFC9309, "Disallow: /a?b", "/a%3Fb", 0), (RFC9309, "Disallow: /a%3Fb", "/a?b", 0),
@@ -65,37 +66,41 @@ def ask(
         (RFC9309, "Disallow: /a?*=/*/c", "/a?b=%2F%2Fc", 2),
         (RFC9309, "Disallow: /a?b=%2", "/a?b=%2Fc", 2), (RFC9309, "Disallow: /*?b=/*Fc", "/a?b=/%2Fc", 2),
         (RFC9309, "Disallow: /*?b=/c*%2Fd", "/a?b=%2Fc/e%2Fd", 2), (RFC9309, "Disallow: /*?b=/c", "/a?b=%2Fd", 0),
-        # An encoded octet that is the same raw counts once, and so does a slash that is assumed.
+        # The length of a pattern: an encoded octet that equals its raw character counts as one, and so
+        # does a slash that is assumed.
         (RFC9309, "Allow: /a%3A\nDisallow: /a:*", "/a:c", 3), (RFC9309, "Allow: /?%2F\nDisallow: /?/*", "/?/c", 3),
         (RFC9309, "Disallow: /ab\nAllow: ab$", "/ab", 3), (RFC9309, "Disallow: /a\nAllow: a", "/a", 3),
-        # Google counts the octets as its parser escapes them, and index.html as the directory and "$".
+        # In Google's dialect, the length is that of the pattern as Google's parser escapes it; that of
+        # index.html is the length of the directory and "$".
         (GOOGLE, "Disallow: /é\nAllow: /*****", "/%C3%A9", 2), (GOOGLE, "Disallow: /é\nAllow: /******", "/%C3%A9", 3),
         (GOOGLE, "Allow: /a%5B\nDisallow: /a[**", "/a[b", 2), (GOOGLE, "Allow: /a[\nDisallow: /a[**", "/a%5Bb", 3),
         (GOOGLE, "Allow: /a/index.html\nDisallow: /a/*$", "/a/", 3), (GOOGLE, "Allow: /a/index.html\nDisallow: /a/$", "/a/", 2),
-        # The texts of 1994 and 1996: an empty Disallow allows, a comment is no blank line.
+        # The texts of 1994 and 1996: an empty Disallow allows everything, and a line with a comment is
+        # not a blank line.
         (CLASSIC, "Allow:\nDisallow:\nDisallow: /", "/b", 3), (CLASSIC, "# text\nDisallow: /a", "/a", 3),
     ],
 )  # fmt: skip
-def test_the_longest_pattern_in_one_encoding_decides(
+def test_the_longest_pattern_after_normalization_decides(
     dialect: Dialect, rules: str, path: str, line: int
 ) -> None:
-    """Pattern and URL are brought to one encoding, and the longest pattern decides."""
+    """The pattern and the URL are compared in the same encoding."""
     assert ask(ANY + rules, path, dialect=dialect).line == line
 
 
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
 @pytest.mark.parametrize("character", "[]{}|^<>\"'\\` \x01\x7f:@!(),;")
-def test_a_character_that_only_some_libraries_encode_matches_both_ways(
+def test_a_character_that_only_some_libraries_encode_matches_raw_and_encoded(
     character: str, dialect: Dialect
 ) -> None:
-    """A character that only some URL libraries encode is the same raw and encoded; in RFC 9309's
-    dialect, so are reserved characters that delimit nothing.
+    """In RFC 9309's dialect, reserved characters that delimit nothing also match raw and encoded.
 
-    Google's parser compares the given text, so there the library determines the result.
+    Google's parser compares these characters as they are in the URL. So the result depends on the URL
+    library.
     """
     are_same = dialect is RFC9309 or character not in ":@!(),;"
-    for place in ("/a{}b", "/a?b={}c", "/*{}"):
-        raw, encoded = place.format(character), place.format(f"%{ord(character):02x}")
+    for template in ("/a{}b", "/a?b={}c", "/*{}"):
+        raw = template.format(character)
+        encoded = template.format(f"%{ord(character):02x}")
         for pattern, path, same in (
             (raw, raw, True), (raw, encoded, are_same), (encoded, raw, are_same),
         ):  # fmt: skip
@@ -116,10 +121,10 @@ def test_a_character_that_only_some_libraries_encode_matches_both_ways(
         ("https://example.com?a=https://c/d", "/?a=https://c/d"), ("", "/"),
     ],
 )  # fmt: skip
-def test_path_and_query_are_compared_and_nothing_else(
+def test_only_path_parameters_and_query_are_compared_with_patterns(
     dialect: Dialect, url: str, target: str
 ) -> None:
-    """Path, parameters and query of a URL are compared; scheme, host and fragment are not."""
+    """Scheme, host and fragment are not compared."""
     body = f"{ANY}Disallow: {target}$\nDisallow: {target}\nAllow: /"
     robots = RobotsTxt.parse(body.encode(), dialect)
     assert robots.decide(url, "bot").line == (2 if dialect.wildcards else 3)
@@ -127,8 +132,7 @@ def test_path_and_query_are_compared_and_nothing_else(
 
 @DIALECTS
 @pytest.mark.parametrize("path", ["/\udc80", "/\x00", "/\u2028", "/%", "/ \n", "/\\"])
-def test_any_url_is_decided_on(dialect: Dialect, path: str) -> None:
-    """A decision is made for any text, even if it is no URL."""
+def test_a_decision_is_made_even_on_an_invalid_url(dialect: Dialect, path: str) -> None:
     assert not ask(f"{ANY}Disallow: /", path, dialect=dialect).allowed
 
 
@@ -136,15 +140,15 @@ def test_any_url_is_decided_on(dialect: Dialect, path: str) -> None:
 
 
 @DIALECTS
-def test_what_follows_500_kib_is_ignored(dialect: Dialect) -> None:
-    """The last whole line within 500 KiB is the last one read; a line that is cut is no rule."""
+def test_text_after_500_kib_is_ignored(dialect: Dialect) -> None:
+    """A line that is cut off by the limit is not a rule."""
     head = b"User-agent: *\nDisallow: /a\n"
     fill = b"#" * (dialect.size_limit - len(head) - len(b"\nDisallow: /b\n")) + b"\n"
     body = head + fill + b"Disallow: /b\nDisallow: /c\n"
     paths = ("/a", "/b", "/c")
     assert [ask(body, path, dialect=dialect).line for path in paths] == [2, 4, 0]
     assert ask(head + fill + b"Disallow: /bb\n", "/b", dialect=dialect).allowed
-    # The end of a line that ends at the limit is the next octet.
+    # A line is whole if its line end is the first octet after the limit.
     whole, cut = (
         ask(head + fill + b"Disallow: /bb" + end, "/bb", dialect=dialect)
         for end in (b"\nA", b"b\n")
@@ -156,13 +160,14 @@ def test_what_follows_500_kib_is_ignored(dialect: Dialect) -> None:
 
 @pytest.mark.parametrize("mark", [b"\xef", b"\xef\xbb", b"\xef\xbb\xbf"])
 def test_a_part_of_a_byte_order_mark_is_skipped(mark: bytes) -> None:
-    """Google's parser skips the beginning of a UTF-8 byte order mark too."""
+    """Google's parser also skips an incomplete UTF-8 byte order mark."""
     assert ask(mark + b"User-agent: *\nDisallow: /", "/", dialect=GOOGLE).line == 2
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_cut_utf_16_is_read_to_its_last_whole_line(encoding: str) -> None:
-    """The last whole line of a truncated UTF-16 file is read as written."""
+def test_a_truncated_utf_16_file_is_read_up_to_its_last_whole_line(
+    encoding: str,
+) -> None:
     line = "Disallow: /{:06}\n"
     text = "\ufeff" + ANY + "".join(line.format(n) for n in range(20_000))
     last = (RFC9309.size_limit // 2 - 1 - len(ANY)) // len(line.format(0))
@@ -170,29 +175,28 @@ def test_cut_utf_16_is_read_to_its_last_whole_line(encoding: str) -> None:
     assert ask(text.encode(encoding), f"/{last:06}").allowed
 
 
-def test_a_long_line_is_cut_in_the_google_dialect() -> None:
-    """The part of a line after 16,663 octets is ignored."""
+def test_googles_dialect_ignores_the_part_of_a_line_after_16663_octets() -> None:
     path = "/x/" + "a" * (2083 * 8 - 1 - len("disallow: /x/"))
     body = f"user-agent: *\ndisallow: {path}/qux\nallow: /x/b"
     paths = (path + "/f", path, path[:-1])
-    assert [ask(body, asked, dialect=GOOGLE).line for asked in paths] == [2, 2, 0]
+    assert [ask(body, tested, dialect=GOOGLE).line for tested in paths] == [2, 2, 0]
 
 
-# What a caller gets
+# Decisions and arguments
 
 
 def test_a_decision_reports_the_rule_as_written() -> None:
-    """The winning rule has its original spelling; the reason is a word; nothing can be changed."""
+    """The reason is a string. Decision, rule and robots.txt cannot be changed."""
     robots = RobotsTxt.parse(f"{ANY}disALLOW:  %7eé* # text")
     decision = robots.decide("https://example.com/~%C3%A9", "bot")
     rule = decision.rule
     assert (rule.kind, rule.pattern, rule.line) == ("disallow", "%7eé*", 2)
     assert f"{decision.reason}" == decision.reason == "rule"
-    for thing, name in (
+    for value, attribute in (
         (decision, "allowed"), (rule, "pattern"), (robots, "sitemaps"),
     ):  # fmt: skip
         with pytest.raises(AttributeError):
-            setattr(thing, name, None)
+            setattr(value, attribute, None)
 
 
 @pytest.mark.parametrize(
@@ -202,10 +206,10 @@ def test_a_decision_reports_the_rule_as_written() -> None:
         ("/c", "none", (8, "*")), ("/d", "none", None), ("/c", "bot", None),
     ],
 )  # fmt: skip
-def test_a_rule_knows_the_user_agent_line_of_its_group(
+def test_user_agent_line_is_the_line_that_names_the_crawler_in_the_group_of_the_rule(
     path: str, agents: str, line: tuple[int, str] | None
 ) -> None:
-    """The user-agent line by which the rule is the crawler's is that of its group, as written."""
+    """The result has the line number and the value as written."""
     body = (
         "User-agent: First, Other # both\r\nuser-agent:Bot\r\nDisallow: /a\r\n\r\n"
         "User-Agent: Bot\r\nDisallow: /b\r\n\r\nUser-agent: *\r\nDisallow: /c"
@@ -216,14 +220,14 @@ def test_a_rule_knows_the_user_agent_line_of_its_group(
 
 
 def test_a_crawler_without_a_token_follows_the_group_for_everyone() -> None:
-    """No token, and the token ``*``, mean everyone's group."""
+    """An empty list of tokens and the token ``*`` stand for such a crawler."""
     body = "User-agent: bot\nDisallow: /\nUser-agent: *\nDisallow: /a"
     assert ask(body, "/a", []).line == 4
     assert ask(body, "/a", "*").agent == "*"
 
 
-def test_text_is_taken_as_utf_8() -> None:
-    """A robots.txt may be given as text, even with lone surrogates."""
+def test_a_string_is_encoded_as_utf_8() -> None:
+    """The string may have lone surrogates."""
     text = "User-agent: bot\nDisallow: /ツ\n# \ud800"
     robots = RobotsTxt.parse(text)
     assert robots.body == text.encode("utf-8", "surrogatepass")
@@ -242,7 +246,7 @@ def test_text_is_taken_as_utf_8() -> None:
     ],
 )  # fmt: skip
 def test_sitemaps_are_absolute_http_urls(value: str, absolute: str | None) -> None:
-    """Sitemaps are absolute http and https URLs; a relative one needs the URL of the file."""
+    """A relative URL is resolved against the URL of the file, and is ignored without it."""
     body = f"Sitemap: {value}".encode()
     robots = RobotsTxt.parse(body, url="https://example.com/robots.txt")
     assert robots.sitemaps == ((absolute,) if absolute else ())
@@ -261,7 +265,7 @@ def test_sitemaps_are_absolute_http_urls(value: str, absolute: str | None) -> No
 def test_a_crawl_delay_is_a_decimal_number_of_seconds(
     value: str, seconds: float | None
 ) -> None:
-    """Only a decimal number of seconds is a crawl delay."""
+    """A unit of seconds may follow the number. Other values are ignored."""
     body = f"{ANY}Crawl-delay: {value}".encode()
     assert RobotsTxt.parse(body).crawl_delay("bot") == seconds
 
@@ -269,19 +273,20 @@ def test_a_crawl_delay_is_a_decimal_number_of_seconds(
 @pytest.mark.parametrize(
     ("body", "delays"),
     [
-        # Any record but a sitemap ends the run, although the group continues for rules.
+        # Any record but a sitemap ends a run of user-agent lines, although rules below are still for
+        # the same group.
         ("User-agent: a\nHost: x\nUser-agent: b\nCrawl-delay: 2", {"a": None, "b": 2}),
         ("User-agent: a\nDisallow:\nCrawl-delay: 2\nDisallow: /\nCrawl-delay: 3", {"a": 3}),
-        # If two runs name a crawler, the records of both count.
+        # If two runs of user-agent lines name a crawler, the records below both count.
         (("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nCrawl-delay: 5\nDisallow: /\n"
          "User-agent: a\nUser-agent: c\nCrawl-delay: 3"), {"a": 3, "b": 5, "c": 3}),
         ("User-agent: a, b\nCrawl-delay: 1\nUser-agent: c\nDisallow: /", {"b": 1, "c": None}),
     ],
 )  # fmt: skip
-def test_a_delay_is_that_of_the_user_agent_lines_above_it(
+def test_a_delay_is_for_the_user_agent_lines_directly_above(
     body: str, delays: dict[str, float | None]
 ) -> None:
-    """A group shares its rules; a delay is only for the user-agent lines above it."""
+    """In contrast, the rules of a group are for all its user-agent lines."""
     robots = RobotsTxt.parse(body.encode())
     assert {agent: robots.crawl_delay(agent) for agent in delays} == delays
 
@@ -296,7 +301,7 @@ def test_a_delay_is_that_of_the_user_agent_lines_above_it(
 def test_a_request_rate_is_a_number_of_requests_in_a_period(
     value: str, rate: tuple | None
 ) -> None:
-    """A request rate is a number of requests in a period; a time of day behind it is ignored."""
+    """A time of day after the rate is ignored."""
     robots = RobotsTxt.parse(f"{ANY}Request-rate: {value}".encode())
     assert robots.request_rate("bot") == rate
 
@@ -321,8 +326,8 @@ Disallow:
 
 
 def test_the_longest_delay_counts() -> None:
-    """The longest requested delay counts, at whatever time of day. The refusal names the first line
-    that asks for it.
+    """Delays for a certain time of day always count. A refusal names the first line that sets the
+    longest delay.
     """
     robots = RobotsTxt.parse(PACE)
     pace = robots.pace("bot")

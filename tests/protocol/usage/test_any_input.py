@@ -1,4 +1,4 @@
-"""Usage statements of any input: how they are combined, and what hostile ones may cost."""
+"""Property tests of usage preferences: how statements are combined, and the cost of hostile input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from time import process_time
 from typing import TYPE_CHECKING
 
-# Imported here, because the lazy import would count as time of the first example.
+# Imported here, because otherwise the time of its lazy import would count for the first example.
 import http_sf  # noqa: F401
 import pytest
 from hypothesis import given
@@ -42,11 +42,12 @@ STATEMENTS = st.builds(
 )
 PREFERENCES = st.lists(STATEMENTS, max_size=8).map(tuple).map(UsagePreferences)
 
-# How restrictive an answer is.
+# How restrictive a value is.
 RANK = {None: 0, True: 1, False: 2}
 
 
-def outcome(preferences: UsagePreferences) -> list[int]:
+def ranks(preferences: UsagePreferences) -> list[int]:
+    """Return the rank of the value for each category, for pages and for images."""
     return [
         RANK[preferences.get(category, image=image)]
         for category in CATEGORIES
@@ -55,17 +56,17 @@ def outcome(preferences: UsagePreferences) -> list[int]:
 
 
 @given(PREFERENCES, PREFERENCES, PREFERENCES)
-def test_the_order_of_sources_changes_nothing_and_more_never_allows_more(
+def test_the_order_of_sources_changes_nothing_and_more_statements_allow_no_more(
     a: UsagePreferences, b: UsagePreferences, c: UsagePreferences
 ) -> None:
-    """The order and the grouping of sources change nothing. One more statement never allows a
-    disallowed category, or makes a known value unknown.
+    """The grouping of sources changes nothing, either. More statements never allow a disallowed
+    category, and never make a known value unknown.
     """
-    for combined, other in ((a | b, b | a), ((a | b) | c, a | (b | c))):
-        assert combined == other
-        assert set(combined.statements) == set(other.statements)
-    both = outcome(a | b)
-    assert both == [max(pair) for pair in zip(outcome(a), outcome(b), strict=True)]
+    for combined, reordered in ((a | b, b | a), ((a | b) | c, a | (b | c))):
+        assert combined == reordered
+        assert set(combined.statements) == set(reordered.statements)
+    expected = [max(pair) for pair in zip(ranks(a), ranks(b), strict=True)]
+    assert ranks(a | b) == expected
 
 
 TEXT = st.text("ab/*?$[=", max_size=5) | st.sampled_from(
@@ -75,10 +76,10 @@ PATTERNS = st.lists(TEXT.map("/{}".format), min_size=1, max_size=6)
 
 
 @given(PATTERNS, PATTERNS, st.sampled_from([RFC9309, GOOGLE, CLASSIC]))
-def test_a_path_counts_as_in_a_rule(
+def test_the_path_of_a_usage_record_matches_like_the_pattern_of_a_rule(
     patterns: list[str], paths: list[str], dialect: Dialect
 ) -> None:
-    """Of several records, the one counts whose path would decide if they were rules."""
+    """If several records match, the deciding record is the same as with rules of these patterns."""
     rules, records = (
         RobotsTxt.parse(("User-agent: *\n" + "\n".join(lines)).encode(), dialect)
         for lines in (
@@ -88,16 +89,17 @@ def test_a_path_counts_as_in_a_rule(
     )
     for path in (*paths, *(pattern.replace("*", "b") for pattern in patterns)):
         url = "https://example.com" + path
-        counting = [
-            pattern.position for pattern in records.usage(url, "mybot").statements
+        lines = [
+            statement.position for statement in records.usage(url, "mybot").statements
         ]
-        assert (counting or [0])[0] == rules.decide(url, "mybot").line
+        assert (lines or [0])[0] == rules.decide(url, "mybot").line
 
 
-# Hostile input: each is far more than any site sends.
+# Hostile input. Each input is far larger than what real sites send.
 
-# The size of each input, and far more seconds than it needs, but far less than a quadratic one would
-# take: an eighth of the size would take it a sixty-fourth of the time.
+# The size of each input, and the limit for its processor time. The limit is far longer than the input
+# needs, and far shorter than quadratic time. In quadratic time, an eighth of the input takes a
+# sixty-fourth of the time.
 SIZE, SECONDS = (512_000, 5.0) if effort.is_long else (64_000, 0.5)
 URL = "https://example.com/" + "a" * 2000
 QUERY = "https://example.com/" + "?" * 8 + "%2F" * 13_000
@@ -106,11 +108,13 @@ FIELDS = ("Link", "Content-Usage", "Content-Signal", "tdm-reservation", "tdm-pol
 
 
 def many(line: str) -> bytes:
+    """Return many lines made of a template, with a number for ``%(i)d``."""
     count = SIZE // len(line) + 1
     return b"".join((line % {"i": i}).encode() + b"\n" for i in range(count))[:SIZE]
 
 
-def rules(locations: Iterable[str]) -> bytes:
+def tdmrep_json(locations: Iterable[str]) -> bytes:
+    """Return a ``tdmrep.json`` with a rule for each location."""
     entries = [{"location": location, "tdm-reservation": 1} for location in locations]
     return json.dumps(entries).encode()[:SIZE]
 
@@ -144,10 +148,10 @@ PAGES = [
     b"<link rel='license' href='" * (SIZE // 26),
 ]
 TDMREP_JSON = [
-    rules(f"/a*{i}*" for i in range(10_000)),
-    rules(f"/{i}" for i in range(10_000)),
-    rules(f"/*{i}$" for i in range(10_000)),
-    rules(["/" + "*a" * (SIZE // 10)]),
+    tdmrep_json(f"/a*{i}*" for i in range(10_000)),
+    tdmrep_json(f"/{i}" for i in range(10_000)),
+    tdmrep_json(f"/*{i}$" for i in range(10_000)),
+    tdmrep_json(["/" + "*a" * (SIZE // 10)]),
     b"[" * SIZE,
     b'{"a":' * (SIZE // 5),
     b"[" + b"1," * (SIZE // 2) + b"1]",
@@ -170,7 +174,7 @@ HOSTILE = [
     ids=[f"{kind}-{i}" for i, (kind, _) in enumerate(HOSTILE)],
 )
 def test_hostile_input_takes_bounded_time(kind: str, text: bytes) -> None:
-    """Whatever a site sends is read in bounded time, and its evidence is bounded."""
+    """The number and the length of the statements that are kept as evidence are bounded, too."""
     start = process_time()
     preferences = UsagePreferences()
     if kind == "robots.txt":
@@ -183,9 +187,9 @@ def test_hostile_input_takes_bounded_time(kind: str, text: bytes) -> None:
     elif kind == "page":
         preferences = UsagePreferences.parse(html=text)
     else:
-        read = TdmRep.parse(text)
+        tdmrep = TdmRep.parse(text)
         for _ in range(3):
-            preferences = read.usage(URL)
+            preferences = tdmrep.usage(URL)
     assert process_time() - start < SECONDS
     assert len(preferences.statements) < 300
     assert all(len(statement.text) <= 1_024 for statement in preferences.statements)

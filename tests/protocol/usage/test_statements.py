@@ -1,8 +1,12 @@
-"""What sites state about use, by each signal, in robots.txt, headers and tags.
+"""Tests of usage preferences: the statements of each signal in robots.txt, headers and tags.
 
-AIPREF: the examples of draft-ietf-aipref-vocab-08 and draft-ietf-aipref-attach-05 (and of earlier
-revisions that still read the same), and what follows from their text. Content signals:
-contentsignals.org and the documentation of Cloudflare. noai: DeviantArt, 2022. Licences: RSL 1.0.
+The sources of the cases are:
+
+- AIPREF: the examples of draft-ietf-aipref-vocab-08 and draft-ietf-aipref-attach-05 (and examples of
+  earlier revisions with the same text), and cases that follow from the text of the drafts;
+- content signals: contentsignals.org and the documentation of Cloudflare;
+- noai: DeviantArt, 2022;
+- licences: RSL 1.0.
 """
 
 from __future__ import annotations
@@ -21,9 +25,9 @@ from scrapy_rep.protocol.usage.statements import (
     Signal,
     Source,
 )
-from tests.protocol.usage.asking import header, robots_usage, stated
+from tests.protocol.usage.preferences import header_usage, robots_usage, stated
 
-# Expressions.
+# Values of header fields and records.
 
 
 @pytest.mark.parametrize(
@@ -33,7 +37,7 @@ from tests.protocol.usage.asking import header, robots_usage, stated
         ("train-ai=n", "train-ai=n"),
         ("train-ai=y, search=n", "search=n train-ai=y"),
         ("train-ai=n, ai-use=y, search=y", "ai-use=y search=y train-ai=n"),
-        # vocab-08, 6.5.1: the last value counts, and these are no tokens.
+        # vocab-08, 6.5.1: the last value counts, and these values are not tokens.
         ('train-ai=y, train-ai, search=n, search="n"', "-"),
         # vocab-08, 6.4 and 6.5.2: unknown labels and parameters are ignored.
         ("train-ai;allow=n, train-ai=y", "train-ai=y"),
@@ -45,7 +49,7 @@ from tests.protocol.usage.asking import header, robots_usage, stated
         # vocab-08, 6.5: other types, other tokens.
         ("train-ai=?0, ai-use=1, search=(n)", "-"),
         ("train-ai=N, ai-use=no, search=deny", "-"),
-        # vocab-08, 6.5.1: a text that does not parse, or has upper case in a key.
+        # vocab-08, 6.5.1: a text that cannot be parsed. Upper case in a key is also invalid.
         ("Train-AI=n", "-"),
         ("train-ai = n", "-"),
         ("train-ai=n,", "-"),
@@ -55,18 +59,17 @@ from tests.protocol.usage.asking import header, robots_usage, stated
         ("train-ai=n, search=\xff", "-"),
         ("", "-"),
         (" \t ", "-"),
-        # RFC 9651, 3.2: the last duplicate wins, white space around commas is free.
+        # RFC 9651, 3.2: the last duplicate wins. White space is allowed around commas.
         ("train-ai=y,\ttrain-ai=n", "train-ai=n"),
         ("train-ai=n ,  train-ai=y", "train-ai=y"),
-        # A value that is too long is ignored, like an invalid one.
+        # A value that is too long is ignored, like an invalid value.
         ("train-ai=n" + ", a=1" * 20_000, "-"),
     ],
 )
 def test_content_usage_means_the_same_in_header_and_record(
     value: str, expected: str
 ) -> None:
-    """A preference means the same in a header field and in a robots.txt record."""
-    assert stated(header(value)) == expected
+    assert stated(header_usage(value)) == expected
     record = f"User-agent: *\nContent-Usage: {value}\n"
     assert stated(robots_usage(record.encode("latin-1"))) == expected
 
@@ -77,17 +80,17 @@ def test_content_usage_means_the_same_in_header_and_record(
         ("search=yes, ai-train=no", "search=y train-ai=n"),
         ("ai-train=no, search=yes, ai-input=yes", "ai-use=y search=y train-ai=n"),
         ("search=yes,ai-train=no", "search=y train-ai=n"),
-        # "neither grants nor restricts".
+        # A missing signal "neither grants nor restricts".
         ("search=yes", "search=y"),
         # developers.cloudflare.com, "Managed robots.txt".
         ("search=yes, ai-train=no, use=reference", "search=y train-ai=n"),
         ("use=immediate", "search=n train-ai=n"),
         ("use=full", "-"),
         ("search=yes, use=immediate", "search=n train-ai=n"),
-        # Parsed leniently, as there is no grammar.
+        # Signals are parsed leniently, because there is no grammar for them.
         ("Search = YES , AI-train=No,", "search=y train-ai=n"),
         ("ai-train=no, ai-train=yes", "train-ai=n"),
-        # Values that say nothing.
+        # Values without a meaning.
         ("ai-train", "-"),
         ("train-ai=no, ai-train=n, search=true", "-"),
         ("search=yes ai-train=no", "-"),
@@ -97,12 +100,12 @@ def test_content_usage_means_the_same_in_header_and_record(
 def test_content_signal_means_the_same_in_header_and_record(
     value: str, expected: str
 ) -> None:
-    """A content signal means the same in a record and in a header field."""
     body = f"User-Agent: *\nContent-Signal: {value}\nAllow: /\n"
     assert stated(robots_usage(body)) == expected
-    assert stated(header(value, name="Content-Signal")) == expected
+    assert stated(header_usage(value, name="Content-Signal")) == expected
 
 
+# The product token that stands for a purpose, in place of a crawler.
 TOKEN = "__usage_ai-training"
 
 
@@ -112,29 +115,31 @@ TOKEN = "__usage_ai-training"
         ("User-agent: {}\nDisallow: /", "/", "train-ai=n", "Disallow: / (robots.txt, line 2)"),
         ("User-agent: {}\nDisallow: /a\nAllow: /a/b$", "/a/b", "train-ai=y", "line 3"),
         ("User-agent: {}\nDisallow: /a\nAllow: /a/b$", "/a/bc", "train-ai=n", "line 2"),
-        # Without a rule that matches, and without a group: nothing. "*" is not read for it.
+        # Without a matching rule or a group for the token, nothing is stated. The group "*" does not
+        # count.
         ("User-agent: {}\nDisallow: /a", "/b", "-", ""),
         ("User-agent: {}\nDisallow:", "/b", "-", ""),
         ("User-agent: *\nAllow: /\n# {}", "/b", "-", ""),
-        # It is no rule for access, as other groups are none for training.
+        # The rules of this group do not affect access, and the rules of other groups do not affect
+        # training.
         ("User-agent: {}\nDisallow: /\n\nUser-agent: *\nDisallow: /b", "/a", "train-ai=n", ""),
-        # A URL that may not be fetched has no preferences.
+        # Nothing is stated about a URL that may not be fetched.
         ("User-agent: {}\nAllow: /\n\nUser-agent: *\nDisallow: /b", "/b", "-", ""),
-        # Groups are combined, as for crawlers; a group may have both kinds of names.
+        # Groups for the same token are combined, as for crawlers. A group may name both purposes and
+        # crawlers.
         ("User-agent: {0}\nAllow: /\nUser-agent: x\nAllow: /\nUser-agent: {0}\nDisallow: /a", "/a",
          "train-ai=n", "line 6"),
         ("User-agent: *\nUser-agent: {}\nAllow: /a\nCrawl-delay: 1", "/a", "train-ai=y", "line 3"),
-        # With other signals: what disallows wins.
+        # If other signals say something else, a statement that disallows wins.
         ("User-agent: {}\nAllow: /\nUser-agent: *\nContent-Usage: train-ai=n, search=y", "/",
          "search=y train-ai=n", ""),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("written", [TOKEN, TOKEN.title()])
-def test_the_group_of_a_purpose_states_whether_a_url_may_be_used(
-    body: str, path: str, expected: str, text: str, written: str
+@pytest.mark.parametrize("token", [TOKEN, TOKEN.title()])
+def test_the_rules_of_a_group_for_a_purpose_state_whether_a_url_may_be_used_for_it(
+    body: str, path: str, expected: str, text: str, token: str
 ) -> None:
-    """A group for the token of a purpose states by its rules whether a URL may be used for it."""
-    robots = body.format(written)
+    robots = body.format(token)
     preferences = robots_usage(robots, path)
     assert stated(preferences) == expected
     assert text in "".join(map(str, preferences.statements))
@@ -168,10 +173,10 @@ LINKS = """
           ("Link", '</x>; title="rel=license, <y>; rel=license"; rel="next"')], "",
          "https://e.com/1 https://e.com/2", "-", None),
         ([], LINKS, "https://e.com/l?a&b /cc", "-", None),
-        # They are read from the head alone.
+        # License links are only read from the head of a page.
         ([], "<head></head><BODY><link rel=license href=/l>", "", "-", None),
         ([], "<meta name='a&b' rel=license href=/license>", "", "-", None),
-        # An empty field is no licence, and states nothing.
+        # An empty field states nothing, and is not a licence.
         ([("tdm-policy", " "), ("tdm-reservation", " "), ("Content-Usage", " ")], "", "", "-", None),
     ],
 )  # fmt: skip
@@ -182,11 +187,9 @@ def test_fields_and_tags_for_everyone_and_for_the_crawler_count(
     expected: str,
     of_images: bool | None,
 ) -> None:
-    """Fields and tags for everyone and for the crawler count. noimageai is about images alone. A
-    page that states nothing has no statement.
-    """
-    sent = [(name, value.encode()) for name, value in fields]
-    preferences = UsagePreferences.parse(sent, html.encode(), "mybot")
+    """Fields and tags for other crawlers do not count. ``noimageai`` is only about images."""
+    headers = [(name, value.encode()) for name, value in fields]
+    preferences = UsagePreferences.parse(headers, html.encode(), "mybot")
     assert stated(preferences) == expected
     assert preferences.licenses == tuple(licenses.split())
     assert preferences.get("train-ai", image=True) is of_images
@@ -196,7 +199,7 @@ def test_fields_and_tags_for_everyone_and_for_the_crawler_count(
     )
 
 
-# robots.txt.
+# Records of robots.txt.
 
 # attach-05, 3.4, figure 2, and table 1.
 EXAMPLE = """\
@@ -210,7 +213,7 @@ User-Agent: ExampleBot
 Allow: /
 Content-Usage: train-ai=y
 """
-# contentsignals.org, "Advanced Usage": two groups for everyone, with a path each.
+# contentsignals.org, "Advanced Usage": two groups for everyone, each with another path.
 TWO_PATHS = """\
 User-Agent: *
 Content-Signal: /about ai-train=yes, search=yes, ai-input=yes
@@ -220,7 +223,7 @@ User-Agent: *
 Content-Signal: /blog/ ai-train=no, search=yes, ai-input=no
 Allow: /blog/
 """
-# A block that a service prepends.
+# A service has prepended a block to the robots.txt of a site, so there are two groups for everyone.
 PREPENDED = """\
 User-agent: *
 Content-Signal: search=yes,ai-train=no
@@ -264,32 +267,32 @@ Content-Usage: search=y
         (PREPENDED, "mybot", "/", "search=y train-ai=n"),
         (PREPENDED, "mybot", "/private/", "-"),
         (PREPENDED, "trainer", "/", "train-ai=y"),
-        # A signal before any group is for all, and is combined with that of the group.
+        # A signal before the first group is for everyone, and is combined with the signals of the group.
         (BEFORE, "mybot", "/", "search=y train-ai=n"),
         (BEFORE, "mybot", "/a", "search=n train-ai=y"),
         (BEFORE, "other", "/", "train-ai=n"),
-        # A Content-Signal record ends no group: it is an other record (RFC 9309, 2.2.4).
-        # It is for the user-agent lines directly above it, as a Crawl-delay is.
+        # A Content-Signal record does not end a group: it is one of the "other records" of RFC 9309,
+        # 2.2.4. Like a Crawl-delay, it is for the user-agent lines directly above it.
         ("User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nDisallow: /x", "a", "/", "train-ai=n"),
         ("User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nDisallow: /x", "a", "/x", "-"),
         ("User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nAllow: /", "b", "/", "-"),
         ("User-agent: a\n\nUser-agent: b\nAllow: /\nContent-Signal: ai-train=no", "a", "/", "train-ai=n"),
-        # RFC 9309, 2.2.1: names ignore case, groups of one name are merged, and a crawler's
-        # own group hides the group for everyone.
+        # RFC 9309, 2.2.1: product tokens are case-insensitive, groups for the same crawler are merged,
+        # and the group "*" does not count for a crawler that has its own group.
         ("User-agent: MYBOT\nContent-Usage: train-ai=n", "mybot", "/", "train-ai=n"),
         (SPLIT, "mybot", "/", "search=y train-ai=n"),
         ("User-agent: *\nContent-Usage: train-ai=n\nUser-agent: mybot\nDisallow:", "mybot", "/",
          "-"),
-        # Without a group there is no record.
+        # A record before the first group, or in another crawler's group, does not count.
         ("User-agent: a\nContent-Usage: train-ai=n", "mybot", "/", "-"),
         ("Content-Usage: train-ai=n\nUser-agent: *\nAllow: /", "mybot", "/", "-"),
-        # attach-05, 3: the record is a rule, and ends a run of user-agent lines.
+        # attach-05, 3: a Content-Usage record is a rule, and ends a run of user-agent lines.
         ("User-agent: mybot\nContent-Usage: train-ai=n\nUser-agent: b\nAllow: /", "b", "/", "-"),
         ("User-agent: mybot\nUser-agent: b\nContent-Usage: train-ai=n", "b", "/", "train-ai=n"),
         # Other records do not end a group (RFC 9309, 2.2.4).
         ("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nContent-Usage: train-ai=n", "a", "/",
          "train-ai=n"),
-        # Field names in any case, with white space around them; UTF-16.
+        # Field names are case-insensitive, and may have white space around them. UTF-16 is decoded.
         ("User-agent: *\n  CONTENT-usage\t:train-ai=n", "mybot", "/", "train-ai=n"),
         ("User-agent: *\nContent-Usage: train-ai=n\n".encode("utf-16"), "mybot", "/", "train-ai=n"),
         # Of several product tokens, the first that has a group is used.
@@ -302,9 +305,7 @@ Content-Usage: search=y
 def test_records_of_the_crawlers_group_count_where_it_may_fetch(
     body: str | bytes, agent: str, path: str, expected: str
 ) -> None:
-    """The records of the crawler's group state what its pages may be used for; those of a path
-    that it may not fetch, nothing.
-    """
+    """Nothing is stated about a path that the crawler may not fetch."""
     preferences = robots_usage(body, path, agent)
     assert stated(preferences) == expected
     assert bool(preferences) is (expected != "-")
@@ -313,12 +314,12 @@ def test_records_of_the_crawlers_group_count_where_it_may_fetch(
 @pytest.mark.parametrize(
     ("records", "path", "expected"),
     [
-        # attach-05, 3.1: the longest path wins, by octets of the encoded path, in any
-        # order; a record without a path is shorter than any.
+        # attach-05, 3.1: the longest path wins, in octets of the encoded path. The order of the records
+        # does not matter. A record without a path counts as shorter than all others.
         (["train-ai=n", "/ train-ai=y"], "/a", "train-ai=y"),
         (["/a/b train-ai=y", "/a train-ai=n"], "/a/b", "train-ai=y"),
         (["/a/b train-ai=y", "/a train-ai=n"], "/a/c", "train-ai=n"),
-        # The longer path hides the whole shorter record, also its other categories.
+        # The record with the longer path hides the whole other record, with all its categories.
         (["train-ai=n", "/a search=y"], "/a", "search=y"),
         (["train-ai=n", "/a Search=y"], "/a", "-"),
         # Encoding as in RFC 9309, 2.2.2.
@@ -339,7 +340,7 @@ def test_records_of_the_crawlers_group_count_where_it_may_fetch(
         (["/a/b* train-ai=y", "/a/b/ train-ai=n"], "/a/b/", "train-ai=n"),
         (["/a/b/ train-ai=n", "/a/b* train-ai=y"], "/a/b/", "train-ai=n"),
         (["train-ai=y", "train-ai=n"], "/a", "train-ai=n"),
-        # 3.2: a path always begins with a slash, and ends with white space.
+        # 3.2: a path must begin with a slash, and white space ends it.
         (["a train-ai=n"], "/a", "-"),
         (["*.pdf train-ai=n"], "/x.pdf", "-"),
         (["/a\ttrain-ai=n"], "/a", "train-ai=n"),
@@ -353,7 +354,6 @@ def test_records_of_the_crawlers_group_count_where_it_may_fetch(
 def test_the_records_with_the_longest_matching_path_count(
     records: list[str], path: str, expected: str
 ) -> None:
-    """Of the records with a path, those with the longest that matches count."""
     body = "User-agent: *\n" + "".join(
         f"Content-Usage: {record}\n" for record in records
     )
@@ -372,38 +372,38 @@ def test_the_records_with_the_longest_matching_path_count(
         ("\nContent-Usage: train-ai=n", "/a", "-"),
     ],
 )
-def test_the_classic_dialect_takes_the_first_record_that_matches(
+def test_in_the_classic_dialect_the_first_record_that_matches_counts(
     records: str, path: str, expected: str
 ) -> None:
-    """In the classic dialect an empty line ends a group, and the first record counts."""
+    """In this dialect, an empty line ends a group."""
     preferences = robots_usage(f"User-agent: *\n{records}", path, dialect=CLASSIC)
     assert stated(preferences) == expected
 
 
-OF_ALL = "License: https://e.com/all\n"
-OWN = "User-agent: ExampleBot\nAllow: /\nLicense: https://e.com/own\n\n"
+FOR_EVERYONE = "License: https://e.com/all\n"
+FOR_EXAMPLEBOT = "User-agent: ExampleBot\nAllow: /\nLicense: https://e.com/own\n\n"
 
 
 @pytest.mark.parametrize(
     ("body", "agent", "licenses"),
     [
         # rslstandard.org/guide/robots-txt.
-        (f"{OF_ALL}User-agent: Googlebot\nAllow: /", "mybot", "https://e.com/all"),
-        (f"{OF_ALL}User-agent: Googlebot\nAllow: /", "googlebot", "https://e.com/all"),
-        # RSL 1.0, 4.4.2 and 4.4.3: licenses of the group hide those of the file.
-        (f"{OF_ALL}{OWN}User-agent: *\nAllow: /\n", "examplebot", "https://e.com/own"),
-        (f"{OF_ALL}{OWN}User-agent: *\nAllow: /\n", "mybot", "https://e.com/all"),
-        (f"{OWN}User-agent: *\nAllow: /\n{OF_ALL}", "mybot", "https://e.com/all"),
-        # Several licenses, each once; without an absolute URI they are ignored (4.4.1).
-        (f"{OF_ALL}LICENSE:https://b.example/2\n{OF_ALL}User-agent: *\n", "mybot",
+        (f"{FOR_EVERYONE}User-agent: Googlebot\nAllow: /", "mybot", "https://e.com/all"),
+        (f"{FOR_EVERYONE}User-agent: Googlebot\nAllow: /", "googlebot", "https://e.com/all"),
+        # RSL 1.0, 4.4.2 and 4.4.3: licenses in the crawler's group replace the licenses of the file.
+        (f"{FOR_EVERYONE}{FOR_EXAMPLEBOT}User-agent: *\nAllow: /\n", "examplebot", "https://e.com/own"),
+        (f"{FOR_EVERYONE}{FOR_EXAMPLEBOT}User-agent: *\nAllow: /\n", "mybot", "https://e.com/all"),
+        (f"{FOR_EXAMPLEBOT}User-agent: *\nAllow: /\n{FOR_EVERYONE}", "mybot", "https://e.com/all"),
+        # There may be several licenses, and duplicates are dropped. A license that is not an absolute
+        # URI is ignored (4.4.1).
+        (f"{FOR_EVERYONE}LICENSE:https://b.example/2\n{FOR_EVERYONE}User-agent: *\n", "mybot",
          "https://e.com/all https://b.example/2"),
         ("License: /license.xml\nLicense: none (public domain)", "mybot", ""),
     ],
 )  # fmt: skip
-def test_licences_are_those_of_the_group_and_state_no_preference(
+def test_licences_in_the_group_replace_those_for_everyone_and_are_not_preferences(
     body: str, agent: str, licenses: str
 ) -> None:
-    """The licences of the crawler's group, or those for all; they state no preference."""
     preferences = robots_usage(body, "/", agent)
     assert (" ".join(preferences.licenses), stated(preferences)) == (licenses, "-")
 
@@ -421,27 +421,27 @@ SITES = [
 @pytest.mark.parametrize(
     "block", [block for _, block in SITES], ids=[name for name, _ in SITES]
 )
-def test_real_statements_are_read_as_noted(block: str) -> None:
-    """The preferences of real sites, from ``real.txt`` beside this file, which says its format."""
+def test_the_preferences_of_real_sites_are_parsed_as_noted(block: str) -> None:
+    """The sites are in the file ``real.txt``. Its first lines explain its format."""
     lines = block.splitlines()[1:]
     body = "\n".join(line for line in lines if not line.startswith("? "))
     questions = [line[2:].split(" = ") for line in lines if line.startswith("? ")]
     assert questions
-    for asked, expected in questions:
-        agent, path = asked.split()
+    for question, expected in questions:
+        agent, path = question.split()
         preferences = robots_usage(body, path, agent)
         answers = [
             *stated(preferences).split(),
             *(f"license={url}" for url in preferences.licenses),
         ]
-        assert set(answers) - {"-"} == set(expected.split()) - {"-"}, asked
+        assert set(answers) - {"-"} == set(expected.split()) - {"-"}, question
 
 
-# Evidence, and statements of several sources.
+# Evidence and combination of statements.
 
 
 def test_the_deciding_statement_names_source_agent_and_line() -> None:
-    """The statement that decides names its source, signal, agent and line, and has its text."""
+    """The statement also has the text of the line, the category and the value."""
     statement = robots_usage(EXAMPLE, "/ai-ok/x").because("train-ai")
     assert statement is not None
     assert statement[:5] == (
@@ -452,9 +452,9 @@ def test_the_deciding_statement_names_source_agent_and_line() -> None:
 
 
 @pytest.mark.parametrize("level", ["immediate", "reference", "full"])
-def test_the_level_of_use_is_recorded(level: str) -> None:
-    """Each level of ``use`` is a statement about a search index and the training of a model, also
-    one that neither allows nor disallows them.
+def test_each_level_of_use_is_a_statement_about_search_and_training(level: str) -> None:
+    """The level ``immediate`` disallows both. The other levels neither allow nor disallow them, but are
+    statements too.
     """
     statements = robots_usage(
         f"User-Agent: *\nContent-Signal: use={level}\n"
@@ -469,45 +469,45 @@ def test_the_level_of_use_is_recorded(level: str) -> None:
 
 
 def test_a_statement_that_disallows_wins_whatever_its_source() -> None:
-    """A statement that disallows wins, whatever its source (vocab-08, 5.1)."""
+    """The draft vocab-08 requires it in 5.1."""
     robots = robots_usage(
         "User-agent: *\nContent-Usage: train-ai=y, search=y\nContent-Signal: ai-input=no"
     )
     page = UsagePreferences.parse(
         [("Content-Usage", b"ai-use=y, search=n")], b"<meta name=robots content=noai>"
     )
-    both = robots | page
-    assert stated(both) == "ai-use=n search=n train-ai=n"
-    assert both.to_dict()["tdm"] is None
-    assert [str(statement) for statement in both.statements] == [
+    combined = robots | page
+    assert stated(combined) == "ai-use=n search=n train-ai=n"
+    assert combined.to_dict()["tdm"] is None
+    assert [str(statement) for statement in combined.statements] == [
         *["Content-Usage: train-ai=y, search=y (robots.txt, line 2)"] * 2,
         "Content-Signal: ai-input=no (robots.txt, line 3)",
         *["Content-Usage: ai-use=y, search=n (header)"] * 2,
         "noai (meta)",
     ]
-    of_images = UsagePreferences.parse(html=b"<meta name=robots content=noimageai>")
-    because = of_images.because("train-ai", image=True)
-    assert (because and because.text, of_images.because("train-ai")) == (
+    noimageai = UsagePreferences.parse(html=b"<meta name=robots content=noimageai>")
+    because = noimageai.because("train-ai", image=True)
+    assert (because and because.text, noimageai.because("train-ai")) == (
         "noimageai",
         None,
     )
 
 
-def test_evidence_is_bounded_and_misses_nothing() -> None:
-    """Among thousands of records for one path, the evidence keeps the few that decide. Only the
-    first hundred lines of a header field are read.
+def test_evidence_is_bounded_and_has_the_deciding_statements() -> None:
+    """Of hundreds of records for the same path, only a few are kept, among them the deciding record. Of
+    a header field, only the first hundred lines are read.
     """
     body = "User-agent: *\n" + "Content-Signal: ai-train=yes\n" * 500
     preferences = robots_usage(body + "Content-Signal: ai-train=no\n")
     assert preferences.get("train-ai") is False
     assert len(preferences.statements) <= 20
-    for before, expected in ((50, "train-ai=n"), (100, "-")):
-        assert stated(header(*["x=y"] * before, "train-ai=n")) == expected
+    for count, expected in ((50, "train-ai=n"), (100, "-")):
+        assert stated(header_usage(*["x=y"] * count, "train-ai=n")) == expected
 
 
 def test_on_a_url_too_long_to_compare_every_disallowing_record_counts() -> None:
-    """On a URL too long to compare with all paths, every record that disallows a use counts,
-    and none that allows one.
+    """The URL is too long to be compared with the paths of all records. Records that allow a use do not
+    count.
     """
     paths = "".join(f"Content-Usage: /*{i}z train-ai=n, ai-use=y\n" for i in range(100))
     robots = f"User-agent: *\nContent-Usage: search=y\n{paths}"
@@ -516,9 +516,12 @@ def test_on_a_url_too_long_to_compare_every_disallowing_record_counts() -> None:
 
 
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name)
-def test_a_record_is_compared_once(dialect: Dialect) -> None:
-    """A path without a wildcard is compared once, however many question marks and encoded slashes
-    the URL has; one with a wildcard counts the URL once or, with a "%" in it, twice.
+def test_question_marks_and_encoded_slashes_add_no_comparisons(
+    dialect: Dialect,
+) -> None:
+    """Only a limited number of octets is compared for a URL. A path without a wildcard is compared with
+    a URL once, no matter how many question marks and encoded slashes the URL has. For a path with a
+    wildcard, the length of the URL counts once, or twice if the URL has a "%".
     """
     robots = (
         "User-agent: *\nContent-Usage: /b?x train-ai=n\nContent-Usage: /a search=y\n"
@@ -530,33 +533,33 @@ def test_a_record_is_compared_once(dialect: Dialect) -> None:
 
 
 def test_preferences_that_allow_the_same_are_equal() -> None:
-    """Preferences that allow the same are equal and hash alike. The repr shows them. A list of
-    fields that is none raises.
+    """Equal preferences have the same hash. The repr shows the stated preferences. Headers that are not a
+    list of pairs raise an exception.
     """
-    same = robots_usage("User-agent: *\nContent-Usage: train-ai=n, x=1")
-    assert header("train-ai=n") == same
-    assert hash(header("train-ai=n")) == hash(same)
-    assert header("train-ai=n") not in (header("train-ai=y"), "train-ai=n")
+    record = robots_usage("User-agent: *\nContent-Usage: train-ai=n, x=1")
+    assert header_usage("train-ai=n") == record
+    assert hash(header_usage("train-ai=n")) == hash(record)
+    assert header_usage("train-ai=n") not in (header_usage("train-ai=y"), "train-ai=n")
     assert (
-        repr(header("train-ai=n, search=y"))
+        repr(header_usage("train-ai=n, search=y"))
         == "<UsagePreferences train-ai=n, search=y>"
     )
-    assert repr(header("")) == "<UsagePreferences unknown>"
-    assert (bool(header("")), bool(header("x=1"))) == (False, True)
+    assert repr(header_usage("")) == "<UsagePreferences unknown>"
+    assert (bool(header_usage("")), bool(header_usage("x=1"))) == (False, True)
     with pytest.raises(TypeError, match="pairs"):
         UsagePreferences.parse(b"train-ai=n")  # type: ignore[arg-type]
 
 
-# docs/usage.md.
+# Documentation.
 
 
-def test_the_docs_explain_each_purpose_in_the_words_of_the_code() -> None:
-    """The docs explain each purpose in the words of the code, list all that disallows and allows
-    it, and give the date of each source.
+def test_usage_md_explains_each_purpose_as_the_code_does() -> None:
+    """``docs/usage.md`` has the explanation of each purpose from the code, all values that disallow and
+    allow the purpose, and the date of each source.
     """
     text = (Path(__file__).parents[3] / "docs" / "usage.md").read_text()
 
-    def written(label: Label, value: str | None) -> str:
+    def in_docs(label: Label, value: str | None) -> str:
         if label.signal is Signal.ROBOTS_TAG:
             return f"`{value}`{' (images)' if label.images else ''}"
         has_colon = label.signal in {Signal.TDM_RESERVATION, Signal.USER_AGENT}
@@ -570,10 +573,10 @@ def test_the_docs_explain_each_purpose_in_the_words_of_the_code() -> None:
         )
         labels = [label for label in LABELS if category in label.categories]
         assert set(no.split(", ")) == {
-            written(label, label.disallows) for label in labels if label.disallows
+            in_docs(label, label.disallows) for label in labels if label.disallows
         }
         assert set(yes.split(", ")) == {
-            written(label, label.allows) for label in labels if label.allows
+            in_docs(label, label.allows) for label in labels if label.allows
         }
     dates = re.findall(r"\(\d{4}-\d\d-\d\d\)", statements.__doc__)
     assert len(dates) == 8

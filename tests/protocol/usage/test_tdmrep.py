@@ -1,4 +1,6 @@
-"""TDMRep: the examples of the final report of 10 May 2024, and what follows from its text."""
+"""Tests of TDMRep: the examples of its final report of 10 May 2024, and cases that follow from the
+report.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 
 from scrapy_rep import UsagePreferences
 from scrapy_rep.protocol.usage.sites import TdmRep
-from tests.protocol.usage.asking import stated
+from tests.protocol.usage.preferences import stated
 
 SITE = "https://provider.com"
 POLICY = f"{SITE}/policies/policy.json"
@@ -17,18 +19,20 @@ RESERVED, FREE = "tdm=n train-ai=n", "tdm=y train-ai=y"
 
 
 def usage(path: str, *rules: Any) -> UsagePreferences:
+    """Return the preferences for a path of SITE with these rules in its ``tdmrep.json``."""
     return TdmRep.parse(json.dumps(rules).encode()).usage(SITE + path)
 
 
-def of(location: str, reservation: Any = 1, **more: Any) -> dict[str, Any]:
-    return {"location": location, "tdm-reservation": reservation, **more}
+def rule(location: str, reservation: Any = 1, **members: Any) -> dict[str, Any]:
+    """Return a rule of a ``tdmrep.json``."""
+    return {"location": location, "tdm-reservation": reservation, **members}
 
 
 # The second example of the section "Examples".
-THREE = (
-    of("/directory-a/"),
-    of("/directory-b/html/", **{"tdm-policy": POLICY}),
-    of("/directory-b/images/*.jpg", 0),
+THREE_RULES = (
+    rule("/directory-a/"),
+    rule("/directory-b/html/", **{"tdm-policy": POLICY}),
+    rule("/directory-b/images/*.jpg", 0),
 )
 
 
@@ -36,18 +40,18 @@ THREE = (
     ("path", "rules", "expected", "licenses"),
     [
         # The first example: a whole server.
-        ("/any/where?x", (of("/"),), RESERVED, ()),
-        ("/directory-a/file.pdf", THREE, RESERVED, ()),
-        ("/directory-b/html/page.html", THREE, RESERVED, (POLICY,)),
-        ("/directory-b/images/image.jpg", THREE, FREE, ()),
-        ("/directory-b/images/image.png", THREE, "-", ()),
-        ("/directory-c/", THREE, "-", ()),
-        # What is no rule is passed over.
-        ("/", (1, None, [], {}, {"location": 1, "tdm-reservation": 1}, of("/")), RESERVED, ()),
-        ("/", ({"location": ["/"], "tdm-reservation": 1}, of("/", 0)), FREE, ()),
-        ("/", ({"location": "/"}, of("/")), "-", ()),
-        # A value other than 0 and 1 is unset, in the rule that matches first.
-        *(("/a", (of("/a", value), of("/", 1)), expected, ())
+        ("/any/where?x", (rule("/"),), RESERVED, ()),
+        ("/directory-a/file.pdf", THREE_RULES, RESERVED, ()),
+        ("/directory-b/html/page.html", THREE_RULES, RESERVED, (POLICY,)),
+        ("/directory-b/images/image.jpg", THREE_RULES, FREE, ()),
+        ("/directory-b/images/image.png", THREE_RULES, "-", ()),
+        ("/directory-c/", THREE_RULES, "-", ()),
+        # Values that are not rules are skipped.
+        ("/", (1, None, [], {}, {"location": 1, "tdm-reservation": 1}, rule("/")), RESERVED, ()),
+        ("/", ({"location": ["/"], "tdm-reservation": 1}, rule("/", 0)), FREE, ()),
+        ("/", ({"location": "/"}, rule("/")), "-", ()),
+        # A reservation other than 0 and 1 is unset. The next rule does not count, although it matches.
+        *(("/a", (rule("/a", value), rule("/", 1)), expected, ())
           for value, expected in [
               (0, FREE), (1, RESERVED), (1.0, RESERVED), (2, "-"), (-1, "-"), (True, "-"),
               (False, "-"), ("1", "-"), (None, "-"), ([1], "-"), (1e999, "-"), (0.5, "-"),
@@ -57,14 +61,13 @@ THREE = (
 def test_the_first_matching_rule_decides(
     path: str, rules: Any, expected: str, licenses: tuple[str, ...]
 ) -> None:
-    """The first rule whose location matches states whether a page may be mined."""
+    """A rule matches by its location, and states whether pages may be mined."""
     preferences = usage(path, *rules)
     assert (stated(preferences), preferences.licenses) == (expected, licenses)
 
 
-def test_a_statement_says_its_rule_value_and_number() -> None:
-    """A statement says its rule, the value as written, and its number in the file."""
-    statements = usage("/any/where?x", 1, of("/")).statements
+def test_a_statement_has_the_location_value_and_number_of_its_rule() -> None:
+    statements = usage("/any/where?x", 1, rule("/")).statements
     assert str(statements[0]) == "/: tdm-reservation 1 (tdmrep.json, rule 2)"
 
 
@@ -77,7 +80,7 @@ def test_a_statement_says_its_rule_value_and_number() -> None:
         (["/this/*/then"], "/this/and/then", 1),
         (["/path/foo-%24"], "/path/foo-$", 1),
         (["/path/foo-%24"], "/path/foo-", 0),
-        # The first match in sequence is the most specific one.
+        # The first rule that matches counts, even if a later rule is more specific.
         (["/a/*", "/a/b", "/"], "/a/b", 1),
         (["/", "/a/b"], "/a/b", 1),
         (["/a/b", "/"], "/a/c", 2),
@@ -92,18 +95,18 @@ def test_a_statement_says_its_rule_value_and_number() -> None:
         # A pattern is a prefix, and the query is part of the compared text.
         (["/a?b=*c"], "/a?b=1c2", 1),
         ([""], "/a", 0),
-        # White space around a pattern is stripped, and no character begins a comment.
+        # White space around a pattern is stripped. A "#" does not begin a comment.
         ([" /a\t"], "/a", 1),
         ([" ", "/"], "/a", 2),
         (["/a#b"], "/ab", 0),
         (["/a#b"], "/a%23b", 1),
     ],
 )
-def test_a_location_matches_as_a_pattern_of_robots_txt(
+def test_a_location_matches_like_a_pattern_of_robots_txt(
     locations: list[str], path: str, number: int
 ) -> None:
-    """A location matches as the pattern of a rule of robots.txt; the first in the file counts."""
-    statements = usage(path, *map(of, locations)).statements
+    """In contrast to robots.txt, the first matching rule counts."""
+    statements = usage(path, *map(rule, locations)).statements
     assert {statement.position for statement in statements} == (
         {number} if number else set()
     )
@@ -119,27 +122,32 @@ def test_a_location_matches_as_a_pattern_of_robots_txt(
         (b"[]", True),
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_array_states_nothing(body: bytes, is_valid: bool) -> None:
-    """A file that is too long, or no array, states nothing."""
+def test_a_file_that_is_not_an_array_or_too_long_states_nothing(
+    body: bytes, is_valid: bool
+) -> None:
+    """An empty array states nothing, either, but is valid."""
     tdmrep = TdmRep.parse(body)
     assert (tdmrep.is_valid, bool(tdmrep.usage(f"{SITE}/"))) == (is_valid, False)
 
 
 def test_a_deeply_nested_value_reserves_nothing() -> None:
-    """A reservation that is nested as deeply as JSON can be read, or deeper, reserves nothing, and
-    raises nothing.
+    """The test uses the deepest value that the JSON parser can read. Deeper values, which the parser
+    cannot read, raise no exception.
     """
 
-    def read(depth: int) -> TdmRep:
+    def parse(depth: int) -> TdmRep:
         nested = "[" * depth + "]" * depth
         body = f'[{{"location": "/", "tdm-reservation": {nested}}}]'
         return TdmRep.parse(body.encode())
 
-    deep, too_deep = 10, 200_000
-    while too_deep - deep > 1:
-        depth = (deep + too_deep) // 2
-        deep, too_deep = (depth, too_deep) if read(depth).is_valid else (deep, depth)
-    assert read(deep).usage(f"{SITE}/").get("tdm") is None
+    deepest, too_deep = 10, 200_000
+    while too_deep - deepest > 1:
+        depth = (deepest + too_deep) // 2
+        if parse(depth).is_valid:
+            deepest = depth
+        else:
+            too_deep = depth
+    assert parse(deepest).usage(f"{SITE}/").get("tdm") is None
 
 
 @pytest.mark.parametrize(
@@ -153,7 +161,7 @@ def test_a_deeply_nested_value_reserves_nothing() -> None:
         (0, ["0"], "1", RESERVED),
         (1, ["0"], "1", RESERVED),
         (1, [], "0", FREE),
-        # The specification does not say which of several in one place counts: the strictest does.
+        # The specification does not say which of several header fields counts. Here, the strictest does.
         (0, ["0", "1"], None, RESERVED),
         # An unset value supersedes nothing.
         (1, ["2"], "x", RESERVED),
@@ -164,12 +172,12 @@ def test_a_deeply_nested_value_reserves_nothing() -> None:
 def test_a_tag_overrides_a_header_which_overrides_the_file(
     file: int | None, fields: list[str], tag: str | None, expected: str
 ) -> None:
-    """A tag overrides a header field, and that the file; what is overridden stays as evidence."""
-    of_file = None if file is None else usage("/", of("/", file))
+    """Overridden statements stay in the evidence."""
+    file_usage = None if file is None else usage("/", rule("/", file))
     preferences = UsagePreferences.parse(
         [("tdm-reservation", value.encode()) for value in fields],
         b"" if tag is None else f"<meta name=tdm-reservation content='{tag}'>".encode(),
-        tdmrep=of_file,
+        tdmrep=file_usage,
     )
     assert stated(preferences) == expected
     assert file is None or "tdmrep.json" in {
@@ -177,9 +185,11 @@ def test_a_tag_overrides_a_header_which_overrides_the_file(
     }
 
 
-def test_the_example_of_the_specification_is_read_as_it_says() -> None:
-    """The example of the section "TDM Metadata in HTML Content". A tag that permits mining does not
-    permit the training that AIPREF disallows.
+def test_the_html_example_of_the_specification_reserves_mining_and_has_a_policy() -> (
+    None
+):
+    """The example is in the section "TDM Metadata in HTML Content". A tag that permits mining does not
+    permit training if a Content-Usage header disallows it.
     """
     html = f"""<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
         <meta name="tdm-reservation" content="1"><meta name="tdm-policy" content="{POLICY}">

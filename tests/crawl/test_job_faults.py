@@ -91,7 +91,7 @@ def replace_by_a_file(folder: Path) -> None:
     folder.write_bytes(b"")
 
 
-@pytest.mark.parametrize("spoil", [make_read_only, forbid, replace_by_a_file])
+@pytest.mark.parametrize("break_jobdir", [make_read_only, forbid, replace_by_a_file])
 def test_nothing_is_fetched_if_the_jobdir_cannot_be_written(
     site: Site, mode: str, disk: Path, break_jobdir: Callable[[Path], None]
 ) -> None:

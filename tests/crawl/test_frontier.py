@@ -41,7 +41,7 @@ def loopback_address(number: int) -> str:
 def test_with_another_queue_class_requests_wait_in_the_downloader(
     site: Site, mode: str
 ) -> None:
-    """The requests wait for a Crawl-delay and for an unreachable robots.txt. One warning recommends the
+    """Requests wait in the downloader for a Crawl-delay and for an unreachable robots.txt. One warning recommends the
     scheduler of this package.
     """
     slow = site.add(rules_with_delay(0.15))
@@ -233,7 +233,7 @@ def test_a_closing_crawl_stores_no_failure_and_ends_soon(
 
 
 def test_crawlers_are_freed_from_memory(tmp_path: Path) -> None:
-    """Three crawls run one after the other in one process."""
+    """Three crawls run one after the other in one process, and no crawler is left at the end."""
     code = f"""
 import asyncio, gc, weakref
 from scrapy import Spider

@@ -30,7 +30,7 @@ class Pages(Spider):
 
 
 def test_scrapy_parse_says_what_a_crawl_would_drop(site: Site, tmp_path: Path) -> None:
-    """The command shows the items and links of the page nevertheless."""
+    """``scrapy parse`` shows the items and links of the page, and logs that a crawl would drop them."""
     host = site.add("User-agent: *\nDisallow:\n")
     tag = {"Content-Type": "text/html", "X-Robots-Tag": "noindex, nofollow"}
     host.answers["/none"] = Answer(b"<html></html>", headers=tag)
@@ -56,7 +56,7 @@ def test_scrapy_parse_says_what_a_crawl_would_drop(site: Site, tmp_path: Path) -
 def test_fetch_and_shell_refuse_at_once_if_robotstxt_is_unreachable(
     site: Site, command: str, tmp_path: Path
 ) -> None:
-    """They say why, and do not wait for the next attempt to fetch robots.txt."""
+    """The commands say why, and do not wait for the next attempt to fetch robots.txt."""
     host = site.add(Answer(status=503))
     code = ["-c", "print('the response is', response)"] if command == "shell" else []
     addons = f"ADDONS={json.dumps(ADDON['ADDONS'])}"

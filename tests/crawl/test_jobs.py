@@ -212,7 +212,7 @@ def test_a_page_whose_callback_still_waits_when_the_crawl_ends_is_fetched_again(
 
 UNUSUAL: list[dict[str, Any]] = [
     {"path": "/high", "priority": 2**70},
-    {"path": "/" + "a" * 1_000_000},  # The server refuses it, the JOBDIR does not.
+    {"path": "/" + "a" * 1_000_000},  # Only the server refuses this URL.
     {"path": "/a%00b", "meta": {"a\0b": "c\0"}},
     {"path": "/a", "meta": {"text": "\ud800"}},
     {"path": "/large", "method": "POST", "body": "b" * 3_000_000},
@@ -226,7 +226,7 @@ UNUSUAL: list[dict[str, Any]] = [
 def test_requests_with_unusual_values_survive_a_kill(
     site: Site, tmp_path: Path
 ) -> None:
-    """The requests are in the file of the queue, with all their attributes."""
+    """The requests return from the file of the queue with their meta, their body and their priority."""
     host = site.add(RULES)
     arguments_by_url = {host.url(request["path"]): request for request in UNUSUAL}
     requests = [{"url": host.url("/0"), "priority": 2**200}]
@@ -254,7 +254,7 @@ def test_requests_with_unusual_values_survive_a_kill(
 def test_requests_that_cannot_be_pickled_wait_in_memory(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """This is as in Scrapy. The requests are lost with the process, and do not count as seen, so that a
+    """Scrapy does the same. The requests are lost with the process, and do not count as seen, so that a
     later run fetches them when it finds their links again.
     """
     host = site.add(RULES)
@@ -308,8 +308,8 @@ def test_a_request_that_cannot_be_pickled_returns_to_the_scheduler_for_a_pause(
     assert host.pages == ["/busy", "/held/1", "/held/3"]
     (answered,) = (hit.answered for hit in host.hits_on("/busy"))
     assert answered is not None
-    held = [hit.time for hit in host.hits if hit.path.startswith("/held")]
-    assert min(held) > answered + 1 - EARLY
+    held_times = [hit.time for hit in host.hits if hit.path.startswith("/held")]
+    assert min(held_times) > answered + 1 - EARLY
 
 
 @pytest.mark.parametrize("stop", ["CLOSESPIDER_TIMEOUT", "SIGINT", "SIGINT twice"])
@@ -375,7 +375,7 @@ def test_a_page_in_flight_at_a_second_interrupt_is_fetched_again(
 def test_a_crawl_that_is_killed_at_its_start_begins_with_all_start_requests(
     site: Site, tmp_path: Path
 ) -> None:
-    """The kill comes while the crawl creates its files, or while the spider yields its start requests."""
+    """The process is killed while the crawl creates its files, or while the spider yields its start requests."""
     host = site.add(RULES)
     paths = {f"/public/{number}" for number in range(200)}
     trial = Trial(site, tmp_path, map(host.url, paths))

@@ -111,15 +111,15 @@ def normalised(text: str) -> str:
 
     path, mark, query = re.sub("%([0-9a-fA-F]{2})", unescape, text).partition("?")
     _, *segments = path.replace("\\", "/").split("/")
-    kept: list[str] = []
+    kept_segments: list[str] = []
     for number, segment in enumerate(segments, 1):
         if segment == "..":
-            del kept[-1:]
+            del kept_segments[-1:]
         elif segment != ".":
-            kept.append(segment)
+            kept_segments.append(segment)
         if segment in {".", ".."} and number == len(segments):
-            kept.append("")
-    return "/" + "/".join(kept) + mark + query
+            kept_segments.append("")
+    return "/" + "/".join(kept_segments) + mark + query
 
 
 def test_no_spelling_of_a_path_bypasses_a_rule(
@@ -162,7 +162,7 @@ def test_no_spelling_of_a_path_bypasses_a_rule(
 def test_robotstxt_is_requested_by_the_normalised_host_name(
     site: Site, mode: str
 ) -> None:
-    """The names are unusual. A URL whose host or port is invalid is refused."""
+    """The host names have escapes or unusual characters. A URL whose host or port is invalid is refused."""
     proxy = proxy_of(site)
     hosts, bad = (
         [f"http://{host}" for host in part] for part in (ODD_HOSTS, BAD_HOSTS)
@@ -171,9 +171,11 @@ def test_robotstxt_is_requested_by_the_normalised_host_name(
     meta = {"proxy": proxy.origin}
     result = run_crawl([{"url": url, "meta": meta} for url in urls], mode=mode)
     assert forbidden_targets(proxy) == []
-    asked = [hit.target for hit in proxy.hits if hit.target.endswith("/robots.txt")]
+    robots_requests = [
+        hit.target for hit in proxy.hits if hit.target.endswith("/robots.txt")
+    ]
     expected = {f"http://{host}/robots.txt" for host in ODD_HOSTS.values()}
-    assert sorted(asked) == sorted(expected)
+    assert sorted(robots_requests) == sorted(expected)
     assert len(result.responses) == result.stats["rep/denied/rule"] == len(ODD_HOSTS)
     for denials in (result.errors, result.denied):
         of_bad = [denial for denial in denials if denial["reason"] == "bad-url"]
@@ -274,7 +276,7 @@ def requests_of(urls: list[str], **meta: Any) -> list[dict[str, Any]]:
         for encoding in ({}, {"verbatim_url": True}):
             request = {"url": url, "meta": {**meta, **encoding}, "dont_filter": True}
             try:
-                urlsplit(Request(**request).url)  # As Scrapy's scheduler does.
+                urlsplit(Request(**request).url)  # Scrapy's scheduler does the same.
             except (ValueError, TypeError):
                 continue
             requests.append(request)
@@ -292,6 +294,7 @@ def test_no_random_url_is_sent_whose_request_line_is_forbidden(
     rng = Random(1)
 
     def random_text(pieces: tuple[str, ...], least: int, most: int) -> str:
+        """Return between *least* and *most* random *pieces* as one text."""
         return "".join(rng.choices(pieces, k=rng.randint(least, most)))
 
     urls_of_random_hosts = [

@@ -183,7 +183,7 @@ class HostMix:
 
     def check(self, *, most_repeated: int = 0) -> None:
         """Check that all allowed pages were fetched and no forbidden page, that delays were kept, and that at
-        most *most_repeated* requests repeated another one.
+        most *most_repeated* pages were fetched again.
         """
         expected = {f"/public/{number}" for number in range(self.pages_per_host)}
         for host in self.hosts:
@@ -393,7 +393,7 @@ def test_the_settings_of_scrapy_redis_keep_flush_or_delete_the_queue(
     before = len(site.log)
     flush = {"SCHEDULER_FLUSH_ON_START": True, "CLOSESPIDER_PAGECOUNT": 3}
     crawl = start_crawl(**crawl_arguments(server, "StartUrlSpider", **flush))
-    # Start URLs may be pushed at any time.
+    # Start URLs may be pushed at any time: this one is pushed after the start of the crawl.
     crawl.until(lambda: [*redis.scan_iter("{links:requests}:*:workers")])
     assert not redis.exists("links:seen")
     push(server, host.url("/again"))
@@ -405,7 +405,7 @@ def test_the_settings_of_scrapy_redis_keep_flush_or_delete_the_queue(
     result = run_crawl(**crawl_arguments(server, "LinkSpider", **last))
     assert result.stats["finish_reason"] == "finished", result.log
     assert "Resuming crawl" in result.log
-    # The spider was idle and then went on at least once.
+    # The spider became idle, continued, and became idle again.
     assert result.stats["idle"] > 1
     assert result.stats["elapsed_time_seconds"] >= 2
     # The key of each host expires some time after its last request.
@@ -663,7 +663,7 @@ def start_watched(urls: Sequence[str], server: RedisServer) -> RunningCrawl:
 def test_a_crawl_whose_server_is_down_fails_at_its_start(
     site: Site, server: RedisServer
 ) -> None:
-    """This is as with scrapy-redis."""
+    """A crawl with scrapy-redis alone fails in the same way."""
     server.stop()
     host = site.add(RULES)
     result = start([host.url("/1")], settings_for(server), is_first=True).result(

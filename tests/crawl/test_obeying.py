@@ -24,7 +24,7 @@ BOTH_WAYS = pytest.mark.parametrize(
 def test_errback_signal_stats_and_log_of_a_denial_have_the_reason(
     site: Site, enable: dict[str, object], mode: str
 ) -> None:
-    """They also have the rule and its line. A denial for an unreachable robots.txt has no rule and no line.
+    """Each of them also has the rule and its line. A denial for an unreachable robots.txt has no rule and no line.
     URLs of schemes without a robots.txt are fetched as usual.
     """
     host, down = site.add(RULES), site.add(robots("", status=500))

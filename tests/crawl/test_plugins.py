@@ -103,8 +103,8 @@ def test_two_crawls_with_each_plugin_obey_robotstxt(
     host.answers["/robots.txt"] = robots("User-agent: *\nDisallow: /two\n")
     before = len(host.hits)
     result = run_crawl([host.url("/")], spider=spider, settings=settings)
-    asked = sorted(hit.path for hit in host.hits[before:])
-    assert [path for path in asked if path != "/private/a"] == [
+    requested_paths = sorted(hit.path for hit in host.hits[before:])
+    assert [path for path in requested_paths if path != "/private/a"] == [
         *refetched,
         "/robots.txt",
     ]
@@ -131,8 +131,8 @@ def test_rotating_proxies_fetch_robotstxt_and_nothing_forbidden(site: Site) -> N
     }
     urls = [f"{origin}/{part}/{n}" for n in range(4) for part in ("public", "private")]
     result = run_crawl(urls, settings=settings)
-    asked = {hit.path for proxy in proxies for hit in proxy.hits}
-    assert asked == {f"{origin}/robots.txt", *urls[::2]}
+    requested_urls = {hit.path for proxy in proxies for hit in proxy.hits}
+    assert requested_urls == {f"{origin}/robots.txt", *urls[::2]}
     assert [error["reason"] for error in result.errors] == ["rule"] * 4
 
 
@@ -165,13 +165,13 @@ def test_zyte_api_fetches_robotstxt_and_nothing_forbidden(
     for module in ("scrapy_zyte_api", "scrapy_poet", "zyte_common_items"):
         pytest.importorskip(module)
     origin, api = "http://behind-the-api.invalid", site.add()
-    asked: dict[str, Any] = {}
+    requests_by_path: dict[str, Any] = {}
 
     def fetch(hit: Hit) -> Answer:
-        """Answer for any site as Zyte API does."""
+        """Return the answer of Zyte API to a request for a page of any site."""
         api_request = json.loads(hit.body)
         path = urlsplit(api_request["url"]).path
-        asked[path] = api_request
+        requests_by_path[path] = api_request
         is_robots = path == "/robots.txt"
         body, kind = (RULES, "text/plain") if is_robots else ("<html>", "text/html")
         api_response = {
@@ -193,12 +193,12 @@ def test_zyte_api_fetches_robotstxt_and_nothing_forbidden(
         },
         enable={"ADDONS": {**ADDON["ADDONS"], "scrapy_zyte_api.Addon": order}},
     )
-    assert sorted(asked) == ["/moved", "/public", "/robots.txt"]
+    assert sorted(requests_by_path) == ["/moved", "/public", "/robots.txt"]
     assert len(api.hits) == 3
     assert result.fetched() == [f"{origin}/public"]
     assert [error["reason"] for error in result.errors] == ["rule", "rule"]
     unencoded = {"name": "Accept-Encoding", "value": "identity"}
-    assert unencoded in asked["/robots.txt"]["customHttpRequestHeaders"]
+    assert unencoded in requests_by_path["/robots.txt"]["customHttpRequestHeaders"]
 
 
 @pytest.mark.newest

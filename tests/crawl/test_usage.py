@@ -173,7 +173,7 @@ def test_a_crawl_keeps_the_items_that_may_be_used_for_its_purpose(
 def test_without_a_purpose_all_items_are_kept_and_tdmrep_is_not_requested(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """The same applies to a purpose other than mining. The spider can read the usage preferences."""
+    """Nor is tdmrep.json requested for a purpose other than mining. The spider can read the usage preferences."""
     host, ledger = add_host(site), tmp_path / "ledger.sqlite"
     usage_of = {
         "/silent": "unknown",
@@ -296,8 +296,8 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
 
 
 def test_a_closing_spider_does_not_wait_for_tdmrep(site: Site, mode: str) -> None:
-    """Neither does it wait for the robots.txt of a host to which tdmrep.json is redirected. Neither file is ever
-    answered.
+    """A host never answers the request for tdmrep.json, or for the robots.txt of the host to which tdmrep.json is
+    redirected. The spider closes nevertheless.
     """
     silent, slow, host = site.add(HANGS), site.add(OPEN), site.add(OPEN)
     slow.answers[WELL_KNOWN] = HANGS

@@ -36,7 +36,7 @@ def all_urls(*hosts: Host) -> list[str]:
 
 
 def test_requests_after_the_spider_has_closed_fail(site: Site, mode: str) -> None:
-    """These requests would have to wait. The crawl ends nevertheless."""
+    """Requests that would have to wait for robots.txt or a delay fail, and the crawl ends."""
     host, other = site.add(f"{RULES}Crawl-delay: 1\n"), site.add(RULES)
     late = [host.url("/late"), other.url("/late")]
     spider = f"{SPIDERS}.LateSpider"

@@ -517,8 +517,8 @@ def test_the_ledger_has_all_decisions_after_a_full_disk(
 
 
 def test_one_line_in_extensions_enables_the_ledger(site: Site, tmp_path: Path) -> None:
-    """A project without the add-on can enable the ledger alone. The ledger is in the folder of REP_LEDGER, also if the name
-    of the spider is a path.
+    """A project without the add-on can enable the ledger alone. The ledger is in the folder of REP_LEDGER, also if
+    the name of the spider is a path.
     """
     host = site.add(RULES)
     enable = {

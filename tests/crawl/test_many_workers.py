@@ -508,8 +508,8 @@ def test_requests_of_another_queue_class_cause_one_warning_and_are_kept(
 def test_no_page_is_lost_if_a_worker_is_killed_or_suspended(
     site: Site, server: RedisServer, fault: str
 ) -> None:
-    """One of three workers is killed, or suspended for longer than its lease. The other workers fetch its requests. Only
-    requests that were in flight or not finished are sent twice. Delays are kept.
+    """One of three workers is killed, or suspended for longer than its lease. The other workers fetch its
+    requests. Only requests that were in flight or not finished are sent twice. Delays are kept.
     """
     host_mix = HostMix(site)
     settings = settings_for(server, REP_QUEUE_LEASE=2)
@@ -536,8 +536,8 @@ def test_no_page_is_lost_if_a_worker_is_killed_or_suspended(
 def test_downloads_keep_the_delay_and_pauses_of_a_host_that_another_worker_owns(
     site: Site, server: RedisServer, status: int
 ) -> None:
-    """At most one worker owns a host. The callbacks of several workers download files from this host. Together with the
-    pages that the owner requests, the downloads keep the delay and the pauses of the host.
+    """At most one worker owns a host. The callbacks of several workers download files from this host. Together
+    with the pages that the owner requests, the downloads keep the delay and the pauses of the host.
     """
     shared_host = site.add(
         f"{RULES}Crawl-delay: {DELAY}\n" if not status else RULES, name="127.0.7.1"
@@ -581,8 +581,8 @@ def test_downloads_keep_the_delay_and_pauses_of_a_host_that_another_worker_owns(
 def test_a_redirected_robotstxt_keeps_the_delay_of_a_host_that_another_worker_owns(
     site: Site, server: RedisServer
 ) -> None:
-    """Robots.txt files of other hosts redirect to a host with a delay. Only the worker that owns this host may know its
-    delay. Redirected requests and pages together keep the delay.
+    """Robots.txt files of other hosts redirect to a host with a delay. Only the worker that owns this host may
+    know its delay. Redirected requests and pages together keep the delay.
     """
     slow = site.add(f"{RULES}Crawl-delay: {DELAY}\n", name="127.0.8.1")
     hosts = [site.add(RULES, name=f"127.0.8.{number}") for number in range(2, 9)]
@@ -604,10 +604,10 @@ def test_a_redirected_robotstxt_keeps_the_delay_of_a_host_that_another_worker_ow
 def test_a_server_that_does_not_answer_never_blocks_the_event_loop(
     site: Site, server: RedisServer
 ) -> None:
-    """The Redis server accepts connections and does not answer: in the middle of a crawl, at its end, or from its start.
-    The event loop is not blocked for longer than with a server that answers. In the middle of the crawl, the worker
-    sends the requests that it has taken, and goes on when the server answers again. At the end, the requests stay in
-    Redis for the next worker.
+    """The Redis server accepts connections and does not answer: in the middle of a crawl, at its end, or from its
+    start. The event loop is not blocked for longer than with a server that answers. In the middle of the crawl,
+    the worker sends the requests that it has taken, and goes on when the server answers again. At the end, the
+    requests stay in Redis for the next worker.
     """
     blocked = {}
     for is_silent in (False, True):
@@ -640,14 +640,14 @@ def test_a_server_that_does_not_answer_never_blocks_the_event_loop(
     blocked["silent from the start"] = result.stats["blocked"]
     figures = ", ".join(f"{name} {value:.3f} s" for name, value in blocked.items())
     print(f"The event loop was blocked for at most: {figures}")
-    # A single call to the server on the event loop would block the loop for ANSWER_TIMEOUT seconds. The tolerance is for
-    # other load on the machine.
+    # A single call to the server on the event loop would block the loop for ANSWER_TIMEOUT seconds. The tolerance
+    # is for other load on the machine.
     assert max(blocked.values()) <= blocked["healthy"] + ANSWER_TIMEOUT / 4
 
 
 def start_watched(urls: Sequence[str], server: RedisServer) -> RunningCrawl:
-    """Start a worker that measures for how long its event loop is blocked. It waits ANSWER_TIMEOUT seconds for an answer
-    from Redis.
+    """Start a worker that measures for how long its event loop is blocked. It waits ANSWER_TIMEOUT seconds for an
+    answer from Redis.
     """
     settings = settings_for(
         server,
@@ -675,8 +675,8 @@ def test_a_crawl_whose_server_is_down_fails_at_its_start(
 
 @pytest.mark.newest
 def test_a_queue_class_of_the_project_is_kept(site: Site, server: RedisServer) -> None:
-    """A project may set SCHEDULER_QUEUE_CLASS together with the scheduler of scrapy-redis. Rules and delays are obeyed,
-    and one warning says that requests wait in the downloader.
+    """A project may set SCHEDULER_QUEUE_CLASS together with the scheduler of scrapy-redis. Rules and delays are
+    obeyed, and one warning says that requests wait in the downloader.
     """
     slow = site.add(f"{RULES}Crawl-delay: {DELAY}\n")
     urls = [slow.url(f"/{number}") for number in range(4)] + [slow.url("/private/1")]

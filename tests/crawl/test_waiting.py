@@ -264,8 +264,8 @@ def test_a_file_of_an_unreachable_host_does_not_wait_for_the_next_attempt(
     site: Site, tmp_path: Path
 ) -> None:
     """The robots.txt of a host is known to be unreachable. A page of this host waits for the next attempt, half a
-    minute later, and a file is refused at once. With CONCURRENT_REQUESTS = 1, a waiting file would block the next page
-    of another host.
+    minute later, and a file is refused at once. With CONCURRENT_REQUESTS = 1, a waiting file would block the next
+    page of another host.
     """
     host, down = site.add(f"{RULES}Crawl-delay: 0.2\n"), site.add(DOWN)
     start, following = host.url("/start"), host.url("/next")

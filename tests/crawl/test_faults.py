@@ -1,4 +1,4 @@
-"""Full disks, files that can't be written, and damaged files."""
+"""Crawls whose store and ledger are on a full disk, can't be written, or are damaged."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def crawl(hosts: list[Host], name: str, **settings: Any) -> CrawlResult:
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "no folder", "no server"])
-def test_a_crawl_obeys_although_its_store_fails_and_needs_a_ledger_that_opens(
+def test_a_crawl_obeys_robotstxt_if_its_store_fails_and_does_not_start_if_its_ledger_fails(
     site: Site, fault: str, tmp_path: Path
 ) -> None:
-    """If the store fails, or cannot be opened, the crawl still obeys each robots.txt, which it
-    fetches once, and warns once. Entries of an earlier crawl are read if possible. If the ledger
-    can't be written at the start, the crawl does not start, and says why.
+    """If the store fails, or cannot be opened, the crawl still obeys robots.txt. It fetches each
+    robots.txt once, and logs one warning. Entries of an earlier crawl are read if possible. If the
+    ledger can't be written at the start, the crawl does not start, and says why.
     """
     hosts = [site.add(RULES) for _ in range(3)]
     with small_disk(tmp_path / "disk", 512) as disk:
@@ -57,25 +57,25 @@ def test_a_crawl_obeys_although_its_store_fails_and_needs_a_ledger_that_opens(
             folder.touch()
         else:
             store = f"redis://127.0.0.1:{free_port()}/0"
-        more = [site.add(RULES) for _ in range(2)]
-        result = crawl([*hosts, *more], "second", REP_STORE=store)
-        check_obeyed(urls([*hosts, *more], "second"), [*hosts, *more], result)
-        assert [len(host.robots_hits) for host in more] == [1] * 2
+        new_hosts = [site.add(RULES) for _ in range(2)]
+        result = crawl([*hosts, *new_hosts], "second", REP_STORE=store)
+        check_obeyed(urls([*hosts, *new_hosts], "second"), [*hosts, *new_hosts], result)
+        assert [len(host.robots_hits) for host in new_hosts] == [1] * 2
         assert result.stats["rep/store/errors"] > 0
         (line,) = result.lines("WARNING", "fetching.store")
         assert "store of robots.txt files failed" in line
-        # On a full disk, a crawl goes on without its ledger: there may be room again.
+        # On a full disk, a crawl goes on without its ledger: the disk may have space again later.
         if fault not in {"a full disk", "no server"}:
-            late, path = [site.add(RULES)], folder / "ledger.sqlite"
-            result = crawl(late, "page", REP_LEDGER=str(path))
-            assert (result.exit_code, late[0].hits) == (1, [])
+            host, path = site.add(RULES), folder / "ledger.sqlite"
+            result = crawl([host], "page", REP_LEDGER=str(path))
+            assert (result.exit_code, host.hits) == (1, [])
             assert "SettingError: REP_LEDGER is" in result.log
             assert str(path) in result.log
 
 
 def has_rows(path: Path, table: str) -> bool:
-    """Return whether *path* is a database with rows. One that is still being created could
-    overwrite its replacement.
+    """Return whether *path* is a database with rows in *table*. A database without rows may still be
+    under construction, and its crawl would overwrite the garbage that the test writes.
     """
     try:
         database = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0)
@@ -85,7 +85,7 @@ def has_rows(path: Path, table: str) -> bool:
         return False
 
 
-def test_a_store_and_a_ledger_that_are_damaged_meanwhile_cost_a_warning_each(
+def test_a_store_and_a_ledger_damaged_during_a_crawl_cause_a_warning_each(
     site: Site, tmp_path: Path
 ) -> None:
     """If the store and the ledger are damaged during a crawl, each of them causes a
@@ -94,21 +94,24 @@ def test_a_store_and_a_ledger_that_are_damaged_meanwhile_cost_a_warning_each(
     files = [tmp_path / "robotstxt.sqlite", tmp_path / "ledger.sqlite"]
     hosts = [site.add(RULES) for _ in range(4)]
 
-    def spoil() -> bool:
-        done = all(len(host.pages) == 4 for host in hosts[1:3])
-        if not done or not all(map(has_rows, files, ("entries", "decision"))):
+    def damage() -> bool:
+        """Damage all files, once both have rows; return whether that is done."""
+        is_first_step_done = all(len(host.pages) == 4 for host in hosts[1:3])
+        has_all_rows = all(map(has_rows, files, ("entries", "decision")))
+        if not is_first_step_done or not has_all_rows:
             return False
         for path in tmp_path.iterdir():
             path.write_bytes(GARBAGE)
         return True
 
-    later = hosts[0].url("/public/page-0")
-    hosts[0].answers["/public/page-0"] = Answer(PAGE, after=spoil)
-    asked, then = [*urls(hosts[1:3], "early"), later], urls(hosts[1:], "late")
+    last_url = hosts[0].url("/public/page-0")
+    hosts[0].answers["/public/page-0"] = Answer(PAGE, after=damage)
+    first_urls = [*urls(hosts[1:3], "early"), last_url]
+    second_urls = urls(hosts[1:], "late")
     settings = {"REP_STORE": f"sqlite:///{files[0]}", "REP_LEDGER": str(files[1])}
     settings["REP_LEDGER_LEVEL"] = "all"
-    result = run_crawl(asked, then=then, settings=settings)
-    check_obeyed([*asked, *then], hosts, result)
+    result = run_crawl(first_urls, then=second_urls, settings=settings)
+    check_obeyed([*first_urls, *second_urls], hosts, result)
     assert len(result.lines("WARNING")) <= 3 + 1, result.log
     assert result.lines("WARNING", "ledger")
     assert result.lines("WARNING", "store of robots.txt files failed")

@@ -1,5 +1,5 @@
-"""Requests wait in the scheduler's queue, and a slow or failing host does not hold up others: also
-when its robots.txt becomes stale, and when the crawl ends.
+"""Crawls whose requests wait in the scheduler's queue. A slow or failing host holds up neither other hosts
+nor the end of the crawl.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ pytestmark = pytest.mark.unmeasured
 RULES = "User-agent: *\nDisallow: /private/\n"
 
 
-def delayed(seconds: float) -> str:
+def rules_with_delay(seconds: float) -> str:
     return f"{RULES}Crawl-delay: {seconds}\n"
 
 
-def named(number: int) -> str:
-    """Return an address on loopback, which has its own download slot and delay."""
+def loopback_address(number: int) -> str:
+    """Return an address on loopback. Each address has its own download slot and delay."""
     return f"127.0.1.{number + 1}"
 
 
 def test_with_another_queue_class_requests_wait_in_the_downloader(
     site: Site, mode: str
 ) -> None:
-    """With another queue class, requests wait in the downloader for a Crawl-delay and for a
-    robots.txt that is unreachable, and one warning recommends the scheduler of this package.
+    """Requests wait in the downloader for a Crawl-delay and for an unreachable robots.txt. One warning recommends the
+    scheduler of this package.
     """
-    slow = site.add(delayed(0.15))
-    back = site.add([Answer(status=503), robots(RULES)], name=named(1))
+    slow = site.add(rules_with_delay(0.15))
+    recovering = site.add([Answer(status=503), robots(RULES)], name=loopback_address(1))
     queue = "scrapy.pqueues.DownloaderAwarePriorityQueue"
     result = run_crawl(
-        [*pages(slow, 8), *pages(back, 3), back.url("/private/")],
+        [*pages(slow, 8), *pages(recovering, 3), recovering.url("/private/")],
         mode=mode,
         settings={"SCHEDULER_PRIORITY_QUEUE": queue, "REP_WAIT_TIMEOUT": 30},
         constants=RETRIED_SOON,
     )
-    assert (len(slow.pages), len(back.pages)) == (8, 3)
+    assert (len(slow.pages), len(recovering.pages)) == (8, 3)
     assert all(gap >= 0.15 for gap in slow.gaps)
     assert [error["reason"] for error in result.errors] == ["rule"]
     (line,) = result.lines("WARNING", "count towards CONCURRENT_REQUESTS", queue)
@@ -76,41 +76,45 @@ def test_with_another_queue_class_requests_wait_in_the_downloader(
 def test_an_addon_that_replaces_the_scheduler_is_named_in_a_warning(
     site: Site, name: str, number: int, replaced: str
 ) -> None:
-    """If an add-on with a greater number in ADDONS replaces the scheduler, one warning names it, what it
-    has set, and what to do. A priority queue that another add-on sets is not used.
+    """If an add-on with a greater number in ADDONS replaces the scheduler, one warning names the add-on,
+    the setting that it has changed, and what to do. A priority queue that another add-on sets is not used.
     """
-    slow = site.add(delayed(0.05))
-    other = f"tests.crawl.component_spiders.{name}"
-    addons = {"scrapy_rep.Addon": 500, other: number}
+    slow = site.add(rules_with_delay(0.05))
+    other_addon = f"tests.crawl.component_spiders.{name}"
+    addons = {"scrapy_rep.Addon": 500, other_addon: number}
     result = run_crawl(pages(slow, 3), settings={"ADDONS": addons})
     assert len(slow.pages) == 3
     lines = result.lines("WARNING", "count towards CONCURRENT_REQUESTS")
     assert len(lines) == bool(replaced)
     for line in lines:
-        assert f"Another add-on ({other}) set {replaced}" in line
+        assert f"Another add-on ({other_addon}) set {replaced}" in line
         assert "give scrapy_rep.Addon the greatest number in ADDONS, or set" in line
         assert "in the settings of the project" in line
 
 
 @pytest.mark.newest
-def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(site: Site) -> None:
-    """However many robots.txt files redirect to a slow host, they take turns with its pages, and
-    do not hold up other hosts, even if they are more than are fetched at once.
+def test_robotstxt_redirects_to_a_slow_host_do_not_hold_up_other_hosts(
+    site: Site,
+) -> None:
+    """More robots.txt files redirect to a slow host than are fetched at once. The fetches of their
+    targets take turns with the pages of the slow host, and do not hold up other hosts.
     """
-    slow = site.add(delayed(0.1), name=named(1))
+    slow = site.add(rules_with_delay(0.1), name=loopback_address(1))
     redirecting = [
-        site.add(redirect(slow.url("/elsewhere"), delay=0.3), name=named(number))
+        site.add(
+            redirect(slow.url("/elsewhere"), delay=0.3), name=loopback_address(number)
+        )
         for number in range(2, 17)
     ]
-    other = site.add(RULES, name=named(40))
-    # The first redirect has the turn until the other host has received all its requests.
+    other = site.add(RULES, name=loopback_address(40))
+    # The slow host answers the first redirected fetch when the other host has received all its requests.
     slow.answers["/elsewhere"] = robots(RULES, after=lambda: len(other.pages) == 5)
-    first = [{"url": url, "priority": 2} for url in pages(slow, 5)]
-    first += [
+    requests = [{"url": url, "priority": 2} for url in pages(slow, 5)]
+    requests += [
         {"url": url, "priority": 1} for host in redirecting for url in pages(host, 1)
     ]
     result = run_crawl(
-        [*first, *pages(other, 5)],
+        [*requests, *pages(other, 5)],
         settings={"CONCURRENT_REQUESTS": 10},
     )
     assert len(result.responses) == 5 + len(redirecting) + 5
@@ -122,13 +126,17 @@ def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(site: Site) -> N
     assert all(gap >= 0.1 for gap in slow.gaps)
 
 
-def test_hosts_that_wait_hold_up_no_other_host(site: Site, mode: str) -> None:
-    """Three hosts whose robots.txt hangs, and 30 origins that wait for the long delay of another port on
-    their host do not hold up other hosts, whose pages take CONCURRENT_REQUESTS places at most.
+def test_waiting_hosts_do_not_hold_up_other_hosts(site: Site, mode: str) -> None:
+    """Three hosts have a robots.txt that hangs, and 30 origins wait for the long delay of another port on
+    their host. They do not hold up other hosts, of which at most CONCURRENT_REQUESTS pages are in flight.
     """
-    hanging = [site.add(HANGS, name=named(n)) for n in range(3)]
-    slow, their_ports = (
-        [site.add(delayed(120), name=named(n)) for n in range(30, 60)] for _ in range(2)
+    hanging = [site.add(HANGS, name=loopback_address(n)) for n in range(3)]
+    slow, other_ports = (
+        [
+            site.add(rules_with_delay(120), name=loopback_address(n))
+            for n in range(30, 60)
+        ]
+        for _ in range(2)
     )
     first, others = site.add(RULES), [site.add(RULES) for _ in range(10)]
     late = first.url("/late")
@@ -141,23 +149,23 @@ def test_hosts_that_wait_hold_up_no_other_host(site: Site, mode: str) -> None:
         spider="tests.crawl.waiting_spiders.EveryWaySpider",
         settings={
             "CLOSESPIDER_TIMEOUT": 60,
-            # These are all robots.txt files and pages of the hosts that answer.
+            # The number of all robots.txt files and pages of the hosts that answer.
             "CLOSESPIDER_PAGECOUNT": 2 + len(slow) + 6 * len(others),
             "CONCURRENT_REQUESTS": 8,
         },
         follow={
             late: [
                 {"url": url}
-                for host in [*their_ports, *others]
+                for host in [*other_ports, *others]
                 for url in pages(host, 5)
             ]
         },
     )
     assert [len(host.pages) for host in others] == [5] * len(others)
     assert [host.pages for host in [*hanging, *slow]] == [[]] * 33
-    assert [host.hits for host in their_ports] == [[]] * 30
+    assert [host.hits for host in other_ports] == [[]] * 30
     hits = [hit for host in others for hit in host.hits if hit.path != "/robots.txt"]
-    assert most_at_once(hits) <= 8
+    assert max_concurrency(hits) <= 8
 
 
 def is_slow(host: Host) -> bool:
@@ -166,8 +174,8 @@ def is_slow(host: Host) -> bool:
     return any(hit.answered and hit.answered < before for hit in host.robots_hits)
 
 
-def most_at_once(hits: list[Hit]) -> int:
-    """Return how many of *hits* waited for their answers at the same time."""
+def max_concurrency(hits: list[Hit]) -> int:
+    """Return the highest number of *hits* that waited for their answers at the same time."""
     return max(
         sum(other.time <= hit.time < (other.answered or hit.time + 1) for other in hits)
         for hit in hits
@@ -177,13 +185,15 @@ def most_at_once(hits: list[Hit]) -> int:
 def test_a_closing_crawl_stores_no_failure_and_ends_soon(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """A crawl that is closed while robots.txt files wait for a turn, an answer (also after
-    redirects) or a retry stores no failure for them, and ends soon, as do the many requests that
-    wait for them.
+    """A crawl is closed while robots.txt files wait for their turn at a slow host, for an answer (also
+    after redirects), or for a retry. It stores no failure for these files, and ends soon, although many
+    requests wait for them.
     """
-    slow = site.add(f"{RULES}Crawl-delay: 60\n", name=named(1))
+    slow = site.add(f"{RULES}Crawl-delay: 60\n", name=loopback_address(1))
     redirecting = [
-        site.add(redirect(slow.url("/elsewhere"), delay=0.2), name=named(number))
+        site.add(
+            redirect(slow.url("/elsewhere"), delay=0.2), name=loopback_address(number)
+        )
         for number in range(2, 8)
     ]
     hanging, moved = site.add(HANGS), site.add()
@@ -222,8 +232,8 @@ def test_a_closing_crawl_stores_no_failure_and_ends_soon(
         assert bad not in result.log
 
 
-def test_crawlers_are_freed(tmp_path: Path) -> None:
-    """Three crawls in one process, one after the other, are all freed from memory."""
+def test_crawlers_are_freed_from_memory(tmp_path: Path) -> None:
+    """Three crawls run one after the other in one process, and no crawler is left at the end."""
     code = f"""
 import asyncio, gc, weakref
 from scrapy import Spider
@@ -252,18 +262,22 @@ async def main(_):
 task.react(lambda reactor: defer.Deferred.fromCoroutine(main(reactor)))
 """
     (tmp_path / "three_crawls.py").write_text(code)
-    done = forks.run(
+    completed = forks.run(
         ["three_crawls"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
-    assert b"alive: 0" in done.stdout, (done.stdout + done.stderr).decode()
+    assert b"alive: 0" in completed.stdout, (
+        completed.stdout + completed.stderr
+    ).decode()
 
 
 @pytest.mark.newest
-def test_a_redirect_takes_no_room_at_the_hosts_that_redirected_it(
+def test_a_redirect_does_not_count_towards_the_concurrency_of_the_hosts_that_sent_it(
     site: Site, mode: str
 ) -> None:
-    """A chain of two hosts leads to a slow page of a third one. Meanwhile the others get their next pages."""
-    first, second, third = (site.add(RULES, name=named(n)) for n in range(3))
+    """Two hosts redirect a request to a slow page of a third host. Meanwhile, the next pages of the first
+    two hosts are requested.
+    """
+    first, second, third = (site.add(RULES, name=loopback_address(n)) for n in range(3))
     first.answers["/moved"] = redirect(second.url("/moved"))
     second.answers["/moved"] = redirect(third.url("/slow"))
     third.answers["/slow"] = Answer(b"A page", delay=1)

@@ -1,4 +1,4 @@
-"""Crawls obey the indexing rules of responses."""
+"""Tests that crawls obey the indexing rules of responses."""
 
 from __future__ import annotations
 
@@ -40,13 +40,12 @@ NOT_FOLLOWED = {"/from-nofollow", "/from-none", "/from-ours"}
 @pytest.mark.parametrize(
     "spider", ["PageSpider", "AsyncPageSpider", "ListPageSpider", "RulePageSpider"]
 )
-def test_items_and_links_pass_exactly_as_their_pages_allow(
+def test_items_and_links_are_kept_or_dropped_as_the_rules_of_their_pages_say(
     site: Site, mode: str, spider: str
 ) -> None:
-    """Items and links pass as the rules of their pages allow, from callbacks
-    that are generators, asynchronous generators or functions that return
-    lists, and from a CrawlSpider. A link whose rel attribute has a keyword of REP_REL is not
-    followed, unless the page also links to the URL without it.
+    """Callbacks may be generators, asynchronous generators or functions that return lists, or those of a
+    CrawlSpider. A link whose rel attribute has a keyword of REP_REL is not followed, unless the page also
+    links to the URL without the keyword.
     """
     host = site.add()
     host.answers["/"] = html("".join(f'<a href="{path}">' for path in PAGES))
@@ -69,17 +68,16 @@ def test_items_and_links_pass_exactly_as_their_pages_allow(
     assert result.stats["rep/noindex/dropped/noindex"] == dropped - 1
     assert result.stats["rep/nofollow/page"] == len(NOT_FOLLOWED)
     assert result.stats["rep/nofollow/rel"] == 2
-    why = f"Dropped: {host.url('/noindex')} must not be indexed: noindex (meta)"
-    assert len(result.lines("DEBUG", why)) == 1
+    message = f"Dropped: {host.url('/noindex')} must not be indexed: noindex (meta)"
+    assert len(result.lines("DEBUG", message)) == 1
     assert "['noindex', 'nofollow']" in result.log
 
 
-def test_noindex_holds_up_no_login_form_and_no_awaited_page(
+def test_noindex_and_nofollow_do_not_stop_a_login_form_or_an_awaited_page(
     site: Site, mode: str
 ) -> None:
-    """A page that says noindex and nofollow, as pages with a login often do, holds up neither its form
-    nor requests for other URLs than those of its links; nor is a page with noindex withheld from a
-    callback that awaits it.
+    """Pages with a login often say noindex and nofollow. The form of such a page is sent, and so are
+    requests for URLs to which the page does not link. A callback that awaits a page with noindex gets it.
     """
     host = site.add()
     hidden = meta("noindex, nofollow")
@@ -105,13 +103,15 @@ def test_noindex_holds_up_no_login_form_and_no_awaited_page(
     assert "rep/noindex/media/noindex" not in result.stats
 
 
-def test_files_that_say_noindex_do_not_arrive(
+def test_items_do_not_get_files_that_say_noindex(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Files do not arrive if their own statements, or robots.txt, say noindex, or that they must not be
-    used for a purpose of the crawl, nor images that say so for images alone. Images that the item of
-    a page with noimageindex or noimageai names are not requested; the other files of the item are.
-    The field IMAGES_URLS_FIELD is emptied. An item that cannot be changed is dropped.
+    """Media pipelines do not add a file to its item if a statement of the file, or robots.txt, says
+    noindex, or forbids a purpose of the crawl. For images, noimageindex and noimageai count as well.
+
+    If the page of an item says noimageindex or noimageai, the images of the item are not requested, and
+    the field IMAGES_URLS_FIELD is emptied. The other files of the item are requested. An item that cannot
+    be changed is dropped.
     """
     host = site.add("User-agent: *\nContent-Usage: /no/ train-ai=n\n")
     document = Answer(b"d", headers={"Content-Type": "application/pdf"})
@@ -151,14 +151,14 @@ def test_files_that_say_noindex_do_not_arrive(
         },
     )
     assert "/hidden.gif" not in host.pages
-    arrived = {
+    media_of = {
         item["url"].removeprefix(host.origin): [
             media["url"].removeprefix(host.origin)
             for media in [*item.get("images", []), *item.get("files", [])]
         ]
         for item in result.items
     }
-    assert arrived == {
+    assert media_of == {
         "/page": ["/a.gif", "/a.pdf", "/pdf.html"],
         "/noimageindex": ["/a.pdf"],
         "/noimageai": ["/a.pdf"],

@@ -1,5 +1,5 @@
-"""A JOBDIR on a disk that is full or read-only, with damaged files, with several crawls, or written
-by another queue.
+"""Crawls with a JOBDIR that is on a full or read-only disk, has damaged files, is used by several crawls, or
+was written by another queue.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def numbered(host: Host, count: int) -> tuple[list[str], set[str]]:
+def numbered_pages(host: Host, count: int) -> tuple[list[str], set[str]]:
     """Return the URLs and the paths of *count* pages."""
     paths = [f"/{number}" for number in range(count)]
     return [host.url(path) for path in paths], set(paths)
@@ -46,28 +46,30 @@ def lines_of(log: str, level: str) -> list[str]:
     return [line for line in log.splitlines() if line.startswith(f"{level} ")]
 
 
-def only_error(log: str) -> str:
-    """Return the only line of *log* about an error; it has no traceback."""
+def single_error(log: str) -> str:
+    """Return the only error line of *log*. Fail if there are several, or a traceback."""
     (line,) = lines_of(log, "ERROR")
     assert "Traceback" not in log, log
     return line
 
 
 def check_one_warning(log: str, *words: str) -> None:
+    """Check that *log* has no traceback, and one warning of this package, which contains *words*."""
     (warning,) = [line for line in lines_of(log, "WARNING") if "[scrapy_rep" in line]
     assert all(word in warning for word in words), warning
     assert "Traceback" not in log, log
 
 
 @pytest.mark.slow
-def test_while_files_may_not_grow_requests_wait_in_memory(
+def test_requests_wait_in_memory_while_files_may_not_grow(
     site: Site, tmp_path: Path
 ) -> None:
-    """While the system refuses writes beyond a size, requests stay in memory, with one warning. No page
-    is lost, or fetched again. ``tests/simulation`` has disks that are full, also when a process ends.
+    """While the system refuses to let files grow beyond a size, requests stay in memory, and one warning
+    is logged. No page is lost or fetched again. ``tests/simulation`` tests full disks, also when a process
+    ends.
     """
     host = site.add(RULES)
-    urls, paths = numbered(host, 180)
+    urls, paths = numbered_pages(host, 180)
     trial = Trial(
         site,
         tmp_path,
@@ -83,79 +85,73 @@ def test_while_files_may_not_grow_requests_wait_in_memory(
     assert host.pages == sorted(paths)
 
 
-def be_a_file(folder: Path) -> None:
-    """Put a file where the JOBDIR would be."""
+def replace_by_a_file(folder: Path) -> None:
+    """Replace *folder*, the JOBDIR, by a file."""
     shutil.rmtree(folder)
     folder.write_bytes(b"")
 
 
-@pytest.mark.parametrize("spoil", [make_read_only, forbid, be_a_file])
-def test_without_a_jobdir_that_can_be_written_nothing_is_fetched(
-    site: Site, mode: str, disk: Path, spoil: Callable[[Path], None]
+@pytest.mark.parametrize("break_jobdir", [make_read_only, forbid, replace_by_a_file])
+def test_nothing_is_fetched_if_the_jobdir_cannot_be_written(
+    site: Site, mode: str, disk: Path, break_jobdir: Callable[[Path], None]
 ) -> None:
-    """If the JOBDIR cannot be made or written, the crawl says so in one sentence, and fetches
-    nothing.
-    """
+    """The log has one error, which names the JOBDIR. The same applies if the JOBDIR cannot be created."""
     host = site.add(RULES)
-    urls, _ = numbered(host, 5)
+    urls, _ = numbered_pages(host, 5)
     job = disk / "job"
     (job / "requests.queue").mkdir(parents=True)
-    spoil(disk if spoil is make_read_only else job)
+    break_jobdir(disk if break_jobdir is make_read_only else job)
     settings = {"JOBDIR": str(job)}
     result = run_crawl(urls, mode=mode, settings=settings, spider=POWERLESS)
     assert result.stats["finish_reason"] == "jobdir_unusable"
     assert host.hits == []
-    line = only_error(result.log)
+    line = single_error(result.log)
     assert f"The crawl stops: {job} cannot be used" in line
 
 
-# tests/frontier/test_jobfile.py damages a file in every way.
-def test_a_crawl_on_a_cut_file_fetches_and_deletes_nothing(
+# tests/frontier/test_jobfile.py tests all kinds of damage.
+def test_a_crawl_with_a_truncated_queue_file_fetches_and_deletes_nothing(
     site: Site, tmp_path: Path
 ) -> None:
-    """A crawl whose file was cut fetches nothing, names the file, and deletes nothing. When the
-    file is whole again, the crawl goes on.
-    """
+    """The error names the file. When the file is complete again, the crawl can be resumed."""
     host = site.add(RULES)
-    urls, paths = numbered(host, 60)
+    urls, paths = numbered_pages(host, 60)
     trial = Trial(site, tmp_path, urls)
     trial.start(CLOSESPIDER_PAGECOUNT=5).result()
     path = trial.job / "rep.queue" / "requests.sqlite"
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
+    complete = path.read_bytes()
+    path.write_bytes(complete[: len(complete) // 2])
     before = host.pages
     result = trial.start().result()
     assert result.stats["finish_reason"] != "finished"
-    line = only_error(result.log)
+    line = single_error(result.log)
     assert f"{path} cannot be used" in line
     assert host.pages == before
-    assert path.stat().st_size >= len(whole) // 2
-    path.write_bytes(whole)
+    assert path.stat().st_size >= len(complete) // 2
+    path.write_bytes(complete)
     trial.finish()
     assert set(host.pages) == paths
 
 
-def test_a_second_process_on_a_jobdir_stops_and_disturbs_nothing(
+def test_a_second_process_with_the_same_jobdir_stops_and_does_not_disturb_the_first(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """A second process on the same JOBDIR stops with a sentence, and disturbs nothing, even if
-    the first one stands still.
-    """
+    """The second process stops with one error, even while the first process is suspended."""
     host = site.add(RULES)
-    urls, paths = numbered(host, 5)
-    host.answers["/2"] = Answer(after=lambda: others)
-    others: list[bool] = []
+    urls, paths = numbered_pages(host, 5)
+    host.answers["/2"] = Answer(after=lambda: second_has_ended)
+    second_has_ended: list[bool] = []
     trial = Trial(site, tmp_path, urls, mode=mode)
     crawl = trial.start()
     crawl.until(lambda: host.hits_on("/2"))
     crawl.process.send_signal(signal.SIGSTOP)
     try:
-        other = trial.start().result(60)
+        second = trial.start().result(60)
     finally:
         crawl.process.send_signal(signal.SIGCONT)
-        others.append(True)
-    assert other.stats["finish_reason"] != "finished"
-    line = only_error(other.log)
+        second_has_ended.append(True)
+    assert second.stats["finish_reason"] != "finished"
+    line = single_error(second.log)
     assert "Another crawl" in line
     assert str(trial.job) in line
     assert crawl.result().stats["finish_reason"] == "finished"
@@ -163,14 +159,14 @@ def test_a_second_process_on_a_jobdir_stops_and_disturbs_nothing(
     assert host.pages == sorted(paths)
 
 
-def test_of_several_crawls_at_once_on_a_new_jobdir_one_runs(
+def test_one_of_several_crawls_that_start_at_once_with_a_new_jobdir_runs(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Of crawls that begin in the same moment, one makes the file and fetches the pages. Each other
-    one stops with a sentence.
+    """Of four crawls that start at the same time, one creates the file of the queue and fetches the pages.
+    Each other crawl stops with one error.
     """
     host = site.add(RULES)
-    urls, paths = numbered(host, 5)
+    urls, paths = numbered_pages(host, 5)
     host.answers["/2"] = Answer(after=lambda: stopped)
     stopped: list[RunningCrawl] = []
     trial = Trial(site, tmp_path, urls, mode=mode)
@@ -180,7 +176,7 @@ def test_of_several_crawls_at_once_on_a_new_jobdir_one_runs(
     for running in stopped:
         result = running.result()
         assert result.stats["finish_reason"] == "jobdir_unusable"
-        line = only_error(result.log)
+        line = single_error(result.log)
         assert "Another crawl is using the queue" in line
     (first,) = set(crawls) - set(stopped)
     assert first.result().stats["finish_reason"] == "finished"
@@ -188,9 +184,8 @@ def test_of_several_crawls_at_once_on_a_new_jobdir_one_runs(
 
 
 def test_a_crawl_whose_jobdir_is_removed_ends(site: Site, tmp_path: Path) -> None:
-    """If the JOBDIR is removed during a crawl, the crawl ends all the same."""
     host = site.add(RULES)
-    urls, _ = numbered(host, 30)
+    urls, _ = numbered_pages(host, 30)
     trial = Trial(site, tmp_path, urls)
     host.answers["/9"] = Answer(after=lambda: not shutil.rmtree(trial.job, True))
     assert "finish_reason" in trial.start().result().stats
@@ -199,7 +194,7 @@ def test_a_crawl_whose_jobdir_is_removed_ends(site: Site, tmp_path: Path) -> Non
 def test_two_spiders_in_one_process_have_a_jobdir_each(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Two spiders in one process each have a JOBDIR of their own, after a kill as well."""
+    """The process is killed and started again. Each spider resumes its own JOBDIR."""
     host = site.add(RULES)
     parts = [[f"/{crawl}/{n}" for n in range(20)] for crawl in "ab"]
     paths = {path for part in parts for path in part}
@@ -217,18 +212,18 @@ def test_two_spiders_in_one_process_have_a_jobdir_each(
         process.wait(60)
     assert len(host.pages) < 40
     gate.open()
-    done = forks.run(command, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    completed = forks.run(command, cwd=ROOT)
+    assert completed.returncode == 0, completed.stderr
     assert set(host.pages) == paths
     assert len(host.pages) <= 40 + 2 * 16
 
 
-def test_a_crawl_is_resumed_although_the_clock_was_set(
+def test_a_crawl_is_resumed_after_the_clock_was_set_back(
     site: Site, tmp_path: Path
 ) -> None:
-    """The crawl is resumed from its file, although the clock of the machine was set."""
+    """The clock of the second run is 30 hours behind that of the first run."""
     host = site.add(RULES)
-    urls, paths = numbered(host, 20)
+    urls, paths = numbered_pages(host, 20)
     trial = Trial(site, tmp_path, urls)
     trial.run_until(6, interrupt_twice)
     trial.how["spider"] = "tests.crawl.waiting_spiders.ClockSpider"
@@ -242,7 +237,7 @@ BY_PRIORITIES = "scrapy.pqueues.ScrapyPriorityQueue"
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return each file in *folder* that is not empty, with its path there."""
+    """Return the contents of the files in *folder* that are not empty, by their relative paths."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -251,7 +246,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def write_as_another_version(path: Path) -> None:
-    """Give the file at *path* the format of another version."""
+    """Write the number of another format into the file at *path*."""
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA user_version = 99")
 
@@ -265,14 +260,14 @@ def write_as_another_version(path: Path) -> None:
         (BY_PRIORITIES, "stopped"),
     ],
 )
-def test_a_jobdir_of_scrapys_queue_stops_the_crawl_and_stays_as_it_is(
+def test_a_jobdir_of_scrapys_queue_stops_the_crawl_and_is_not_changed(
     site: Site, queue: str, end: str, tmp_path: Path
 ) -> None:
-    """A crawl in a JOBDIR that Scrapy's own queue wrote stops with one sentence, fetches nothing,
-    and changes nothing. The crawl that began there can go on.
+    """In a JOBDIR that Scrapy's own queue wrote, a crawl stops with one error, fetches nothing, and
+    changes nothing. Scrapy's queue can then resume its crawl.
     """
     host = site.add(RULES)
-    urls, paths = numbered(host, 30)
+    urls, paths = numbered_pages(host, 30)
     links = "".join(f'<a href="{url}">' for url in urls)
     host.answers["/0"] = Answer(links.encode(), headers={"Content-Type": "text/html"})
     trial = Trial(site, tmp_path, urls[:1])
@@ -285,7 +280,7 @@ def test_a_jobdir_of_scrapys_queue_stops_the_crawl_and_stays_as_it_is(
     before, fetched = contents(trial.job), list(host.pages)
     stopped = trial.start().result()
     assert stopped.stats["finish_reason"] == "jobdir_unusable"
-    line = only_error(stopped.log)
+    line = single_error(stopped.log)
     assert f"The JOBDIR {trial.job} contains a crawl with another scheduler" in line
     assert host.pages == fetched
     assert contents(trial.job) == before
@@ -295,42 +290,40 @@ def test_a_jobdir_of_scrapys_queue_stops_the_crawl_and_stays_as_it_is(
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_another_scheduler_does_not_start_on_a_jobdir_of_ours(
+def test_another_scheduler_does_not_start_with_a_jobdir_of_this_package(
     site: Site, tmp_path: Path, is_killed: bool
 ) -> None:
-    """In a JOBDIR that has a crawl of this package's scheduler, another scheduler does not start, so that
-    it does not begin that crawl anew. A later run continues it.
+    """Another scheduler would start the crawl in the JOBDIR from its beginning. A later run with this
+    package's scheduler resumes the crawl.
     """
     host = site.add(RULES)
-    urls, paths = numbered(host, 30)
+    urls, paths = numbered_pages(host, 30)
     trial = Trial(site, tmp_path, urls)
     if is_killed:
         trial.run_until(5)
     else:
         trial.start(CLOSESPIDER_PAGECOUNT=5).result()
     fetched = list(host.pages)
-    other = trial.start(SCHEDULER="scrapy.core.scheduler.Scheduler")
-    other.wait()
-    assert "SettingError: JOBDIR is" in other.log
+    second = trial.start(SCHEDULER="scrapy.core.scheduler.Scheduler")
+    second.wait()
+    assert "SettingError: JOBDIR is" in second.log
     assert host.pages == fetched
     trial.finish()
     assert set(host.pages) == paths
 
 
-def test_a_file_of_another_version_stops_the_crawl_and_stays_as_it_is(
+def test_a_file_of_another_version_stops_the_crawl_and_is_not_changed(
     site: Site, tmp_path: Path
 ) -> None:
-    """A crawl whose file another version of this package wrote stops with one sentence, and changes
-    nothing.
-    """
+    """The file was written by another version of this package. The crawl stops with one error."""
     host = site.add(RULES)
-    urls, _ = numbered(host, 30)
+    urls, _ = numbered_pages(host, 30)
     trial = Trial(site, tmp_path, urls)
     trial.start(CLOSESPIDER_PAGECOUNT=5).result()
     write_as_another_version(trial.job / "rep.queue" / "requests.sqlite")
     before, fetched = contents(trial.job), list(host.pages)
     stopped = trial.start().result()
-    line = only_error(stopped.log)
+    line = single_error(stopped.log)
     assert "another version of scrapy-rep wrote the file" in line
     assert host.pages == fetched
     assert contents(trial.job) == before

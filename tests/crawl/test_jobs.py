@@ -1,5 +1,5 @@
-"""A crawl with a JOBDIR that is stopped or killed can be resumed: it loses no request of any kind, and
-fetches again only what was in flight. ``tests/simulation`` ends crawls at any moment.
+"""Crawls with a JOBDIR that are stopped or killed, and resumed. They lose no request of any kind, and fetch
+again only the pages that were in flight. ``tests/simulation`` ends crawls at any moment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ MIDDLEWARES = {
 }
 
 
-def links(*paths: str, root: str = "/") -> Answer:
+def page_with_links(*paths: str, root: str = "/") -> Answer:
+    """Return a page that links to *paths*, each with *root* in front."""
     body = "".join(f'<a href="{root}{path}">' for path in paths)
     return Answer(body.encode(), headers=HTML)
 
@@ -44,16 +45,21 @@ def pages(host: Host, count: int) -> list[str]:
     return [host.url(f"/{number}") for number in range(count)]
 
 
-def one_by_one(site: Site, folder: Path, requests: list[Any], **how: Any) -> Trial:
-    settings = {"CONCURRENT_REQUESTS": 1, **how.pop("settings", {})}
-    return Trial(site, folder, requests, settings=settings, **how)
+def sequential_trial(
+    site: Site, folder: Path, requests: list[Any], **arguments: Any
+) -> Trial:
+    """Return a trial whose crawls send one request at a time. *arguments* are those of :class:`Trial`."""
+    settings = {"CONCURRENT_REQUESTS": 1, **arguments.pop("settings", {})}
+    return Trial(site, folder, requests, settings=settings, **arguments)
 
 
-def kill_while_it_hangs(trial: Trial, host: Host, path: str, in_file: str = "") -> None:
-    """Kill a run that has requested *path*, which is not answered, when its file says so, or says
-    so of *in_file*.
+def kill_while_in_flight(
+    trial: Trial, host: Host, path: str, in_file: str = ""
+) -> None:
+    """Kill a run while its request for *path* is in flight. The host does not answer this request, and the
+    kill waits until the file of the queue has *in_file*, by default *path*, in flight.
     """
-    usual = host.answers.get(path)
+    previous_answer = host.answers.get(path)
     host.answers[path] = HANGS
     crawl = trial.start()
     crawl.until(lambda: host.hits_on(path))
@@ -61,70 +67,68 @@ def kill_while_it_hangs(trial: Trial, host: Host, path: str, in_file: str = "") 
     kill(crawl)
     crawl.wait()
     del host.answers[path]
-    if usual is not None:
-        host.answers[path] = usual
+    if previous_answer is not None:
+        host.answers[path] = previous_answer
 
 
 class Case(NamedTuple):
     """Requests that are sent one by one, in a crawl that is killed and resumed.
 
-    All are paths without their slash, with a space between two.
+    Paths have no leading slash, and are separated by spaces.
     """
 
-    starts: str
-    hangs: str
-    """What is in flight when the process is killed."""
+    start_paths: str
+    hanging_path: str
+    """The path of the request that is in flight when the process is killed."""
 
-    fetched: str
-    """By both runs together."""
+    fetched_paths: str
+    """The paths that both runs together fetch."""
 
-    in_file: str = ""
-    """The request in the file that says so of ``hangs``."""
+    path_in_file: str = ""
+    """The path of the request that the file has in flight, if it is not ``hanging_path``."""
 
     answers: dict[str, Any] = {}
     spider: str = "SurvivorSpider"
     settings: dict[str, Any] = {}
-    noted: tuple[str, ...] = ()
-    """What is noted once, in addition to the fetched pages."""
+    notes: tuple[str, ...] = ()
+    """The notes in the journal of the spider, each written once, in addition to those of fetched pages."""
 
 
 CASES = {
-    # Its links are fetched, and it is not fetched again. The last link is the first request.
+    # The links of the page are fetched, the last one first, and the page is not fetched again.
     "a callback that fails": Case(
         "fails later", "2", "fails later 0 1 2 2",
-        answers={"/fails": links("0", "1", "2")}, spider="FailingSpider",
+        answers={"/fails": page_with_links("0", "1", "2")}, spider="FailingSpider",
     ),
-    # What is dropped or answered is done; what is replaced, when the replacement is in the file.
+    # A dropped or answered request is finished. A replaced request is finished once its replacement is in the file.
     "middlewares": Case(
         "0 1 2 3 4 5 6 7 8 9", "8", "0 1 2 4 5-instead 6 8 8 9",
-        settings={"DOWNLOADER_MIDDLEWARES": MIDDLEWARES}, noted=("item 3", "error 7"),
+        settings={"DOWNLOADER_MIDDLEWARES": MIDDLEWARES}, notes=("item 3", "error 7"),
     ),
-    # They are in no queue, and are sent again with their page.
+    # Requests of engine.download_async are in no queue. They are sent again together with their page.
     "engine.download_async": Case(
-        "page", "more", "more more page page", in_file="page",
+        "page", "more", "more more page page", path_in_file="page",
         spider="DownloadingSurvivorSpider", settings={"CONCURRENT_REQUESTS": 4},
     ),
-    # It drops /9 alone, so start requests that are in the file are fetched once more.
+    # This filter drops only /9, so that start requests that are in the file are fetched once more.
     "a DUPEFILTER_CLASS of the project": Case(
         "0 1 2 9", "1", "0 0 1 1 1 2 2", settings={"DUPEFILTER_CLASS": f"{SPIDERS}OwnFilter"}
     ),
-    # They have dont_filter, so each run makes them again, beside those in the file.
+    # Start requests have dont_filter: each run makes them again, in addition to those in the file.
     "start_urls": Case("0 1 2 3", "2", "0 0 1 1 2 2 2 3 3", spider="StartUrlsSpider"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_was_in_flight_at_a_kill_is_sent_again_and_nothing_else(
+def test_only_requests_in_flight_at_a_kill_are_sent_again(
     site: Site, mode: str, name: str, tmp_path: Path
 ) -> None:
-    """Each kind of request that is in flight when the process is killed is sent again, and what
-    was done before is not.
-    """
+    """Requests that were finished before the kill are not sent again."""
     case = CASES[name]
     host = site.add(RULES)
     host.answers |= case.answers
-    urls = [host.url(f"/{path}") for path in case.starts.split()]
-    trial = one_by_one(
+    urls = [host.url(f"/{path}") for path in case.start_paths.split()]
+    trial = sequential_trial(
         site,
         tmp_path,
         urls,
@@ -133,16 +137,16 @@ def test_what_was_in_flight_at_a_kill_is_sent_again_and_nothing_else(
         settings=case.settings,
         more=host.url("/more"),
     )
-    in_file = case.in_file and f"/{case.in_file}"
-    kill_while_it_hangs(trial, host, f"/{case.hangs}", in_file)
+    in_file = case.path_in_file and f"/{case.path_in_file}"
+    kill_while_in_flight(trial, host, f"/{case.hanging_path}", in_file)
     result = trial.start().result()
     assert result.stats["finish_reason"] == "finished"
     assert "log_count/ERROR" not in result.stats, result.log
-    assert host.pages == sorted(f"/{path}" for path in case.fetched.split())
-    noted = Counter(
+    assert host.pages == sorted(f"/{path}" for path in case.fetched_paths.split())
+    note_counts = Counter(
         f"{note.what} {note.url.rpartition('/')[2]}" for note in trial.notes()
     )
-    assert [noted[event] for event in case.noted] == [1] * len(case.noted)
+    assert [note_counts[note] for note in case.notes] == [1] * len(case.notes)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ def test_what_was_in_flight_at_a_kill_is_sent_again_and_nothing_else(
         ("fails", {"CLOSESPIDER_ERRORCOUNT": 1}, "closespider_errorcount"),
     ],
 )
-def test_after_a_callback_has_ended_the_crawl_the_next_run_goes_on(  # noqa: PLR0917
+def test_the_next_run_resumes_a_crawl_that_a_callback_has_ended(  # noqa: PLR0917
     site: Site,
     mode: str,
     path: str,
@@ -161,17 +165,17 @@ def test_after_a_callback_has_ended_the_crawl_the_next_run_goes_on(  # noqa: PLR
     reason: str,
     tmp_path: Path,
 ) -> None:
-    """After CloseSpider or ``crawler.stop()`` in a callback, or a limit of Scrapy's CloseSpider,
-    the next run goes on with what the page linked to, and does not fetch the page again.
+    """The callback raises CloseSpider or calls ``crawler.stop()``, or its error reaches a limit of Scrapy's
+    CloseSpider extension. The next run fetches the links of the page, and not the page itself.
     """
     host = site.add(RULES)
     paths = [*"01234", *(f"later/{number}" for number in range(5))]
     host.answers |= {
         f"/{page}": Answer(PAGE, headers=HTML, delay=0.1) for page in paths
     }
-    host.answers[f"/{path}"] = links(*paths[:5])
+    host.answers[f"/{path}"] = page_with_links(*paths[:5])
     urls = [host.url(f"/{page}") for page in (path, *paths[5:])]
-    trial = one_by_one(site, tmp_path, urls, mode=mode, spider="FailingSpider")
+    trial = sequential_trial(site, tmp_path, urls, mode=mode, spider="FailingSpider")
     first = trial.start(**settings).result()
     assert first.stats["finish_reason"] in (reason, "finished")
     assert len(host.pages) < 8
@@ -179,15 +183,15 @@ def test_after_a_callback_has_ended_the_crawl_the_next_run_goes_on(  # noqa: PLR
     assert host.pages == sorted(f"/{page}" for page in (path, *paths))
 
 
-def test_a_page_whose_callback_waits_at_the_end_is_fetched_again(
+def test_a_page_whose_callback_still_waits_when_the_crawl_ends_is_fetched_again(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """A page whose callback waits for a turn to download something when the crawl ends is fetched
-    again by the next run.
+    """When the crawl ends, the callback of the page waits for a download from a host whose robots.txt
+    hangs. The next run fetches the page again.
     """
     host = site.add(RULES)
     slow = site.add([HANGS, Answer(RULES.encode())], name="127.0.0.2")
-    trial = one_by_one(
+    trial = sequential_trial(
         site,
         tmp_path,
         pages(host, 1),
@@ -206,9 +210,9 @@ def test_a_page_whose_callback_waits_at_the_end_is_fetched_again(
     assert [note.url for note in trial.notes("end")] == pages(host, 1)
 
 
-STRANGE: list[dict[str, Any]] = [
+UNUSUAL: list[dict[str, Any]] = [
     {"path": "/high", "priority": 2**70},
-    {"path": "/" + "a" * 1_000_000},  # The server refuses it, the JOBDIR does not.
+    {"path": "/" + "a" * 1_000_000},  # Only the server refuses this URL.
     {"path": "/a%00b", "meta": {"a\0b": "c\0"}},
     {"path": "/a", "meta": {"text": "\ud800"}},
     {"path": "/large", "method": "POST", "body": "b" * 3_000_000},
@@ -219,41 +223,43 @@ STRANGE: list[dict[str, Any]] = [
 ]
 
 
-def test_strange_requests_survive_a_kill(site: Site, tmp_path: Path) -> None:
-    """Whatever a URL or a meta has in it, and however large its priority is, the request survives
-    a kill, with all its parts.
-    """
+def test_requests_with_unusual_values_survive_a_kill(
+    site: Site, tmp_path: Path
+) -> None:
+    """The requests return from the file of the queue with their meta, their body and their priority."""
     host = site.add(RULES)
-    wanted = {host.url(request["path"]): request for request in STRANGE}
+    arguments_by_url = {host.url(request["path"]): request for request in UNUSUAL}
     requests = [{"url": host.url("/0"), "priority": 2**200}]
     requests += [
         {"url": url, **{key: request[key] for key in request if key != "path"}}
-        for url, request in wanted.items()
+        for url, request in arguments_by_url.items()
     ]
     settings = {"URLLENGTH_LIMIT": 0, "RETRY_ENABLED": False}
-    trial = one_by_one(site, tmp_path, requests, settings=settings, spider="EchoSpider")
-    kill_while_it_hangs(trial, host, "/0")
+    trial = sequential_trial(
+        site, tmp_path, requests, settings=settings, spider="EchoSpider"
+    )
+    kill_while_in_flight(trial, host, "/0")
     result = trial.finish()
-    assert [error["url"] for error in result.errors] == [list(wanted)[1]]
+    assert [error["url"] for error in result.errors] == [list(arguments_by_url)[1]]
     response_of = {response["url"]: response for response in result.responses}
-    assert len(response_of) == len(STRANGE)
+    assert len(response_of) == len(UNUSUAL)
     order = [hit.path for hit in host.hits]
     assert order.index("/high") < order.index("/meta") < order.index("/low")
-    for url in wanted.keys() - {error["url"] for error in result.errors}:
-        meta = wanted[url].get("meta", {})
+    for url in arguments_by_url.keys() - {error["url"] for error in result.errors}:
+        meta = arguments_by_url[url].get("meta", {})
         assert {key: response_of[url]["meta"][key] for key in meta} == meta
-        assert response_of[url]["size"] == len(wanted[url].get("body", ""))
+        assert response_of[url]["size"] == len(arguments_by_url[url].get("body", ""))
 
 
 def test_requests_that_cannot_be_pickled_wait_in_memory(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Requests that cannot be serialized wait in memory, as in Scrapy. They are lost with the
-    process, and are not seen: they are fetched when they are found again.
+    """Scrapy does the same. The requests are lost with the process, and do not count as seen, so that a
+    later run fetches them when it finds their links again.
     """
     host = site.add(RULES)
-    host.answers["/start"] = links(*map(str, range(20)))
-    trial = one_by_one(
+    host.answers["/start"] = page_with_links(*map(str, range(20)))
+    trial = sequential_trial(
         site, tmp_path, [host.url("/start")], mode=mode, spider="UnpicklableSpider"
     )
     result = trial.finish(SCHEDULER_DEBUG=True)
@@ -266,8 +272,8 @@ def test_requests_that_cannot_be_pickled_wait_in_memory(
 def test_a_request_that_cannot_be_pickled_returns_to_the_scheduler_for_a_pause(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Requests that wait in memory, and come to the wire when their host has just asked for a pause,
-    wait for its end in the scheduler again, and are sent then, each once.
+    """Requests from memory are about to be sent when their host asks for a pause. They wait for the end of
+    the pause in the scheduler, and are then sent, each once.
     """
     host, other = site.add(RULES, name="127.0.0.2"), site.add(RULES)
     host.answers["/busy"] = busy(429, "1")
@@ -277,7 +283,7 @@ def test_a_request_that_cannot_be_pickled_returns_to_the_scheduler_for_a_pause(
         other.url("/go"),
         host.url("/held/3"),
     ]
-    other.answers["/start"] = links(*urls, root="")
+    other.answers["/start"] = page_with_links(*urls, root="")
     other.answers["/go"] = Answer(after=lambda: was_busy(host))
     trial = Trial(
         site,
@@ -297,21 +303,21 @@ def test_a_request_that_cannot_be_pickled_returns_to_the_scheduler_for_a_pause(
     )
     result = trial.finish()
     assert result.stats["scheduler/enqueued/memory"] == 2
-    # Those that have returned pass the middlewares once more.
+    # The two requests that have returned to the scheduler pass the middlewares twice.
     assert result.stats["passes"] == 5 + 2
     assert host.pages == ["/busy", "/held/1", "/held/3"]
     (answered,) = (hit.answered for hit in host.hits_on("/busy"))
     assert answered is not None
-    held = [hit.time for hit in host.hits if hit.path.startswith("/held")]
-    assert min(held) > answered + 1 - EARLY
+    held_times = [hit.time for hit in host.hits if hit.path.startswith("/held")]
+    assert min(held_times) > answered + 1 - EARLY
 
 
 @pytest.mark.parametrize("stop", ["CLOSESPIDER_TIMEOUT", "SIGINT", "SIGINT twice"])
-def test_requests_that_waited_for_robotstxt_at_the_end_are_judged_by_the_next_run(
+def test_requests_that_wait_for_robotstxt_when_the_crawl_ends_are_judged_by_the_next_run(
     site: Site, mode: str, stop: str, tmp_path: Path
 ) -> None:
-    """Requests that wait for a robots.txt when the crawl is closed, by itself or by Ctrl-C once or
-    twice, are fetched later, and refused as its rules then say.
+    """The crawl is closed by a timeout, or by Ctrl-C once or twice. The robots.txt that the next run fetches
+    decides about the requests.
     """
     down, silent, other = (
         site.add(answer) for answer in (Answer(status=503), HANGS, RULES)
@@ -326,9 +332,9 @@ def test_requests_that_waited_for_robotstxt_at_the_end_are_judged_by_the_next_ru
         settings={"REP_WAIT_TIMEOUT": 60},
         constants=RETRIED_SOON,
     )
-    closing = {"CLOSESPIDER_TIMEOUT": 1} if stop == "CLOSESPIDER_TIMEOUT" else {}
-    crawl = trial.start(**closing)
-    if not closing:
+    close_settings = {"CLOSESPIDER_TIMEOUT": 1} if stop == "CLOSESPIDER_TIMEOUT" else {}
+    crawl = trial.start(**close_settings)
+    if not close_settings:
         crawl.until(lambda: len(trial.notes("end")) == 5 and silent.robots_hits)
         trial.wait_for_file(crawl, *pages(down, 5), *pages(silent, 5))
     if stop == "SIGINT":
@@ -349,7 +355,6 @@ def test_requests_that_waited_for_robotstxt_at_the_end_are_judged_by_the_next_ru
 def test_a_page_in_flight_at_a_second_interrupt_is_fetched_again(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """A page that is in flight at the second Ctrl-C is not done: the next run fetches it again."""
     host = site.add(RULES)
     urls = pages(host, 5)
     host.answers["/0"] = HANGS
@@ -370,16 +375,14 @@ def test_a_page_in_flight_at_a_second_interrupt_is_fetched_again(
 def test_a_crawl_that_is_killed_at_its_start_begins_with_all_start_requests(
     site: Site, tmp_path: Path
 ) -> None:
-    """A crawl that is killed while it makes its files, or while the spider yields its start
-    requests, begins with all of them the next time.
-    """
+    """The process is killed while the crawl creates its files, or while the spider yields its start requests."""
     host = site.add(RULES)
     paths = {f"/public/{number}" for number in range(200)}
     trial = Trial(site, tmp_path, map(host.url, paths))
-    chance = random.Random(7)
+    rng = random.Random(7)
     for _ in range(KILLS):
         crawl = trial.start()
-        time.sleep(chance.uniform(0.1, 0.6))
+        time.sleep(rng.uniform(0.1, 0.6))
         kill(crawl)
         crawl.wait()
     trial.finish()
@@ -388,23 +391,21 @@ def test_a_crawl_that_is_killed_at_its_start_begins_with_all_start_requests(
 
 @pytest.mark.slow
 @pytest.mark.unmeasured
-def test_a_page_that_is_done_while_the_spider_closes_is_not_fetched_again(
+def test_a_page_that_is_finished_while_the_spider_closes_is_not_fetched_again(
     site: Site, tmp_path: Path
 ) -> None:
-    """A page that is done is not fetched again, if the process is killed while the spider waits
-    for the last answer before it closes.
-    """
+    """The process is killed while the spider waits for the last answer before it closes."""
     host = site.add(RULES)
-    closing: list[bool] = []
-    # The spider begins to close before a place is free for the third page.
-    host.answers |= {"/0": Answer(after=lambda: closing), "/1": HANGS}
+    is_closing: list[bool] = []
+    # The spider begins to close while two requests are in flight, so that the third page is not requested.
+    host.answers |= {"/0": Answer(after=lambda: is_closing), "/1": HANGS}
     settings = {"CONCURRENT_REQUESTS": 2}
     trial = Trial(site, tmp_path, pages(host, 3), settings=settings)
     crawl = trial.start()
     crawl.until(lambda: host.hits_on("/1"))
     crawl.process.send_signal(signal.SIGINT)
     crawl.until(lambda: "Closing spider (shutdown)" in crawl.log)
-    closing.append(True)
+    is_closing.append(True)
     crawl.until(lambda: trial.notes("end"))
     trial.wait_for_file(crawl, host.url("/1"))
     kill(crawl)
@@ -414,19 +415,17 @@ def test_a_page_that_is_done_while_the_spider_closes_is_not_fetched_again(
     assert host.pages == ["/0", "/1", "/1", "/2"]
 
 
-def test_the_documented_pipeline_keeps_the_items_of_all_pages_over_kills(
+def test_the_documented_pipeline_keeps_the_items_of_all_pages_in_spite_of_kills(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """With the pipeline of the page about jobs, a crawl that is killed again and again has the items
-    of all pages.
-    """
+    """The pipeline is that of ``docs/jobs.md``. The crawl is killed four times, and then finishes."""
     page = (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
     code = Path(__file__).with_name("own_pipeline.py").read_text(encoding="utf-8")
     assert f"```python\n{code.partition(chr(10))[2].lstrip()}```" in page
     host = site.add(RULES)
     paths = [f"/{number}" for number in range(40)]
     items = tmp_path / "items.sqlite"
-    how: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "mode": mode,
         "spider": "tests.crawl.surviving_spiders.SurvivorSpider",
         "settings": {
@@ -438,12 +437,12 @@ def test_the_documented_pipeline_keeps_the_items_of_all_pages_over_kills(
         "journal": str(tmp_path / "journal"),
     }
     urls = [host.url(path) for path in paths]
-    for number in range(1, 5):
-        crawl = start_crawl(urls, **how)
-        crawl.until(lambda most=8 * number: len(host.pages) >= most)
+    for run in range(1, 5):
+        crawl = start_crawl(urls, **arguments)
+        crawl.until(lambda pages=8 * run: len(host.pages) >= pages)
         kill(crawl)
         crawl.wait()
-    assert run_crawl(urls, **how).stats["finish_reason"] == "finished"
+    assert run_crawl(urls, **arguments).stats["finish_reason"] == "finished"
     with closing(sqlite3.connect(items)) as db:
         assert {url for (url,) in db.execute("SELECT url FROM items")} == set(urls)
     assert len(host.pages) < 2 * len(urls)

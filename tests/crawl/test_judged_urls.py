@@ -1,5 +1,5 @@
-"""The URL that is judged is the one that is sent: however a URL is written, the server gets
-no request that its robots.txt forbids.
+"""Tests that the URL that is judged is the URL that is sent: however a URL is spelled, the server gets no
+request that its robots.txt forbids.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RULES = (
 )
 UNRESERVED = string.ascii_letters + string.digits + "-._~"
 
-AROUND = {
+EVASIVE_PATHS = {
     "/a/../secret/1": "/secret/1",
     "/./secret/2": "/secret/2",
     "/a/%2e%2e/secret/3": "/secret/3",
@@ -46,7 +46,8 @@ AROUND = {
     "/%2e/secret?x=/..": "/secret?x=/..",
     "/end;": "/end",  # as Twisted sends it
 }
-ORDINARY = (
+"""Spellings of forbidden paths, and the normalised form of each."""
+ORDINARY_PATHS = (
     "/.well-known/x", "/a..b/.c", "/a%20b", "/caf%C3%A9", "/a%2Fb?u=http://h//x&y=%26",
     "/open/", "/?x=/../secret", "/a%26xb", "/%5Bsecret%5D", "/a/b;c=d",
 )  # fmt: skip
@@ -71,7 +72,7 @@ BAD_HOSTS = (
 
 
 def proxy_of(site: Site) -> Host:
-    """Return a proxy for hosts that all have the same robots.txt."""
+    """Return a proxy that answers RULES for the robots.txt of each host."""
     proxy = site.add()
     proxy.limit = lambda hit: (
         robots(RULES) if hit.path.endswith("/robots.txt") else None
@@ -79,67 +80,66 @@ def proxy_of(site: Site) -> Host:
     return proxy
 
 
-def target(hit: Hit) -> str:
-    """Return the path and query of a request, also of one through a proxy."""
+def path_and_query(hit: Hit) -> str:
+    """Return the path and query of a request, also of a request through a proxy."""
     rest = re.sub("^[a-z]+://[^/?]*", "", hit.target)
     return rest if rest.startswith("/") else f"/{rest}"
 
 
-def forbidden(host: Host, dialect: str = "rfc9309") -> list[str]:
-    """Return the requests that robots.txt forbids, both as sent and
-    as normalised by RFC 3986.
+def forbidden_targets(host: Host, dialect: str = "rfc9309") -> list[str]:
+    """Return the targets of the requests that robots.txt forbids, either as sent or as normalised by
+    RFC 3986. The reference parser decides.
     """
     rules = Reference(RULES.encode(), DIALECTS[dialect])
     return [
         hit.target
         for hit in host.hits
-        for path in (target(hit), resolved(target(hit)))
+        for path in (path_and_query(hit), normalised(path_and_query(hit)))
         if path != "/robots.txt"
         and not rules.decide(f"http://host{path}", "testbot")[0]
     ]
 
 
-def resolved(seen: str) -> str:
+def normalised(text: str) -> str:
     """Normalise a path and query by RFC 3986, sections 5.2.4 and 6.2.2.2,
     independently of the package.
     """
 
-    def plain(octet: re.Match[str]) -> str:
+    def unescape(octet: re.Match[str]) -> str:
         character = chr(int(octet[1], 16))
         return character if character in UNRESERVED else octet[0]
 
-    path, mark, query = re.sub("%([0-9a-fA-F]{2})", plain, seen).partition("?")
+    path, mark, query = re.sub("%([0-9a-fA-F]{2})", unescape, text).partition("?")
     _, *segments = path.replace("\\", "/").split("/")
-    done: list[str] = []
+    kept_segments: list[str] = []
     for number, segment in enumerate(segments, 1):
         if segment == "..":
-            del done[-1:]
+            del kept_segments[-1:]
         elif segment != ".":
-            done.append(segment)
+            kept_segments.append(segment)
         if segment in {".", ".."} and number == len(segments):
-            done.append("")
-    return "/" + "/".join(done) + mark + query
+            kept_segments.append("")
+    return "/" + "/".join(kept_segments) + mark + query
 
 
-def test_no_spelling_of_a_path_leads_around_a_rule(
+def test_no_spelling_of_a_path_bypasses_a_rule(
     site: Site, every_mode: str, tmp_path: Path
 ) -> None:
-    """A path that leads to a forbidden page through dot segments or escapes is refused, and
-    the denial and the ledger have the normalised URL. Ordinary paths are fetched. So it is with a
-    proxy.
+    """A path that leads to a forbidden page through dot segments or escapes is refused. The denial and the
+    ledger have the normalised URL. Ordinary paths are fetched. The same applies with a proxy.
     """
     host, proxy = site.add(RULES), proxy_of(site)
     starts = {host.origin: {}, "http://host.test": {"proxy": proxy.origin}}
     requests = [
         {"url": start + path, "meta": meta}
         for start, meta in starts.items()
-        for path in (*AROUND, *ORDINARY)
+        for path in (*EVASIVE_PATHS, *ORDINARY_PATHS)
     ]
     ledger = tmp_path / "ledger"
     settings = {"REP_LEDGER": str(ledger)}
     result = run_crawl(requests, mode=every_mode, settings=settings)
-    assert forbidden(host) == forbidden(proxy) == []
-    expected = {path.replace("\\", "/"): form for path, form in AROUND.items()}
+    assert forbidden_targets(host) == forbidden_targets(proxy) == []
+    expected = {path.replace("\\", "/"): form for path, form in EVASIVE_PATHS.items()}
     if every_mode == "reactorless":
         expected["/a%26xb"] = "/a&xb"  # as aiohttp sends it
     forms = {
@@ -162,9 +162,7 @@ def test_no_spelling_of_a_path_leads_around_a_rule(
 def test_robotstxt_is_requested_by_the_normalised_host_name(
     site: Site, mode: str
 ) -> None:
-    """The robots.txt of a host with an unusual name is requested by its normalised name. A
-    URL whose host can't be read is refused.
-    """
+    """The host names have escapes or unusual characters. A URL whose host or port is invalid is refused."""
     proxy = proxy_of(site)
     hosts, bad = (
         [f"http://{host}" for host in part] for part in (ODD_HOSTS, BAD_HOSTS)
@@ -172,10 +170,12 @@ def test_robotstxt_is_requested_by_the_normalised_host_name(
     urls = [origin + path for origin in (*hosts, *bad) for path in ("/no", "/open")]
     meta = {"proxy": proxy.origin}
     result = run_crawl([{"url": url, "meta": meta} for url in urls], mode=mode)
-    assert forbidden(proxy) == []
-    asked = [hit.target for hit in proxy.hits if hit.target.endswith("/robots.txt")]
-    plain = {f"http://{host}/robots.txt" for host in ODD_HOSTS.values()}
-    assert sorted(asked) == sorted(plain)
+    assert forbidden_targets(proxy) == []
+    robots_requests = [
+        hit.target for hit in proxy.hits if hit.target.endswith("/robots.txt")
+    ]
+    expected = {f"http://{host}/robots.txt" for host in ODD_HOSTS.values()}
+    assert sorted(robots_requests) == sorted(expected)
     assert len(result.responses) == result.stats["rep/denied/rule"] == len(ODD_HOSTS)
     for denials in (result.errors, result.denied):
         of_bad = [denial for denial in denials if denial["reason"] == "bad-url"]
@@ -194,8 +194,8 @@ def test_robotstxt_is_requested_by_the_normalised_host_name(
 def test_verbatim_urls_are_judged_as_the_server_reads_them(
     site: Site, where: str, mode: str
 ) -> None:
-    """URLs with ``verbatim_url``, which Scrapy does not encode, are judged as the server
-    reads them, and refused if they can't be read.
+    """Scrapy does not encode a URL with ``verbatim_url``. Such a URL is refused if its host or port is
+    invalid.
     """
     host, meta = site.add(RULES), {"verbatim_url": True}
     name, port = host.name, str(host.port)
@@ -226,32 +226,32 @@ def test_verbatim_urls_are_judged_as_the_server_reads_them(
     ]
     urls = [*bad, *denied, f"{start}/open[1]|2"]
     result = run_crawl([{"url": url, "meta": meta} for url in urls], mode=mode)
-    assert forbidden(host) == []
-    assert [target(hit) for hit in host.hits] == ["/robots.txt", "/open[1]|2"]
+    assert forbidden_targets(host) == []
+    assert [path_and_query(hit) for hit in host.hits] == ["/robots.txt", "/open[1]|2"]
     reasons = {error["url"]: error["reason"] for error in result.errors}
     assert reasons == {**dict.fromkeys(bad, "bad-url"), **dict.fromkeys(denied, "rule")}
 
 
-def test_what_only_resembles_robotstxt_follows_the_rules(
+def test_urls_that_only_resemble_robotstxt_follow_the_rules(
     site: Site, every_mode: str
 ) -> None:
-    """A URL that is not exactly /robots.txt follows the rules like any page, and no meta key of a
-    request bypasses the rules.
+    """A URL that is not exactly /robots.txt follows the rules as each page does. A request for /robots.txt
+    gets a copy of the response that the crawl has fetched. No meta key of a request bypasses the rules.
     """
     host = site.add(RULES)
     paths = ["/robots.txt", "/robots.txt;x", "/robots.txt;no", "/robots.txt?x"]
-    keys: list[dict[str, Any]] = [{"_rep_fetch": value} for value in (True, None, {})]
-    keys.append({"is_start_request": True, "rep_fetch": True, "robotstxt": True})
+    metas: list[dict[str, Any]] = [{"_rep_fetch": value} for value in (True, None, {})]
+    metas.append({"is_start_request": True, "rep_fetch": True, "robotstxt": True})
     secret = [
         {"url": host.url(f"/secret/{number}"), "meta": meta}
-        for number, meta in enumerate(keys)
+        for number, meta in enumerate(metas)
     ]
     result = run_crawl([*map(host.url, paths), *secret], mode=every_mode)
     assert host.pages == ["/robots.txt;x", "/robots.txt?x"]
     assert len(host.robots_hits) == 1
     copies = [response["url"] for response in result.responses if response["flags"]]
     assert copies == [host.robotstxt]
-    assert result.stats["rep/denied/rule"] == len(result.errors) == 1 + len(keys)
+    assert result.stats["rep/denied/rule"] == len(result.errors) == 1 + len(metas)
 
 
 _WORDS = (
@@ -259,8 +259,10 @@ _WORDS = (
     " %C3%A9 %e9 # ; = % %zz // h %00 %20 $ * ~ %7E : @ [ | ^ ツ"
 )
 PIECES = (*_WORDS.split(), *"\t\n\r \x0b\0\x7f")
-_OF_HOSTS = "a b B . - _ + ! * %61 %2e %2E %20 ü %C3%BC ~ | \\ %00 %25 ( , 1 ' 。 ß ^ {"
-HOST_PIECES = (*_OF_HOSTS.split(), *" \t")
+_HOST_WORDS = (
+    "a b B . - _ + ! * %61 %2e %2E %20 ü %C3%BC ~ | \\ %00 %25 ( , 1 ' 。 ß ^ {"
+)
+HOST_PIECES = (*_HOST_WORDS.split(), *" \t")
 USERS = (*("",) * 9, "u@", "u:p@", "a@b@", ":@", "%40@", "u:80@")
 PORTS = (*("",) * 12, ":80", ":0", ":8080", ":080", ":+80", ":8_0", ":", ":x", ":99999", ": 80")  # fmt: skip
 STARTS = (*("http://",) * 6, "HTTP://", " http://", "ht\ttp://")
@@ -268,13 +270,13 @@ DIALECT = {"asyncio": "rfc9309", "select": "classic", "reactorless": "google"}
 
 
 def requests_of(urls: list[str], **meta: Any) -> list[dict[str, Any]]:
-    """Return requests for the valid ones of *urls*, each encoded by Scrapy and verbatim."""
+    """Return two requests for each valid URL of *urls*: one that Scrapy encodes, and one that is verbatim."""
     requests = []
     for url in urls:
-        for more in ({}, {"verbatim_url": True}):
-            request = {"url": url, "meta": {**meta, **more}, "dont_filter": True}
+        for encoding in ({}, {"verbatim_url": True}):
+            request = {"url": url, "meta": {**meta, **encoding}, "dont_filter": True}
             try:
-                urlsplit(Request(**request).url)  # As Scrapy's scheduler does.
+                urlsplit(Request(**request).url)  # Scrapy's scheduler does the same.
             except (ValueError, TypeError):
                 continue
             requests.append(request)
@@ -282,28 +284,32 @@ def requests_of(urls: list[str], **meta: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_of_random_urls_none_is_sent_that_its_request_line_forbids(
+def test_no_random_url_is_sent_whose_request_line_is_forbidden(
     site: Site, mode: str
 ) -> None:
-    """For random URLs, the same in each run, the server gets no request that a simple reading of
-    its request line forbids.
+    """The random URLs are the same in each run. The reference parser judges the request lines in the access
+    log.
     """
     proxy, host, dialect = proxy_of(site), site.add(RULES), DIALECT[mode]
-    chance = Random(1)
+    rng = Random(1)
 
-    def some(pieces: tuple[str, ...], least: int, most: int) -> str:
-        return "".join(chance.choices(pieces, k=chance.randint(least, most)))
+    def random_text(pieces: tuple[str, ...], least: int, most: int) -> str:
+        """Return between *least* and *most* random *pieces* as one text."""
+        return "".join(rng.choices(pieces, k=rng.randint(least, most)))
 
-    anywhere = [
-        f"{some(STARTS, 1, 1)}{some(USERS, 1, 1)}{some(HOST_PIECES[:8], 0, 2)}"
-        f"{some(HOST_PIECES, 1, 2)}{some(PORTS, 1, 1)}{some(PIECES, 0, 8)}"
+    urls_of_random_hosts = [
+        f"{random_text(STARTS, 1, 1)}{random_text(USERS, 1, 1)}{random_text(HOST_PIECES[:8], 0, 2)}"
+        f"{random_text(HOST_PIECES, 1, 2)}{random_text(PORTS, 1, 1)}{random_text(PIECES, 0, 8)}"
         for _ in range(100)
     ]
-    here = [host.url("/" + some(PIECES, 0, 8)) for _ in range(100)]
-    requests = [*requests_of(anywhere, proxy=proxy.origin), *requests_of(here)]
+    urls_of_host = [host.url("/" + random_text(PIECES, 0, 8)) for _ in range(100)]
+    requests = [
+        *requests_of(urls_of_random_hosts, proxy=proxy.origin),
+        *requests_of(urls_of_host),
+    ]
     result = run_crawl(requests, mode=mode, settings={"REP_DIALECT": dialect})
-    assert forbidden(proxy, dialect) == []
-    assert forbidden(host, dialect) == []
+    assert forbidden_targets(proxy, dialect) == []
+    assert forbidden_targets(host, dialect) == []
     assert len(proxy.hits) > 50
     assert len(host.hits) > 75
     assert result.stats["rep/denied/rule"] > 15

@@ -1,5 +1,5 @@
-"""What a crawl records and says: its ledger, which agrees with the server's access log, the report
-of it, and the lines of the log about what was withheld.
+"""Tests of the records of a crawl: its ledger, which agrees with the access log of the server, the report on
+the ledger, and the log lines about refused requests and dropped items.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from scrapy_rep.crawl.ledger.reader import open_ledger
 from scrapy_rep.tools.report import answers
 from scrapy_rep.tools.report.answers import overall
 from scrapy_rep.tools.report.ledgers import ReportLedgers, ReportLimits
+from tests.crawl import disks
 from tests.crawl.answers import Answer, html, image, meta, redirect, robots
 from tests.crawl.crawl import BY_HAND, run_crawl, start_crawl
-from tests.crawl.disks import fill, free, small_disk
+from tests.crawl.disks import fill, small_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +39,7 @@ DATA = {
     "/shop-sitemap.xml": "application/xml",
     "/feed/": "application/rss+xml",
     "/shops.js": "text/javascript",
-    # This is what PHP says if a plugin does not say that it sends JSON.
+    # PHP's default, if a plugin sets no type for its JSON.
     "/wp-admin/admin-ajax.php": "text/html; charset=UTF-8",
 }
 """Documents with the types that WordPress and its plugins send, by path."""
@@ -46,6 +47,7 @@ COLUMNS = ("page", "layer", "verdict", "reason", "agent", "line", "statement")
 
 
 def rows(path: Path, query: str, *values: Any) -> list[dict[str, Any]]:
+    """Return the rows of a query on the ledger at *path*."""
     ledger = open_ledger(str(path))
     try:
         return [dict(row) for row in ledger.execute(query, values)]
@@ -54,7 +56,7 @@ def rows(path: Path, query: str, *values: Any) -> list[dict[str, Any]]:
 
 
 def decisions(path: Path, url: str) -> list[tuple[Any, ...]]:
-    """Return the decisions on a URL in order, with *page* as a path."""
+    """Return the decisions on *url* in order, each as the values of COLUMNS. The page is given by its path."""
     decisions = rows(path, "SELECT * FROM decision WHERE url = ? ORDER BY id", url)
     for row in decisions:
         row["page"] = row["page"] and re.sub("^http://[^/]*", "", row["page"])
@@ -62,27 +64,30 @@ def decisions(path: Path, url: str) -> list[tuple[Any, ...]]:
 
 
 def headline(*paths: str) -> str:
+    """Return the headline of a report on the ledgers at *paths*."""
     with closing(ReportLedgers(paths, ReportLimits())) as ledgers:
         headline_text: str = overall(ledgers, 0.0)["headline"]
     return headline_text
 
 
-def has_rows(path: Path) -> bool:
-    """Whether the crawl has created its ledger."""
+def is_created(path: Path) -> bool:
+    """Return whether the crawl has created its ledger."""
     return path.exists() and path.stat().st_size > 0
 
 
-def allowed(path: Path) -> Counter[str]:
+def allowed_urls(path: Path) -> Counter[str]:
+    """Return how many decisions of the ledger allowed the request for each URL."""
     query = "SELECT url FROM decision WHERE verdict = 'allowed' AND page IS NULL"
     return Counter(row["url"] for row in rows(path, query))
 
 
-def fetched(*hosts: Host) -> Counter[str]:
-    """Return the URLs in the access logs, except for robots.txt."""
+def fetched_urls(*hosts: Host) -> Counter[str]:
+    """Return how often each URL is in the access logs, except for robots.txt."""
     return Counter(host.url(path) for host in hosts for path in host.pages)
 
 
-def site_with_everything(site: Site) -> Host:
+def add_host_with_all_rules(site: Site) -> Host:
+    """Return a host whose pages have indexing rules and links of each kind."""
     host = site.add(RULES)
     host.answers |= {
         "/": html(
@@ -97,22 +102,26 @@ def site_with_everything(site: Site) -> Host:
     return host
 
 
-def test_the_ledger_has_each_decision_and_one_for_each_fetched_page(
+def test_the_ledger_has_each_decision_and_one_allowed_request_for_each_fetched_page(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Each decision is recorded with its evidence. Each fetched page has exactly one
-    decision that allowed it, and other pages have none.
+    """The ledger has each decision with its evidence. Each fetched page has exactly one decision that
+    allowed it. Pages that were not fetched have none.
     """
-    host, same = site_with_everything(site), site.add(RULES)
-    ours, free, down = site.add(RULES), site.add(RULES), site.add(Answer(status=503))
+    host, twin = add_host_with_all_rules(site), site.add(RULES)
+    replaced, ignored, down = (
+        site.add(RULES),
+        site.add(RULES),
+        site.add(Answer(status=503)),
+    )
     path = tmp_path / "ledger.sqlite"
     result = run_crawl(
         [
             host.url("/"),
-            same.url("/private/also"),
-            ours.url("/private/ours"),
-            ours.url("/closed"),
-            free.url("/private/free"),
+            twin.url("/private/also"),
+            replaced.url("/private/ours"),
+            replaced.url("/closed"),
+            ignored.url("/private/free"),
             down.url("/page"),
             {"url": down.url("/anyway"), "meta": {"dont_obey_robotstxt": True}},
         ],
@@ -123,17 +132,17 @@ def test_the_ledger_has_each_decision_and_one_for_each_fetched_page(
             "REP_LEDGER_LEVEL": "all",
             "REP_REL": ["ugc"],
             "REP_OVERRIDES": {
-                f"127.0.0.1:{ours.port}": {
+                f"127.0.0.1:{replaced.port}": {
                     "robotstxt": "User-agent: *\nDisallow: /closed",
                     "reason": "agreed",
                     "until": "9000-01-01",
                 },
-                f"127.0.0.1:{free.port}": {"obey": False, "reason": "our own"},
+                f"127.0.0.1:{ignored.port}": {"obey": False, "reason": "our own"},
             },
         },
     )
     assert "log_count/ERROR" not in result.stats, result.log
-    assert allowed(path) == fetched(host, same, ours, free, down)
+    assert allowed_urls(path) == fetched_urls(host, twin, replaced, ignored, down)
     no_rule = (None, "robots.txt", "allowed", "no-rule", "*", None, None)
     expected = {
         host.url("/"): [no_rule],
@@ -165,17 +174,17 @@ def test_the_ledger_has_each_decision_and_one_for_each_fetched_page(
             ],
         ],
         host.url("/ugc"): [("/", "rel", "dropped", "nofollow", None, None, "UGC x")],
-        ours.url("/private/ours"): [
+        replaced.url("/private/ours"): [
             (None, "override", "allowed", "no-rule", "*", None,
-             f"127.0.0.1:{ours.port}: robotstxt (agreed; until 9000-01-01)")
+             f"127.0.0.1:{replaced.port}: robotstxt (agreed; until 9000-01-01)")
         ],
-        ours.url("/closed"): [
+        replaced.url("/closed"): [
             (None, "override", "refused", "rule", "*", 2,
              "Disallow: /closed (agreed; until 9000-01-01)")
         ],
-        free.url("/private/free"): [
+        ignored.url("/private/free"): [
             (None, "override", "allowed", "override", None, None,
-             f"127.0.0.1:{free.port}: ignore (our own)")
+             f"127.0.0.1:{ignored.port}: ignore (our own)")
         ],
         down.url("/page"): [
             (None, "robots.txt", "refused", "unreachable", None, None, None)
@@ -185,7 +194,7 @@ def test_the_ledger_has_each_decision_and_one_for_each_fetched_page(
         ],
     }  # fmt: skip
     assert {url: decisions(path, url) for url in expected} == expected
-    check_snapshots(path, host, same, down)
+    check_snapshots(path, host, twin, down)
     [crawl] = rows(path, "SELECT * FROM crawl")
     assert crawl["finish_reason"] == "finished"
     assert (crawl["spider"], crawl["agents"]) == ("pages", '["testbot"]')
@@ -195,20 +204,21 @@ def test_the_ledger_has_each_decision_and_one_for_each_fetched_page(
     [[count]] = [row.values() for row in rows(path, records)]
     assert result.stats["rep/ledger/recorded"] == count
     assert "rep/ledger/dropped" not in result.stats
-    # Another crawl may use the file too.
+    # A crawl logs no checksum of the file, which another crawl may write as well.
     assert "SHA-256" not in result.log
 
 
-def check_snapshots(path: Path, host: Host, same: Host, down: Host) -> None:
-    """Check that two hosts with the same robots.txt share a body, and that the snapshot of
-    an unreachable one says so.
+def check_snapshots(path: Path, host: Host, twin: Host, down: Host) -> None:
+    """Check that two hosts with the same robots.txt share a body, and that the snapshot of an unreachable
+    robots.txt has its status and no body.
     """
     snapshots = rows(path, "SELECT * FROM snapshot LEFT JOIN body USING (sha256)")
-    of = {row["origin"]: row for row in snapshots}
-    assert len(snapshots) == len(of) == 3
-    assert of[host.origin]["body"] == of[same.origin]["body"] == RULES.encode()
+    snapshot_of = {row["origin"]: row for row in snapshots}
+    assert len(snapshots) == len(snapshot_of) == 3
+    bodies = [snapshot_of[robots_host.origin]["body"] for robots_host in (host, twin)]
+    assert bodies == [RULES.encode()] * 2
     assert len(rows(path, "SELECT * FROM body")) == 1
-    fetched, missing = of[host.origin], of[down.origin]
+    fetched, missing = snapshot_of[host.origin], snapshot_of[down.origin]
     assert (fetched["access"], fetched["status"]) == ("successful", 200)
     assert fetched["url"] == host.robotstxt
     assert ["content-type", "text/plain"] in json.loads(fetched["headers"])
@@ -217,27 +227,27 @@ def check_snapshots(path: Path, host: Host, same: Host, down: Host) -> None:
     assert (missing["sha256"], missing["copy_of"]) == (None, None)
 
 
-def test_the_level_denied_leaves_out_what_was_allowed(
+def test_the_level_denied_leaves_out_allowed_requests(
     site: Site, tmp_path: Path
 ) -> None:
-    """By default, the ledger does not record the requests that a site allowed. It records
-    each decision by the user once per host and kind.
+    """The level "denied" is the default. The ledger does not have the requests that a site allowed. It has each kind
+    of override by the user once per host.
     """
-    host, free = site_with_everything(site), site.add(RULES)
+    host, ignored = add_host_with_all_rules(site), site.add(RULES)
     host.answers["/kept"] = html(head=meta("noindex"))
     path = tmp_path / "a" / "plan.sqlite"
-    anyway = {"meta": {"dont_obey_robotstxt": True}}
+    exempt = {"meta": {"dont_obey_robotstxt": True}}
     result = run_crawl(
         [
             host.url("/"),
-            *[free.url(f"/private/{number}") for number in range(5)],
-            *[{"url": host.url(f"/private/{n}"), **anyway} for n in range(5)],
+            *[ignored.url(f"/private/{number}") for number in range(5)],
+            *[{"url": host.url(f"/private/{n}"), **exempt} for n in range(5)],
             {"url": host.url("/kept"), "meta": {"dont_obey_noindex": True}},
         ],
         spider=PAGES,
         settings={
             "REP_LEDGER": str(path),
-            "REP_OVERRIDES": {f"127.0.0.1:{free.port}": "ignore"},
+            "REP_OVERRIDES": {f"127.0.0.1:{ignored.port}": "ignore"},
             "REP_NOINDEX": "annotate",
             "REP_NOFOLLOW": "ignore",
         },
@@ -260,10 +270,8 @@ def test_the_level_denied_leaves_out_what_was_allowed(
 def test_the_ledger_says_that_robotstxt_was_not_obeyed(
     site: Site, tmp_path: Path
 ) -> None:
-    """The ledger of a crawl with ROBOTSTXT_OBEY = False records that pages were fetched
-    regardless of robots.txt, and so does the headline of its report.
-    """
-    host = site_with_everything(site)
+    """With ROBOTSTXT_OBEY = False, each fetched page has a decision that names this setting."""
+    host = add_host_with_all_rules(site)
     path = tmp_path / "ledger.sqlite"
     result = run_crawl(
         [host.url("/")],
@@ -276,8 +284,8 @@ def test_the_ledger_says_that_robotstxt_was_not_obeyed(
         },
     )
     assert "log_count/ERROR" not in result.stats, result.log
-    assert allowed(path) == fetched(host)
-    assert host.url("/private/no") in allowed(path)
+    assert allowed_urls(path) == fetched_urls(host)
+    assert host.url("/private/no") in allowed_urls(path)
     query = "SELECT DISTINCT layer, reason FROM decision WHERE verdict = 'allowed'"
     assert rows(path, query) == [
         {"layer": "override", "reason": "ROBOTSTXT_OBEY"},
@@ -321,13 +329,13 @@ HEADLINES: dict[str, tuple[list[str], dict[str, Any], str]] = {
         "Dry run: 2 pages were fetched, and 1 request would have been refused",
     ),
 }  # fmt: skip
+"""Crawls by what their headline shows: the paths of the requests, the settings, and the headline."""
 
 
-def test_the_headline_agrees_with_the_access_log_in_every_mode(
-    site: Site, tmp_path: Path
-) -> None:
-    """The headline of a report says in every mode what the server has sent and what was refused. One on
-    all ledgers adds them up. ``test_network.py`` has the one without network.
+def test_the_headline_agrees_with_the_access_log(site: Site, tmp_path: Path) -> None:
+    """For each of HEADLINES, the headline of the report has the number of pages that the server has sent. The
+    headline of a report on all of these ledgers has the sums. ``test_network.py`` tests the headline of a
+    crawl without a network.
     """
     ledgers = []
     for number, (paths, settings, expected) in enumerate(HEADLINES.values()):
@@ -349,11 +357,11 @@ def test_the_headline_agrees_with_the_access_log_in_every_mode(
     )
 
 
-def test_the_ledger_has_withheld_files_and_images_with_their_rule(
+def test_the_ledger_has_each_dropped_file_and_image_with_its_rule(
     site: Site, tmp_path: Path
 ) -> None:
-    """The ledger records files that were withheld and images that were not requested, with the
-    rule and the URL that it is from. The log says how many files a media pipeline did not get.
+    """The ledger has files that were dropped after their download, and images that were not requested, with
+    the rule and the URL that says it. The log says how many files a media pipeline did not get.
     """
     host = site.add(RULES)
     host.answers |= {
@@ -384,8 +392,8 @@ def test_the_ledger_has_withheld_files_and_images_with_their_rule(
 def test_the_ledger_has_robotstxt_from_the_store_and_stale_copies(
     site: Site, tmp_path: Path
 ) -> None:
-    """The ledger records robots.txt files that came from the store, with the time of their
-    fetch, and for an unreachable one the stale copy that was used.
+    """A robots.txt from the store has the time of its fetch. The snapshot of an unreachable robots.txt names
+    the stale copy that was used.
     """
     host = site.add([robots(RULES), Answer(status=503)])
     path = tmp_path / "ledger.sqlite"
@@ -411,10 +419,10 @@ def test_the_ledger_has_robotstxt_from_the_store_and_stale_copies(
     ]
 
 
-def test_a_robotstxt_with_no_http_status_is_unreachable(
+def test_a_robotstxt_with_an_invalid_http_status_is_unreachable(
     site: Site, tmp_path: Path
 ) -> None:
-    """A robots.txt whose status is no HTTP status is unreachable, and costs the ledger nothing."""
+    """The ledger has all decisions nevertheless, also those about the hosts with an invalid status."""
     large, negative = site.add(Answer(status=10**30)), site.add(Answer(status=-1))
     path = tmp_path / "ledger.sqlite"
     settings = {"REP_LEDGER": str(path), "REP_LEDGER_LEVEL": "all"}
@@ -440,38 +448,41 @@ def test_a_robotstxt_with_no_http_status_is_unreachable(
     assert errors == {None, f"-1 {words}", f"1{19 * '0'} {words}"}
 
 
-def test_after_a_kill_the_ledger_is_intact(site: Site, tmp_path: Path) -> None:
-    """After a kill with SIGKILL, the ledger is intact and has all decisions up to some moment, and
-    how much was fetched until then.
+def test_the_ledger_is_intact_after_a_kill(site: Site, tmp_path: Path) -> None:
+    """After SIGKILL, the ledger has all decisions up to some moment, and the number of pages fetched up to
+    that moment. The next crawl continues the same file.
     """
     host = site.add(RULES)
     path = tmp_path / "ledger.sqlite"
     settings = {"REP_LEDGER": str(path), "REP_LEDGER_LEVEL": "all"}
     crawl = start_crawl(spider=ENDLESS, origin=host.origin, settings=settings)
-    crawl.until(lambda: has_rows(path) and len(allowed(path)) > 20)
+    crawl.until(lambda: is_created(path) and len(allowed_urls(path)) > 20)
     crawl.process.kill()
     crawl.wait()
     assert rows(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
-    seen = [row["url"] for row in rows(path, "SELECT url FROM decision ORDER BY id")]
-    assert len(seen) > 20
-    assert seen == [host.url(f"/{number}") for number in range(len(seen))]
-    # The last page may not have been requested yet.
-    assert len(host.pages) >= len(seen) - 1
+    recorded_urls = [
+        row["url"] for row in rows(path, "SELECT url FROM decision ORDER BY id")
+    ]
+    assert len(recorded_urls) > 20
+    assert recorded_urls == [
+        host.url(f"/{number}") for number in range(len(recorded_urls))
+    ]
+    # The last page may be recorded before its request arrives at the host.
+    assert len(host.pages) >= len(recorded_urls) - 1
     [traffic] = rows(path, "SELECT sum(pages) AS pages FROM traffic")
     assert 0 < traffic["pages"] <= len(host.pages)
     [row] = rows(path, "SELECT * FROM crawl")
     assert (row["ended"], row["finish_reason"], row["counts"]) == (None, None, None)
-    # The next crawl continues the file.
     run_crawl([host.url("/")], settings=settings)
     ended = rows(path, "SELECT ended IS NULL AS killed FROM crawl ORDER BY id")
     assert ended == [{"killed": 1}, {"killed": 0}]
 
 
-def test_after_a_full_disk_the_ledger_has_all_decisions(
+def test_the_ledger_has_all_decisions_after_a_full_disk(
     site: Site, tmp_path: Path
 ) -> None:
-    """On a full disk, the crawl goes on, with one warning and a stat, and later writes all
-    its decisions when there is room.
+    """While the disk is full, the crawl goes on, with one warning and a stat. When the disk has space again,
+    the crawl writes all its decisions.
     """
     host = site.add(RULES)
     with small_disk(tmp_path / "disk", 1024) as disk:
@@ -481,32 +492,33 @@ def test_after_a_full_disk_the_ledger_has_all_decisions(
         crawl = start_crawl(
             spider=ENDLESS, origin=host.origin, stop=stop, settings=settings
         )
-        crawl.until(lambda: has_rows(path) and allowed(path))
+        crawl.until(lambda: is_created(path) and allowed_urls(path))
 
         def is_stuck() -> bool:
+            """Fill the disk, and return whether the ledger then stays the same for 20 requests."""
             # This also fills the space that SQLite frees when it fails.
             fill(disk)
-            before, hits = sum(allowed(path).values()), len(host.hits)
+            before, hits = sum(allowed_urls(path).values()), len(host.hits)
             crawl.until(lambda: len(host.hits) > hits + 20)
-            return sum(allowed(path).values()) == before
+            return sum(allowed_urls(path).values()) == before
 
         crawl.until(lambda: "Cannot write to the ledger" in crawl.log or is_stuck())
         crawl.until(is_stuck)
-        before = sum(allowed(path).values())
-        free(disk)
-        crawl.until(lambda: sum(allowed(path).values()) > before)
+        before = sum(allowed_urls(path).values())
+        disks.free(disk)
+        crawl.until(lambda: sum(allowed_urls(path).values()) > before)
         host.answer = lambda path: html(stop)
         result = crawl.result()
         assert result.stats["finish_reason"] == "stopped"
         assert result.stats["rep/ledger/errors"] >= 1
         assert len(result.lines("WARNING", "ledger")) == 1
-        assert allowed(path) == fetched(host)
+        assert allowed_urls(path) == fetched_urls(host)
         assert rows(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
 
 
 def test_one_line_in_extensions_enables_the_ledger(site: Site, tmp_path: Path) -> None:
-    """Without the add-on, the ledger is enabled by one line in EXTENSIONS. Whatever the name of the
-    spider, it is in the folder of REP_LEDGER.
+    """A project without the add-on can enable the ledger alone. The ledger is in the folder of REP_LEDGER, also if
+    the name of the spider is a path.
     """
     host = site.add(RULES)
     enable = {
@@ -524,10 +536,10 @@ def test_one_line_in_extensions_enables_the_ledger(site: Site, tmp_path: Path) -
 def test_noindex_of_json_and_feeds_is_recorded_and_drops_nothing(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Items and links pass from JSON, sitemaps, feeds and scripts that say noindex and nofollow, as
-    with stock Scrapy, whose log shows the statements. The ledger notes them once for each
-    origin, and with REP_NOINDEX = "annotate" the items say it. A usage preference of data has its
-    effect: noai on an API is meant for its content.
+    """JSON, sitemaps, feeds and scripts may have a header with noindex and nofollow. Their items are kept
+    and their links followed, as in stock Scrapy. The log shows the statements, the ledger notes them once for
+    each origin, and with REP_NOINDEX = "annotate" the items have them. A usage preference of such data is
+    obeyed: noai on an API is meant for its content.
     """
     host, other = site.add(), site.add()
     for site_host, tag in ((host, "noindex, nofollow"), (other, "noai")):
@@ -560,10 +572,10 @@ def test_noindex_of_json_and_feeds_is_recorded_and_drops_nothing(
     assert noted_once == [{"reason": "data"}]
 
 
-def test_the_log_counts_what_was_withheld_by_kind_and_reason(site: Site) -> None:
-    """The log has a line for each kind and reason, with the count, the setting that changes it and
-    one example URL: a warning for what was withheld of fetched pages. The first refused start
-    request and the first dropped item have a line at once.
+def test_the_log_counts_refusals_and_drops_by_kind_and_reason(site: Site) -> None:
+    """At the end, the log has a line for each kind and reason, with the count, the setting that changes the
+    behaviour, and an example URL. For items and links of fetched pages, the line is a warning. The first
+    refused start request and the first dropped item have a line at once.
     """
     host = site.add("User-agent: *\nDisallow: /private\nCrawl-delay: 0.1\n")
     links = "".join(f'<a href="/from-{number}">' for number in range(3))
@@ -593,32 +605,32 @@ def test_the_log_counts_what_was_withheld_by_kind_and_reason(site: Site) -> None
         "WARNING: Items dropped: 1: no longer be in an index;: REP_NOINDEX": "/old",
         "WARNING: Items dropped: 1: used for train-ai;: REP_PURPOSES": "/ai",
     }
-    begins = result.log.index("Closing spider")
-    for line_, path in (at_once | at_the_end).items():
-        level, kind, *words = line_.split(": ")
+    closing_at = result.log.index("Closing spider")
+    for expected_line, path in (at_once | at_the_end).items():
+        level, kind, *words = expected_line.split(": ")
         words = [": ".join([kind, *words[:1]]), *words[1:]]
         (line,) = result.lines(level, *words)
         assert host.url(path) in line.partition("Example: ")[2]
-        assert (result.log.index(line) > begins) is (line_ in at_the_end)
-    told = [line for line in result.log.splitlines() if "Example: " in line]
-    assert len(told) == len(at_once) + len(at_the_end)
+        assert (result.log.index(line) > closing_at) is (expected_line in at_the_end)
+    example_lines = [line for line in result.log.splitlines() if "Example: " in line]
+    assert len(example_lines) == len(at_once) + len(at_the_end)
 
 
 def test_the_report_has_gaps_outages_and_refused_urls(
     site: Site, tmp_path: Path
 ) -> None:
-    """The report of a crawl has the actual gap between requests, the hosts without a robots.txt,
-    the unreachable host, and the refused and overridden URLs.
+    """The gap is the actual gap between requests. The report also has the hosts without a robots.txt, and the
+    URLs with an override.
     """
     delay = 0.3
     rules = f"User-agent: *\nDisallow: /no\nCrawl-delay: {delay}\n"
     slow = site.add(rules, name="127.0.0.2")
-    none, closed = site.add(), site.add(Answer(status=403))
+    missing, locked = site.add(), site.add(Answer(status=403))
     loop = site.add(redirect("/robots.txt", 301))
-    owned, refused = site.add("User-agent: *\nDisallow: /\n"), site.refusing()
+    overridden, refused = site.add("User-agent: *\nDisallow: /\n"), site.refusing()
     ledger = tmp_path / "ledger.sqlite"
-    overrides = {f"127.0.0.1:{owned.port}": "User-agent: *\nDisallow: /no"}
-    answered = (slow, none, closed, loop, owned)
+    overrides = {f"127.0.0.1:{overridden.port}": "User-agent: *\nDisallow: /no"}
+    answered = (slow, missing, locked, loop, overridden)
     run_crawl(
         [host.url(path) for host in answered for path in ("/1", "/2", "/3", "/no")]
         + [refused.url("/1")],
@@ -627,7 +639,7 @@ def test_the_report_has_gaps_outages_and_refused_urls(
     with closing(ReportLedgers([str(ledger)], ReportLimits())) as ledgers:
         hosts = {host["origin"]: host for host in ledgers.view("host")}
         urls = ledgers.view("judged_url").fetchall()
-        without = {
+        hosts_without_robotstxt = {
             row["origin"]: (answers.status(row["status"], row["error"]), row["allowed"])
             for row in ledgers.view("without")
         }
@@ -638,16 +650,16 @@ def test_the_report_has_gaps_outages_and_refused_urls(
     assert hosts[slow.origin]["delay"] == delay
     assert delay * 0.9 < hosts[slow.origin]["gap"] < 20
     loops = "redirected more than 5 times (301 Moved Permanently)"
-    assert without == {
-        none.origin: ("404 Not Found", 4),
-        closed.origin: ("403 Forbidden", 4),
+    assert hosts_without_robotstxt == {
+        missing.origin: ("404 Not Found", 4),
+        locked.origin: ("403 Forbidden", 4),
         loop.origin: (loops, 4),
     }
     assert (outage["origin"], outage["error"]) == (refused.origin, "connection refused")
     (row,) = (row for row in urls if row["origin"] == slow.origin)
     evidence = (row["url"], row["line"], row["statement"])
     assert evidence == (slow.url("/no"), 2, "Disallow: /no")
-    of_owned = [row for row in urls if row["origin"] == owned.origin]
-    assert {row["verdict"] for row in of_owned} == {"allowed", "refused"}
-    assert {row["overridden_of_host"] for row in of_owned} == {4}
-    assert {row["refused_of_host"] for row in of_owned} == {0}
+    overridden_rows = [row for row in urls if row["origin"] == overridden.origin]
+    assert {row["verdict"] for row in overridden_rows} == {"allowed", "refused"}
+    assert {row["overridden_of_host"] for row in overridden_rows} == {4}
+    assert {row["refused_of_host"] for row in overridden_rows} == {0}

@@ -1,5 +1,5 @@
-"""Several workers on one queue in Redis keep delays together, and lose no request. The scheduler of
-scrapy-redis has its features with this package's queue.
+"""Tests of several workers that share one queue in Redis. Together they keep the delay of each host, and they
+lose no request. The features of scrapy-redis' scheduler work with this package's queue.
 """
 
 from __future__ import annotations
@@ -37,20 +37,22 @@ pytestmark = pytest.mark.skipif(
 RULES = "User-agent: *\nDisallow: /private/\n"
 DELAY = 0.2
 
-# Seconds, enough for a busy machine.
-LONGEST = 60
+TIMEOUT = 60
+"""The seconds after which a test gives up. They are enough for a busy machine."""
 
-# The seconds that a distant server may cost on a busy machine. On a quiet one, it costs about one.
-MAX_LONGER = 2.5
+MAX_EXTRA_SECONDS = 2.5
+"""The seconds that a crawl with a distant server may take longer on a busy machine. On an idle machine, it takes
+about one second longer.
+"""
 
 PAUSE = 3.0
 """The seconds for which a busy host asks for a pause."""
 
-ON_ITS_WAY = 1.0
-"""The seconds that a busy machine needs at most until all workers know of a pause."""
+MAX_PROPAGATION = 1.0
+"""The maximum number of seconds until all workers know of a pause, on a busy machine."""
 
-SILENCE = 1.0
-"""The seconds for which a worker waits for an answer of a server that gives none."""
+ANSWER_TIMEOUT = 1.0
+"""The seconds for which a worker waits for an answer from a Redis server that does not answer."""
 
 SPIDER = "tests.crawl.redis_spiders.{}"
 
@@ -62,6 +64,7 @@ def server() -> Iterator[RedisServer]:
 
 
 def settings_for(server: RedisServer, **settings: Any) -> dict[str, Any]:
+    """Return the settings of a worker whose queue is on *server*."""
     return {
         "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
         "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
@@ -84,8 +87,8 @@ def start(
     constants: dict[str, float] = RETRIED_SOON,
     **attributes: Any,
 ) -> RunningCrawl:
-    """Start a worker. The first one requests the first of *urls*, whose
-    page links to the others.
+    """Start a worker. If *is_first* is set, the worker requests the first of *urls*, whose page links to
+    the other URLs.
     """
     return start_crawl(
         urls[: int(is_first)],
@@ -99,42 +102,50 @@ def start(
 
 
 def start_workers(
-    crowd: Crowd, settings: dict[str, Any], count: int, **how: Any
+    host_mix: HostMix, settings: dict[str, Any], count: int, **arguments: Any
 ) -> list[RunningCrawl]:
-    """Start several workers. The first page, which links to all others, is answered when all of them are there."""
+    """Start *count* workers with the *arguments* of :func:`start`. The first page, which links to all other pages,
+    is answered when all workers have registered in Redis.
+    """
     client = Redis.from_url(settings["REDIS_URL"])
 
-    most = 0
+    max_count = 0
 
-    def are_there() -> bool:
-        # Also if they have ended since: a later worker may fetch the page again.
-        nonlocal most
+    def are_registered() -> bool:
+        # The highest count is kept: a later worker may fetch the page again when the first workers have ended.
+        nonlocal max_count
         keys = [*client.scan_iter("{worker:requests}:*:workers")]
-        most = max(most, sum(map(client.zcard, keys)))
-        return most >= count
+        max_count = max(max_count, sum(map(client.zcard, keys)))
+        return max_count >= count
 
-    crowd.hosts[0].limit = None
-    path = urlsplit(crowd.urls[0]).path
-    crowd.hosts[0].answers[path] = Answer(after=are_there)
-    first = start(crowd.urls, settings, is_first=True, **how)
-    wait_until(lambda: crowd.site.log or first.process.poll() is not None)
-    return [first, *(start(crowd.urls, settings, **how) for _ in range(count - 1))]
+    host_mix.hosts[0].limit = None
+    path = urlsplit(host_mix.urls[0]).path
+    host_mix.hosts[0].answers[path] = Answer(after=are_registered)
+    first = start(host_mix.urls, settings, is_first=True, **arguments)
+    wait_until(lambda: host_mix.site.log or first.process.poll() is not None)
+    return [
+        first,
+        *(start(host_mix.urls, settings, **arguments) for _ in range(count - 1)),
+    ]
 
 
 def finish(crawls: list[RunningCrawl]) -> list[CrawlResult]:
-    results = [crawl.result(LONGEST) for crawl in crawls]
+    """Wait for *crawls*, check that each has finished without an error, and return their results."""
+    results = [crawl.result(TIMEOUT) for crawl in crawls]
     for result in results:
         assert result.stats.get("finish_reason") == "finished", result.log
         assert "log_count/ERROR" not in result.stats, result.log
     return results
 
 
-class Crowd:
-    """Many ordinary hosts, and some that are slow, forbid paths, or are down at first."""
+class HostMix:
+    """Many ordinary hosts, and some hosts with a delay, with forbidden paths, or with a robots.txt that is
+    unreachable at first. Each host has the same number of pages.
+    """
 
     def __init__(self, site: Site) -> None:
         count, slow, part = (500, 20, 5) if effort.is_long else (16, 2, 2)
-        self.pages = 40 if effort.is_long else 8
+        self.pages_per_host = 40 if effort.is_long else 8
         self.site = site
         self.slow = [self._add(f"{RULES}Crawl-delay: {DELAY}\n") for _ in range(slow)]
         self.strict = [self._add(RULES) for _ in range(part)]
@@ -149,32 +160,32 @@ class Crowd:
         host = self.site.add(
             answer, name=f"127.0.{1 + number // 250}.{number % 250 + 1}"
         )
-        # Slow enough for each worker to have some requests at any time.
+        # The pages are slow, so that each worker has requests in flight at any time.
         return limit(host, 0, seconds=0.05)
 
     @property
     def urls(self) -> list[str]:
         urls = [
             host.url(f"/public/{number}")
-            for number in range(self.pages)
+            for number in range(self.pages_per_host)
             for host in self.hosts
         ]
         return urls + [
             host.url(f"/private/{number}")
-            for number in range(self.pages // 2)
+            for number in range(self.pages_per_host // 2)
             for host in self.strict
         ]
 
     @property
-    def fetched(self) -> int:
-        # In one pass over the log, as there are many hosts.
+    def fetched_count(self) -> int:
+        # One pass over the log is fast, also for many hosts.
         return sum(hit.path != "/robots.txt" for hit in list(self.site.log))
 
     def check(self, *, most_repeated: int = 0) -> None:
-        """Check that all allowed pages were fetched, none was forbidden or too early, and
-        at most *most_repeated* were fetched again.
+        """Check that all allowed pages were fetched and no forbidden page, that delays were kept, and that at
+        most *most_repeated* pages were fetched again.
         """
-        expected = {f"/public/{number}" for number in range(self.pages)}
+        expected = {f"/public/{number}" for number in range(self.pages_per_host)}
         for host in self.hosts:
             assert set(host.pages) == expected, host.origin
         repeated = sum(len(host.pages) - len(expected) for host in self.hosts)
@@ -186,24 +197,24 @@ class Crowd:
 def test_four_workers_keep_delays_together_and_fetch_each_page_once(
     site: Site, mode: str, server: RedisServer, tmp_path: Path
 ) -> None:
-    """Four workers keep each Crawl-delay together, fetch nothing forbidden, and each
-    allowed URL and each robots.txt once, even if their store takes long to write.
+    """Four workers together keep each Crawl-delay. They fetch nothing forbidden, and each allowed URL and each
+    robots.txt once, although their store takes long to write.
     """
-    crowd = Crowd(site)
+    host_mix = HostMix(site)
     settings = settings_for(
         server,
         REP_STORE="tests.crawl.own_store.SlowStore",
         ROBOTSTXT_FOLDER=str(tmp_path),
     )
-    results = finish(start_workers(crowd, settings, 4, mode=mode))
-    crowd.check()
-    others = [host for host in crowd.hosts if host not in crowd.down]
+    results = finish(start_workers(host_mix, settings, 4, mode=mode))
+    host_mix.check()
+    others = [host for host in host_mix.hosts if host not in host_mix.down]
     assert {len(host.robots_hits) for host in others} == {1}
     # More than one worker had work.
     assert sum("scheduler/dequeued/redis" in result.stats for result in results) > 1
     denied = [error for result in results for error in result.errors]
     assert Counter(error["reason"] for error in denied) == {
-        "rule": len(crowd.strict) * (crowd.pages // 2)
+        "rule": len(host_mix.strict) * (host_mix.pages_per_host // 2)
     }
     check_nothing_left(server)
 
@@ -223,18 +234,18 @@ def check_nothing_left(server: RedisServer) -> None:
 def test_all_workers_together_keep_the_limit_of_pages_per_host(
     site: Site, server: RedisServer
 ) -> None:
-    """All workers together fetch as many pages of a host as it may have. One of them is killed: what it had in flight
-    is fetched in addition, since only pages that are done count.
+    """One of three workers is killed. The pages that it had in flight are fetched in addition, since only finished
+    pages count towards REP_PAGES_PER_HOST.
     """
     hosts = [
         limit(site.add(RULES, name=f"127.0.8.{number}"), 0, seconds=0.05)
         for number in range(2, 14)
     ]
     urls = [host.url(f"/{page}") for page in range(9) for host in hosts]
-    crowd = SimpleNamespace(urls=urls, hosts=hosts, site=site)
+    host_mix = SimpleNamespace(urls=urls, hosts=hosts, site=site)
     settings = settings_for(server, REP_PAGES_PER_HOST=5, REP_QUEUE_LEASE=2)
-    crawls = start_workers(crowd, settings, 3)
-    wait_until(lambda: sum(len(host.pages) for host in hosts) >= 20, LONGEST)
+    crawls = start_workers(host_mix, settings, 3)
+    wait_until(lambda: sum(len(host.pages) for host in hosts) >= 20, TIMEOUT)
     crawls[1].end()
     results = finish([crawls[0], crawls[2]])
     assert min(len({*host.pages}) for host in hosts) == 5
@@ -245,49 +256,50 @@ def test_all_workers_together_keep_the_limit_of_pages_per_host(
 
 
 @pytest.mark.newest
-def test_a_server_that_restarts_costs_no_page_and_one_warning(
+def test_a_restart_of_the_server_loses_no_page_and_causes_one_warning(
     site: Site, server: RedisServer
 ) -> None:
-    """If Redis restarts during a crawl, the workers connect again, warn once and go on later. No
-    request is lost. ``tests/redis/test_server_faults.py`` has the other faults.
+    """If Redis restarts during a crawl, each worker warns at most once, connects again, and goes on.
+    ``tests/redis/test_server_faults.py`` tests other faults.
     """
-    crowd = Crowd(site)
+    host_mix = HostMix(site)
     settings = settings_for(server, REP_QUEUE_LEASE=30)
     crawls: list[RunningCrawl] = []
 
-    def seen() -> bool:
+    def has_failed() -> bool:
         return any("The queue in Redis fails" in crawl.log for crawl in crawls)
 
-    # So the crawl cannot end before.
-    last = crowd.hosts[-1]
+    # The last page is answered after the failure, so that the crawl cannot end earlier.
+    last = host_mix.hosts[-1]
     last.limit = None
-    last.answers[f"/public/{crowd.pages - 1}"] = Answer(after=seen)
-    crawls += start_workers(crowd, settings, 2, spider="BranchingSpider")
-    some = len(crowd.hosts) * crowd.pages / 5
-    wait_until(lambda: crowd.fetched >= some, LONGEST)
+    last.answers[f"/public/{host_mix.pages_per_host - 1}"] = Answer(after=has_failed)
+    crawls += start_workers(host_mix, settings, 2, spider="BranchingSpider")
+    pages_before = len(host_mix.hosts) * host_mix.pages_per_host / 5
+    wait_until(lambda: host_mix.fetched_count >= pages_before, TIMEOUT)
     server.stop()
-    wait_until(seen)
+    wait_until(has_failed)
     server.start()
     results = finish(crawls)
     for result in results:
         assert len(result.lines("WARNING", "The queue in Redis fails")) <= 1, result.log
     lines = [line for result in results for line in result.lines("INFO", "works again")]
     assert lines
-    # Calls without an answer may have been executed or not.
-    crowd.check(most_repeated=2 * settings["CONCURRENT_REQUESTS"])
+    # Redis may or may not have executed the calls that it did not answer.
+    host_mix.check(most_repeated=2 * settings["CONCURRENT_REQUESTS"])
     check_nothing_left(server)
 
 
 @pytest.mark.newest
 @pytest.mark.unmeasured
-def test_a_server_200_ms_away_costs_a_crawl_few_round_trips(
+def test_a_crawl_with_a_server_200_ms_away_needs_few_round_trips(
     site: Site, server: RedisServer
 ) -> None:
-    """From the first page's answer to the last one, four workers take about a second longer than beside the server.
-    The bound allows for other load: with a round trip for each page of a host, they would take much longer.
+    """From the first answer to the last, four workers take about one second longer than with a server that is near.
+    The bound allows for other load on the machine. With a round trip for each page of a host, they would take much
+    longer.
     """
     hosts, pages = (60, 10) if effort.is_long else (15, 8)
-    took = []
+    durations = []
     for number, seconds in enumerate((0.0, 0.2)):
         server.client().flushall()
         crowd_hosts = [
@@ -295,7 +307,7 @@ def test_a_server_200_ms_away_costs_a_crawl_few_round_trips(
             for index in range(hosts)
         ]
         site.log.clear()
-        crowd = SimpleNamespace(
+        host_mix = SimpleNamespace(
             urls=[
                 host.url(f"/{page}") for page in range(pages) for host in crowd_hosts
             ],
@@ -304,7 +316,7 @@ def test_a_server_200_ms_away_costs_a_crawl_few_round_trips(
         )
         with distant(urlsplit(server.url).path, seconds) as port:
             settings = settings_for(server, REDIS_URL=f"redis://127.0.0.1:{port}/0")
-            finish(start_workers(crowd, settings, 4))
+            finish(start_workers(host_mix, settings, 4))
         for host in crowd_hosts:
             assert len(host.pages) == len(set(host.pages)) == pages
         answered = [
@@ -312,25 +324,27 @@ def test_a_server_200_ms_away_costs_a_crawl_few_round_trips(
             for hit in site.log
             if hit.path != "/robots.txt" and hit.answered is not None
         ]
-        took.append(max(answered) - min(answered))
-    near, far = took
+        durations.append(max(answered) - min(answered))
+    near, far = durations
     print(f"{hosts * pages} pages: {near:.2f} s near, {far:.2f} s far")
-    assert far <= 1.5 * near + MAX_LONGER
+    assert far <= 1.5 * near + MAX_EXTRA_SECONDS
 
 
 OLD = [f"/old-{number}" for number in range(10)]
 NEW = [f"/new-{number}" for number in range(5)]
 LINKS = {
     "/start": [*OLD, "/private/"],
-    # This page was fetched by the first crawl.
+    # The first crawl has fetched the last of these pages.
     "/again": [*NEW, OLD[0]],
-    # These are duplicates.
+    # These links are duplicates.
     **dict.fromkeys(NEW, NEW),
 }
 
 
-def plan(server: RedisServer, spider: str, **settings: Any) -> dict[str, Any]:
-    """Return the arguments of a crawl with one request at a time and requests in JSON."""
+def crawl_arguments(
+    server: RedisServer, spider: str, **settings: Any
+) -> dict[str, Any]:
+    """Return the arguments of a crawl that sends one request at a time, and writes requests in JSON."""
     return {
         "spider": SPIDER.format(spider),
         "links": LINKS,
@@ -345,20 +359,22 @@ def plan(server: RedisServer, spider: str, **settings: Any) -> dict[str, Any]:
 
 
 def push(server: RedisServer, url: str) -> None:
+    """Add *url* to the start URLs on *server*."""
     server.client().rpush("links:start_urls", json.dumps({"url": url}))
 
 
-def test_a_queue_is_kept_flushed_and_deleted_as_the_settings_of_scrapy_redis_request(
+def test_the_settings_of_scrapy_redis_keep_flush_or_delete_the_queue(
     site: Site, server: RedisServer
 ) -> None:
-    """Three crawls run one after the other, with start URLs from Redis and requests in
-    JSON. The second starts with SCHEDULER_FLUSH_ON_START, so the requests of the first are
-    deleted. The third resumes the queue of the second, waits for
-    SCHEDULER_IDLE_BEFORE_CLOSE, and leaves no keys.
+    """Three crawls run one after the other, with start URLs from Redis and requests in JSON. The second crawl
+    starts with SCHEDULER_FLUSH_ON_START, which deletes the requests of the first. The third crawl resumes the
+    queue of the second, waits for SCHEDULER_IDLE_BEFORE_CLOSE, and leaves no keys.
     """
     host, redis = site.add(RULES), server.client()
     push(server, host.url("/start"))
-    result = run_crawl(**plan(server, "StartUrlSpider", CLOSESPIDER_PAGECOUNT=4))
+    result = run_crawl(
+        **crawl_arguments(server, "StartUrlSpider", CLOSESPIDER_PAGECOUNT=4)
+    )
     assert result.stats["finish_reason"] == "closespider_pagecount", result.log
     assert host.pages[-1] == "/start"
     requests_left = [
@@ -376,8 +392,8 @@ def test_a_queue_is_kept_flushed_and_deleted_as_the_settings_of_scrapy_redis_req
 
     before = len(site.log)
     flush = {"SCHEDULER_FLUSH_ON_START": True, "CLOSESPIDER_PAGECOUNT": 3}
-    crawl = start_crawl(**plan(server, "StartUrlSpider", **flush))
-    # Start URLs may be pushed at any time.
+    crawl = start_crawl(**crawl_arguments(server, "StartUrlSpider", **flush))
+    # Start URLs may be pushed at any time: this one is pushed after the start of the crawl.
     crawl.until(lambda: [*redis.scan_iter("{links:requests}:*:workers")])
     assert not redis.exists("links:seen")
     push(server, host.url("/again"))
@@ -386,10 +402,10 @@ def test_a_queue_is_kept_flushed_and_deleted_as_the_settings_of_scrapy_redis_req
     assert list(redis.scan_iter("*:queue:*"))
 
     last = {"SCHEDULER_PERSIST": False, "SCHEDULER_IDLE_BEFORE_CLOSE": 2}
-    result = run_crawl(**plan(server, "LinkSpider", **last))
+    result = run_crawl(**crawl_arguments(server, "LinkSpider", **last))
     assert result.stats["finish_reason"] == "finished", result.log
     assert "Resuming crawl" in result.log
-    # The spider was idle and then went on at least once.
+    # The spider became idle, continued, and became idle again.
     assert result.stats["idle"] > 1
     assert result.stats["elapsed_time_seconds"] >= 2
     # The key of each host expires some time after its last request.
@@ -398,15 +414,15 @@ def test_a_queue_is_kept_flushed_and_deleted_as_the_settings_of_scrapy_redis_req
     assert sorted(pages) == sorted(["/again", *NEW, OLD[0]])
 
 
-def test_a_jobdir_beside_the_queue_keeps_no_requests(
+def test_a_jobdir_beside_a_queue_in_redis_has_no_requests(
     site: Site, server: RedisServer, tmp_path: Path
 ) -> None:
-    """With a JOBDIR as well, requests and fingerprints are on the server only."""
+    """Requests and fingerprints are only on the Redis server."""
     host = site.add(RULES)
     push(server, host.url("/start"))
-    # The robots.txt is a response too.
+    # Scrapy counts the response for robots.txt as a page.
     job_settings = {"JOBDIR": str(tmp_path / "job"), "CLOSESPIDER_PAGECOUNT": 12}
-    result = run_crawl(**plan(server, "StartUrlSpider", **job_settings))
+    result = run_crawl(**crawl_arguments(server, "StartUrlSpider", **job_settings))
     assert result.stats["finish_reason"] == "closespider_pagecount"
     assert "log_count/ERROR" not in result.stats, result.log
     assert host.pages == sorted(["/start", *OLD])
@@ -415,26 +431,28 @@ def test_a_jobdir_beside_the_queue_keeps_no_requests(
 
 @pytest.mark.newest
 @pytest.mark.unmeasured
-def test_a_lost_queue_closes_each_worker_with_one_error(
+def test_each_worker_closes_with_one_error_if_the_queue_is_lost(
     site: Site, mode: str, server: RedisServer
 ) -> None:
-    """After a FLUSHALL, each worker says what is lost, and closes for that reason. What the workers
-    had is in the queue again: the next worker fetches it, and ends as usual.
+    """After a FLUSHALL, each worker logs what is lost, and closes with the reason ``queue_lost``. The requests that
+    the workers had taken are put back into the queue. The next worker fetches these, and ends as usual.
     """
-    crowd = Crowd(site)
+    host_mix = HostMix(site)
     settings = settings_for(server)
-    crawls = start_workers(crowd, settings, 3, mode=mode)
-    wait_until(lambda: crowd.fetched >= 30, LONGEST)
+    crawls = start_workers(host_mix, settings, 3, mode=mode)
+    wait_until(lambda: host_mix.fetched_count >= 30, TIMEOUT)
     server.client().flushall()
     for crawl in crawls:
-        result = crawl.result(LONGEST)
+        result = crawl.result(TIMEOUT)
         assert result.stats["finish_reason"] == "queue_lost", result.log
         [line] = result.lines("ERROR")
         assert "The queue worker:requests in Redis is lost" in line
     assert int(server.client().hget("{worker:requests}:state", "count")) > 0
-    for host in crowd.hosts:
-        host.limit = None  # Delays are lost with the queue, so that hosts may be asked too early.
-    [last] = finish([start(crowd.urls, settings, mode)])
+    for host in host_mix.hosts:
+        host.limit = (
+            None  # Delays are lost with the queue, so that requests may be too early.
+        )
+    [last] = finish([start(host_mix.urls, settings, mode)])
     assert last.stats["scheduler/dequeued/redis"] > 0
     check_nothing_left(server)
 
@@ -444,21 +462,21 @@ def test_a_lost_queue_closes_each_worker_with_one_error(
 def test_requests_that_no_worker_can_read_wait_for_a_later_worker(
     site: Site, server: RedisServer
 ) -> None:
-    """A crawl ends although no worker has the callback of some requests. Each worker says how many
-    that are, and a later one that has it fetches them.
+    """No worker has the callback of some requests. The crawl ends, and the log has their number. A later worker
+    that has the callback fetches them.
     """
     host = site.add(RULES)
     urls = [host.url(f"/{number}") for number in range(10)]
     settings = settings_for(server)
-    few = {**settings, "CLOSESPIDER_PAGECOUNT": 2, "CONCURRENT_REQUESTS": 1}
-    start(urls, few, spider="NewWorkerSpider", is_first=True).result(LONGEST)
+    stop_early = {**settings, "CLOSESPIDER_PAGECOUNT": 2, "CONCURRENT_REQUESTS": 1}
+    start(urls, stop_early, spider="NewWorkerSpider", is_first=True).result(TIMEOUT)
     for crawl in [start(urls, settings, spider="OldWorkerSpider") for _ in range(2)]:
-        result = crawl.result(LONGEST)
+        result = crawl.result(TIMEOUT)
         assert result.stats.get("finish_reason") == "finished", result.log
     assert "because no worker could read them" in result.log
     before = len(host.pages)
     assert before < 10
-    result = start(urls, settings, spider="NewWorkerSpider").result(LONGEST)
+    result = start(urls, settings, spider="NewWorkerSpider").result(TIMEOUT)
     assert sorted(host.pages) == [f"/{number}" for number in range(10)], result.log
     check_nothing_left(server)
 
@@ -468,9 +486,7 @@ def test_requests_that_no_worker_can_read_wait_for_a_later_worker(
 def test_requests_of_another_queue_class_cause_one_warning_and_are_kept(
     site: Site, server: RedisServer
 ) -> None:
-    """If scrapy-redis' own queue has left requests, one warning says how many, where, and what to
-    do. They stay there.
-    """
+    """The queue of scrapy-redis has left requests. One warning has their number and their key."""
     host, redis = site.add(RULES), server.client()
     urls = [host.url(f"/{number}") for number in range(50)]
     queue_settings = {
@@ -478,50 +494,50 @@ def test_requests_of_another_queue_class_cause_one_warning_and_are_kept(
         "CLOSESPIDER_PAGECOUNT": 1,
         "CONCURRENT_REQUESTS": 1,
     }
-    start(urls, settings_for(server, **queue_settings), is_first=True).result(LONGEST)
+    start(urls, settings_for(server, **queue_settings), is_first=True).result(TIMEOUT)
     count = redis.zcard("worker:requests")
     assert count
-    result = start(urls, settings_for(server)).result(LONGEST)
+    result = start(urls, settings_for(server)).result(TIMEOUT)
     [line] = result.lines("WARNING")
     assert f"{count} requests in the queue worker:requests were written by" in line
     assert redis.zcard("worker:requests") == count
 
 
 @pytest.mark.newest
-@pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_a_dead_or_suspended_worker_costs_no_page(
-    site: Site, server: RedisServer, how: str
+@pytest.mark.parametrize("fault", ["killed", "stopped"])
+def test_no_page_is_lost_if_a_worker_is_killed_or_suspended(
+    site: Site, server: RedisServer, fault: str
 ) -> None:
-    """One of three workers is killed, or stopped for longer than its lease: the others fetch what it had, and nothing is
-    lost. Only what was in flight, or not done, is fetched twice. No delay is cut short.
+    """One of three workers is killed, or suspended for longer than its lease. The other workers fetch its
+    requests. Only requests that were in flight or not finished are sent twice. Delays are kept.
     """
-    crowd = Crowd(site)
+    host_mix = HostMix(site)
     settings = settings_for(server, REP_QUEUE_LEASE=2)
-    crawls = start_workers(crowd, settings, 3)
-    some = len(crowd.hosts) * crowd.pages / 4
-    wait_until(lambda: crowd.fetched >= some, LONGEST)
+    crawls = start_workers(host_mix, settings, 3)
+    pages_before = len(host_mix.hosts) * host_mix.pages_per_host / 4
+    wait_until(lambda: host_mix.fetched_count >= pages_before, TIMEOUT)
     worker = crawls[1].process
-    if how == "killed":
+    if fault == "killed":
         crawls[1].end()
     else:
         worker.send_signal(signal.SIGSTOP)
     finish([crawls[0], crawls[2]])
-    if how == "stopped":
+    if fault == "stopped":
         worker.send_signal(signal.SIGCONT)
-        crawls[1].result(LONGEST)
-    # Its robots.txt had a delay, and what it had sent may come late.
-    crowd.check(most_repeated=2 * settings["CONCURRENT_REQUESTS"])
+        crawls[1].result(TIMEOUT)
+    # The requests in flight of the killed worker are sent again. A suspended worker may finish its own late.
+    host_mix.check(most_repeated=2 * settings["CONCURRENT_REQUESTS"])
     check_nothing_left(server)
 
 
 @pytest.mark.newest
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("status", [0, 429])
-def test_files_keep_the_delay_and_pauses_of_a_host_that_another_worker_owns(
+def test_downloads_keep_the_delay_and_pauses_of_a_host_that_another_worker_owns(
     site: Site, server: RedisServer, status: int
 ) -> None:
-    """What callbacks of several workers download from a host that at most one of them owns keeps its delay and its pauses
-    together with the pages of the owner.
+    """At most one worker owns a host. The callbacks of several workers download files from this host. Together
+    with the pages that the owner requests, the downloads keep the delay and the pauses of the host.
     """
     shared_host = site.add(
         f"{RULES}Crawl-delay: {DELAY}\n" if not status else RULES, name="127.0.7.1"
@@ -530,10 +546,10 @@ def test_files_keep_the_delay_and_pauses_of_a_host_that_another_worker_owns(
         limit(shared_host, 2, Busy(status=status, pause=PAUSE), seconds=0.05)
     hosts = [site.add(RULES, name=f"127.0.7.{number}") for number in range(2, 8)]
     urls = [host.url(f"/{page}") for page in range(3) for host in (*hosts, shared_host)]
-    crowd = SimpleNamespace(urls=urls, hosts=hosts, site=site)
+    host_mix = SimpleNamespace(urls=urls, hosts=hosts, site=site)
     finish(
         start_workers(
-            crowd,
+            host_mix,
             settings_for(server),
             3,
             spider="DownloadingSpider",
@@ -544,18 +560,18 @@ def test_files_keep_the_delay_and_pauses_of_a_host_that_another_worker_owns(
         [path for path in shared_host.pages if path.startswith("/file")]
     ) >= 3 * len(hosts)
     if not status:
-        # Two workers may fetch robots.txt at the same time: neither knows the delay before.
+        # Two workers may fetch robots.txt at the same time, as neither knows the delay yet.
         gaps = zip(shared_host.hits[1:], shared_host.gaps, strict=True)
         assert min(gap for hit, gap in gaps if hit.path != "/robots.txt") >= DELAY
         return
-    asked = [hit for hit in shared_host.hits if isinstance(hit.answer, Busy)]
-    assert asked
-    begins = max(hit.answered for hit in asked if hit.answered is not None)
-    # What was on its way when the pause began is as early as it was.
+    busy_hits = [hit for hit in shared_host.hits if isinstance(hit.answer, Busy)]
+    assert busy_hits
+    pause_began = max(hit.answered for hit in busy_hits if hit.answered is not None)
+    # Requests that were on their way when the pause began may arrive within it.
     early = [
         hit
         for hit in shared_host.hits
-        if begins + ON_ITS_WAY < hit.time < begins + PAUSE - EARLY
+        if pause_began + MAX_PROPAGATION < hit.time < pause_began + PAUSE - EARLY
     ]
     assert not early
 
@@ -565,7 +581,9 @@ def test_files_keep_the_delay_and_pauses_of_a_host_that_another_worker_owns(
 def test_a_redirected_robotstxt_keeps_the_delay_of_a_host_that_another_worker_owns(
     site: Site, server: RedisServer
 ) -> None:
-    """Only the owner may know the delay. Redirected requests and pages keep it together."""
+    """Robots.txt files of other hosts redirect to a host with a delay. Only the worker that owns this host may
+    know its delay. Redirected requests and pages together keep the delay.
+    """
     slow = site.add(f"{RULES}Crawl-delay: {DELAY}\n", name="127.0.8.1")
     hosts = [site.add(RULES, name=f"127.0.8.{number}") for number in range(2, 9)]
     for number, host in enumerate(hosts):
@@ -573,8 +591,8 @@ def test_a_redirected_robotstxt_keeps_the_delay_of_a_host_that_another_worker_ow
         host.answers["/robots.txt"] = redirect(slow.url(f"/rules-{number}"))
         limit(host, 0, seconds=0.05)
     urls = [host.url(f"/{page}") for page in range(4) for host in (slow, *hosts)]
-    crowd = SimpleNamespace(urls=urls, hosts=[slow, *hosts], site=site)
-    finish(start_workers(crowd, settings_for(server), 3))
+    host_mix = SimpleNamespace(urls=urls, hosts=[slow, *hosts], site=site)
+    finish(start_workers(host_mix, settings_for(server), 3))
     rules = {f"/rules-{number}" for number in range(len(hosts))}
     assert {*slow.pages} == {f"/{page}" for page in range(4)} | rules
     assert all({*host.pages} == {f"/{page}" for page in range(4)} for host in hosts)
@@ -586,9 +604,10 @@ def test_a_redirected_robotstxt_keeps_the_delay_of_a_host_that_another_worker_ow
 def test_a_server_that_does_not_answer_never_blocks_the_event_loop(
     site: Site, server: RedisServer
 ) -> None:
-    """The server accepts connections and does not answer: in the middle of a crawl, at its end, or from its start.
-    Compared with a server that answers, the event loop is not blocked for longer. In the middle, the worker sends the
-    requests that it has, and then goes on as usual. At the end, its requests stay in Redis for the next worker.
+    """The Redis server accepts connections and does not answer: in the middle of a crawl, at its end, or from its
+    start. The event loop is not blocked for longer than with a server that answers. In the middle of the crawl,
+    the worker sends the requests that it has taken, and goes on when the server answers again. At the end, the
+    requests stay in Redis for the next worker.
     """
     blocked = {}
     for is_silent in (False, True):
@@ -596,7 +615,7 @@ def test_a_server_that_does_not_answer_never_blocks_the_event_loop(
         host = limit(site.add(RULES), 0, seconds=0.1)
         urls = [host.url(f"/{number}") for number in range(100)]
         crawl = start_watched(urls, server)
-        wait_until(lambda host=host: len(host.pages) >= 8, LONGEST)
+        wait_until(lambda host=host: len(host.pages) >= 8, TIMEOUT)
         before = len(host.pages)
         with server.suspended() if is_silent else nullcontext():
             if is_silent:
@@ -604,10 +623,10 @@ def test_a_server_that_does_not_answer_never_blocks_the_event_loop(
                 assert len(host.pages) > before
         if is_silent:
             crawl.until(lambda crawl=crawl: "works again" in crawl.log)
-        wait_until(lambda host=host: len(host.pages) >= 40, LONGEST)
+        wait_until(lambda host=host: len(host.pages) >= 40, TIMEOUT)
         with server.suspended() if is_silent else nullcontext():
             crawl.process.send_signal(signal.SIGINT)
-            result = crawl.result(LONGEST)
+            result = crawl.result(TIMEOUT)
         assert result.stats["finish_reason"] == "shutdown", result.log
         blocked["silent" if is_silent else "healthy"] = result.stats["blocked"]
     assert result.lines("WARNING", "The queue in Redis fails")
@@ -616,36 +635,39 @@ def test_a_server_that_does_not_answer_never_blocks_the_event_loop(
     assert {*host.pages} == {f"/{number}" for number in range(100)}
 
     with server.suspended():
-        result = start_watched(urls, server).result(LONGEST)
+        result = start_watched(urls, server).result(TIMEOUT)
     assert "TimeoutError" in result.log
     blocked["silent from the start"] = result.stats["blocked"]
     figures = ", ".join(f"{name} {value:.3f} s" for name, value in blocked.items())
     print(f"The event loop was blocked for at most: {figures}")
-    # One call of the server on the event loop would block it for SILENCE seconds. The rest allows for other load.
-    assert max(blocked.values()) <= blocked["healthy"] + SILENCE / 4
+    # A single call to the server on the event loop would block the loop for ANSWER_TIMEOUT seconds. The tolerance
+    # is for other load on the machine.
+    assert max(blocked.values()) <= blocked["healthy"] + ANSWER_TIMEOUT / 4
 
 
 def start_watched(urls: Sequence[str], server: RedisServer) -> RunningCrawl:
-    """Start a worker that measures for how long its event loop is blocked, and waits SILENCE seconds for an answer."""
+    """Start a worker that measures for how long its event loop is blocked. It waits ANSWER_TIMEOUT seconds for an
+    answer from Redis.
+    """
     settings = settings_for(
         server,
         SCHEDULER=SPIDER.format("WatchedScheduler"),
         REP_QUEUE_LEASE=2,
         REP_STORE=server.url,
     )
-    constants = {**RETRIED_SOON, "scrapy_rep.redis.exchange._TIMEOUT": SILENCE}
+    constants = {**RETRIED_SOON, "scrapy_rep.redis.exchange._TIMEOUT": ANSWER_TIMEOUT}
     return start(urls, settings, is_first=True, constants=constants)
 
 
 @pytest.mark.newest
-def test_a_crawl_without_a_server_fails_at_its_start(
+def test_a_crawl_whose_server_is_down_fails_at_its_start(
     site: Site, server: RedisServer
 ) -> None:
-    """A crawl whose server cannot be reached fails at its start, as with scrapy-redis."""
+    """A crawl with scrapy-redis alone fails in the same way."""
     server.stop()
     host = site.add(RULES)
     result = start([host.url("/1")], settings_for(server), is_first=True).result(
-        LONGEST
+        TIMEOUT
     )
     assert "ConnectionError" in result.log
     assert not host.hits
@@ -653,7 +675,9 @@ def test_a_crawl_without_a_server_fails_at_its_start(
 
 @pytest.mark.newest
 def test_a_queue_class_of_the_project_is_kept(site: Site, server: RedisServer) -> None:
-    """A project that names its own queue class keeps it, with scrapy-redis' scheduler: gate and wire work with it."""
+    """A project may set SCHEDULER_QUEUE_CLASS together with the scheduler of scrapy-redis. Rules and delays are
+    obeyed, and one warning says that requests wait in the downloader.
+    """
     slow = site.add(f"{RULES}Crawl-delay: {DELAY}\n")
     urls = [slow.url(f"/{number}") for number in range(4)] + [slow.url("/private/1")]
     queue_settings = {"SCHEDULER_QUEUE_CLASS": "scrapy_redis.queue.PriorityQueue"}
@@ -669,7 +693,7 @@ def test_a_queue_class_of_the_project_is_kept(site: Site, server: RedisServer) -
 
 
 @pytest.mark.newest
-def test_requests_that_cannot_be_written_wait_in_memory_and_are_sent(
+def test_requests_that_cannot_be_serialized_wait_in_memory_and_are_sent(
     site: Site, server: RedisServer
 ) -> None:
     """One warning is logged, and the stat ``scheduler/unserializable`` counts the requests."""

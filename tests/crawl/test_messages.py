@@ -1,4 +1,4 @@
-"""What a crawl says of itself: in its log, and by the reason of its end."""
+"""Tests of the log lines and the finish reason of a crawl."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORBIDS = "User-agent: *\nDisallow: /private\n"
 
 
 class OwnReasonSpider(Spider):
-    """Closes with a reason of its own when it is idle."""
+    """Closes with the reason "mine" when it is idle."""
 
     name = "own-reason"
     start_urls: list[str] = []
@@ -47,23 +47,25 @@ class OwnReasonSpider(Spider):
         raise CloseSpider("mine")
 
 
-REAL = ("ask for a delay: 1", "Requests refused: 1", "held up the crawl")
-DRY = (
+REAL_RUN = ("ask for a delay: 1", "Requests refused: 1", "held up the crawl")
+"""Phrases of the summary at the end of a crawl."""
+DRY_RUN = (
     "ask for a delay: 1",
     "would be refused: 1",
     "has judged",
     "A real run would take",
 )
+"""Phrases of the summary at the end of a dry run."""
 
 
 @pytest.mark.newest
 @pytest.mark.parametrize(
-    ("settings", "kinds"), [({}, REAL), ({"REP_DRY_RUN": True}, DRY)]
+    ("settings", "phrases"), [({}, REAL_RUN), ({"REP_DRY_RUN": True}, DRY_RUN)]
 )
 def test_each_line_of_the_summary_names_its_spider(
-    site: Site, settings: dict[str, Any], kinds: tuple[str, ...]
+    site: Site, settings: dict[str, Any], phrases: tuple[str, ...]
 ) -> None:
-    """Each line of the summary at the end names its spider."""
+    """Two crawls in one process write to the same log."""
     rules = f"{FORBIDS}Crawl-delay: 1.1\n"
     hosts = [site.add(rules, name=f"127.0.0.{number}") for number in (21, 22)]
     locked = site.add(Answer(status=401), name="127.0.0.23")
@@ -72,19 +74,19 @@ def test_each_line_of_the_summary_names_its_spider(
     crawls = json.dumps([[settings, *urls_of_crawl] for urls_of_crawl in urls])
     command = ["tests.crawl.two_crawls", "asyncio", crawls, "INFO"]
     log = forks.run(command, cwd=ROOT).stderr.decode().splitlines()
-    for kind in kinds:
+    for phrase in phrases:
         for number in range(2):
-            words = f"] [plan-{number}] ", kind
+            words = f"] [plan-{number}] ", phrase
             assert (
                 len([line for line in log if all(word in line for word in words)]) == 1
             )
-        assert len([line for line in log if kind in line]) == 2
+        assert len([line for line in log if phrase in line]) == 2
     (line,) = (line for line in log if "answered with 401 or 403: 1" in line)
     assert "] [plan-1] Requests for robots.txt" in line
 
 
 class PausingSpider(PlanSpider):
-    """Asks for a pause after each page, and follows the first one with another."""
+    """Calls ``back_off`` after each page, and requests a second page after the first."""
 
     def note_response(self, response: Response) -> Iterator[Request]:
         super().note_response(response)
@@ -103,12 +105,10 @@ class PausingSpider(PlanSpider):
         ("/public", 200, ADDON, "finished"),
     ],
 )
-def test_a_crawl_without_a_page_ends_as_robots_denied(
+def test_a_crawl_that_fetches_no_page_finishes_with_robots_denied(
     site: Site, mode: str, *, paths: str, status: int, enable: Any, reason: str
 ) -> None:
-    """A crawl that has fetched no page, because its start requests were refused, ends as
-    robots_denied, and a warning says so at once.
-    """
+    """All start requests are refused. The first refusal of a start request is logged as a warning at once."""
     host = site.add(robots(FORBIDS, status=status))
     urls = map(host.url, paths.split())
     settings = {"REP_WAIT_TIMEOUT": 0}
@@ -119,8 +119,7 @@ def test_a_crawl_without_a_page_ends_as_robots_denied(
 
 
 @pytest.mark.newest
-def test_the_reason_of_the_spider_goes_before_robots_denied(site: Site) -> None:
-    """The reason with which a spider closes goes before that of this package."""
+def test_the_finish_reason_of_the_spider_replaces_robots_denied(site: Site) -> None:
     host = site.add(FORBIDS)
     spider = f"{__name__}.OwnReasonSpider"
     result = run_crawl([host.url("/private")], spider=spider)
@@ -153,10 +152,10 @@ def test_the_reason_of_the_spider_goes_before_robots_denied(site: Site) -> None:
         ),
     ],
 )
-def test_one_line_at_the_start_says_who_crawls(
+def test_one_line_at_the_start_names_the_crawler_and_what_it_obeys(
     site: Site, settings: dict[str, Any], words: tuple[str, ...]
 ) -> None:
-    """One line at the start says who crawls, and what of the protocol the settings leave."""
+    """The line says which parts of the protocol the settings switch off."""
     host = site.add(FORBIDS)
     result = run_crawl([host.url("/")], settings=settings)
     (line,) = result.lines("INFO", "scrapy-rep ", " crawls as ", "dialect rfc9309")
@@ -166,7 +165,9 @@ def test_one_line_at_the_start_says_who_crawls(
 
 @pytest.mark.newest
 def test_one_line_names_the_first_host_that_slows_the_crawl_down(site: Site) -> None:
-    """One line names the first host whose delay slows the crawl down, when it is learned."""
+    """The line is logged when the Crawl-delay of this host is read. Only delays that are longer than that of
+    the project count.
+    """
     rules = "User-agent: *\nCrawl-delay: {}\n"
     names = {f"{name}.test": ["127.0.0.1"] for name in ("quick", "slow", "slower")}
     delays = zip(names, (0.01, 0.2, 0.3), strict=True)
@@ -181,7 +182,7 @@ def test_one_line_names_the_first_host_that_slows_the_crawl_down(site: Site) -> 
 
 @pytest.mark.newest
 @pytest.mark.parametrize(
-    ("settings", "why"),
+    ("settings", "reason"),
     [
         ({"ADDONS": {}}, "ADDONS"),
         ({"REP_DRY_RUN": True}, "a dry run (REP_DRY_RUN)"),
@@ -191,29 +192,27 @@ def test_one_line_names_the_first_host_that_slows_the_crawl_down(site: Site) -> 
     ],
     ids=["without the add-on", "in a dry run", "off", "not obeying", "obeying"],
 )
-def test_back_off_warns_where_it_pauses_nothing(
-    site: Site, settings: dict[str, Any], why: str
+def test_back_off_warns_if_it_cannot_pause_the_host(
+    site: Site, settings: dict[str, Any], reason: str
 ) -> None:
-    """Where ``back_off`` cannot pause a host, the first call warns of it, with the reason, and nothing
-    in the log says that there is a pause.
-    """
+    """Only the first call warns, with the reason, and no log line says that there is a pause."""
     host = site.add()
     spider = f"{__name__}.PausingSpider"
     settings = {"REP_BACKOFF_MAX": 60, "REP_WAIT_TIMEOUT": 60, **settings}
     result = run_crawl([host.url("/0")], spider=spider, settings=settings)
     assert host.pages == ["/0", "/1"]
-    assert len(result.lines("INFO", "gets no request for")) == (not why)
-    assert result.stats.get("rep/backoff/pauses", 0) > 0 or why
-    lines = result.lines("WARNING", "back_off() pauses nothing in this crawl", why)
-    assert len(lines) == len(result.lines("WARNING", "back_off()")) == bool(why)
-    assert (host.gaps[-1] > 1 - EARLY) is not bool(why)
+    assert len(result.lines("INFO", "gets no request for")) == (not reason)
+    assert result.stats.get("rep/backoff/pauses", 0) > 0 or reason
+    lines = result.lines("WARNING", "back_off() pauses nothing in this crawl", reason)
+    assert len(lines) == len(result.lines("WARNING", "back_off()")) == bool(reason)
+    assert (host.gaps[-1] > 1 - EARLY) is not bool(reason)
 
 
 @pytest.mark.newest
 def test_the_log_names_hosts_whose_delays_held_up_the_crawl(site: Site) -> None:
-    """At the end, the log names the hosts whose delays have held up the crawl for a second or more. What
-    the crawl would have waited for anyway does not count: the project's own delay, and pauses; nor
-    does a request that is refused.
+    """At the end, the log names the hosts whose delays have held up the crawl for a second or more. Times for
+    which the crawl would have waited without a Crawl-delay do not count: the delay of the project, and
+    pauses. Refused requests do not count either.
     """
     rules = "User-agent: *\nDisallow: /private\nCrawl-delay: {}\n"
     delays = {"slow": 0.6, "slower": 1.5, "paced": 0.3, "busy": 0.2, "refused": 1.2}
@@ -223,11 +222,10 @@ def test_the_log_names_hosts_whose_delays_held_up_the_crawl(site: Site) -> None:
         for name, delay in delays.items()
     }
     limit(hosts["busy"], 1, busy(429, "2"), seconds=0)
-    kind = {"refused": "private"}
     urls = [
         url
         for name, host in hosts.items()
-        for url in pages(host, 3, kind.get(name, "page"))
+        for url in pages(host, 3, "private" if name == "refused" else "page")
     ]
     unrandomized = {"randomize_delay": False}
     settings = {
@@ -246,7 +244,7 @@ def test_the_log_names_hosts_whose_delays_held_up_the_crawl(site: Site) -> None:
     assert times.keys() == {names["slow"], names["slower"]}
     assert times[names["slow"]] == "0:00:02"
     assert times[names["slower"]] in {"0:00:03", "0:00:04"}
-    # All of them, also those that are not named.
+    # The stat is the sum for all hosts, also for those that the log does not name.
     assert 4.7 < result.stats["rep/crawl_delay/waited"] < 7
 
 
@@ -264,19 +262,22 @@ CRAWLERS = "User-agent: GPTBot\nUser-agent: Scrapy\nDisallow: /\n\n"
         (f"{CRAWLERS}User-agent: Scrapy\nUser-agent: testbot\nDisallow: /\n", "testbot", False),
     ],
 )  # fmt: skip
-def test_a_refusal_by_a_group_for_scrapy_asks_for_a_name(
+def test_a_refusal_by_a_group_for_scrapy_recommends_to_set_user_agent(
     site: Site, mode: str, *, rules: str, agent: str, is_nameless: bool, is_dry: bool
 ) -> None:
-    """The first refusal by a group for Scrapy is a warning, also if it is of no start request. It says
-    that the crawler needs a name of its own, and so does the summary.
+    """The group is for all crawlers that keep Scrapy's default User-Agent. The first refusal is logged as a
+    warning, even if the request is no start request. The warning and the summary say that the crawler needs
+    its own name.
     """
     open_host, host = site.add(), site.add(rules, name="127.0.0.2")
-    later = [host.url("/1"), host.url("/2")]
+    second_step = [host.url("/1"), host.url("/2")]
     settings = {"USER_AGENT": agent, "REP_DRY_RUN": is_dry}
-    result = run_crawl([open_host.url("/")], then=later, settings=settings, mode=mode)
+    result = run_crawl(
+        [open_host.url("/")], then=second_step, settings=settings, mode=mode
+    )
     assert host.pages == (["/1", "/2"] if is_dry else [])
-    does = "would be refused" if is_dry else "is refused"
-    lines = result.lines("WARNING", f"A request {does}, because robots.txt disallows;")
+    verb = "would be refused" if is_dry else "is refused"
+    lines = result.lines("WARNING", f"A request {verb}, because robots.txt disallows;")
     assert len(lines) == is_nameless
     lines += result.lines("INFO", "Requests ", "refused: 2")
     for line in lines:
@@ -287,7 +288,9 @@ def test_a_refusal_by_a_group_for_scrapy_asks_for_a_name(
 
 @pytest.mark.newest
 def test_a_refusal_names_the_user_agent_line_of_its_group(site: Site) -> None:
-    """The line of a refusal names the user-agent line by which the group is the crawler's."""
+    """The log line has the user-agent line by which the group applies to the crawler. Long user-agent lines
+    are cut.
+    """
     host = site.add(f"{CRAWLERS}User-agent: *\nCrawl-delay: 999\n")
     groups = {
         SCRAPY: "line 3 (disallow: /), in the group of line 2 (user-agent: Scrapy): <GET",
@@ -309,9 +312,7 @@ def test_a_refusal_names_the_user_agent_line_of_its_group(site: Site) -> None:
 
 @pytest.mark.newest
 def test_robotstxt_with_401_or_403_allows_everything_and_is_counted(site: Site) -> None:
-    """A robots.txt that answers 401 or 403 allows everything: a line says so of the first one, and
-    how many there were at the end.
-    """
+    """The log has a line about the first such robots.txt, and their number at the end."""
     hosts = [
         site.add(Answer(status=status), name=f"h{status}.test")
         for status in (401, 403, 404)

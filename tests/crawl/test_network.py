@@ -1,6 +1,6 @@
-"""An outage of the crawler's own network, or of its machine, loses no page and is no host's fault.
+"""Tests of outages of the crawler's own network, or of its machine: no page is lost, and no host is blamed.
 
-``tests/simulation`` has outages of all hosts at once.
+``tests/simulation`` tests outages of all hosts at once.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.unmeasured, pytest.mark.slow]
 
 CLOSE = {"Connection": "close"}
-FILES = 64
+MAX_FILES = 64
 SETTINGS = {
     "CONCURRENT_REQUESTS": 16,
     "REP_WAIT_TIMEOUT": 60,
     "RETRY_ENABLED": True,
 }
-SOON = {
+SHORT_PAUSES = {
     "scrapy_rep.crawl.frontier.rules._NO_SERVER_WAIT": 1.0,
     "scrapy_rep.crawl.frontier.network._FIRST_PAUSE": 0.2,
     "scrapy_rep.crawl.frontier.network._MAX_PAUSE": 0.2,
 }
 
 
-def test_a_dead_proxy_costs_no_page(site: Site, mode: str) -> None:
-    """A dead proxy is no host's fault: no page is lost, and the log says that the network is gone and
-    is back.
+def test_no_page_is_lost_while_a_proxy_is_dead(site: Site, mode: str) -> None:
+    """The crawl takes a dead proxy for an outage of its own network, and blames no host. The log says that the
+    network is gone, and later that it is back.
     """
     proxy = site.refusing()
     crawl = start_crawl(
@@ -49,7 +49,7 @@ def test_a_dead_proxy_costs_no_page(site: Site, mode: str) -> None:
         ],
         mode=mode,
         settings=SETTINGS,
-        constants=SOON,
+        constants=SHORT_PAUSES,
     )
     crawl.until(lambda: "network of the crawler is gone" in crawl.log)
     site.listen(proxy)
@@ -61,9 +61,9 @@ def test_a_dead_proxy_costs_no_page(site: Site, mode: str) -> None:
 
 
 @pytest.mark.newest
-def test_with_too_few_files_each_page_is_fetched_all_the_same(site: Site) -> None:
-    """With too few files for a connection to each host, each page is fetched all the same, if servers
-    close their connections.
+def test_all_pages_are_fetched_with_too_few_file_descriptors(site: Site) -> None:
+    """The process may not open enough files for a connection to each host. The servers close their
+    connections.
     """
     crawls: list[RunningCrawl] = []
 
@@ -74,35 +74,40 @@ def test_with_too_few_files_each_page_is_fetched_all_the_same(site: Site) -> Non
     host = site.add(robots(rules, headers=CLOSE, delay=0.3, after=are_used_up))
     host.answers["/1"] = Answer(b"A page", headers=CLOSE)
     crawl = start_crawl(
-        [f"http://f{n}.test:{host.port}/1" for n in range(2 * FILES)],
-        settings={**SETTINGS, "CONCURRENT_REQUESTS": 2 * FILES},
+        [f"http://f{n}.test:{host.port}/1" for n in range(2 * MAX_FILES)],
+        settings={**SETTINGS, "CONCURRENT_REQUESTS": 2 * MAX_FILES},
         names={"*.test": ["127.0.0.1"]},
-        max_files=FILES,
+        max_files=MAX_FILES,
     )
     crawls.append(crawl)
     result = crawl.result(60)
     assert not result.errors
-    assert len(result.fetched()) == 2 * FILES
+    assert len(result.fetched()) == 2 * MAX_FILES
     assert len(result.lines("WARNING", "run out of file descriptors")) == 1
 
 
-def names(count: int) -> list[str]:
+def host_names(count: int) -> list[str]:
     return [f"h{number}.test" for number in range(count)]
 
 
 @pytest.mark.newest
-def test_the_crawl_ends_with_network_gone_if_all_hosts_begin_to_refuse(
+def test_the_crawl_ends_with_network_gone_if_all_hosts_begin_to_refuse_connections(
     site: Site, tmp_path: Path
 ) -> None:
-    """A ban by a network of many hosts looks like the end of one's own network: the crawl ends after
-    REP_WAIT_TIMEOUT, one warning and the headline of the report say what is left, and the JOBDIR keeps it.
+    """If all hosts ban the crawler, this looks like an outage of its own network. The crawl ends after
+    REP_WAIT_TIMEOUT. One warning and the headline of the report have the number of the requests that were not
+    sent, which the JOBDIR keeps.
     """
     host = site.add(robots("User-agent: *\nDisallow: /private\n", headers=CLOSE))
     timeout = 2
     result = run_crawl(
-        [f"http://{name}:{host.port}/{page}" for name in names(6) for page in range(5)],
+        [
+            f"http://{name}:{host.port}/{page}"
+            for name in host_names(6)
+            for page in range(5)
+        ],
         # Nothing listens at the second address.
-        names={name: ["127.0.0.1", "127.0.0.9"] for name in names(6)},
+        names={name: ["127.0.0.1", "127.0.0.9"] for name in host_names(6)},
         settings={
             **SETTINGS,
             "DNSCACHE_ENABLED": False,
@@ -111,7 +116,10 @@ def test_the_crawl_ends_with_network_gone_if_all_hosts_begin_to_refuse(
             "REP_LEDGER": str(tmp_path / "ledger"),
             "REP_WAIT_TIMEOUT": timeout,
         },
-        constants={**SOON, "scrapy_rep.crawl.frontier.limits._FIRST_PAUSE": 0.2},
+        constants={
+            **SHORT_PAUSES,
+            "scrapy_rep.crawl.frontier.limits._FIRST_PAUSE": 0.2,
+        },
     )
     assert result.stats["finish_reason"] == "network_gone"
     assert result.stats["elapsed_time_seconds"] < timeout + 10
@@ -126,49 +134,51 @@ def test_the_crawl_ends_with_network_gone_if_all_hosts_begin_to_refuse(
         "No page was fetched, no request was refused, and "
         f"{not_sent} requests were not sent because the network was gone"
     )
-    again = run_crawl(
+    second_result = run_crawl(
         [],
-        names={name: ["127.0.0.1"] for name in names(6)},
+        names={name: ["127.0.0.1"] for name in host_names(6)},
         settings={
             **SETTINGS,
             "DNSCACHE_ENABLED": False,
             "JOBDIR": str(tmp_path / "job"),
         },
     )
-    answered = {response["url"] for response in again.responses}
-    lost = {error["url"] for error in result.errors}
-    assert len(answered | lost) == 30
+    answered = {response["url"] for response in second_result.responses}
+    failed = {error["url"] for error in result.errors}
+    assert len(answered | failed) == 30
     assert len(answered) >= 20  # Scrapy repeats a failed download twice.
 
 
 @pytest.mark.newest
-def test_hosts_that_refuse_from_the_start_are_judged_each_by_itself(site: Site) -> None:
-    """Hosts that refuse connections from the start are judged each by itself, however many they are."""
+def test_hosts_that_refuse_connections_from_the_start_are_no_network_outage(
+    site: Site,
+) -> None:
+    """The crawl gives up each of these hosts on its own, and takes no longer for six hosts than for four."""
     refusing = site.refusing()
-    took = []
+    durations = []
     for count in 4, 6:
         result = run_crawl(
             [
                 f"http://{name}:{refusing.port}/{page}"
-                for name in names(count)
+                for name in host_names(count)
                 for page in "12"
             ],
             names={"*.test": ["127.0.0.1"]},
             settings={**SETTINGS, "REP_WAIT_TIMEOUT": 3},
-            constants=SOON,
+            constants=SHORT_PAUSES,
         )
         assert result.stats["finish_reason"] == "robots_denied"
         assert len(result.errors) == 2 * count
-        took.append(result.stats["elapsed_time_seconds"])
-    assert max(took) < 1.5 * min(took) + 1
+        durations.append(result.stats["elapsed_time_seconds"])
+    assert max(durations) < 1.5 * min(durations) + 1
 
 
 @pytest.mark.newest
 @pytest.mark.parametrize("job", ["", "job"])
-def test_without_a_resolver_for_a_while_each_page_is_fetched_all_the_same(
+def test_all_pages_are_fetched_although_the_resolver_fails_for_a_while(
     site: Site, tmp_path: Path, job: str
 ) -> None:
-    """Each page is fetched although the resolver fails at the start and in the middle of the crawl."""
+    """The resolver fails at the start and in the middle of the crawl."""
     host = site.add(robots("User-agent: *\nDisallow: /private\n", headers=CLOSE))
     host.answers |= {f"/{page}": Answer(b"A page", headers=CLOSE) for page in range(2)}
     count, seconds = (300, [6, 60]) if is_long else (60, [2, 2])
@@ -176,7 +186,7 @@ def test_without_a_resolver_for_a_while_each_page_is_fetched_all_the_same(
         [
             f"http://{name}:{host.port}/{page}"
             for page in range(2)
-            for name in names(count)
+            for name in host_names(count)
         ],
         names={"*.test": ["127.0.0.1"]},
         settings={
@@ -189,7 +199,7 @@ def test_without_a_resolver_for_a_while_each_page_is_fetched_all_the_same(
             "REP_BACKOFF_MAX": 60,
             "REP_WAIT_TIMEOUT": 60 + max(seconds),
         },
-        constants=SOON,
+        constants=SHORT_PAUSES,
         timeout=300,
     )
     assert not result.errors
@@ -198,21 +208,22 @@ def test_without_a_resolver_for_a_while_each_page_is_fetched_all_the_same(
 
 
 @pytest.mark.newest
-def test_many_refusing_hosts_beside_one_that_answers_are_no_outage(site: Site) -> None:
-    """Many hosts that refuse connections, beside one that answers, are not taken for an outage
-    again and again: the crawl ends soon, and the host that answers gets few requests for its
-    robots.txt.
+def test_many_refusing_hosts_beside_one_that_answers_are_no_network_outage(
+    site: Site,
+) -> None:
+    """The crawl does not take the refusals for an outage again and again: it ends soon, and the host that
+    answers gets few requests for its robots.txt.
     """
     live = site.add("User-agent: *\nCrawl-delay: 1\n")
     refusing = site.refusing()
     result = run_crawl(
         [
             *(live.url(f"/{number}") for number in range(4)),
-            *(f"http://{name}:{refusing.port}/" for name in names(10)),
+            *(f"http://{name}:{refusing.port}/" for name in host_names(10)),
         ],
         names={"*.test": ["127.0.0.1"]},
         settings={**SETTINGS, "REP_WAIT_TIMEOUT": 4},
-        constants=SOON,
+        constants=SHORT_PAUSES,
     )
     assert len(live.pages) == 4
     assert len(result.errors) == 10

@@ -1,4 +1,4 @@
-"""Denied requests are not sent, and errback, signal, stats and log give the reason."""
+"""Tests that denied requests are not sent, and that errback, signal, stats and log have the reason."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ BOTH_WAYS = pytest.mark.parametrize(
 
 
 @BOTH_WAYS
-def test_errback_signal_stats_and_log_of_a_denial_say_why(
+def test_errback_signal_stats_and_log_of_a_denial_have_the_reason(
     site: Site, enable: dict[str, object], mode: str
 ) -> None:
-    """The errback, the signal, the stats and the log of a denial have the rule, its line and the
-    reason; that for an unreachable robots.txt has no line and no rule. URLs of schemes without a
-    robots.txt are fetched as usual.
+    """Each of them also has the rule and its line. A denial for an unreachable robots.txt has no rule and no line.
+    URLs of schemes without a robots.txt are fetched as usual.
     """
     host, down = site.add(RULES), site.add(robots("", status=500))
     paths = ("/private/1", "/private/open", "/public")
@@ -55,17 +54,15 @@ def test_errback_signal_stats_and_log_of_a_denial_say_why(
     assert result.stats["rep/robotstxt/successful"] == 1
     (line,) = result.lines("DEBUG", host.url("/private/1"))
     assert f"Refused by {host.robotstxt}, line 5 (disallow: /private)" in line
-    nothing = {"reason": "unreachable", "line": 0, "rule": None, "agent": None}
-    assert result.error(down.url("/")).items() >= nothing.items()
+    no_evidence = {"reason": "unreachable", "line": 0, "rule": None, "agent": None}
+    assert result.error(down.url("/")).items() >= no_evidence.items()
     assert down.pages == []
     assert len(result.lines("WARNING", down.origin, "500")) == 1
 
 
 @pytest.mark.newest
 def test_a_browsers_user_agent_follows_the_group_of_user_agent(site: Site) -> None:
-    """A request with the User-Agent of a browser follows the group of the crawler that USER_AGENT
-    names, as in stock Scrapy.
-    """
+    """The group is that of the crawler that USER_AGENT names, as in stock Scrapy."""
     host = site.add("User-agent: mybot\nDisallow: /private\n")
     header = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"}
     plan = [
@@ -77,9 +74,9 @@ def test_a_browsers_user_agent_follows_the_group_of_user_agent(site: Site) -> No
 
 
 def test_a_redirect_to_a_forbidden_url_is_not_followed(site: Site, mode: str) -> None:
-    """A redirect to a forbidden URL is not followed, on the same host or on another. A request with
-    ``dont_obey_robotstxt`` is sent without a fetch of robots.txt, and so are its redirects within the
-    same origin, but not those to another one.
+    """The URL may be on the same host or on another host. A request with ``dont_obey_robotstxt`` is sent
+    without a fetch of robots.txt. So are its redirects within the same origin, but not its redirects to
+    another origin.
     """
     host, other, exempt = site.add(RULES), site.add(RULES), site.add(RULES)
     host.answers |= {
@@ -116,7 +113,6 @@ def test_a_redirect_to_a_forbidden_url_is_not_followed(site: Site, mode: str) ->
 def test_robotstxt_obey_false_switches_the_package_off(
     site: Site, enable: dict[str, object]
 ) -> None:
-    """With ROBOTSTXT_OBEY = False, this package does nothing."""
     host = site.add(RULES)
     url = host.url("/private/1")
     result = run_crawl([url], enable={**enable, "ROBOTSTXT_OBEY": False})
@@ -126,9 +122,7 @@ def test_robotstxt_obey_false_switches_the_package_off(
 
 @pytest.mark.newest
 def test_overrides_obey_ignore_or_replace_the_robotstxt_of_a_host(site: Site) -> None:
-    """REP_OVERRIDES obeys, ignores or replaces the robots.txt of a host. Each use is counted once,
-    although its request waits, and each host is logged once.
-    """
+    """Each use of an override is counted once, even if its request waits. Each host is logged once."""
     # All ports of a host share the delay.
     obeyed, ignored, replaced, plain = hosts = [
         site.add(RULES + delay) for delay in ("Crawl-delay: 0.05\n", "", "", "")
@@ -137,7 +131,7 @@ def test_overrides_obey_ignore_or_replace_the_robotstxt_of_a_host(site: Site) ->
         f"127.0.0.1:{ignored.port}": "ignore",
         f"127.0.0.1:{replaced.port}": "User-agent: *\nDisallow: /public\nNoindex: /a",
         f"127.0.0.1:{obeyed.port}": "obey",
-        # Its last day has passed, so it is as if it were not set.
+        # The last day of this override has passed, so that it has no effect.
         f"127.0.0.1:{plain.port}": {"obey": False, "until": "2026-01-01"},
         "exmaple.com": "ignore",
     }

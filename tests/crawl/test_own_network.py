@@ -1,4 +1,4 @@
-"""How SECURITY.md keeps a crawl out of one's own network."""
+"""Tests of the resolver in SECURITY.md, which keeps a crawl out of the private network of its machine."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ RESOLVER = f"{own_resolver.__name__}.PublicResolver"
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 
-def test_security_has_the_class_that_this_crawl_uses() -> None:
-    """SECURITY.md has the class that the crawl below uses."""
+def test_security_md_shows_the_tested_resolver() -> None:
     page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     code = Path(own_resolver.__file__).read_text(encoding="utf-8")
     assert f"```python\n{code.partition(chr(10))[2].lstrip()}```" in page
 
 
-def test_with_the_resolver_nothing_is_fetched_from_a_private_address(
+def test_the_resolver_prevents_requests_to_private_addresses(
     site: Site,
 ) -> None:
-    """With the resolver, nothing is fetched from a private address: no page, which counts for the
-    targets of links and redirects as well, and no robots.txt.
+    """Neither pages nor robots.txt are fetched from a private address. Since the resolver decides for each
+    request, the targets of links and redirects are covered as well.
     """
     hosts = [site.add(), site.add(name="localhost")]
     requests = [host.url("/public") for host in hosts]

@@ -1,4 +1,4 @@
-"""Crawls of sites whose robots.txt arrives as an HTML page."""
+"""Tests of crawls of sites whose robots.txt is an HTML page."""
 
 from __future__ import annotations
 
@@ -36,39 +36,40 @@ STOCK = {"ROBOTSTXT_OBEY": True, "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser"}
 def test_a_challenge_page_for_robotstxt_allows_everything_and_is_logged(
     site: Site, tmp_path: Path
 ) -> None:
-    """A challenge page for robots.txt allows everything: the log says so of the first, and counts
-    them at the end; so do the ledger and the report. Rules in a page are obeyed, and the log says
-    that.
+    """The log has a line about the first challenge page, and their number at the end. The ledger and the
+    report have them as well. If the page has rules, these are obeyed, and the log says so.
     """
-    walls = [
+    challenged = [
         site.add(Answer(CHALLENGE, status=status, headers=HTML))
         for status in (200, 202)
     ]
-    ruled = site.add(robots(f"<html>\n{RULES}", headers=HTML))
+    with_rules = site.add(robots(f"<html>\n{RULES}", headers=HTML))
     plain = site.add(robots(RULES))
-    hosts = [*walls, ruled, plain]
+    hosts = [*challenged, with_rules, plain]
     path = tmp_path / "ledger"
     result = run_crawl(
         [host.url("/private?a=1&b=2") for host in hosts],
         settings={"REP_LEDGER": str(path), "LOG_LEVEL": "INFO"},
     )
-    assert result.fetched() == sorted(wall.url("/private?a=1&b=2") for wall in walls)
+    assert result.fetched() == sorted(
+        host.url("/private?a=1&b=2") for host in challenged
+    )
     (first,) = result.lines(
         "INFO", "challenge page of a bot wall", "everything is allowed"
     )
-    assert any(wall.robotstxt in first for wall in walls)
+    assert any(host.robotstxt in first for host in challenged)
     assert "status 20" in first
     (obeyed,) = result.lines(
         "INFO", "some of its lines are robots.txt rules. These rules are obeyed"
     )
-    assert ruled.robotstxt in obeyed
+    assert with_rules.robotstxt in obeyed
     assert result.lines("INFO", "HTML pages without rules", ": 2.", "REP_OVERRIDES")
     with closing(open_ledger(str(path))) as ledger:
         snapshots = ledger.execute(
             "SELECT origin FROM snapshot WHERE is_page ORDER BY origin"
         )
         assert [row["origin"] for row in snapshots] == sorted(
-            host.origin for host in (*walls, ruled)
+            host.origin for host in (*challenged, with_rules)
         )
     with closing(ReportLedgers([str(path)], ReportLimits())) as ledgers:
         report: dict[str, Any] = overall(ledgers, 0)
@@ -83,8 +84,8 @@ def test_a_challenge_page_for_robotstxt_allows_everything_and_is_logged(
 def test_a_robotstxt_that_a_browser_shows_is_obeyed(
     site: Site, enable: dict[str, Any]
 ) -> None:
-    """A robots.txt that a middleware has a browser fetch is obeyed, with the add-on and with this
-    package's parser in Scrapy's own middleware.
+    """A middleware renders each response in a browser, which shows robots.txt as an HTML page. The rules are
+    obeyed, both with the add-on and with this package's parser in Scrapy's own middleware.
     """
     host = site.add(robots(RULES))
     result = run_crawl(

@@ -1,4 +1,4 @@
-"""Widely used plugins beside this package: they work as usual, and fetch nothing forbidden."""
+"""Tests of crawls with widely used plugins, which work as usual and fetch nothing forbidden."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ POLICIES = "scrapy.extensions.httpcache."
 
 
 def random_agents(middleware: str) -> dict[str, Any]:
+    """Return the settings that enable a *middleware* which sets random User-Agent headers."""
     middlewares = {
         "scrapy.downloadermiddlewares.useragent.UserAgentMiddleware": None,
         middleware: 400,
@@ -38,7 +39,7 @@ def random_agents(middleware: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("module", "settings", "again"),
+    ("module", "settings", "refetched"),
     [
         pytest.param(
             "scrapy_deltafetch",
@@ -79,12 +80,14 @@ def random_agents(middleware: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_beside_each_plugin_two_crawls_obey_robotstxt(
-    site: Site, tmp_path: Path, module: str, settings: dict[str, Any], again: list[str]
+def test_two_crawls_with_each_plugin_obey_robotstxt(
+    site: Site,
+    tmp_path: Path,
+    module: str,
+    settings: dict[str, Any],
+    refetched: list[str],
 ) -> None:
-    """A crawl obeys robots.txt beside the plugin, and so does the next one, which finds another
-    robots.txt.
-    """
+    """The second crawl fetches *refetched* again, and gets another robots.txt, which it obeys."""
     pytest.importorskip(module, exc_type=ImportError)
     host = site.add(RULES)
     page = Answer(b"<html>", headers={**HTML, "Cache-Control": "max-age=3600"})
@@ -100,15 +103,18 @@ def test_beside_each_plugin_two_crawls_obey_robotstxt(
     host.answers["/robots.txt"] = robots("User-agent: *\nDisallow: /two\n")
     before = len(host.hits)
     result = run_crawl([host.url("/")], spider=spider, settings=settings)
-    asked = sorted(hit.path for hit in host.hits[before:])
-    assert [path for path in asked if path != "/private/a"] == [*again, "/robots.txt"]
+    requested_paths = sorted(hit.path for hit in host.hits[before:])
+    assert [path for path in requested_paths if path != "/private/a"] == [
+        *refetched,
+        "/robots.txt",
+    ]
     assert host.url("/two") not in result.fetched()
     assert "rep/browser/arrived" not in result.stats
 
 
 def test_rotating_proxies_fetch_robotstxt_and_nothing_forbidden(site: Site) -> None:
-    """scrapy-rotating-proxies: robots.txt is fetched through one of the proxies, and
-    forbidden pages through none.
+    """With scrapy-rotating-proxies, robots.txt is fetched through one of the proxies, and forbidden pages
+    through none.
     """
     pytest.importorskip("rotating_proxies")
     origin = "http://behind-the-proxy.invalid"
@@ -125,15 +131,15 @@ def test_rotating_proxies_fetch_robotstxt_and_nothing_forbidden(site: Site) -> N
     }
     urls = [f"{origin}/{part}/{n}" for n in range(4) for part in ("public", "private")]
     result = run_crawl(urls, settings=settings)
-    asked = {hit.path for proxy in proxies for hit in proxy.hits}
-    assert asked == {f"{origin}/robots.txt", *urls[::2]}
+    requested_urls = {hit.path for proxy in proxies for hit in proxy.hits}
+    assert requested_urls == {f"{origin}/robots.txt", *urls[::2]}
     assert [error["reason"] for error in result.errors] == ["rule"] * 4
 
 
 @pytest.mark.parametrize("order", [300, 600])
 def test_requests_of_scrapy_poets_client_obey_robotstxt(site: Site, order: int) -> None:
-    """scrapy-poet: additional requests of its client follow robots.txt as well, in
-    either order of the add-ons.
+    """The HTTP client of scrapy-poet sends additional requests for a page. The add-ons may be in either
+    order.
     """
     pytest.importorskip("scrapy_poet")
     host = site.add(RULES)
@@ -152,24 +158,24 @@ def test_requests_of_scrapy_poets_client_obey_robotstxt(site: Site, order: int) 
 def test_zyte_api_fetches_robotstxt_and_nothing_forbidden(
     site: Site, order: int
 ) -> None:
-    """scrapy-zyte-api: robots.txt is fetched through it too, no forbidden
-    page is requested, and a response of another URL is judged by that, in
-    either order of the add-ons.
+    """With scrapy-zyte-api, robots.txt is fetched through Zyte API as well, and no forbidden page is
+    requested. If a response has another URL than its request, the URL of the response is judged. The
+    add-ons may be in either order.
     """
     for module in ("scrapy_zyte_api", "scrapy_poet", "zyte_common_items"):
         pytest.importorskip(module)
     origin, api = "http://behind-the-api.invalid", site.add()
-    asked: dict[str, Any] = {}
+    requests_by_path: dict[str, Any] = {}
 
     def fetch(hit: Hit) -> Answer:
-        """Answer for any site as Zyte API does."""
-        wanted = json.loads(hit.body)
-        path = urlsplit(wanted["url"]).path
-        asked[path] = wanted
+        """Return the answer of Zyte API to a request for a page of any site."""
+        api_request = json.loads(hit.body)
+        path = urlsplit(api_request["url"]).path
+        requests_by_path[path] = api_request
         is_robots = path == "/robots.txt"
         body, kind = (RULES, "text/plain") if is_robots else ("<html>", "text/html")
         api_response = {
-            "url": wanted["url"].replace("/moved", "/private"),
+            "url": api_request["url"].replace("/moved", "/private"),
             "statusCode": 200,
             "httpResponseBody": base64.b64encode(body.encode()).decode(),
             "httpResponseHeaders": [{"name": "Content-Type", "value": kind}],
@@ -187,27 +193,29 @@ def test_zyte_api_fetches_robotstxt_and_nothing_forbidden(
         },
         enable={"ADDONS": {**ADDON["ADDONS"], "scrapy_zyte_api.Addon": order}},
     )
-    assert sorted(asked) == ["/moved", "/public", "/robots.txt"]
+    assert sorted(requests_by_path) == ["/moved", "/public", "/robots.txt"]
     assert len(api.hits) == 3
     assert result.fetched() == [f"{origin}/public"]
     assert [error["reason"] for error in result.errors] == ["rule", "rule"]
     unencoded = {"name": "Accept-Encoding", "value": "identity"}
-    assert unencoded in asked["/robots.txt"]["customHttpRequestHeaders"]
+    assert unencoded in requests_by_path["/robots.txt"]["customHttpRequestHeaders"]
 
 
 @pytest.mark.newest
-def test_failures_of_scrapy_impersonate_are_told_by_libcurls_codes(site: Site) -> None:
-    """A host that does not exist, or refuses connections, is told by the codes of libcurl, and refused
-    as soon as with Scrapy's own download handlers; a certificate that is wrong is told in words.
+def test_failures_of_scrapy_impersonate_are_recognised_by_the_error_codes_of_libcurl(
+    site: Site,
+) -> None:
+    """The requests to a host that does not exist, or refuses connections, are refused as soon as with
+    Scrapy's own download handlers. The log says that a certificate is wrong.
     """
     handler = "scrapy_impersonate.ImpersonateDownloadHandler"
     pytest.importorskip("scrapy_impersonate")
     host, down, tls = site.add(RULES), site.refusing(), site.add(RULES, tls=True)
-    named = "http://host.invalid"
+    unknown = "http://host.invalid"
     result = run_crawl(
         [
             {"url": url, "meta": {"impersonate": "chrome"}}
-            for origin in (host.origin, down.origin, named, tls.origin)
+            for origin in (host.origin, down.origin, unknown, tls.origin)
             for url in (f"{origin}/one", f"{origin}/private/a")
         ],
         settings={
@@ -222,9 +230,9 @@ def test_failures_of_scrapy_impersonate_are_told_by_libcurls_codes(site: Site) -
     assert "Sec-Ch-Ua" in host.robots_hits[0].headers
     assert tls.hits == []
     assert len(result.errors) == 7
-    for origin, why in (
+    for origin, reason in (
         (down.origin, "connection refused"),
-        (named, "the host name could not be resolved"),
+        (unknown, "the host name could not be resolved"),
     ):
-        assert result.lines("WARNING", origin, f": {why}", "are refused")
+        assert result.lines("WARNING", origin, f": {reason}", "are refused")
     assert result.lines("WARNING", tls.origin, "TLS failed: ", "wait for up to")

@@ -1,4 +1,4 @@
-"""Crawl-delay and Request-rate hold, by the access logs of the hosts."""
+"""Tests of Crawl-delay and Request-rate, by the access logs of the hosts."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ IMPATIENT = {
 
 
 def in_slots(urls: Iterable[str], *slots: str) -> list[dict[str, object]]:
+    """Return requests for *urls*, which are in each of the download *slots* in turn."""
     return [
         {"url": url, "meta": {"download_slot": slots[number % len(slots)]}}
         for number, url in enumerate(urls)
@@ -41,6 +42,7 @@ def in_slots(urls: Iterable[str], *slots: str) -> list[dict[str, object]]:
 
 
 def check_all_fetched(result: CrawlResult, count: int) -> None:
+    """Check that the crawl got *count* responses and no error."""
     assert result.exit_code == 0, result.log
     assert len(result.responses) == count
     assert result.errors == []
@@ -48,12 +50,14 @@ def check_all_fetched(result: CrawlResult, count: int) -> None:
 
 
 def traffic(path: Path, host: Host) -> dict[str, Any]:
-    """Return what the ledger says about the traffic with a host, and its shortest gap of each kind."""
+    """Return the traffic with *host* in the ledger. For each kind of pause, such as ``delay``, the entry of that
+    name has the seconds that the host asked for and the shortest gap between requests.
+    """
     counts = "SELECT crawl, sum(pages) AS pages, sum(bytes) AS bytes FROM traffic"
     (row,) = rows(path, f"{counts} WHERE origin = ?", host.origin)
     shortest = "SELECT kind, asked, gap FROM shortest_gaps WHERE origin = ?"
-    for kind, *waited in map(dict.values, rows(path, shortest, host.origin)):
-        row[kind] = tuple(waited)
+    for kind, *values in map(dict.values, rows(path, shortest, host.origin)):
+        row[kind] = tuple(values)
     return row
 
 
@@ -61,37 +65,40 @@ def traffic(path: Path, host: Host) -> dict[str, Any]:
 def test_a_delay_passes_between_all_requests_to_a_host(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """A delay of 0.2 s passes between all requests to a host: after robots.txt, through redirects,
-    http and https, custom download slots, downloads of a callback, requests that a component drops,
-    and after Scrapy deleted an idle slot. Hosts in one download slot keep a delay each. A host without
-    one is not slowed down, nor is the target of a redirect by the delay of the host that it is from,
-    although Scrapy keeps it in the slot of that host. The ledger has the delay, and the shortest gap.
+    """A delay of 0.2 s passes between all requests to a host: after robots.txt, with redirects, with http and
+    https, with custom download slots, with downloads of a callback, with requests that a component drops,
+    and after Scrapy has deleted an idle slot.
+
+    Hosts that share a download slot have a delay each. A host without a delay is not slowed down. The target
+    of a redirect is not slowed down by the delay of the redirecting host, although Scrapy keeps the request
+    in the slot of that host. The ledger has the delay and the shortest gap.
     """
     names = (f"127.0.0.{number}" for number in range(21, 60))
 
     def add(delay: float | None = 0.2) -> Host:
+        """Return a host with *delay* on the next address."""
         rules = NO_DELAY if delay is None else DELAY.format(delay)
         return site.add(rules, name=next(names))
 
     fast, target, plain, redirecting = add(None), add(None), add(), add()
     slotted, longer, shorter, mixed = add(), add(), add(0.1), add()
-    moved, insecure, ledger = add(1), add(), tmp_path / "ledger"
+    leaving, insecure, ledger = add(1), add(), tmp_path / "ledger"
     rate = "User-agent: *\nRequest-rate: 5/1\n"
     secure = site.add(rate, name=insecure.name, tls=True)
     for number in range(5):
         redirecting.answers[f"/page/{number}"] = redirect(f"/target/{number}")
-    moved.answers["/page/0"] = redirect(target.url("/target"))
-    # The answer comes after all requests to the fast host, and the next request waits for it.
+    leaving.answers["/page/0"] = redirect(target.url("/target"))
+    # This answer comes after all requests to the fast host. The next request to the plain host waits for the answer.
     plain.answers["/page/0"] = Answer(after=lambda: len(fast.pages) == 10)
-    start, onward = fast.url("/start"), target.url("/target")
+    start_url, target_url = fast.url("/start"), target.url("/target")
     result = run_crawl(
         [
-            *(start, *pages(plain, 11), *pages(redirecting, 5)),
+            *(start_url, *pages(plain, 11), *pages(redirecting, 5)),
             *in_slots(pages(slotted, 10), "one", "other"),
             *(*pages(insecure, 5), *pages(secure, 5)),
             *in_slots(pages(longer, 5) + pages(shorter, 5), "shared"),
             *({"url": url, "dont_filter": True} for url in pages(mixed, 4) * 2),
-            *(*pages(moved, 2), *pages(fast, 9)),
+            *(*pages(leaving, 2), *pages(fast, 9)),
         ],
         mode=mode,
         spider=f"{SPIDERS}.EveryWaySpider",
@@ -103,8 +110,8 @@ def test_a_delay_passes_between_all_requests_to_a_host(
                 f"{COMPONENTS}.PassOnce": 700,
             },
         },
-        more={start: pages(mixed, 5, "more")},
-        follow={onward: [{"url": url} for url in pages(target, 10)]},
+        more={start_url: pages(mixed, 5, "more")},
+        follow={target_url: [{"url": url} for url in pages(target, 10)]},
     )
     assert result.exit_code == 0, result.log
     assert "log_count/ERROR" not in result.stats, result.log
@@ -114,16 +121,16 @@ def test_a_delay_passes_between_all_requests_to_a_host(
     assert downloads == [200] * 5
     for host, count, delay in (
         *((plain, 12, 0.2), (redirecting, 11, 0.2), (slotted, 11, 0.2)),
-        *((longer, 6, 0.2), (shorter, 6, 0.1), (mixed, 10, 0.2), (moved, 3, 1)),
+        *((longer, 6, 0.2), (shorter, 6, 0.1), (mixed, 10, 0.2), (leaving, 3, 1)),
     ):
         assert len(host.hits) == count
         assert min(host.gaps) >= delay, host.name
-        asked, gap = traffic(ledger, host)["delay"]
-        assert asked == delay
+        delay_in_ledger, gap = traffic(ledger, host)["delay"]
+        assert delay_in_ledger == delay
         assert delay <= gap <= min(host.gaps) + 0.001
-    both = sorted(hit.time for host in (insecure, secure) for hit in host.hits)
-    # Both files of two origins are fetched before a delay is known.
-    assert sorted(after - before for before, after in pairwise(both))[1] >= 0.2
+    hit_times = sorted(hit.time for host in (insecure, secure) for hit in host.hits)
+    # The robots.txt files of both origins are fetched before the delay is known.
+    assert sorted(after - before for before, after in pairwise(hit_times))[1] >= 0.2
     assert fast.hits[-1].time < plain.hits[2].time
     assert min(fast.gaps) < 0.2
     assert target.hits[-1].time - target.hits_on("/target")[0].time < 7
@@ -133,13 +140,13 @@ def test_a_delay_passes_between_all_requests_to_a_host(
     lines = result.lines("INFO", "held up the crawl")
     assert len(lines) == 5
     assert "with a delay of 0.2 s and 11 requests" in " ".join(lines)
-    (most,) = rows(ledger, "SELECT max(waiting) AS n FROM progress")
-    assert most["n"] > 10
+    (progress,) = rows(ledger, "SELECT max(waiting) AS n FROM progress")
+    assert progress["n"] > 10
 
 
-def test_the_longer_of_two_delays_holds(site: Site) -> None:
-    """A delay of the project is kept if it is longer than the Crawl-delay, which holds beside the
-    shorter delays of AutoThrottle, DOWNLOAD_DELAY and DOWNLOAD_SLOTS.
+def test_the_longer_of_two_delays_applies(site: Site) -> None:
+    """A delay of the project applies if it is longer than the Crawl-delay. The Crawl-delay applies if the
+    delays of AutoThrottle, DOWNLOAD_DELAY and DOWNLOAD_SLOTS are shorter.
     """
     settings = {
         **IMPATIENT,
@@ -154,21 +161,21 @@ def test_the_longer_of_two_delays_holds(site: Site) -> None:
     delays = {"127.0.0.1": 0.3, "127.0.0.2": 0.2, "127.0.0.3": 0.1}
     hosts = [site.add(DELAY.format(delays[name]), name=name) for name in delays]
     requests: list[Any] = [url for host in hosts[:2] for url in pages(host, 5)]
-    # Otherwise AutoThrottle shortens the delay of the project.
+    # Without this meta key, AutoThrottle shortens the delay of the project.
     meta = {"autothrottle_dont_adjust_delay": True}
     requests += [{"url": url, "meta": meta} for url in pages(hosts[2], 5)]
     check_all_fetched(run_crawl(requests, settings=settings), 15)
     for host in hosts:
         assert min(host.gaps) >= delays[host.name]
-    # The server may log a request late, and the next one in time.
+    # The server may log a request late, which makes the next gap shorter, so the median is checked.
     assert median(hosts[2].gaps) > 0.4
 
 
 def test_hosts_with_too_long_a_delay_are_refused_with_one_warning(
     site: Site, mode: str
 ) -> None:
-    """The requests to a host that asks for a longer Crawl-delay than REP_SKIP_DELAY_OVER are
-    refused, and one warning names the setting. A Visit-time does not hold up any request.
+    """If a Crawl-delay is longer than REP_SKIP_DELAY_OVER, the requests to the host are refused, and one
+    warning names the setting. A Visit-time does not hold up any request.
     """
     slow = site.add(DELAY.format(3600))
     other = site.add("User-agent: *\nVisit-time: 1200-1200\n", name="127.0.0.2")
@@ -191,7 +198,7 @@ def test_hosts_with_too_long_a_delay_are_refused_with_one_warning(
     "settings", [{"REP_CRAWL_DELAY_OBEY": False}, {"REP_DIALECT": "google"}]
 )
 def test_a_crawl_delay_can_be_ignored(site: Site, settings: dict[str, object]) -> None:
-    """With REP_CRAWL_DELAY_OBEY = False, or in Google's dialect, a Crawl-delay is ignored."""
+    """Either a setting or Google's dialect switches Crawl-delay off."""
     host = site.add(DELAY.format(3600))
     result = run_crawl(pages(host, 20), settings={**IMPATIENT, **settings})
     check_all_fetched(result, 20)
@@ -199,10 +206,12 @@ def test_a_crawl_delay_can_be_ignored(site: Site, settings: dict[str, object]) -
 
 
 @pytest.mark.newest
-def test_the_log_says_how_long_a_delay_will_take(site: Site) -> None:
-    """For a host with a Crawl-delay over 10 s and many waiting requests, the log says once how long
-    they will take. While nothing can be sent, it says regularly how many requests wait for how
-    many hosts. SIGINT ends the crawl.
+def test_the_log_estimates_how_long_the_requests_of_a_slow_host_take(
+    site: Site,
+) -> None:
+    """For a host with a Crawl-delay over 10 s and many waiting requests, the estimate is logged once. While
+    no request can be sent, the log says regularly how many requests wait for how many hosts. SIGINT ends the
+    crawl.
     """
     host = site.add(DELAY.format(60))
     down = site.add(Answer(status=503), name="127.0.0.2")
@@ -225,17 +234,17 @@ def test_the_log_says_how_long_a_delay_will_take(site: Site) -> None:
     assert host.pages == []
 
 
-def test_responses_from_a_cache_wait_for_nothing_and_are_no_traffic(
+def test_cached_responses_do_not_wait_for_a_delay_and_are_not_counted_as_traffic(
     site: Site, tmp_path: Path
 ) -> None:
-    """Responses from Scrapy's HTTP cache do not wait for a Crawl-delay, a 429 from there says
-    nothing about the host now, and the ledger does not count them as traffic with the host, nor
-    robots.txt.
+    """Responses from Scrapy's HTTP cache do not wait for a Crawl-delay. A cached 429 says nothing about the
+    host now, and causes no pause. The ledger counts neither cached responses nor robots.txt as traffic with the
+    host.
     """
     host, ledger = site.add(DELAY.format(0.2)), tmp_path / "ledger"
     first = host.url("/busy")
     host.answers["/busy"] = busy(429, "86400", body=b"gone")
-    how: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "spider": f"{SPIDERS}.EveryWaySpider",
         "settings": {
             **IMPATIENT,
@@ -245,15 +254,15 @@ def test_responses_from_a_cache_wait_for_nothing_and_are_no_traffic(
         },
         "follow": {first: [{"url": url} for url in pages(host, 8)]},
     }
-    results = [run_crawl([first], **how)]
+    results = [run_crawl([first], **arguments)]
     assert min(host.gaps) >= 0.2
-    how["settings"]["REP_BACKOFF_MAX"] = 60
-    results.append(run_crawl([first], **how))
+    arguments["settings"]["REP_BACKOFF_MAX"] = 60
+    results.append(run_crawl([first], **arguments))
     for result in results:
         check_all_fetched(result, 9)
     check_fetched(host, *pages(host, 8))
     assert len(host.hits_on("/busy")) == 1
-    # What is not sent has not held up the crawl.
+    # Requests that are not sent have not held up the crawl.
     key = "rep/crawl_delay/waited"
     assert [result.stats.get(key, 0) > 0 for result in results] == [True, False]
     counts = traffic(ledger, host)
@@ -263,10 +272,12 @@ def test_responses_from_a_cache_wait_for_nothing_and_are_no_traffic(
 
 
 @pytest.mark.newest
-def test_a_longer_delay_of_a_new_robotstxt_holds_from_the_next_request_on(
+def test_a_longer_delay_of_a_new_robotstxt_applies_from_the_next_request(
     site: Site,
 ) -> None:
-    """If a robots.txt that is fetched again asks for a longer delay, that passes before the next request already."""
+    """A page is requested after its host's robots.txt has been fetched again. The longer delay passes before this
+    request.
+    """
     host = site.add([robots(DELAY.format(0.05)), robots(DELAY.format(0.5))])
     # The first robots.txt is no longer fresh after this page.
     host.answers["/page/0"] = Answer(delay=0.2)

@@ -1,4 +1,4 @@
-"""An invalid setting stops the start, and the last line says what to do."""
+"""Tests of invalid settings: the crawl does not start, and the last line of the output says what to do."""
 
 from __future__ import annotations
 
@@ -34,21 +34,29 @@ class Spider(scrapy.Spider):
 """
 
 
-def shown_by_spider(
-    folder: Path, mode: str, *wrong: str, enable: object = ADDON, url: str = "data:,one"
+def run_spider(
+    folder: Path,
+    mode: str,
+    *assignments: str,
+    enable: object = ADDON,
+    url: str = "data:,one",
 ) -> list[str]:
-    """Run ``scrapy runspider``, which leaves errors at the start to its event loop, with the wrong
-    settings. Return the lines that it prints.
+    """Run ``scrapy runspider`` in *folder* with *assignments*, such as ``REP_XYZZY=1``, on its command line.
+    Return the lines of its output. This command leaves errors at the start to its event loop.
+
+    *enable* are the settings that enable this package.
     """
     spider = folder / "one.py"
     spider.write_text(SPIDER.replace("ENABLED", repr(enable)).replace("URL", url))
     mode_settings = [f"{name}={value}" for name, value in MODE_SETTINGS[mode].items()]
-    options = [word for setting in (*mode_settings, *wrong) for word in ("-s", setting)]
+    options = [
+        word for setting in (*mode_settings, *assignments) for word in ("-s", setting)
+    ]
     command = ["scrapy", "runspider", str(spider), *options]
-    done = forks.run(command, cwd=folder, env=plain_environment())
-    lines = (done.stdout + done.stderr).decode().strip().split("\n")
-    assert bool(done.returncode) is (
-        b"scrapy_rep.exceptions." in done.stdout + done.stderr
+    completed = forks.run(command, cwd=folder, env=plain_environment())
+    lines = (completed.stdout + completed.stderr).decode().strip().split("\n")
+    assert bool(completed.returncode) is (
+        b"scrapy_rep.exceptions." in completed.stdout + completed.stderr
     )
     return lines
 
@@ -65,13 +73,13 @@ def shown_by_spider(
 def test_an_invalid_setting_ends_the_process_and_the_last_line_names_it(  # noqa: PLR0917
     site: Site, mode: str, tmp_path: Path, enable: object, setting: str, last: str
 ) -> None:
-    """An invalid setting, or a REP_LEDGER where no file can be created, ends the process before any
-    request, and the last line names it, its value and what would be valid, or the reason.
-    ``tests/base/test_settings.py`` has each setting.
+    """An invalid setting, or a REP_LEDGER where no file can be created, ends the process before any request.
+    The last line names the setting and its value, and says which values are valid, or the reason.
+    ``tests/base/test_settings.py`` tests each setting.
     """
     host = site.add()
     url = host.url("/")
-    lines = shown_by_spider(tmp_path, mode, setting, enable=enable, url=url)
+    lines = run_spider(tmp_path, mode, setting, enable=enable, url=url)
     assert host.hits == []
     # Without a reactor and without the add-on, aiohttp says that Scrapy left its sessions open.
     while mode == "reactorless" and "session" in lines[-1]:
@@ -79,12 +87,10 @@ def test_an_invalid_setting_ends_the_process_and_the_last_line_names_it(  # noqa
     assert lines[-1].startswith(f"scrapy_rep.exceptions.{last}")
 
 
-def test_a_ledger_of_another_version_stops_the_start(
+def test_a_ledger_of_another_version_prevents_the_start(
     site: Site, tmp_path: Path
 ) -> None:
-    """A crawl does not start on a ledger that another version wrote. The last line says what the file
-    is and what to do, and nothing in it is touched.
-    """
+    """The last line says what the file is and what to do. The file is not changed."""
     host, path = site.add(), tmp_path / "old.ledger"
     with closing(sqlite3.connect(path)) as old:
         old.executescript(
@@ -92,9 +98,7 @@ def test_a_ledger_of_another_version_stops_the_start(
             f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION - 1}"
         )
     before = path.read_bytes()
-    lines = shown_by_spider(
-        tmp_path, "asyncio", "REP_LEDGER=old.ledger", url=host.url("/")
-    )
+    lines = run_spider(tmp_path, "asyncio", "REP_LEDGER=old.ledger", url=host.url("/"))
     assert lines[-1] == (
         "scrapy_rep.exceptions.SettingError: REP_LEDGER is 'old.ledger', but it must be the path of a "
         "ledger, or of a new file: old.ledger: another version of scrapy-rep wrote the file (in "
@@ -114,13 +118,11 @@ def test_a_ledger_of_another_version_stops_the_start(
         ("REP_OVERRIDES=example.com", """in JSON, as in -s 'REP_OVERRIDES={"example.com": "ignore"}'."""),
     ],
 )  # fmt: skip
-def test_a_path_that_cannot_be_used_stops_the_start(
+def test_an_unusable_path_prevents_the_start(
     tmp_path: Path, setting: str, why: str
 ) -> None:
-    """A path that cannot be used stops the crawl, and the last line names the setting, the value and
-    the reason. No folder is made for it.
-    """
-    *_, last = shown_by_spider(tmp_path, "asyncio", setting)
+    """The last line names the setting, its value and the reason. No folder is created."""
+    *_, last = run_spider(tmp_path, "asyncio", setting)
     name, _, value = setting.partition("=")
     assert last.startswith(
         f"scrapy_rep.exceptions.SettingError: {name} is {value!r}, but "
@@ -135,24 +137,24 @@ def test_a_path_that_cannot_be_used_stops_the_start(
     "setting",
     ["REP_LEDGER=kept/ledger.sqlite", "REP_STORE=sqlite:///kept/robots.sqlite"],
 )
-def test_the_last_folder_of_a_path_is_made(tmp_path: Path, setting: str) -> None:
-    """If only the last folder of a path is missing, the crawl makes it, and says so."""
+def test_the_last_folder_of_a_path_is_created(tmp_path: Path, setting: str) -> None:
+    """If only the last folder of a path is missing, the crawl creates it, and logs that."""
     name, folder = setting.partition("=")[0], tmp_path / "kept"
-    shown = "\n".join(shown_by_spider(tmp_path, "asyncio", setting))
-    assert f"INFO: {name}: created the folder {folder}, which did not exist" in shown
+    output = "\n".join(run_spider(tmp_path, "asyncio", setting))
+    assert f"INFO: {name}: created the folder {folder}, which did not exist" in output
     assert folder.is_dir()
     assert "created the folder" not in "\n".join(
-        shown_by_spider(tmp_path, "asyncio", setting)
+        run_spider(tmp_path, "asyncio", setting)
     )
 
 
-def test_the_addon_among_the_middlewares_stops_the_start(
+def test_the_addon_in_downloader_middlewares_prevents_the_start(
     site: Site, tmp_path: Path
 ) -> None:
-    """The add-on in DOWNLOADER_MIDDLEWARES stops the crawl, and the last line says where it belongs."""
+    """The last line says where the add-on belongs."""
     host = site.add()
-    wrong = {"DOWNLOADER_MIDDLEWARES": {"scrapy_rep.Addon": 543}}
-    *_, last = shown_by_spider(tmp_path, "asyncio", enable=wrong, url=host.url("/"))
+    misplaced = {"DOWNLOADER_MIDDLEWARES": {"scrapy_rep.Addon": 543}}
+    *_, last = run_spider(tmp_path, "asyncio", enable=misplaced, url=host.url("/"))
     assert last == (
         "scrapy_rep.exceptions.SettingError: A key of DOWNLOADER_MIDDLEWARES is 'scrapy_rep.Addon', "
         "but it must be another class: an add-on belongs in ADDONS = {'scrapy_rep.Addon': 500}."
@@ -160,21 +162,27 @@ def test_the_addon_among_the_middlewares_stops_the_start(
     assert host.hits == []
 
 
-def test_an_unknown_rep_name_causes_one_warning(mode: str, tmp_path: Path) -> None:
-    """Each unknown REP_ name causes one warning with the nearest known name, and the crawl goes
-    on. An empty REP_LEDGER means that there is none, and one warning says that its level has no
-    effect then.
+def test_an_unknown_rep_setting_causes_one_warning(mode: str, tmp_path: Path) -> None:
+    """The warning has the nearest known name, if there is one, and the crawl goes on. With an empty
+    REP_LEDGER, there is no ledger, and one warning says that REP_LEDGER_LEVEL has no effect.
     """
-    wrong = ["REP_CRAWL_DELAYS=1", "REP_XYZZY=1", "REP_LEDGER=", "REP_LEDGER_LEVEL=all"]
-    shown = "\n".join(shown_by_spider(tmp_path, mode, *wrong))
-    nothing = "is not a setting of scrapy-rep and has no effect."
-    meant = " Did you mean REP_CRAWL_DELAY_OBEY?\n"
-    assert shown.count(f"WARNING: REP_CRAWL_DELAYS {nothing}{meant}") == 1
+    settings = [
+        "REP_CRAWL_DELAYS=1",
+        "REP_XYZZY=1",
+        "REP_LEDGER=",
+        "REP_LEDGER_LEVEL=all",
+    ]
+    output = "\n".join(run_spider(tmp_path, mode, *settings))
+    no_effect = "is not a setting of scrapy-rep and has no effect."
+    suggestion = " Did you mean REP_CRAWL_DELAY_OBEY?\n"
+    assert output.count(f"WARNING: REP_CRAWL_DELAYS {no_effect}{suggestion}") == 1
     assert (
-        shown.count(f"WARNING: REP_XYZZY {nothing} Correct its name, or remove it.\n")
+        output.count(
+            f"WARNING: REP_XYZZY {no_effect} Correct its name, or remove it.\n"
+        )
         == 1
     )
     assert (
-        shown.count("WARNING: REP_LEDGER_LEVEL has no effect, because REP_LEDGER") == 1
+        output.count("WARNING: REP_LEDGER_LEVEL has no effect, because REP_LEDGER") == 1
     )
-    assert "Spider closed (finished)" in shown
+    assert "Spider closed (finished)" in output

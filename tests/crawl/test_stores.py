@@ -1,5 +1,5 @@
-"""Stores keep robots.txt files between crawls, and for several at a time. ``tests/fetching`` has what
-becomes of a store that fails.
+"""Tests of stores, which keep robots.txt files from one crawl to the next, and share them between crawls that run
+at the same time. ``tests/fetching`` tests stores that fail.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ def urls(hosts: list[Host], name: str, count: int = 4) -> list[str]:
     ]
 
 
-def check_obeyed(asked: list[str], hosts: list[Host], result: CrawlResult) -> None:
-    """Check that all allowed pages were fetched, and all forbidden ones refused."""
+def check_obeyed(requested: list[str], hosts: list[Host], result: CrawlResult) -> None:
+    """Check that all allowed URLs of *requested* were fetched, that all forbidden URLs were refused, and that the
+    log has no error.
+    """
     assert result.exit_code == 0, result.log
-    forbidden = [url for url in asked if "/private/" in url]
-    assert result.fetched() == sorted(set(asked) - set(forbidden))
+    forbidden = [url for url in requested if "/private/" in url]
+    assert result.fetched() == sorted(set(requested) - set(forbidden))
     errors = sorted((error["url"], error["error"]) for error in result.errors)
     assert errors == [(url, "RobotsDenied") for url in sorted(forbidden)]
     for host in hosts:
@@ -53,37 +55,36 @@ OWN_STORE = "tests.crawl.own_store.FolderStore"
 def test_a_second_run_fetches_no_robotstxt(
     site: Site, mode: str, store: str, tmp_path: Path
 ) -> None:
-    """A second run with the same JOBDIR, or with a Store class of the project, fetches no
-    robots.txt, and obeys the stored ones.
+    """The store is that of a JOBDIR, or a ``Store`` class of the project. The second run obeys the stored
+    robots.txt files.
     """
     hosts = [site.add(RULES) for _ in range(5)]
-    of_project = {"REP_STORE": OWN_STORE, "ROBOTSTXT_FOLDER": str(tmp_path / "kept")}
-    # An address of a store could not have this name.
+    own_store = {"REP_STORE": OWN_STORE, "ROBOTSTXT_FOLDER": str(tmp_path / "kept")}
+    # This name of a folder would be invalid in the URL of a store.
     jobdir = {"JOBDIR": str(tmp_path / "what?mb=1")}
-    settings = jobdir if store == "of the JOBDIR" else of_project
+    settings = jobdir if store == "of the JOBDIR" else own_store
     for run in ("first", "second"):
-        asked = urls(hosts, run)
-        result = run_crawl(asked, settings=settings, mode=mode)
-        check_obeyed(asked, hosts, result)
+        requested = urls(hosts, run)
+        result = run_crawl(requested, settings=settings, mode=mode)
+        check_obeyed(requested, hosts, result)
         assert [len(host.robots_hits) for host in hosts] == [1] * 5
     assert result.stats["rep/robotstxt/from_store"] == 5
     assert "robotstxt/request_count" not in result.stats
 
 
 def test_the_documented_store_class_is_the_tested_one() -> None:
-    """The Store class of a project in the documentation is the one that is tested."""
-    shown = (Path(__file__).parents[2] / "docs" / "stores.md").read_text()
-    assert inspect.getsource(FolderStore) in shown
+    page = (Path(__file__).parents[2] / "docs" / "stores.md").read_text()
+    assert inspect.getsource(FolderStore) in page
 
 
-def test_a_store_that_never_returns_holds_nothing_up(
+def test_a_store_that_never_returns_does_not_hold_up_the_crawl(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """A store that does not return neither holds the crawl up, nor the end of its process."""
+    """The process ends as usual, although calls of the store do not return."""
     hosts = [site.add(RULES) for _ in range(3)]
-    asked = urls(hosts, "page")
+    requested = urls(hosts, "page")
     result = run_crawl(
-        asked,
+        requested,
         mode=mode,
         settings={
             "REP_STORE": "tests.crawl.own_store.StuckStore",
@@ -91,7 +92,7 @@ def test_a_store_that_never_returns_holds_nothing_up(
         },
         constants={"scrapy_rep.crawl.fetching.store._CALL_TIMEOUT": 0.5},
     )
-    check_obeyed(asked, hosts, result)
+    check_obeyed(requested, hosts, result)
     [warning] = result.lines("WARNING", "fetching.store")
     assert "StuckStore: a call did not return within 0.5 seconds" in warning
 
@@ -99,30 +100,32 @@ def test_a_store_that_never_returns_holds_nothing_up(
 WORKERS, HOSTS = 4, 36
 
 
-def test_workers_that_share_a_store_fetch_each_robotstxt_once(
+def test_each_worker_with_a_shared_store_fetches_each_robotstxt_at_most_once(
     site: Site, tmp_path: Path
 ) -> None:
-    """Four workers fetch the robots.txt files that no other one has stored yet, and all obey them. The
-    next crawl fetches none.
+    """Each of four workers fetches the robots.txt files that no other worker has stored yet, and gets the
+    others from the store. All workers obey the files. The next crawl fetches no robots.txt.
     """
     hosts = [site.add(robots(RULES, delay=0.2)) for _ in range(HOSTS)]
-    asked = urls(hosts, "page", 1)
+    requested = urls(hosts, "page", 1)
     store = f"sqlite:///{tmp_path / 'robotstxt.sqlite'}"
     settings = {"REP_STORE": store, "CONCURRENT_REQUESTS": 16}
 
     def work(_: int) -> CrawlResult:
-        return run_crawl(asked, settings=settings)
+        return run_crawl(requested, settings=settings)
 
     with ThreadPoolExecutor(WORKERS) as pool:
         results = [*pool.map(work, range(WORKERS))]
-    fetched = [len(host.robots_hits) for host in hosts]
-    assert max(fetched) <= WORKERS
-    taken = sum(r.stats.get("rep/robotstxt/from_store", 0) for r in results)
-    assert taken == WORKERS * HOSTS - sum(fetched)
+    fetch_counts = [len(host.robots_hits) for host in hosts]
+    assert max(fetch_counts) <= WORKERS
+    from_store = sum(
+        result.stats.get("rep/robotstxt/from_store", 0) for result in results
+    )
+    assert from_store == WORKERS * HOSTS - sum(fetch_counts)
     results.append(work(WORKERS))
-    assert [len(host.robots_hits) for host in hosts] == fetched
+    assert [len(host.robots_hits) for host in hosts] == fetch_counts
     for result in results:
-        check_obeyed(asked, hosts, result)
+        check_obeyed(requested, hosts, result)
         assert "rep/store/errors" not in result.stats
     for host in hosts:
         assert host.pages == ["/public/page-0"] * (WORKERS + 1)

@@ -1,4 +1,6 @@
-"""Pages of the scheduler and files past it take turns at a host, and neither waits for ever."""
+"""Tests that pages, which the scheduler sends, and files of media pipelines, which bypass the scheduler, take turns
+at a host with a delay.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ FILES = 12
 
 
 class AlbumSpider(PlanSpider):
-    """Yields an item with many files, and more pages, of the host of a page."""
+    """Yields an item with many files for each start page, and then requests for more pages, all of the same host."""
 
     name = "album"
 
@@ -38,11 +40,11 @@ class AlbumSpider(PlanSpider):
             yield Request(response.urljoin(f"/more/{number}"), self.note_response)
 
 
-def test_files_that_fill_the_downloader_do_not_wait_for_a_page(
+def test_files_that_take_the_whole_concurrency_do_not_wait_for_a_page(
     site: Site, tmp_path: Path, mode: str
 ) -> None:
-    """All places of CONCURRENT_REQUESTS are taken by files that wait for the delay of their host, so that
-    Scrapy asks for no page: the files do not wait for the turn of a page.
+    """Files that wait for the delay of their host take all of CONCURRENT_REQUESTS, so that Scrapy asks the
+    scheduler for no page. If the files waited for the turn of a page, the crawl would stand still.
     """
     host = site.add("User-agent: *\nCrawl-delay: 0.1\n")
     result = run_crawl(
@@ -62,8 +64,10 @@ def test_files_that_fill_the_downloader_do_not_wait_for_a_page(
     assert all(gap >= 0.1 for gap in host.gaps)
 
 
-def test_a_page_waits_for_no_more_than_a_file(site: Site, tmp_path: Path) -> None:
-    """With places left, pages and files of a host with a delay take turns."""
+def test_pages_and_files_of_a_host_take_turns(site: Site, tmp_path: Path) -> None:
+    """The concurrency of the crawl is not exhausted. The three pages are among the first eight requests after
+    the start page, although there are twelve files.
+    """
     host = site.add("User-agent: *\nCrawl-delay: 0.1\n")
     run_crawl(
         [host.url("/")],

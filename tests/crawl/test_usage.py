@@ -1,5 +1,5 @@
-"""A crawl with purposes keeps the items that may be used for them, by the access log, and its requests
-for tdmrep.json keep to robots.txt.
+"""Tests of crawls with purposes. They keep the items that may be used for their purposes, and their requests for
+tdmrep.json obey robots.txt, by the access log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SPIDER = "tests.crawl.page_spiders.UsagePageSpider"
 WELL_KNOWN = "/.well-known/tdmrep.json"
-USED = "SELECT * FROM decision WHERE layer = 'usage'"
+USAGE_DECISIONS = "SELECT * FROM decision WHERE layer = 'usage'"
 OPEN = "User-agent: *\nDisallow:\n"
 
 ROBOTS = """\
@@ -56,7 +56,7 @@ NO_TRAINING = "Content-Usage: /no-training/ train-ai=n"
 BY_PURPOSE = "User-agent: __usage_ai-training, Disallow: /by-purpose/"
 LICENSE = "https://license.example/p"
 PURPOSES = ("search", "train-ai", "ai-use", "tdm")
-FREE = {
+KEPT = {
     "/silent": html(),
     "/no-training/but/a": html(),
     "/broken/a": html(),
@@ -69,7 +69,8 @@ FREE = {
     "/licensed": html(head=f'<link rel=license type=application/rsl+xml href="{LICENSE}">'),
     "/moved": redirect("/no-training/moved"),
 }  # fmt: skip
-DENIED = {
+"""Pages whose items may be used for all purposes, and ``/moved``, whose target is in DROPPED."""
+DROPPED = {
     "/no-training/a": (html(), "train-ai", f"robots.txt 10 {NO_TRAINING}"),
     "/no-training/moved": (html(), "train-ai", f"robots.txt 10 {NO_TRAINING}"),
     "/search-only/a": (html(), "train-ai ai-use", f"robots.txt 12 {SEARCH_ONLY}"),
@@ -92,41 +93,43 @@ DENIED = {
     ),
     "/mining/a": (html(), "train-ai tdm", "tdmrep.json /mining/: tdm-reservation 1"),
 }  # fmt: skip
-"""Pages, the purposes for which they must not be used, and the evidence: the source, and the
-statement as written.
+"""Pages, the purposes for which their items must not be used, and the evidence: the source, and the statement as
+written.
 """
 
-PAGES = FREE | {path: answer for path, (answer, _, _) in DENIED.items()}
+PAGES = KEPT | {path: answer for path, (answer, _, _) in DROPPED.items()}
 
 
-def build(site: Site) -> Host:
+def add_host(site: Site) -> Host:
+    """Return a host with all PAGES, ROBOTS and TDMREP."""
     host = site.add(ROBOTS)
     host.answers |= {**PAGES, WELL_KNOWN: Answer(TDMREP)}
     return host
 
 
-def rows(path: Path | str, query: str = USED) -> list[dict[str, Any]]:
+def rows(path: Path | str, query: str = USAGE_DECISIONS) -> list[dict[str, Any]]:
+    """Return the rows of *query* on the ledger at *path*."""
     with closing(open_ledger(str(path))) as ledger:
         return [dict(row) for row in ledger.execute(query)]
 
 
 @pytest.mark.newest
-def test_a_crawl_keeps_the_items_that_its_purpose_allows(
+def test_a_crawl_keeps_the_items_that_may_be_used_for_its_purpose(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """For each purpose, the crawl fetches all pages, keeps exactly the items that may be
-    used for it, and records the evidence of each drop. The purposes of a request replace those of
-    the crawl, and an invalid one refuses it.
+    """For each purpose, the crawl fetches all pages, keeps exactly the items that may be used for this purpose, and
+    records the evidence of each dropped item. The purposes of a request replace those of the crawl. A request
+    with an invalid purpose is refused.
     """
-    host = build(site)
+    host = add_host(site)
     paths = [path for path in PAGES if path != "/no-training/moved"]
-    asked = [([purpose], path) for purpose in PURPOSES for path in paths]
-    asked += [([], "/no-training/a"), (["mining"], "/refused")]
+    visits = [([purpose], path) for purpose in PURPOSES for path in paths]
+    visits += [([], "/no-training/a"), (["mining"], "/refused")]
     ledger = tmp_path / "ledger.sqlite"
     result = run_crawl(
         [
             {"url": host.url(path), "meta": {"rep_purposes": purposes}, "dont_filter": True}
-            for purposes, path in asked
+            for purposes, path in visits
         ],
         mode=mode,
         spider=SPIDER,
@@ -138,9 +141,9 @@ def test_a_crawl_keeps_the_items_that_its_purpose_allows(
     assert (
         "meta['rep_purposes'] is ['mining'], but it must be one of train-ai" in message
     )
-    denied = {
+    expected = {
         (purpose, path): evidence
-        for path, (_, purposes, evidence) in DENIED.items()
+        for path, (_, purposes, evidence) in DROPPED.items()
         for purpose in purposes.split()
     }
     kept = {
@@ -149,32 +152,30 @@ def test_a_crawl_keeps_the_items_that_its_purpose_allows(
         for purpose in item["purposes"] or [""]
     }
     everything = {(purpose, path) for purpose in PURPOSES for path in PAGES}
-    moved = {(purpose, "/moved") for purpose in PURPOSES}
-    assert kept == everything - moved - denied.keys() | {("", "/no-training/a")}
+    redirecting = {(purpose, "/moved") for purpose in PURPOSES}
+    assert kept == everything - redirecting - expected.keys() | {("", "/no-training/a")}
     dropped = rows(ledger)
     statements = {}
     for row in dropped:
         evidence = (row["source"], row["line"], row["statement"])
         key = row["reason"], row["url"].removeprefix(host.origin)
         statements[key] = " ".join(str(part) for part in evidence if part is not None)
-    assert statements == denied
+    assert statements == expected
     assert {row["verdict"] for row in dropped} == {"dropped"}
-    assert len(dropped) == len(denied) == result.stats["item_dropped_count"]
+    assert len(dropped) == len(expected) == result.stats["item_dropped_count"]
     for purpose in PURPOSES:
-        count = sum(reason == purpose for reason, _ in denied)
+        count = sum(reason == purpose for reason, _ in expected)
         assert result.stats[f"rep/usage/dropped/{purpose}"] == count
-    why = f" must not be used for train-ai: {NO_TRAINING} (robots.txt, line 10)"
-    assert why in result.log
+    message = f" must not be used for train-ai: {NO_TRAINING} (robots.txt, line 10)"
+    assert message in result.log
 
 
-def test_without_a_purpose_all_items_pass_and_nothing_more_is_sent(
+def test_without_a_purpose_all_items_are_kept_and_tdmrep_is_not_requested(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Without a purpose, all items pass, no additional request is sent, as for a purpose that is not
-    about mining, and the usage preferences can be read.
-    """
-    host, ledger = build(site), tmp_path / "ledger.sqlite"
-    wanted = {
+    """Nor is tdmrep.json requested for a purpose other than mining. The spider can read the usage preferences."""
+    host, ledger = add_host(site), tmp_path / "ledger.sqlite"
+    usage_of = {
         "/silent": "unknown",
         "/broken/a": "unknown",
         "/search-only/a": "train-ai=n, ai-use=n, search=y",
@@ -183,20 +184,20 @@ def test_without_a_purpose_all_items_pass_and_nothing_more_is_sent(
     }
     settings = {"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all"}
     search = {"url": host.url("/free"), "meta": {"rep_purposes": ["search"]}}
-    requests = [*map(host.url, wanted), search]
-    wanted["/free"] = "unknown"
+    requests = [*map(host.url, usage_of), search]
+    usage_of["/free"] = "unknown"
     result = run_crawl(requests, mode=mode, spider=SPIDER, settings=settings)
     assert {item["url"].removeprefix(host.origin): item["usage"] for item in result.items} == {
-        path: f"<UsagePreferences {usage}>" for path, usage in wanted.items()
+        path: f"<UsagePreferences {usage}>" for path, usage in usage_of.items()
     }  # fmt: skip
-    assert host.pages == sorted(wanted)
-    noted = rows(ledger)
-    assert {row["verdict"] for row in noted} == {"noted"}
+    assert host.pages == sorted(usage_of)
+    notes = rows(ledger)
+    assert {row["verdict"] for row in notes} == {"noted"}
     assert {
         (host.url("/search-only/a"), "ai-use", SEARCH_ONLY),
         (host.url("/silent"), "License", "License: https://license.example/all.xml"),
         (host.url("/licensed"), "License", f"License: {LICENSE}"),
-    } <= {(row["url"], row["reason"], row["statement"]) for row in noted}
+    } <= {(row["url"], row["reason"], row["statement"]) for row in notes}
 
 
 RESERVED = Answer(b'[{"location": "/", "tdm-reservation": 1}]')
@@ -205,12 +206,13 @@ SECRET = "User-agent: *\nDisallow: /secret\n"
 
 @pytest.mark.newest
 def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) -> None:
-    """tdmrep.json is fetched once per origin while it is fresh, also over several crawls,
-    with the Crawl-delay of its host, and not if robots.txt forbids it. One that is missing, broken,
-    too long or unreachable reserves nothing and delays nothing. A redirect is followed only where the
-    robots.txt of its target allows that, or an override, by the group of the User-Agent that is sent,
-    in each form in which a server may see the URL; two hosts whose file is at the other one do not
-    wait for each other.
+    """Like a page, tdmrep.json is fetched with the Crawl-delay of its host, and not if robots.txt forbids it. It is
+    fetched once per origin while it is fresh, also over several crawls. A tdmrep.json that is missing, broken, too
+    long or unreachable reserves nothing and delays nothing.
+
+    A redirect is followed only if the robots.txt of its target allows that, or an override. The group of the
+    User-Agent that is sent decides, about each form in which a server may see the URL. Two hosts that redirect
+    their tdmrep.json to each other do not wait for each other.
     """
     down, other = site.add(Answer(status=503)), site.add(SECRET)
     by_agent = site.add("User-agent: special\nDisallow: /secret\n")
@@ -235,7 +237,7 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
         "missing": (site.add(OPEN), Answer(status=404)),
         "broken": (site.add(OPEN), Answer(b"[{")),
         "long": (site.add(OPEN), Answer(b" " * 600_000 + RESERVED.body)),
-        # It may be fetched again before the page may be sent.
+        # This tdmrep.json may be fetched again before the page may be sent.
         "failing": (slow, busy(503, "1")),
         "moved away": (site.add(OPEN), redirect(site.refusing().url("/policy"))),
         "moved to one that is down": (site.add(OPEN), redirect(down.url("/policy"))),
@@ -260,8 +262,8 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
     }
     urls = [host.url("/page") for host in hosts.values()]
     result = run_crawl(urls, mode=mode, spider=SPIDER, settings=settings)
-    made = {item["url"] for item in result.items}
-    assert {name for name, host in hosts.items() if host.url("/page") in made} == {
+    item_urls = {item["url"] for item in result.items}
+    assert {name for name, host in hosts.items() if host.url("/page") in item_urls} == {
         *kept
     }
     targets = (down, other, by_agent, replaced, ignored)
@@ -279,23 +281,23 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
     assert result.stats["rep/denied/rule"] == 5
     assert result.stats["rep/tdmrep/unavailable"] == 1
     assert result.stats["rep/tdmrep/unreachable"] == 8
-    # Scrapy's stats count robots.txt only, also of the targets of redirects.
+    # Scrapy's stats count only requests for robots.txt, including those of the targets of redirects.
     assert result.stats["robotstxt/request_count"] == len(hosts) + 4
-    why = f"Refused by {other.robotstxt}, line 2 (disallow: /secret)"
-    about = hosts["forbidden"].url(WELL_KNOWN)
-    assert result.lines("DEBUG", about, "is unreachable", why)
+    message = f"Refused by {other.robotstxt}, line 2 (disallow: /secret)"
+    tdmrep_url = hosts["forbidden"].url(WELL_KNOWN)
+    assert result.lines("DEBUG", tdmrep_url, "is unreachable", message)
     query = "SELECT * FROM decision WHERE reason = 'rule' AND verdict = 'refused'"
     assert len(rows(settings["REP_LEDGER"], query)) == 5
     site.log.clear()
-    again = [hosts[name].url("/page") for name in ("reserved", "with a delay")]
-    result = run_crawl(again, mode=mode, spider=SPIDER, settings=settings)
+    urls_seen = [hosts[name].url("/page") for name in ("reserved", "with a delay")]
+    result = run_crawl(urls_seen, mode=mode, spider=SPIDER, settings=settings)
     assert result.items == []
     assert [hit.path for hit in site.log] == ["/page"] * 2
 
 
 def test_a_closing_spider_does_not_wait_for_tdmrep(site: Site, mode: str) -> None:
-    """A spider that closes does not wait for a tdmrep.json that never comes, nor for the
-    robots.txt of a host to which it is redirected.
+    """A host never answers the request for tdmrep.json, or for the robots.txt of the host to which tdmrep.json is
+    redirected. The spider closes nevertheless.
     """
     silent, slow, host = site.add(HANGS), site.add(OPEN), site.add(OPEN)
     slow.answers[WELL_KNOWN] = HANGS

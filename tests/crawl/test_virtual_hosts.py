@@ -1,4 +1,4 @@
-"""Requests with a ``Host`` header of their own: the robots.txt of that virtual host applies."""
+"""Tests of requests with a ``Host`` header: the robots.txt of this virtual host applies."""
 
 from __future__ import annotations
 
@@ -23,37 +23,43 @@ NO_A, NO_B = "User-agent: *\nDisallow: /a\n", "User-agent: *\nDisallow: /b\n"
 NAME, DOWN = "v.example", "down.example"
 WELL_KNOWN = "/.well-known/tdmrep.json"
 RESERVED = Answer(b'[{"location": "/", "tdm-reservation": 1}]')
-BOTH = [
+ALLOWED_REQUESTS = [
     *[("address", "/b"), ("address", "/robots.txt")],
     *[(NAME, "/a"), (NAME, "/robots.txt")],
 ]
+"""The requests for the pages that are allowed at the address and at v.example, and for both robots.txt files."""
 
 
 @pytest.fixture
 def host(site: Site) -> Host:
-    """An address whose robots.txt forbids /a, and where v.example forbids /b."""
+    """A host whose robots.txt forbids /a at the address, and /b at the virtual host v.example."""
     host = site.add(NO_A)
     host.answers[f"{NAME}/robots.txt"] = robots(NO_B)
     return host
 
 
 def request(host: Host, path: str, name: object = NAME) -> dict[str, Any]:
+    """Return a request with *name* as its ``Host`` header, or without the header if *name* is None."""
     headers = {} if name is None else {"Host": name}
     return {"url": host.url(path), "headers": headers, "dont_filter": True}
 
 
 def all_pages(host: Host) -> list[dict[str, Any]]:
+    """Return requests for /a and /b, at the address and at v.example."""
     return [request(host, path, name) for name in (None, NAME) for path in ("/a", "/b")]
 
 
-def served(host: Host) -> list[tuple[str, str]]:
-    """Return the paths that were requested at the address and at v.example, sorted."""
+def requested(host: Host) -> list[tuple[str, str]]:
+    """Return the ``Host`` header and the path of each request in the access log, sorted. A header that has the
+    address is given as "address".
+    """
     address = host.origin.partition("://")[2]
     names = [hit.headers["Host"].replace(address, "address") for hit in host.hits]
     return sorted(zip(names, (hit.path for hit in host.hits), strict=True))
 
 
 def denied(result: CrawlResult) -> set[tuple[str, str]]:
+    """Return the URLs that a rule has denied, each with the URL of the robots.txt."""
     return {
         (error["url"], error["robotstxt_url"])
         for error in result.errors
@@ -64,9 +70,9 @@ def denied(result: CrawlResult) -> set[tuple[str, str]]:
 def test_each_virtual_host_has_its_own_robotstxt(
     host: Host, mode: str, tmp_path: Path
 ) -> None:
-    """The robots.txt and tdmrep.json of a virtual host are requested at the same address with the
-    same header. They are kept apart: in a store, in the ledger and in the queue, also if another
-    robots.txt is unreachable.
+    """The robots.txt and tdmrep.json of a virtual host are requested at the same address with the same header. The
+    store, the ledger and the queue keep the files of each virtual host apart, also if another robots.txt is
+    unreachable.
     """
     host.answers[f"{DOWN}/robots.txt"] = Answer(status=503)
     host.answers[f"{NAME}{WELL_KNOWN}"] = RESERVED
@@ -80,17 +86,19 @@ def test_each_virtual_host_has_its_own_robotstxt(
     arguments = {"spider": "tests.crawl.page_spiders.PageSpider", "settings": settings}
     requests = [*all_pages(host), request(host, "/c", DOWN)]
     result = run_crawl(requests, mode=mode, **arguments)
-    of_tdm = [("address", WELL_KNOWN), (NAME, WELL_KNOWN)]
-    assert served(host) == sorted([*BOTH, *of_tdm, (DOWN, "/robots.txt")])
+    tdmrep_requests = [("address", WELL_KNOWN), (NAME, WELL_KNOWN)]
+    assert requested(host) == sorted(
+        [*ALLOWED_REQUESTS, *tdmrep_requests, (DOWN, "/robots.txt")]
+    )
     assert result.error(host.url("/c"))["reason"] == "unreachable"
     name = f"{host.robotstxt}#Host:{DOWN}"
     assert len(result.lines("WARNING", f"{name} is unreach")) == 1
     virtual = f"{host.origin}#Host:{NAME}"
-    by_rules = {
+    expected_denials = {
         (host.url("/a"), host.robotstxt),
         (host.url("/b"), f"{host.robotstxt}#Host:{NAME}"),
     }
-    assert denied(result) == by_rules
+    assert denied(result) == expected_denials
     assert [item["url"] for item in result.items] == [host.url("/b")]
     query = """SELECT d.origin, s.origin AS file, verdict FROM decision d
         LEFT JOIN snapshot s ON s.id = d.snapshot WHERE s.status = 200 OR layer = 'usage'"""
@@ -100,17 +108,17 @@ def test_each_virtual_host_has_its_own_robotstxt(
         (virtual, virtual, "refused"),
     }
     host.site.log.clear()
-    again = run_crawl(all_pages(host), mode=mode, **arguments)
-    assert served(host) == [("address", "/b"), (NAME, "/a")]
-    assert denied(again) == by_rules
+    second_result = run_crawl(all_pages(host), mode=mode, **arguments)
+    assert requested(host) == [("address", "/b"), (NAME, "/a")]
+    assert denied(second_result) == expected_denials
 
 
-def test_redirects_ask_each_site_by_its_own_name(
+def test_a_host_header_for_all_requests_does_not_change_whose_robotstxt_is_fetched(
     site: Site, host: Host, mode: str
 ) -> None:
-    """A header that is set for all requests does not change which site this package asks: each
-    robots.txt is that of its own site. A redirect to a path is followed at the virtual host; another
-    address does not get its name. A header that names the host of the URL changes nothing.
+    """If robots.txt is redirected to a path, the redirect is followed at the virtual host. If robots.txt is
+    redirected to another address, the name of the virtual host is not sent there. A header that names the host of
+    the URL has no effect.
     """
     other = site.add(NO_B)
     other.answers[f"{NAME}/robots.txt"] = robots("", status=404)
@@ -120,17 +128,17 @@ def test_redirects_ask_each_site_by_its_own_name(
     requests = [host.url("/a"), host.url("/b"), request(host, "/c", address)]
     settings = {"DEFAULT_REQUEST_HEADERS": {"host": NAME}}
     run_crawl(requests, mode=mode, settings=settings)
-    assert served(host) == [
+    assert requested(host) == [
         *[("address", "/c"), ("address", "/robots.txt")],
         *[(NAME, "/a"), (NAME, "/other.txt"), (NAME, "/robots.txt")],
     ]
-    assert [name for name, _ in served(other)] == ["address"]
+    assert [name for name, _ in requested(other)] == ["address"]
 
 
-def test_overrides_go_by_virtual_host_and_delays_by_address(site: Site) -> None:
-    """An override for the name applies to the virtual host; one for the address does not. The delay
-    that a virtual host asks for applies to all requests to its address. A request whose header is no
-    host, or is repeated, is refused.
+def test_overrides_apply_to_virtual_hosts_and_delays_to_addresses(site: Site) -> None:
+    """An override for the name of a virtual host applies to it, and an override for the address does not. The
+    Crawl-delay of a virtual host applies to all requests to its address. A request whose ``Host`` header is
+    invalid or repeated is refused.
     """
     host, slow = site.add(NO_A, name="127.0.0.2"), site.add(name="127.0.0.3")
     host.answers[f"{NAME}/robots.txt"] = robots(NO_B)
@@ -141,25 +149,29 @@ def test_overrides_go_by_virtual_host_and_delays_by_address(site: Site) -> None:
         [
             *all_pages(host),
             *[request(host, path, overridden) for path in ("/a", "/b")],
-            *[request(host, f"/{at}", name) for at, name in enumerate(names)],
+            *[request(host, f"/{number}", name) for number, name in enumerate(names)],
             *[request(slow, path) for path in ("/1", "/2")],
         ],
         then=[request(slow, "/3", None), request(slow, "/4")],
         settings={"REP_OVERRIDES": dict.fromkeys(["127.0.0.2", overridden], "ignore")},
     )
-    everything = [
+    all_requests = [
         (name, path) for name in ("address", overridden) for path in ("/a", "/b")
     ]
-    assert served(host) == [*everything[:2], *BOTH[2:], *everything[2:]]
+    assert requested(host) == [
+        *all_requests[:2],
+        *ALLOWED_REQUESTS[2:],
+        *all_requests[2:],
+    ]
     refused = [error["url"] for error in result.errors if error["reason"] == "bad-url"]
-    assert sorted(refused) == [host.url(f"/{at}") for at in range(len(names))]
+    assert sorted(refused) == [host.url(f"/{number}") for number in range(len(names))]
     times = [hit.time for hit in slow.hits if hit.path != "/robots.txt"]
     assert len(times) == 4
     assert min(after - before for before, after in pairwise(times)) >= 0.5
 
 
-def test_what_is_sent_without_the_header_is_judged_again(host: Host) -> None:
-    """What is sent is judged: by the robots.txt of the host that is asked then."""
+def test_a_request_whose_host_header_is_removed_is_judged_again(host: Host) -> None:
+    """A middleware removes the header. The robots.txt of the host to which the request is then sent applies."""
     middleware = "tests.crawl.component_spiders.RemoveHost"
     result = run_crawl(
         [request(host, path) for path in ("/a", "/b")],

@@ -1,7 +1,7 @@
-"""Requests wait for a robots.txt that is slow or unreachable, obey it when it comes, and hold up
-no other host.
+"""Tests of requests that wait for a slow or unreachable robots.txt. They obey robots.txt when it arrives, and do not
+hold up other hosts.
 
-``tests/frontier/test_sites.py`` proves what becomes of a host in each of its phases.
+``tests/frontier/test_sites.py`` tests each state of a host.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SPIDERS = "tests.crawl.waiting_spiders"
 COMPONENTS = "tests.crawl.component_spiders"
 ALLOWED = [f"/public/{number}" for number in range(12)]
 FORBIDDEN = [f"/private/{number}" for number in range(8)]
-# Hosts that differ only in their port share a download slot, so it has room for all.
-FOUR = {"CONCURRENT_REQUESTS": 4}
+# Hosts that differ only in their port share a download slot. Its concurrency is that of ``QUIET``, which is higher.
+CONCURRENCY_4 = {"CONCURRENT_REQUESTS": 4}
 WAITING = {"CONCURRENT_REQUESTS": 16, "REP_WAIT_TIMEOUT": 30}
 
 
@@ -36,26 +36,26 @@ def all_urls(*hosts: Host) -> list[str]:
 
 
 def test_requests_after_the_spider_has_closed_fail(site: Site, mode: str) -> None:
-    """Requests that would have to wait after the spider has closed fail, and the crawl ends."""
+    """Requests that would have to wait for robots.txt or a delay fail, and the crawl ends."""
     host, other = site.add(f"{RULES}Crawl-delay: 1\n"), site.add(RULES)
     late = [host.url("/late"), other.url("/late")]
     spider = f"{SPIDERS}.LateSpider"
     result = run_crawl([host.url("/1")], mode=mode, spider=spider, late=late)
     assert result.fetched() == [host.url("/1")]
-    # With SpiderClosing, or the error of an engine that has closed.
+    # The error is SpiderClosing, or that of an engine that has closed.
     assert [error["url"] for error in result.errors] == late
     assert (host.pages, other.hits) == (["/1"], [])
 
 
-# A robots.txt that is slow.
+# Slow robots.txt.
 
 
-def test_with_one_request_at_once_robotstxt_comes_before_its_pages(
+def test_robotstxt_is_fetched_before_the_pages_if_the_concurrency_is_1(
     site: Site, every_mode: str
 ) -> None:
-    """With CONCURRENT_REQUESTS = 1, the robots.txt fetch does not wait for the request that waits
-    for it. Requests of a host that waited are sent in the order of their priority. Each port and
-    scheme of a host name has its own robots.txt, and each name of an address.
+    """With CONCURRENT_REQUESTS = 1, the fetch of robots.txt does not wait for the request that needs it. The waiting
+    requests of a host are then sent in the order of their priority. Each scheme and port of a host name has its own
+    robots.txt, and so has each name of an address.
     """
     hosts = [
         site.add(
@@ -87,9 +87,9 @@ def test_with_one_request_at_once_robotstxt_comes_before_its_pages(
 def test_requests_that_waited_for_robotstxt_are_unchanged(
     site: Site, mode: str
 ) -> None:
-    """Requests that waited for robots.txt reach callbacks as the spider made them. The duplicate
-    filter knows them meanwhile, and ``dont_filter`` bypasses it; the targets of their redirects
-    are filtered as duplicate or offsite. The crawl does not end while they wait.
+    """Callbacks get the requests as the spider made them. While they wait, the crawl does not end, and the duplicate
+    filter has them; ``dont_filter`` bypasses the filter. The targets of their redirects are filtered as duplicates or
+    as offsite.
     """
     host, other = site.add(robots(RULES, delay=1)), site.add(RULES)
     offsite = other.url("/offsite").replace("127.0.0.1", "localhost")
@@ -99,7 +99,7 @@ def test_requests_that_waited_for_robotstxt_are_unchanged(
     result = run_crawl(
         [{"url": host.url(path), "dont_filter": path == "/forced"} for path in paths],
         mode=mode,
-        settings=FOUR,
+        settings=CONCURRENCY_4,
         allowed_domains=["127.0.0.1"],
     )
     assert host.pages == sorted([*paths[1:], "/target"])
@@ -114,12 +114,12 @@ def test_requests_that_waited_for_robotstxt_are_unchanged(
         assert not [key for key in response["meta"] if key.startswith("_rep")]
 
 
-def test_downloads_and_files_past_the_scheduler_wait_for_robotstxt(
+def test_downloads_and_files_that_bypass_the_scheduler_wait_for_robotstxt(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """What a callback downloads itself, and the downloads of a media pipeline, wait for a slow
-    robots.txt, obey it, and do not poll. If it is unreachable, downloads of a callback are refused
-    at once, since the page would hold up the crawl: also if a component drops the fetch.
+    """Downloads of a callback and of a media pipeline wait for a slow robots.txt without polling, and obey it. If
+    robots.txt is unreachable, downloads of a callback are refused at once, since the waiting callback would hold up
+    the crawl. This is also so if a component drops the request for robots.txt.
     """
     host, slow, down = site.add(RULES), site.add(robots(RULES, delay=1)), site.add(DOWN)
     more, files = (
@@ -129,7 +129,7 @@ def test_downloads_and_files_past_the_scheduler_wait_for_robotstxt(
     urls = [host.url("/page"), host.url("/other")]
     settings = {
         **WAITING,
-        **FOUR,
+        **CONCURRENCY_4,
         "DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.CountPasses": 594},
         "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
         "FILES_STORE": str(tmp_path),
@@ -151,7 +151,7 @@ def test_downloads_and_files_past_the_scheduler_wait_for_robotstxt(
     assert errors == ["RobotsDenied"] * (2 * 10 + 20)
     file_counts = [len(item["files"]) for item in result.items if "file_urls" in item]
     assert file_counts == [10, 10]
-    # Each waits for the fetch of robots.txt, and passes the middleware once.
+    # Each request waits for the fetch of robots.txt, and passes the middleware once: none polls.
     assert result.stats["passes"] <= 2 * (2 + 20 + 20) + 1 + 20
     for item in result.items:
         assert not [key for key in item.get("meta", ()) if key.startswith("_rep")]
@@ -162,20 +162,21 @@ def test_downloads_and_files_past_the_scheduler_wait_for_robotstxt(
     assert [item["error"] for item in result.items] == ["RobotsDenied"] * 20
 
 
-# A robots.txt that is unreachable.
+# Unreachable robots.txt.
 
 
 @pytest.mark.newest
-def test_after_rep_wait_timeout_requests_are_refused(site: Site, mode: str) -> None:
-    """After REP_WAIT_TIMEOUT, errbacks get RobotsDenied. Before that, robots.txt is fetched once more,
-    even if it is not due yet. At the beginning, the log says how many requests wait, how long, and
-    when robots.txt is tried again; at the end, how many are given up. If connections are refused or
-    the host name is unknown, requests are refused after two attempts, and two more. Meanwhile,
-    those of another host are sent.
+def test_requests_are_refused_after_rep_wait_timeout(site: Site, mode: str) -> None:
+    """Errbacks get RobotsDenied after the timeout. Before that, robots.txt is fetched once more, even if the next
+    attempt is not due yet. At the beginning, the log says for how long requests will wait, and when robots.txt is
+    fetched again. At the end, the log has the number of refused requests.
+
+    If connections are refused, or the host name is unknown, requests are refused after two attempts, each of which
+    is repeated once. Meanwhile, the requests to another host are sent.
     """
     down, refusing, other = site.add(DOWN), site.refusing(), site.add(RULES)
-    nowhere = "http://nosuchhost.invalid"
-    origins = [down.origin, refusing.origin, nowhere]
+    unknown = "http://nosuchhost.invalid"
+    origins = [down.origin, refusing.origin, unknown]
     urls = [origin + path for path in ALLOWED for origin in origins]
     settings = {**WAITING, "REP_WAIT_TIMEOUT": 2}
     result = run_crawl([*urls, other.url("/page")], mode=mode, settings=settings)
@@ -193,46 +194,53 @@ def test_after_rep_wait_timeout_requests_are_refused(site: Site, mode: str) -> N
     assert f"({len(ALLOWED)} requests so far)" in last
     exceptions = [key for key in result.stats if "robotstxt/exception_count" in key]
     assert sum(result.stats[key] for key in exceptions) == 8
-    for robotstxt, why in (
+    for robotstxt, reason in (
         (refusing.robotstxt, "no answer: connection refused"),
-        (nowhere, "no answer: the host name could not be resolved"),
+        (unknown, "no answer: the host name could not be resolved"),
     ):
-        assert len(result.lines("WARNING", robotstxt, why, "are refused")) == 1
+        assert len(result.lines("WARNING", robotstxt, reason, "are refused")) == 1
     assert "Failure" not in result.log
 
 
 @pytest.mark.parametrize(
     "way", ["pages", "files of a pipeline", "pages of another scheduler"]
 )
-def test_an_unreachable_host_is_asked_again_for_the_next_requests(
+def test_an_unreachable_robotstxt_is_fetched_again_for_later_requests(
     site: Site, mode: str, way: str, tmp_path: Path
 ) -> None:
-    """The requests of a host are refused, since its robots.txt was unreachable for too long. The requests that come
-    when robots.txt may be fetched again wait for that fetch, and are judged by it: those of the scheduler, files of a
-    pipeline, and pages from Scrapy's scheduler.
+    """The first requests to a host are refused, since its robots.txt was unreachable for too long. Later requests are
+    made when robots.txt may be fetched again. They wait for this fetch, and the fetched robots.txt decides. This
+    applies to pages from this package's scheduler and from Scrapy's, and to files of a pipeline.
     """
-    host, back = site.add(RULES), site.add([DOWN, robots(RULES)], name="127.0.0.2")
+    host, recovering = (
+        site.add(RULES),
+        site.add([DOWN, robots(RULES)], name="127.0.0.2"),
+    )
     start, late = host.url("/start"), host.url("/late")
 
-    def is_time() -> bool:
-        hits = [hit.answered for hit in back.robots_hits if hit.answered is not None]
-        # robots.txt is tried again a second later at most.
+    def is_due_again() -> bool:
+        hits = [
+            hit.answered for hit in recovering.robots_hits if hit.answered is not None
+        ]
+        # With RETRIED_SOON, robots.txt may be fetched again after one second at most.
         return bool(hits) and hits[-1] < time.monotonic() - 1.1
 
-    host.answers["/late"] = Answer(after=is_time)
-    wanted = {
-        start: [back.url("/public/1")],
-        late: [back.url(path) for path in ("/public/2", "/private/2", "/public/3")],
+    host.answers["/late"] = Answer(after=is_due_again)
+    links = {
+        start: [recovering.url("/public/1")],
+        late: [
+            recovering.url(path) for path in ("/public/2", "/private/2", "/public/3")
+        ],
     }
     settings: dict[str, Any] = {**WAITING, "REP_WAIT_TIMEOUT": 0}
-    how: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if way == "files of a pipeline":
-        how["files"] = wanted
+        arguments["files"] = links
         settings["ITEM_PIPELINES"] = {"scrapy.pipelines.files.FilesPipeline": 1}
         settings["FILES_STORE"] = str(tmp_path)
     else:
-        how["follow"] = {
-            page: [{"url": url} for url in urls] for page, urls in wanted.items()
+        arguments["follow"] = {
+            page: [{"url": url} for url in urls] for page, urls in links.items()
         }
     if way == "pages of another scheduler":
         settings["SCHEDULER"] = "scrapy.core.scheduler.Scheduler"
@@ -242,22 +250,22 @@ def test_an_unreachable_host_is_asked_again_for_the_next_requests(
         spider=f"{SPIDERS}.EveryWaySpider",
         settings=settings,
         constants=RETRIED_SOON,
-        **how,
+        **arguments,
     )
     assert result.stats["finish_reason"] == "finished"
-    assert [hit.path for hit in back.hits[:2]] == ["/robots.txt"] * 2
-    assert sorted(hit.path for hit in back.hits[2:]) == ["/public/2", "/public/3"]
+    assert [hit.path for hit in recovering.hits[:2]] == ["/robots.txt"] * 2
+    assert sorted(hit.path for hit in recovering.hits[2:]) == ["/public/2", "/public/3"]
     assert result.stats["rep/denied/unreachable"] == 1
     assert result.stats["rep/denied/rule"] == 1
 
 
 @pytest.mark.newest
-def test_a_file_of_an_unreachable_host_waits_for_no_further_attempt(
+def test_a_file_of_an_unreachable_host_does_not_wait_for_the_next_attempt(
     site: Site, tmp_path: Path
 ) -> None:
-    """A file of a host whose robots.txt is known to be unreachable is refused at once, while a page of that host waits
-    for the next attempt, half a minute later. The file does not take the only place of the crawl, which another page
-    needs meanwhile.
+    """The robots.txt of a host is known to be unreachable. A page of this host waits for the next attempt, half a
+    minute later, and a file is refused at once. With CONCURRENT_REQUESTS = 1, a waiting file would block the next
+    page of another host.
     """
     host, down = site.add(f"{RULES}Crawl-delay: 0.2\n"), site.add(DOWN)
     start, following = host.url("/start"), host.url("/next")

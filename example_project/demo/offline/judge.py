@@ -22,15 +22,19 @@ if TYPE_CHECKING:
     from demo.offline.server import Hit
 
 
-def judge(log: list[Hit], kept: Iterable[str] | None = None) -> int:
+def judge(
+    log: list[Hit], kept: Iterable[str] | None = None, *, killed: str = ""
+) -> int:
     """Print the violations in a crawl, and return their number.
 
     *log* contains the requests of the crawl. *kept* contains the URLs of the items that the crawl kept; None if these
-    are not known, so that items are not checked.
+    are not known, so that items are not checked. *killed* is the User-Agent of a worker that was killed. The time
+    after its requests is not checked, because the delays and pauses in its last responses are lost with the worker.
     """
     pages = [hit for hit in log if not hit.is_robotstxt]
-    gaps = smallest_gaps(log)
-    pauses = list(pauses_kept(log))
+    timed = [hit for hit in log if hit.agent != killed]
+    gaps = smallest_gaps(timed)
+    pauses = list(pauses_kept(timed))
     violations = {
         "forbidden": [
             hit.url

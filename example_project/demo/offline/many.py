@@ -51,9 +51,9 @@ def main() -> int:
             "The workers need redis-server, which was not found on the PATH; install it first"
         )
         return 2
-    alone = crawl(1, {})
+    alone, _ = crawl(1, {})
     with redis_server() as url:
-        together = crawl(
+        together, killed = crawl(
             options.workers, {**SHARED, "REDIS_URL": url}, kill=options.kill
         )
     for agent, requests in sorted(Counter(hit.agent for hit in together).items()):
@@ -70,16 +70,18 @@ def main() -> int:
     )
     print(f"{len(again)} requests were sent more than once", *again, sep="\n  ")
     print()
-    wrong = judge(together) + len(missing)
+    wrong = judge(together, killed=killed) + len(missing)
     # If a worker was killed, the requests that it had in flight are sent again by another worker, and are not an error.
     if not options.kill:
         wrong += len(again)
     return int(wrong > 0)
 
 
-def crawl(count: int, settings: dict[str, str], *, kill: bool = False) -> list[Hit]:
-    """Crawl the site with *count* workers, and return the site's access log. With *kill*, kill one worker while it has
-    requests in flight, and start a new worker.
+def crawl(
+    count: int, settings: dict[str, str], *, kill: bool = False
+) -> tuple[list[Hit], str]:
+    """Crawl the site with *count* workers. With *kill*, kill one worker while it has requests in flight, and start a
+    new worker. Return the site's access log, and the User-Agent of the killed worker (empty without *kill*).
     """
     busy: SimpleQueue[str] = SimpleQueue()
     asked: Counter[str] = Counter()
@@ -92,6 +94,7 @@ def crawl(count: int, settings: dict[str, str], *, kill: bool = False) -> list[H
     site = Site(on_hit)
     settings = {"OFFLINE_SITE": site.address, "EXTENSIONS": "{}", **settings}
     workers = dict(worker(number, settings) for number in range(1, count + 1))
+    victim = ""
     if kill:
         victim = busy.get(timeout=120)
         workers.pop(victim).kill()
@@ -101,7 +104,7 @@ def crawl(count: int, settings: dict[str, str], *, kill: bool = False) -> list[H
         if process.wait():
             raise SystemExit(f"{name} failed with the exit status {process.returncode}")
     site.stop()
-    return site.log
+    return site.log, victim
 
 
 def worker(

@@ -205,6 +205,8 @@ async def _inject(
         case "kill" | "stop":
             await _end_process(worker, fault)
             return
+        case "none" | "clock":
+            return
         case "flush":
             story.data_losses.append(started_at)
             _redis_client(server).flushall()

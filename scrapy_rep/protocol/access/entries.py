@@ -66,8 +66,9 @@ class CacheEntry(NamedTuple):
     """When the entry stops being fresh, and the crawler must fetch robots.txt again."""
 
     unreachable_since: float | None = None
-    """When robots.txt became unreachable; None if robots.txt is reachable. This time is not read from a clock:
-    :func:`renew` measures the length of the outage on monotonic clocks, and subtracts it from ``fetched``."""
+    """When robots.txt became unreachable; None if robots.txt is reachable. ``fetched - unreachable_since`` is the
+    length of the outage in seconds. A change of the system clock does not affect this length, because the
+    length is measured with a monotonic clock (see *elapsed* of :func:`renew`)."""
 
     attempts: int = 0
     """The number of failed fetches of robots.txt in a row."""

@@ -49,9 +49,9 @@ class Failure(str, Enum):
     distinguish it from a connection that timed out."""
 
     NO_SERVER = "no-server"
-    """The host name of the URL was not resolved, or the host refused the connection, and no proxy was used. So
-    requests for the host's pages would fail too. This kind, and not ``NETWORK``, is used if a robots.txt or
-    tdmrep.json cannot be fetched for one of these reasons."""
+    """The host of a robots.txt or tdmrep.json has no server: the host name was not resolved, or the host refused
+    the connection. Requests for the host's pages would fail in the same way. If a proxy was used, or if a page
+    was requested, the failure is ``NETWORK`` instead."""
 
     DROPPED = "dropped"
     """The crawler itself ended the fetch. For example, a component of the project dropped the request, or

@@ -71,5 +71,4 @@ class SiteRules:
 
         self.learned = learned
         """The time, on the monotonic clock, at which this process received ``entry`` from a fetch of robots.txt or
-        from a store. If robots.txt is unreachable, and the next fetch fails too, the seconds since this time are
-        added to the length of the outage."""
+        from a store. While robots.txt is unreachable, ``learned`` is used to measure the length of the outage."""

@@ -41,9 +41,9 @@ _HOURS = {
 }  # fmt: skip
 
 ZONES = {name: int(hours * 3600) for name, hours in _HOURS.items()}
-"""The offsets from UTC, in seconds, of all known zone names. Several zones in the world can have the same name. A name
-in RFC 822 then means the zone in RFC 822. For other names, this dict contains one of the zones: ``IST``, for example,
-means Indian Standard Time."""
+"""The offset from UTC, in seconds, of each known time zone: ``ZONES["EST"]`` is -18000. If several zones in the world
+have the same name, this dict contains only one of them: for ``CST``, the zone in North America (RFC 822), and for
+``IST``, Indian Standard Time."""
 
 _WORDS = frozenset(ZONES) | {
     word.upper()

@@ -340,7 +340,8 @@ def _combined(statements: Iterable[Statement]) -> dict[str, Any]:
 
 
 _NOTHING_STATED = IndexingRules()
-"""The rules of a response without statements, findings and usage tags. All such responses share this instance."""
+"""The rules of every response in which the parser found nothing, so that ``statements``, ``findings`` and ``tags`` are
+empty. These rules restrict nothing."""
 
 
 DOCUMENTS = (

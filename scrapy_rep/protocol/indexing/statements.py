@@ -279,19 +279,21 @@ class StatementReader:
 
 
 def _read_value(
-    read: Callable[[str], Value], text: str, spans: list[Span]
+    parse: Callable[[str], Value], text: str, spans: list[Span]
 ) -> tuple[Value, int]:
-    """Parse the value of a statement of a rule that takes a value, such as ``max-snippet: 50``. The statement
-    begins in *text* at the first of *spans*. *read* is the function in :data:`VALUED` for the rule.
+    """Parse the value of a statement, such as 50 in ``max-snippet: 50``. Return the parsed value, and the number of
+    *spans* that belong to the statement. If the value is invalid, return None and 1.
 
-    Return the parsed value and the number of spans over which the statement extends. The value is None if it
-    is invalid. The number is greater than 1 only for a date.
+    *spans* are the parts of *text* between separators, and the statement begins at the first span. Only a
+    statement with a date can have several spans: in a header, the comma splits
+    ``unavailable_after: Fri, 25 Jun 2010`` into two. *parse* is the function in :data:`VALUED` that parses the
+    value.
     """
     start, end = spans[0]
     _, colon, value = text[start:end].partition(":")
-    most = len(spans) if colon and read is _date else 1
+    most = len(spans) if colon and parse is _date else 1
     for taken in range(most, 0, -1):
-        result = read(text[end - len(value) : spans[taken - 1][1]])
+        result = parse(text[end - len(value) : spans[taken - 1][1]])
         if result is not None:
             return result, taken
     return None, 1

@@ -134,7 +134,8 @@ because no crawler uses such a token as its name."""
 _BY_PATH = (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
 _SIGNALS = {signal.lower(): signal for signal in (*_BY_PATH, Signal.LICENSE)}
 FIELDS = frozenset(_SIGNALS)
-"""The fields of the lines of robots.txt that state usage preferences (usage records), in lower case."""
+"""The names, in lower case, of the robots.txt fields that state usage preferences, such as ``content-signal``. A line
+with one of these names is called a usage record."""
 
 _NAMES = tuple(name.encode() for name in (*FIELDS, *PURPOSE_TOKENS))
 _RULES = frozenset({*RULES, "content-usage"})
@@ -212,11 +213,14 @@ class UsageRecords:
                 )
 
     def of_target(self, target: str, written: str = "") -> UsagePreferences:
-        """Return the usage preferences that the usage records state for a URL. *target* and *written* are the path
-        and query of the URL, as in :meth:`StatementsByPath.for_target`.
+        """Return the usage preferences that the usage records state for a URL.
 
-        The caller must check that the crawler may fetch the URL. Groups whose user-agent lines name a purpose
-        are ignored here; see :func:`purpose_statements`.
+        *target* is the path and query of the URL after normalization, and *written* is the path and query before
+        normalization. Pass the values that :func:`~scrapy_rep.protocol.robotstxt.paths.target` returns for the
+        URL. If *written* is empty, only *target* is compared with the paths of the records.
+
+        The caller must check that the crawler may fetch the URL. Groups for a purpose, such as
+        ``User-agent: __usage_ai-training``, are ignored here; see :func:`purpose_statements`.
         """
         statements = [
             statement

@@ -145,8 +145,8 @@ crawl include one of these categories."""
 
 
 MAX_TEXT = 65_536
-"""The maximum length, in characters, of a record or header field with usage statements. A longer record or field is
-ignored. Only a ``Link`` field is not ignored, but cut after this length."""
+"""The maximum length, in characters, of a record or header field with usage statements. Longer records and
+fields are ignored, except a ``Link`` field, of which the part up to this length is read."""
 
 MAX_SHOWN = 1_024
 """The maximum length, in characters, of the text and of the label that are kept for a usage statement. Longer texts and
@@ -318,13 +318,15 @@ def _read_pairs(text: str) -> Expression:
 
 
 def limited(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
-    """Return the first of *statements*, without duplicates. Two numbers limit the result: at most ``_MAX_ALIKE``
-    statements with the same value for the same category of use are returned, and at most ``_MAX_OTHERS``
-    statements without a category.
+    """Return *statements* without exact duplicates, and in a limited number. If more than ``_MAX_ALIKE`` statements
+    have the same category of use and the same value, only the first ``_MAX_ALIKE`` are kept. Of all
+    statements that disallow ``train-ai``, for example, only the first ten are kept. Of the statements without a
+    category, such as licences, only the first ``_MAX_OTHERS`` are kept.
     """
     alike: dict[object, int] = {}
     kept: dict[UsageStatement, None] = {}
     for statement in statements:
+        # Statements about images are counted separately, and so are overridden statements.
         key = (
             statement.category,
             statement.value,

@@ -95,6 +95,6 @@ class Record(NamedTuple):
     source: str | None = None
     """Where a usage statement was found, such as ``tdmrep.json``."""
     via: str | None = None
-    """How a browser or download handler reached *url* without a request of the spider, as a word and a URL. They are
-    ``redirect`` and the URL that the spider requested; or ``browser`` and the URL of the page that needs *url*, if
-    known. None if the spider requested *url*."""
+    """None if the spider requested *url*. Otherwise, how a browser or download handler came to *url*:
+    ``redirect PAGE`` if the spider requested the URL *PAGE*, and a redirect or script led from there to *url*;
+    ``browser PAGE`` if the page at *PAGE* needs *url*, for example as an image. *PAGE* is empty if it is not known."""

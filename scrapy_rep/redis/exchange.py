@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The maximum number of seconds to wait for a connection to the server. Each answer of the server may take as long
-# again.
+# The maximum number of seconds to wait for a connection to the server, and the maximum number of seconds to wait for
+# each answer of the server.
 _TIMEOUT = 3.0
 
 # The server stores a request as its number, followed by the serialised request. The number has this many characters.
@@ -45,7 +45,7 @@ MAX_PUSHES = 1_000
 
 _Reports = dict[str, list[Any]]
 
-# An empty list for each kind of report. A call contains it if the worker has nothing of this kind to report.
+# The reports of a worker that has nothing to report: an empty list for each kind of report.
 _NO_REPORTS: _Reports = {
     name: [] for name in ("done", "back", "unreadable", "released", "paused", "left")
 }
@@ -85,9 +85,9 @@ class Taken(NamedTuple):
 
     @classmethod
     def from_lease(cls, lease: bytes) -> Taken:
-        """Parse *lease*, the text that the server stores for a request while a worker has it. The text consists of
-        three parts, with a line break after each of the first two: the host; the score; and the number followed by the
-        serialised request.
+        """Parse *lease*, the text that the server stores for a request that a worker has taken. The text has three
+        parts, separated by line breaks: the host, the score, and the request. The third part begins with the number of
+        the request (14 hexadecimal digits), and the rest is the serialised request.
         """
         host, score, item = lease.split(b"\n", 2)
         number, data = item[:_NUMBER].decode(), item[_NUMBER:]
@@ -124,8 +124,8 @@ class Answer(NamedTuple):
     """The server's answer to a call of ``shared.lua``. The end of that file describes the fields."""
 
     seen: Sequence[int]
-    """The new requests of the call that are duplicates, by their indexes in the call. The server does not keep
-    duplicates."""
+    """The indexes of the new requests that the server did not store, because they are duplicates. Index 0 is the first
+    new request that the call sent to the server."""
 
     remaining: int
     """The number of all workers' requests that are not done. Requests that this worker has already tried to deserialise
@@ -151,21 +151,23 @@ class Answer(NamedTuple):
 
     permits: Sequence[PermitAnswer]
     on_server: dict[str, int]
-    """For some hosts, the number of requests that are still on the server. Contains these hosts: hosts that this worker
-    owns since this answer; hosts for which the call asked for more requests; and owned hosts that got new requests or a
-    new pause since the last answer. If the last call got no answer, all hosts of this worker are contained.
+    """Maps hosts to the number of their requests that are still on the server. Usually contains only new hosts of this
+    worker, hosts for which the call asked for more requests, and hosts that got new requests or a pause since the last
+    answer. If the answer to the previous call was lost, contains all hosts of this worker.
     """
 
     hosts: Sequence[LeasedHost]
+    """The new hosts of this worker: it owns them from now on."""
+
     pauses: dict[str, float]
-    """For some hosts, the number of seconds until the end of the host's pause. Contains these hosts: paused hosts that
-    this worker owns since this answer, and owned hosts for which another worker has reported a pause. If the last call
-    got no answer, all paused hosts of this worker are contained.
+    """Maps paused hosts to the number of seconds until the end of the pause. Usually contains only new hosts of this
+    worker, and hosts for which another worker has reported a pause. If the answer to the previous call was lost,
+    contains all paused hosts of this worker.
     """
 
     pages: dict[str, int]
-    """For some hosts, the number of pages that all workers together have done. Contains only the hosts that this worker
-    owns since this answer, and the hosts for which this worker's call reported pages.
+    """Maps hosts to the number of their pages that all workers together have fetched (see ``REP_PAGES_PER_HOST``).
+    Contains only new hosts of this worker, and hosts for which the call reported pages.
     """
 
     requests: Sequence[Taken]
@@ -268,8 +270,8 @@ class Exchange:
         return _answer(*parts)
 
     def _report_done_later(self) -> None:
-        """Move the reports of done requests from the next call to a later call. The next call does not contain all new
-        requests, and a done request must not be reported before the requests that its callback has yielded.
+        """Keep the reports of done requests for a later call, if the next call cannot contain all new requests. A
+        request must not be reported as done before the server has the requests that its callback has yielded.
         """
         self.reports["done"] += (self._told or {}).pop("done", [])
 
@@ -282,25 +284,23 @@ class Exchange:
         return pushes
 
     def failed(self, error: Exception) -> bool:
-        """Record that the last call failed with *error*. Return True if the next call should follow immediately.
+        """Record that the last call failed with *error*, and prepare the next call. Return True if the next call should
+        follow immediately.
 
-        Usually, the next call repeats the reports and the new requests of the failed call, and False is returned. There
-        are two other cases:
-
-        - The queue no longer exists (*error* is QueueLost). The reports of the failed call are dropped. Its new
-          requests are kept for the next call. False is returned.
-        - The server has no memory left, and the failed call contained new requests. Then True is returned. The next
-          call omits the new requests, because the server has no memory for them. It also omits the reports of done
-          requests, because these must not be sent before the new requests. It repeats all other reports. However, if an
-          earlier attempt of the same call got no answer, the server may have executed it. Then the next call repeats
-          everything, as usual, and False is returned.
+        - Usually, the next call repeats the reports and the new requests of the failed call.
+        - If the server had no memory for the new requests, the next call omits the new requests and the reports of done
+          requests. It repeats the other reports. Only in this case, the result is True.
+        - If the queue no longer exists (*error* is QueueLost), the next call sends the new requests again, without the
+          reports.
         """
         if isinstance(error, QueueLost):
             self._told, self.is_uncertain = None, False
             self._forget_calls()
         elif not is_full(error):
-            # Maybe the server executed the call, or the answer arrived and could not be processed.
+            # It is unknown whether the server executed the call: perhaps only its answer was lost.
             self.is_uncertain = True
+        # If an earlier attempt of this call got no answer, the server has possibly executed it. Then the next call
+        # repeats everything.
         elif not self.is_uncertain and self._sending:
             self._sending = 0
             self._report_done_later()

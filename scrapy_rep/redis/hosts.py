@@ -125,8 +125,9 @@ class OwnedHost:
         return sum(queue.count for queue in self.queues)
 
     def count_usable(self, now: float) -> int:
-        """Return the number of waiting requests that could be sent soon. In the first two seconds after this worker got
-        the host, these are all waiting requests. Later, requests that still wait for robots.txt do not count.
+        """Return how many of the host's waiting requests this worker can probably send soon. In the first two seconds
+        after this worker got the host, all waiting requests count, because robots.txt usually arrives within this time.
+        Later, requests that still wait for robots.txt do not count.
         """
         if now - self.since < _UNKNOWN_AFTER:
             return self.count

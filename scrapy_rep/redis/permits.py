@@ -1,5 +1,5 @@
-"""Permits to send requests to hosts to which several workers send requests. The Redis server grants the permits, so
-that all workers together keep such a host's delay, its pauses, and its maximum number of concurrent requests during a
+"""Permits for hosts that several workers crawl at the same time. The Redis server grants one permit for each request,
+so that all workers together keep the host's delay, its pauses, and its maximum number of concurrent requests during a
 back-off.
 """
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from scrapy_rep.redis.hosts import Lease
 
 
-# If the wait for a permit takes longer than this many seconds, the request returns to the scheduler, unless it must not
-# return.
-_LONG = 1.0
+# If the server refuses a permit for longer than this many seconds, the request goes back to the scheduler and waits
+# there. Requests that cannot go back, such as requests for a robots.txt, wait in the downloader middleware instead.
+_MAX_WAIT = 1.0
 
 
 class Permit(Waiter):
@@ -85,17 +85,20 @@ def delay_of(queue: Queue) -> float:
 
 
 class SharedPermits:
-    """The permits of one worker. A request needs a permit in three cases: another worker may own its host, the host has
-    a delay, or the host is in back-off.
+    """The permits of this worker. Each permit allows this worker to send one request to a host, and is granted by the
+    Redis server. A request needs a permit if other workers can also send requests to its host, if the host has a delay,
+    or if the host is in back-off.
     """
 
     def __init__(
-        self, frontier: Frontier, lease: Lease, ask: Callable[[], None]
+        self, frontier: Frontier, lease: Lease, call_server_soon: Callable[[], None]
     ) -> None:
-        """Create the permits of a worker. *ask* is a function that schedules a call to the server soon."""
+        """*call_server_soon* is a function that lets this worker call the Redis server within a fraction of a second,
+        for example to ask for a permit.
+        """
         self._frontier = frontier
         self._lease = lease
-        self._ask = ask
+        self._call_server_soon = call_server_soon
         self._new_token = count(1).__next__
         self.wanted: dict[str, Permit] = {}
         """The permits for which this worker asks the server in the next call. The keys are tokens, which identify the
@@ -107,9 +110,8 @@ class SharedPermits:
 
     def is_needed(self, request: Request, entry: InFlight) -> bool:
         """Whether *request*, which is about to be sent, needs a permit and has no valid one. *entry* is the frontier's
-        entry for the request. A permit becomes invalid in three cases: this worker's lease ends; the host's delay or
-        maximum number of requests in flight becomes stricter, for example in a back-off; or the server was restored
-        from older data.
+        entry for the request. A permit becomes invalid if this worker's lease ends, if the Redis server is restored
+        from older data, or if the host's delay or maximum number of requests in flight becomes stricter.
         """
         frontier = self._frontier
         queue = frontier.queues.of(request)
@@ -150,7 +152,7 @@ class SharedPermits:
         while not permit.may_continue:
             if may_return and request in self._lease.lost:
                 return False
-            answer = await self._answer(permit)
+            answer = await self._ask_for(permit)
             if answer is None:
                 continue
             now = frontier.clock.monotonic()
@@ -158,7 +160,7 @@ class SharedPermits:
                 frontier.resume_pause(host.key, answer.paused)
             if not answer.wait or frontier.refusal(entry):
                 return True
-            if may_return and answer.wait > _LONG:
+            if may_return and answer.wait > _MAX_WAIT:
                 delay = host.crawl_delay if delay_of(queue) else None
                 frontier.limits.hold(delay or host, now + answer.wait, now)
                 return False
@@ -168,17 +170,19 @@ class SharedPermits:
         # the host, so the robots.txt needs no permit of its own. The frontier has set may_continue and ended the wait.
         return True
 
-    async def _answer(self, permit: Permit) -> PermitAnswer | None:
-        """Ask the server for *permit*, wait for the answer, and return it. Raises SpiderClosing if the spider closes.
+    async def _ask_for(self, permit: Permit) -> PermitAnswer | None:
+        """Ask the Redis server for *permit*, and return the server's answer. Raises SpiderClosing if the spider closes.
 
-        Return None if the wait ends without an answer. There are two causes: a page in a browser waits for the
-        requested robots.txt, which is therefore sent without a permit; or other workers may have taken the request, and
-        it may return to the scheduler.
+        Return None if the request stops waiting before the server answers, in two cases:
+
+        - The request has possibly been taken by other workers, and goes back to the scheduler.
+        - The request is for a robots.txt, and a page that loads in a browser waits for the robots.txt. The request is
+          sent without a permit, because the page has one.
         """
         token = f"\t{self._new_token()}"
         permit.answer = None
         self.wanted[token] = permit
-        self._ask()
+        self._call_server_soon()
         try:
             await self._wait(permit)
         finally:
@@ -203,16 +207,16 @@ class SharedPermits:
         """
         for permit in self.held.values():
             permit.is_released |= permit.entry is entry
-        self._ask()
+        self._call_server_soon()
 
     # The scheduler calls the following methods before and after each call to the server.
 
     def wants(self) -> list[tuple[Any, ...]]:
-        """Return the permits for which the next call asks the server, as tuples: token, host, maximum number of
-        requests in flight, and delay. These are the arguments of ``acquire`` in ``shared.lua``.
+        """Return the permits for which the next call asks the server. Each is a tuple of the arguments of ``acquire``
+        in ``shared.lua``: token, host, maximum number of requests in flight, and delay in seconds.
 
-        First, end the wait of each request that other workers may have taken, if the request can return to the
-        scheduler. No permit is asked for these requests.
+        If other workers have possibly taken a waiting request, and the request can go back to the scheduler, no permit
+        is asked for it. It goes back to the scheduler.
         """
         for token, permit in list(self.wanted.items()):
             if permit.may_return and permit.request in self._lease.lost:

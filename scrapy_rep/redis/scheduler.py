@@ -78,8 +78,8 @@ _BATCH, _MAX_BATCH = 16, 200
 # The maximum number of a host's requests that a worker keeps while the host's robots.txt is unknown.
 _MAX_WAITING = 2 * _MAX_BATCH
 
-# A worker takes new hosts until it has enough requests that can be sent soon. Enough means: the number of requests that
-# the downloader sends in the coming rounds (CONCURRENT_REQUESTS in each round), multiplied by this factor.
+# A worker takes new hosts until it has this many times as many requests as the downloader can send during the next
+# _CALLS_AHEAD calls. For example, if the downloader can send 100 requests, the worker takes hosts until it has 150.
 _AHEAD = 1.5
 
 # A worker that has this many requests from the server takes no new hosts. Without this maximum, a worker could collect
@@ -153,17 +153,18 @@ class SharedScheduler(Scheduler):
         request that this worker tried to deserialise, and ``"0"`` before the first one.
         """
 
-        self._readable: list[str] = []
-        """The places (see :attr:`_last_aside`) of the requests that the server has set aside, and that this worker can
-        deserialise. The next call takes these requests from the server."""
+        self._readable_places: list[str] = []
+        """The requests that another worker could not deserialise, but this worker can. The next call takes them from
+        the server. Each is identified by its place, the number by which the server sorts requests that a worker could
+        not deserialise."""
 
         self._set_aside = 0
         """The number of requests that the server has set aside, because no worker could deserialise them so far,
         according to the server's last answer."""
 
         # The calls to the server.
-        self._took = 0.0
-        """The duration of the last answered call, in seconds."""
+        self._call_seconds = 0.0
+        """The duration of the last call that the Redis server answered, in seconds."""
 
         self._next_at = inf
         self._asleep: Deferred[None] | None = None
@@ -235,13 +236,13 @@ class SharedScheduler(Scheduler):
 
     def has_pending_requests(self) -> bool:
         """Return whether any worker may still have requests that are not done. True while the server fails."""
-        is_missing = self._is_failing or bool(self._readable)
+        is_missing = self._is_failing or bool(self._readable_places)
         return len(self) > 0 or self._count > 0 or is_missing
 
     def open(self, spider: Spider) -> Deferred[None]:
-        """Called by Scrapy. Call the server for the first time. The Deferred fires when the call has ended. If the call
-        fails, the Deferred fails with the call's error. However, if the server only has too little memory, the Deferred
-        does not fail, and the crawl starts, because taking requests from the server frees memory.
+        """Called by Scrapy when the spider opens. Make the first call to the Redis server. The Deferred fires when the
+        server has answered, and fails if the call fails. If the call fails because the server has no memory left, the
+        crawl starts nevertheless, since it frees memory by taking requests from the server.
         """
         self._order.warn_of_classes(self._logger)
         return deferred_from_coro(self._begin())
@@ -427,8 +428,8 @@ class SharedScheduler(Scheduler):
         self._lease.lost.intersection_update(in_progress)
         in_memory = self._pages.keys() - self._popped
         for request in in_memory.difference(in_progress):
-            # This request was not taken from the server, for example because it cannot be serialised. So it has no
-            # number on the server, and the report only tells the server to count a page of the host.
+            # This request was never on the server, for example because it cannot be serialised. So the report contains
+            # no number of a request, and only lets the server add 1 to the number of pages fetched from the host.
             reports["done"].append(("", self._pages.pop(request)))
         for request in self._popped.difference(in_progress):
             self._popped.remove(request)
@@ -452,9 +453,7 @@ class SharedScheduler(Scheduler):
             self._pages.pop(request, None)
 
     def _note_pauses(self) -> None:
-        """Collect the pauses for which hosts have asked since the last call, so that the next call reports them to the
-        server.
-        """
+        """Collect the pauses for which hosts have newly asked. The next call to the Redis server reports them."""
         now, politeness = self._clock.monotonic(), self._frontier.politeness
         pauses = politeness.take_new_pauses()
         self._exchange.reports["paused"] += [
@@ -463,9 +462,8 @@ class SharedScheduler(Scheduler):
 
     def _give_back_needless(self) -> None:
         """Give back to the server the hosts that have had no requests for 2 seconds, and the hosts whose next request
-        must wait longer than 30 seconds. Some hosts are kept nevertheless. A host with requests in progress is kept. A
-        host whose pause is so long that its requests are refused is kept until it has had no requests for 2 seconds, so
-        that this worker refuses them.
+        must wait longer than 30 seconds. Hosts with requests in progress are kept. If requests to a host are refused
+        because of its long pause, this worker first refuses all of them, and then gives the host back.
         """
         now, frontier = self._clock.monotonic(), self._frontier
         busy = {self._taken[request].host for request in self._popped}
@@ -484,8 +482,8 @@ class SharedScheduler(Scheduler):
                 self._give_back(host)
 
     def _give_back(self, host: OwnedHost) -> None:
-        """Give *host* back to the server in the next call, with its waiting requests, its delay and its back-off, so
-        that another worker can own it.
+        """Let the next call to the Redis server give *host* back, with its waiting requests, its delay and its
+        back-off, so that another worker can own it.
         """
         now, reports = self._clock.monotonic(), self._exchange.reports
         limiter = self._frontier.limits.limiters.get(host.key)
@@ -501,16 +499,17 @@ class SharedScheduler(Scheduler):
                 reports["back"].append(self._taken.pop(request).number)
         del self._lease.hosts[host.key]
 
-    # The permits, requests and hosts that this worker wants.
+    # What this worker asks the server for: requests, hosts, and permits to send requests.
 
     def _wants(self) -> dict[str, Any]:
-        """Return what the next call asks the server for: permits, more requests of owned hosts, and new hosts for as
-        many requests as this worker has room for. The end of ``shared.lua`` describes the keys.
+        """Return what the next call asks the server for: permits to send requests, more requests to the hosts that this
+        worker owns, and new hosts. The value of ``room`` limits the new hosts: together, they should have about this
+        many requests. The end of ``shared.lua`` describes all keys.
         """
         places = concurrent_requests(self._crawler)
         # An estimate of the number of rounds (see _ROUND) until the answer to this call arrives: in each round, all
         # requests in flight end, and as many other requests are sent.
-        replaced = max(self._popped_since // places, round(self._took / _ROUND))
+        replaced = max(self._popped_since // places, round(self._call_seconds / _ROUND))
         rounds = min(1 + _CALLS_AHEAD * replaced, _MAX_ROUNDS)
         self._popped_since = 0
         takes_none = (
@@ -533,7 +532,7 @@ class SharedScheduler(Scheduler):
             "room": max(ceil(room), 0),
             "concurrency": self._concurrency * rounds,
             "batch": batch,
-            "readable": self._readable,
+            "readable": self._readable_places,
             "last_aside": self._last_aside,
             "wait_timeout": self._frontier.limits.wait_timeout,
         }
@@ -541,13 +540,13 @@ class SharedScheduler(Scheduler):
     def _more_of_owned(
         self, batch: int, rounds: int
     ) -> tuple[list[tuple[str, int]], int]:
-        """Return how many more requests this worker wants for the hosts that it owns, and how many it has in supply.
+        """Return two results about the hosts that this worker owns: the requests that it needs from the server, and the
+        number of requests that it can send in the next *rounds* rounds. In a round, each request in flight ends, and
+        another request is sent in its place (see ``_ROUND``).
 
-        The first result is a list of pairs: a host, and the number of further requests. With these, this worker has
-        *batch* requests to the host that can be sent soon. Hosts that need no requests now are left out.
-
-        The second result, the supply, is a single number: how many requests to owned hosts can be sent in the next
-        *rounds* rounds. In one round, each request in flight ends, and another is sent in its place (see ``_ROUND``).
+        The first result is a list of pairs: a host, and the number of requests to take from the server. For example,
+        if *batch* is 16 and this worker has 6 requests to the host that can be sent soon, the number is 10. Hosts for
+        which this worker has enough requests are left out.
         """
         now, more, supply = self._clock.monotonic(), [], 0
         for host in self._lease.hosts.values():
@@ -608,7 +607,7 @@ class SharedScheduler(Scheduler):
         self._next_at = inf
         try:
             await self._exchange_with_server(order)
-            self._call_soon(self._next_in())
+            self._call_soon(self._seconds_to_next_call())
         except Exception as error:  # noqa: BLE001  the calls go on after any error
             self._call_soon(self._failed(error))
             return error
@@ -623,17 +622,16 @@ class SharedScheduler(Scheduler):
             self._give_back_needless()
         order = {**self._wants(), **order}
         if exchange.is_uncertain:
-            order["has"] = self._has()
+            order["has"] = self._held_ids()
         began = self._clock.monotonic(), self._clock.time()
         answer = await self._thread.call(exchange.next_call(**order))
-        self._took = self._clock.monotonic() - began[0]
+        self._call_seconds = self._clock.monotonic() - began[0]
         self._answered(answer, exchange.answered(), began)
 
-    def _has(self) -> list[str]:
-        """Return what this worker has: the numbers of its requests, its hosts, and the tokens of its permits. The
-        server compares them with its own list for this worker. If the list contains more, an answer to this worker was
-        lost. So the server puts the additional requests back into the queue, and takes the additional hosts and permits
-        back.
+    def _held_ids(self) -> list[str]:
+        """Return identifiers of all requests, hosts and permits that this worker has: the requests' numbers, the hosts'
+        names, and the permits' tokens. If the server has recorded further requests, hosts or permits for this worker,
+        they were in an answer that did not arrive, and the server takes them back.
         """
         reports = self._exchange.reports
         numbers = [taken.number for taken in self._taken.values()]
@@ -641,8 +639,10 @@ class SharedScheduler(Scheduler):
         numbers += reports["back"] + reports["unreadable"]
         return [*numbers, *self._lease.hosts, *self._permits.held]
 
-    def _next_in(self) -> float:
-        """Return the number of seconds between an answered call and the next call."""
+    def _seconds_to_next_call(self) -> float:
+        """Return how many seconds this worker waits until the next call to the Redis server. Used after the server has
+        answered a call.
+        """
         exchange = self._exchange
         if self._is_failing and exchange.unsent:
             # The server answers, but it has no memory left for the new requests.
@@ -650,7 +650,7 @@ class SharedScheduler(Scheduler):
         if (
             exchange.unsent
             or self._permits.wanted
-            or self._readable
+            or self._readable_places
             or any(exchange.reports.values())
         ):
             return _SOON
@@ -671,7 +671,7 @@ class SharedScheduler(Scheduler):
         unsent = len(self._exchange.unsent)
         was_stopped = not self._lease.is_valid or len(pushes) + unsent >= MAX_PUSHES
         self._lease.renew(began)
-        was_empty, self._readable = not self._total, []
+        was_empty, self._readable_places = not self._total, []
         self._total, self._set_aside = answer.remaining, answer.set_aside
         if self._is_failing and (pushes or not unsent):
             self._is_failing = False
@@ -741,7 +741,7 @@ class SharedScheduler(Scheduler):
         for taken, place in answer.unread:
             self._last_aside = place
             if self._read(taken):
-                self._readable.append(place)
+                self._readable_places.append(place)
 
     def _drop(self, request: Request) -> None:
         """Log that the server did not store *request*, because it is a duplicate. Send the signal ``request_dropped``,
@@ -782,7 +782,9 @@ class SharedScheduler(Scheduler):
         )
 
     def _failed(self, error: Exception) -> float:
-        """Process a call that failed with *error*. Return the seconds until the next call."""
+        """Log that a call to the Redis server failed with *error*. If the queue no longer exists, close the spider.
+        Return how many seconds this worker waits until the next call.
+        """
         is_full_now = self._exchange.failed(error)
         if isinstance(error, QueueLost):
             self._queue_lost()
@@ -816,12 +818,12 @@ class SharedScheduler(Scheduler):
             return
         self._is_lost = True
         self._logger.error(
-            "The queue %(key)s in Redis is lost, with all its waiting requests and the fingerprints of all seen "
-            "requests, perhaps by FLUSHALL or a restart of Redis without persistence. This worker closes. To fetch "
-            "the lost pages, start the crawl again from its start URLs. The new crawl also fetches the pages again "
-            "that are already done, because their fingerprints are lost. The %(count)d unfinished requests of this "
-            "worker go into a new queue with the same key; those in flight may be fetched twice. If "
-            "SCHEDULER_PERSIST is False, the new queue is deleted when this worker ends",
+            "The queue %(key)s in Redis is lost, perhaps because of FLUSHALL or a restart of Redis without "
+            "persistence. All its waiting requests and the fingerprints of all seen requests are lost. This worker "
+            "puts its %(count)d unfinished requests into a new queue with the same key, and closes. If "
+            "SCHEDULER_PERSIST is False, the new queue is deleted when this worker ends. To fetch the lost pages, "
+            "start the crawl again from its start URLs. Without the fingerprints, the crawl also fetches pages that "
+            "were already fetched",
             key=self._key,
             count=len(self._exchange.unsent),
         )
@@ -829,13 +831,12 @@ class SharedScheduler(Scheduler):
     # The end of this worker.
 
     async def _end(self, calls: Deferred[None]) -> None:
-        """Make the last calls to the server after the scheduler was closed. Wait until *calls* fires, because the
-        regular calls have ended. Then send the remaining new requests, and report the requests that are done. The last
-        call gives all hosts and requests back.
+        """End this worker's use of the server, after the scheduler was closed. First, wait for *calls*, which fires
+        when the regular calls have ended. Then send the remaining new requests and report the requests that are done,
+        in as many calls as needed. The last call also gives all hosts and requests back.
 
-        Usually, the last call is made when no new requests are left. If a call fails, the next call repeats its
-        reports. After the server has answered again, the next call is the last one, even if new requests are left.
-        After two failed calls in a row, give up without a last call.
+        A failed call is repeated once. If the repetition fails, give up. If it succeeds, make only the last call, even
+        if new requests are left after it.
         """
         await maybe_deferred_to_future(calls)
         exchange = self._exchange

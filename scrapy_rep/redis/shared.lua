@@ -413,11 +413,11 @@ return { mark, cjson.encode(answer), delivered, unread }
 --   returned              the number of requests that were put back into the queue, because their worker is dead
 --   strange               in the first answer, the number of requests that a queue class of scrapy-redis wrote (KEYS 3)
 --   permits               for each permit that the worker asked for: the result of acquire()
---   on_server             for each host that the worker now owns, from which it wanted more requests, or with news:
---                         host, the number of its requests that no worker has taken
---   hosts                 for each host that the worker now owns: host, own_pause, concurrency, seconds since the
---                         start of the back-off
---   pauses                for each paused host that the worker now owns, and for each of its hosts for which another
+--   on_server             for each new host of the worker, each host from which it wanted more requests, and each of
+--                         its hosts with news: host, the number of its requests that no worker has taken
+--   hosts                 for each new host of the worker, which it owns from now on: host, own_pause, concurrency,
+--                         seconds since the start of the back-off
+--   pauses                for each new host of the worker that is paused, and for each of its hosts for which another
 --                         worker has reported a pause: host, seconds until the end of the pause
---   pages                 for each host that the worker now owns, and for each host for which it reported pages: host
---                         name, the number of the host's pages that are done
+--   pages                 for each new host of the worker, and for each host for which it reported pages: host name,
+--                         the number of the host's pages that are done

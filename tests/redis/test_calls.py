@@ -269,7 +269,7 @@ async def test_calls_continue_after_an_error_while_the_next_call_is_scheduled(
     queue: SharedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = CrawlWorker(queue)
-    monkeypatch.setattr(worker.scheduler, "_next_in", _fail)
+    monkeypatch.setattr(worker.scheduler, "_seconds_to_next_call", _fail)
     worker.call()
     assert 0.9 < _next_in(worker) < 1.1
     worker.close()

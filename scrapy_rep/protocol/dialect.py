@@ -81,7 +81,7 @@ class Dialect:
     """The effect of an empty ``Disallow``. ``"no-rule"``: the line has no effect (RFC 9309, 2.2.2).
     ``"allow-all"``: the line is a rule that allows every URL (1994 standard)."""
 
-    # How groups are read, and whose groups a crawler follows.
+    # How groups are read, and which groups a crawler follows.
 
     agent_match: Literal["token", "letters", "prefix"] = "token"
     """The condition under which a user-agent line names a crawler. All comparisons ignore case.

@@ -445,8 +445,7 @@ _TOKEN_OF = _PURPOSE_TOKENS | {
 def _agents(file: LintedFile) -> Iterator[Mistake]:
     for line in file.lines_of(USER_AGENT):
         value = line.value[:_MAX_AGENT]
-        # Some sites write several names in one line. Few crawlers split the line at the characters between the
-        # names, so only the first name counts.
+        # Some sites write several names in one line, as in "a, b" or "a; b". Most crawlers read only the first name.
         token = re.split("[,;|]", agents_of_line(value, file.dialect)[0])[0].encode()
         name = value.partition(b"/")[0].strip().decode("utf-8", "replace").lower()
         nearest = None
@@ -484,13 +483,17 @@ def _outside_groups(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
-    """Yield a mistake for the line that disallows all URLs for ``*``. Yield it only if the file also disallows all
-    URLs for every crawler that it names, and no ``Allow`` line has a pattern.
+    """If the file disallows all URLs for every crawler, yield a mistake for the line that disallows them for ``*``.
+    Yield nothing if any ``Allow`` line has a pattern.
 
-    There is one exception. Rules apply to all user-agent lines of their group, even if a record such as a
-    ``Crawl-delay`` stands between these lines. If the group names ``*`` only above such a record, the author
-    of the file probably meant the rules only for the crawlers that the group names below the record. Nothing
-    is yielded for such a group.
+    Yield nothing for a group like the following::
+
+        User-agent: *
+        Crawl-delay: 5
+        User-agent: BadBot
+        Disallow: /
+
+    By RFC 9309, ``Disallow: /`` applies to ``*`` and to ``BadBot``, but the author probably meant only ``BadBot``.
     """
     is_first = file.dialect.rule_choice == "first"
     closed: dict[str, int] = {}
@@ -500,8 +503,8 @@ def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
         rules = group.rules[:1] if is_first else group.rules
         line = next((rule.line for rule in rules if rule.pattern in file.whole), 0)
         if group.runs[-1] not in group.runs_of({EVERYONE}):
-            # The user-agent lines just above the rules do not name "*". The rules are probably meant only for the
-            # crawlers that these lines name, so the linter must not tell the author to delete the rule.
+            # The user-agent lines directly above the rules of the group do not name "*". So the author probably meant
+            # "Disallow: /" only for the crawlers in those user-agent lines, and should not be told to delete it.
             meant_for_others.add(line)
         if any(rule.kind == "allow" and rule.pattern for rule in group.rules):
             open_agents.update(group.agents)
@@ -551,9 +554,17 @@ def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _cut_off(file: LintedFile) -> Iterator[Mistake]:
-    """Yield a mistake for each group whose author probably believes that the rules for ``*`` also apply to the
-    group's agents. Such a group either has no rules, or disallows other patterns and repeats none of those that
-    are disallowed for ``*``. In fact, an agent that has a group of its own does not follow the rules for ``*``.
+    """Yield a mistake for each group whose author probably forgot to repeat the rules for ``*``. An example is the
+    second group of this file::
+
+        User-agent: *
+        Disallow: /admin/
+
+        User-agent: mybot
+        Disallow: /search
+
+    A crawler with a group of its own does not follow the rules for ``*``, so mybot may fetch ``/admin/``. The
+    author of a group probably did not mean that if the group has no rules, or if :func:`_is_intended` returns False.
     """
     for_all = {
         pattern
@@ -584,24 +595,32 @@ def _forbidden(group: Group) -> set[str]:
 
 
 def _is_intended(group: Group, for_all: set[str], whole: set[str]) -> bool:
-    """Whether the author of a group seems to know that the rules for ``*`` do not apply to the group's agents.
+    """Whether the author of *group* seems to know that its agents do not follow the rules for ``*``. The author
+    seems to know it in three cases:
 
-    The author seems to know this if the group disallows nothing, disallows a pattern in *for_all* (the
-    patterns that ``*`` disallows), or contains a rule for all URLs (an empty pattern or one in *whole*).
+    - the group disallows nothing
+    - the group repeats a pattern that is disallowed for ``*`` (*for_all* contains these patterns)
+    - the group has a rule about the whole site, such as ``Disallow: /`` or an empty ``Disallow`` (*whole*
+      contains the patterns that match every path)
     """
     forbidden = _forbidden(group)
     is_whole = any(rule.pattern in whole or not rule.pattern for rule in group.rules)
     return is_whole or not forbidden or not forbidden.isdisjoint(for_all)
 
 
-# The limits of the search for rules without an effect (see _never_wins()). The search creates a few targets from the
-# pattern of each rule, and compares each target with the patterns of all rules. _MAX_COMPARED is the maximum number of
-# times that a rule is compared with a pattern that contains a "*", in the whole file. Rules whose pattern has more than
-# _MAX_TARGET octets are not checked. _MAX_OCTETS is the maximum cost, in octets, of comparing one target with all
-# patterns. Real files stay far below these limits.
+# The limits of _never_wins(), which compares each rule of a file with all patterns of the rule's group. Real files stay
+# far below these limits.
+
+# The maximum number of comparisons of a rule with a pattern that contains a "*", for the whole file.
 _MAX_COMPARED = 2_000_000
-_MAX_TARGET = 1_000
+
+# The maximum length, in octets, of the pattern of a rule that is checked.
+_MAX_PATTERN = 1_000
+
+# The maximum cost, in octets, of comparing one URL with all patterns (see RuleList.winner()).
 _MAX_OCTETS = 100_000
+
+# The result of _winner() if the rule has an effect, or is not checked.
 _NO_RULE = -2
 
 
@@ -654,11 +673,11 @@ def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> i
 
     The function tests a few URLs that match *value*. If rules with the opposite effect decide on all these
     URLs, it returns the index of the rule that decides on the first URL. It does not test a pattern of more
-    than ``_MAX_TARGET`` octets. It returns :data:`TOO_LONG` if comparing a URL with the patterns of *rules*
+    than ``_MAX_PATTERN`` octets. It returns :data:`TOO_LONG` if comparing a URL with the patterns of *rules*
     would cost more than ``_MAX_OCTETS``.
     """
     pattern = paths.pattern(value, dialect) if value else None
-    if pattern is None or pattern.octets > _MAX_TARGET:
+    if pattern is None or pattern.octets > _MAX_PATTERN:
         return _NO_RULE
     first_winner = None
     for filler in ("x", "y/z"):
@@ -703,8 +722,8 @@ def _patterns(file: LintedFile) -> Iterator[Mistake]:
         if b" " in value or b"\t" in value:
             yield "white-space", number
         content, _, comment = line.raw.partition(b"#")
-        # If there is no white space before and after a "#", the author probably meant the fragment of a URL, and not
-        # a comment.
+        # In "Disallow: /a#b", the author probably meant "#b" as the fragment of a URL. In "/a #b", "/a# b" and
+        # "/a#b c", the author probably meant a comment.
         is_one_word = comment.split() == [comment.rstrip()]
         if value and is_one_word and not content[-1:].isspace():
             yield "fragment", number, value

@@ -26,8 +26,13 @@ AIOHTTP = "aiohttp"
 HTTP2 = "http2"
 HTTPX = "httpx"
 """:data:`AIOHTTP`, :data:`HTTP2` and :data:`HTTPX` are HTTP clients that change a URL before they send it, in
-other ways than Twisted does. aiohttp decodes most reserved octets. Scrapy's HTTP/2 handler drops path
-parameters (``;x``). httpx resolves dot segments, except those with ``%2e`` or a backslash."""
+other ways than Twisted does.
+
+- Twisted drops an empty path parameter (``;``) and an empty query. If the path begins with two slashes, Twisted puts two
+  more slashes before it.
+- aiohttp decodes unreserved octets and most reserved octets.
+- Scrapy's HTTP/2 handler changes the same as Twisted, and drops all parameters of the last path segment (``;x``).
+- httpx resolves dot segments, except those with ``%2e`` or a backslash."""
 
 _NO_CLIENTS: frozenset[str] = frozenset()
 
@@ -66,6 +71,7 @@ _ENCODED = r"%([0-9A-Fa-f]{2})?"
 _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
 
 Dots: TypeAlias = "tuple[frozenset[str], frozenset[str]]"
+# Browsers resolve dot segments before they send a URL, and servers when they receive it, even if a dot is encoded.
 _DOT = frozenset({".", "%2e", "%2E"})
 _ALL_DOTS: Dots = (_DOT, frozenset(first + second for first in _DOT for second in _DOT))
 _RAW_DOTS: Dots = (frozenset({"."}), frozenset({".."}))
@@ -113,23 +119,20 @@ def is_allowed(
 
 
 def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
-    """Return the forms in which a server may see *url*, without duplicates. There are up to three forms,
-    or four if the path begins with two slashes:
+    """Return the forms in which a server can see *url*, without duplicates. For example, a server can see
+    ``https://example.com/a/../%62`` in three forms:
 
-    1. The URL as written, because some clients send URLs unchanged, and some servers do not
-       normalize them.
-    2. The URL as the client sends it. White space around the URL, tabs and line breaks are removed. Any
-       other white space ends the URL, as in a request line. Dot segments are resolved (RFC 3986, 5.2.4),
-       because browsers resolve them before they send a URL, and servers when they receive it. In a dot
-       segment, ``%2e`` counts as a dot, and a backslash as a slash. Then the URL is changed as the client
-       changes it. Twisted leaves out empty path parameters and an empty query, and puts two more slashes
-       before a path that begins with two slashes. The clients :data:`AIOHTTP`, :data:`HTTP2` and
-       :data:`HTTPX` make other changes (see :data:`HTTPX`).
-    3. The URL as a server reads it. Dot segments are resolved, unreserved octets are decoded, and
-       characters outside visible ASCII are encoded (RFC 3986, 6.2.2). The decoding makes a difference only
-       in a dialect that does not decode these octets itself.
-    4. If the path begins with two slashes, and the client is neither aiohttp nor httpx: the second form
-       with unresolved dot segments.
+    1. The URL as written.
+    2. ``https://example.com/%62``: the URL as the HTTP client sends it, with dot segments resolved (RFC 3986, 5.2.4).
+       What else a client changes is described at :data:`HTTPX`.
+    3. ``https://example.com/b``: the URL as a server reads it, with dot segments resolved, unreserved octets
+       decoded, and characters outside visible ASCII encoded (RFC 3986, 6.2.2).
+
+    *clients* are the crawl's HTTP clients other than Twisted: :data:`AIOHTTP`, :data:`HTTP2`, :data:`HTTPX`. If
+    *clients* is empty, the second form is that of Twisted. If *clients* contains several clients, the second form
+    is that of aiohttp or, without aiohttp, that of httpx.
+
+    If the path begins with two slashes, Twisted and HTTP/2 have a fourth form, in which dot segments are not resolved.
     """
     is_changed = (AIOHTTP in clients and "%" in url) or (
         HTTP2 in clients and ";" in url
@@ -140,6 +143,8 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
     if parts is None:
         return (url,)
     start, path, query = parts[1], parts[2] or "/", parts[3] or ""
+    # The URL as written is one of the forms, because some clients send it unchanged, and some servers do not normalize
+    # it. The decoded octets of the last form matter only in a dialect that does not decode these octets itself.
     sent = (start + target for target in _sent(path, query, clients))
     path, query = _without_empty(path, query, clients)
     read = _without_dots(_normal(path.replace("\\", "/"))) + _normal(query)
@@ -165,15 +170,15 @@ def is_robotstxt(url: str) -> bool:
 
 
 def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
-    """Return the request targets that a crawl's HTTP client can send for a URL with this *path* and *query* (the
-    second and the fourth form that :func:`forms` describes).
+    """Return *path* and *query* as the HTTP client sends them, joined to one text, with dot segments resolved.
 
-    If *clients* contains :data:`AIOHTTP`, return the target that aiohttp sends, even if *clients* contains others.
-    Otherwise, if *clients* contains :data:`HTTPX`, return the target that httpx sends. Otherwise, the client is
-    Twisted, or Scrapy's HTTP/2 handler if *clients* contains :data:`HTTP2`; return the target with resolved dot
-    segments. In this last case, if the path begins with two slashes, return two targets: the first with unresolved
-    dot segments, the second with resolved dot segments.
+    The client is the first of :data:`AIOHTTP`, :data:`HTTPX` and :data:`HTTP2` that is in *clients*. If *clients* is
+    empty, the client is Twisted.
+
+    The result contains one text. For Twisted and HTTP/2, and a *path* that begins with two slashes, it contains two
+    texts: the first with the dot segments as written, the second with dot segments resolved.
     """
+    # White space ends the target, as in a request line.
     end = re.search(_WHITE_SPACE, path + query)
     if end:
         path, mark, query = (path + query)[: end.start()].partition("?")

@@ -45,9 +45,9 @@ _MAX_CRAWLERS = 32
 """The maximum number of crawlers whose rules a :class:`RobotsTxt` caches. A crawler is a sequence of product tokens;
 most crawls use only a few."""
 
-# The minimum size, in bytes, of a file that is compressed after its rules are sorted. Most files are smaller,
-# but the few larger files take most of the memory. Without compression, the data of a host would take 1.4 times
-# as much memory.
+# The minimum size, in bytes, of a robots.txt whose text is compressed in memory after its rules have been parsed. Most
+# files are smaller, but the few larger files take most of the memory. Without compression, the parsed robots.txt of
+# a host would take 1.4 times as much memory on average.
 _COMPRESSED_FROM = 2049
 
 
@@ -76,9 +76,9 @@ class CrawlerRules:
         self._usage: UsageRecords | None = None
 
         self._dialect = dialect
-        # Whether first_answer() can find the rule lines with a regular expression. If the dialect has any of the
-        # features below, the expression would miss rule lines, or find lines that are not rules. first_answer()
-        # sets this attribute to False, so it searches only once.
+        # Whether first_answer() may search the groups for rules with a regular expression. It may not if the dialect
+        # has one of the features below, with which the expression would miss rules, or find lines that are not rules.
+        # After the first search, the attribute is False, because a second search would not save time.
         self._may_search = not (
             dialect.misspelt_fields
             or dialect.blank_line_ends_group
@@ -88,21 +88,22 @@ class CrawlerRules:
         )
 
     def first_answer(self, target: str, written: str) -> bool | None:
-        """Return whether a target is allowed, without sorting all rules. Return None if the caller must sort
-        the rules with :meth:`read_rules` to decide:
+        """Return whether a target is allowed, without parsing all rules. Return None in the following cases, in which
+        the caller must decide with the rules that :meth:`read_rules` returns:
 
-        - if an earlier call has already searched the rules
-        - if the target is longer than :data:`paths.SHORT` octets, or contains ``%2F`` or ``%3F``
-        - if too many rules may match the target
-        - if the dialect has rule lines that a regular expression cannot find
+        - the method has already searched the rules for an earlier target
+        - the target is longer than :data:`paths.SHORT` octets, or contains ``%2F`` or ``%3F``
+        - too many rules could match the target
+        - the dialect accepts rule lines that the regular expression for this search does not find
 
-        *target* and *written* are the two parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
-        This method exists for broad crawls, which fetch only one page from most hosts. If all rules
-        were sorted, reading the delay and making the first decision would take 2.7 times as long.
+        *target* and *written* are the fields ``normal`` and ``written`` of a
+        :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
         """
+        # This method exists for broad crawls, which fetch only one page from most hosts. If all rules were parsed,
+        # reading the delay and making the first decision would take 2.7 times as long.
         if not self._may_search or len(target) > paths.SHORT:
             return None
-        if paths.may_delimit_nothing(target):
+        if paths.has_encoded_delimiter(target):
             return None
         self._may_search = False
         return first_answer(target, written, self._texts, self._dialect)
@@ -154,7 +155,8 @@ class RobotsTxt:
         self._crawlers: dict[str | tuple[str, ...], CrawlerRules] = {}
         """The cached rules of each crawler, by its product tokens."""
         self._agent_lines: dict[str, Sequence[int]] | None = None
-        """For each agent, the cached numbers of the user-agent lines that name the agent."""
+        """For each agent, the line numbers of the user-agent lines that name it. This is a cache; None until
+        :meth:`user_agent_line` is first called."""
         self._sitemaps: tuple[str, ...] | None = None
         self._may_state_usage: bool | None = None
 

@@ -33,8 +33,15 @@ USER_AGENT = "user-agent"
 RULES = ("allow", "disallow")
 PACE_FIELDS = ("crawl-delay", "request-rate")
 RUN_FIELDS = frozenset({*PACE_FIELDS, "content-signal"})
-"""The fields whose records apply only to the crawlers in the user-agent lines directly above the record,
-and not to the whole group."""
+"""The fields of records that do not apply to all crawlers of a group, but only to those in the closest user-agent lines
+above the record. In the following group, the first delay applies only to ``a``, and the second only to ``b``::
+
+    User-agent: a
+    Crawl-delay: 1
+    User-agent: b
+    Crawl-delay: 5
+    Disallow: /x
+"""
 
 SITEMAP = "sitemap"
 """The field of sitemap lines. A sitemap line belongs to no group. User-agent lines above and below it

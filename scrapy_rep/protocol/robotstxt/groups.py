@@ -32,10 +32,18 @@ class OtherRecord(NamedTuple):
     line: int
 
     run: int = 0
-    """The number of a line, which identifies the last run of user-agent lines above this record. A run is a sequence
-    of user-agent lines without another record between them, and is identified by the number of its first line.
-    If the record's field is one of :data:`~scrapy_rep.protocol.text.RUN_FIELDS`, such as ``Crawl-delay``, the
-    record applies only to the agents of this run."""
+    """The line number at which the closest user-agent lines above this record begin; 0 if there are none. In the
+    following file, the value is 1 for the first ``Crawl-delay``, and 3 for the second::
+
+        User-agent: a
+        Crawl-delay: 1
+        User-agent: b
+        User-agent: c
+        Crawl-delay: 5
+        Disallow: /x
+
+    A ``Crawl-delay`` applies only to the agents in these user-agent lines: the second delay to b and c. The same is
+    true for the other fields in :data:`~scrapy_rep.protocol.text.RUN_FIELDS`."""
 
 
 class Group(NamedTuple):

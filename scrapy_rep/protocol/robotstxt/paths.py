@@ -74,9 +74,9 @@ class Pattern(NamedTuple):
     """The length of the normalized pattern in octets, including ``*`` and ``$``."""
 
     has_query: bool = False
-    """Whether the pattern contains a raw ``?``, after which a ``/`` or ``?`` of the pattern also matches ``%2F`` or
-    ``%3F`` in a URL (see :func:`with_decoded_query`). Always False in a dialect that makes no such exception for
-    the query."""
+    """Whether the pattern has a query, which is the part after its first ``?``. In the query, ``/`` also matches
+    ``%2F`` in a URL, and ``?`` also matches ``%3F`` (see :func:`with_decoded_query`). Always False in a dialect in which
+    ``/`` does not match ``%2F`` even in a query."""
 
     written: tuple[str, ...] = ()
     """The segments as written, without normalization; empty if only the normalized segments are compared
@@ -126,24 +126,24 @@ def plain_target(url: str, dialect: Dialect) -> Target:
     return Target(normal, written) if "%" in written else Target(normal)
 
 
-def may_delimit_nothing(target: str) -> bool:
-    """Whether the normalized *target* contains ``%2F`` or ``%3F``, in the path or in the query. In the query, a
-    ``/`` or ``?`` is not a delimiter (RFC 3986, 3.4), so ``%2F`` can match a ``/`` of a pattern, and ``%3F`` can
-    match a ``?``. A target for which this function returns False needs no such comparison.
+def has_encoded_delimiter(target: str) -> bool:
+    """Whether the normalized *target* contains ``%2F`` or ``%3F``, which encode ``/`` and ``?``. If False,
+    :func:`with_decoded_query` returns *target* unchanged.
     """
     return "%2F" in target or "%3F" in target
 
 
 def with_decoded_query(target: str, dialect: Dialect) -> str:
-    """Return the normalized *target* with each ``%2F`` and ``%3F`` in its query decoded. In a dialect in which
-    ``%2F`` and ``/`` differ even in a query, return *target* unchanged.
+    """Return the normalized *target* with each ``%2F`` and ``%3F`` in its query decoded. For example, return
+    ``/a%2Fb?c/d`` for ``/a%2Fb?c%2Fd``. In a dialect in which ``/`` does not match ``%2F`` even in a query, return
+    *target* unchanged.
 
-    Compare the result with each pattern that contains a ``?``, because a ``/`` or ``?`` after the first ``?`` of
-    the pattern also matches ``%2F`` or ``%3F``. Compare *target* with each pattern that contains a ``*`` but no
-    ``?``. Such a pattern could wrongly match the result: after the ``*``, its ``/`` could match a decoded ``%2F``.
-    A pattern without ``*`` and ``?`` can match only text before the query, which is the same in *target* and
-    in the result.
+    The caller must compare the result with patterns that contain a ``?``, and must compare *target* itself with all
+    other patterns that contain a ``*``. For a pattern with neither ``?`` nor ``*``, it does not matter.
     """
+    # In a query, "/" and "?" do not delimit anything (RFC 3986, 3.4), so a pattern's "/" should match "%2F" there. But
+    # the "/" of "/*/d", a pattern without a query, should not match the "%2F" of "/a?c%2Fd". A pattern with neither "?"
+    # nor "*" matches only text before the query, where nothing is decoded.
     if "%" not in target or dialect.path_encoding != "rfc3986":
         return target
     return _with_decoded_query(target)
@@ -242,11 +242,13 @@ def _without_runs(segments: list[str]) -> tuple[str, ...]:
 
 
 def matches(pattern: Pattern, target: str, decoded: str, written: str) -> bool:
-    """Whether *pattern* matches the target of a URL: whether the normalized pattern matches the normalized target, or
-    the pattern as written matches the target as written.
+    """Whether *pattern* matches the target of a URL, in normalized form or as written.
 
-    *target* is the field ``normal`` of a :class:`Target`, and *written* is its field ``written``. *decoded* is the
-    result of :func:`with_decoded_query` for *target*.
+    - *target* is the normalized target (:attr:`Target.normal`).
+    - *decoded* is the result of :func:`with_decoded_query` for *target*. A pattern with a query is compared with
+      *decoded* in place of *target*.
+    - *written* is the target as written (:attr:`Target.written`). If it is empty, only the normalized forms are
+      compared.
     """
     normal = decoded if pattern.has_query else target
     if _matches(pattern.segments, pattern.anchored, normal):
@@ -313,9 +315,11 @@ def _writer(
     return write
 
 
-def _table(raw: AbstractSet[str]) -> dict[int, str]:
-    """Return a table for ``str.translate`` that percent-encodes the octets *raw*."""
-    return {ord(octet): f"%{ord(octet):02X}" for octet in raw}
+def _table(characters: AbstractSet[str]) -> dict[int, str]:
+    """Return a table for ``str.translate`` that percent-encodes *characters*. Each character, from U+0000 to U+00FF,
+    stands for the octet with the same number: U+00E9 becomes ``%E9``.
+    """
+    return {ord(character): f"%{ord(character):02X}" for character in characters}
 
 
 _OCTETS = frozenset(map(chr, range(256)))

@@ -78,7 +78,7 @@ class Decision(NamedTuple):
 
 MAX_TARGET = 65_536
 """The maximum length, in octets, of a target that is compared with patterns that contain a ``*``. A longer target is
-forbidden if such a pattern may match it."""
+forbidden if it begins with the text before the first ``*`` of any pattern in an ``Allow`` or ``Disallow`` line."""
 
 MAX_COMPARED = 4_000_000
 """The maximum cost, in octets, of all comparisons that one decision makes with patterns that contain a ``*`` (see
@@ -115,9 +115,9 @@ _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
 """Matches the value of a rule that begins with ``/`` and consists only of characters in ``paths.NORMAL``. Such a value
 has no wildcards and needs no normalization."""
 
-# This expression is applied to the rest of a pattern, which follows the characters of paths.NORMAL at the pattern's
-# start. The expression skips each "*" at the start of the rest, and captures the characters of paths.NORMAL after the
-# "*". Each target that matches the pattern contains the captured text.
+# Captures a text that every matching target contains. first_answer() splits a pattern before the first character that is
+# not in paths.NORMAL, and applies this expression to the second part. For example, it splits the pattern "/a*b*c" into
+# "/a" and "*b*c", and this expression captures the "b". The captured text can be empty.
 _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
     rf"\**([{paths.NORMAL_CLASS}]*)"
 ).match  # type: ignore[assignment]  # It matches any text.
@@ -130,12 +130,13 @@ _NORMAL_START: Callable[[str], re.Match[str]] = re.compile(
 # an empty string to the result.
 _NORMAL_RUN = re.compile(rf"%[0-9A-Fa-f]{{0,2}}|([{paths.NORMAL_CLASS}]+)").findall
 
-# Divides the characters of paths.NORMAL into eight classes, and maps each character to all characters of its class. The
-# class of the second character of a URL's target determines which expression finds the rules that may match the URL.
-# _candidates_for() compiles one expression for each class that is needed. Eight is a compromise. With a single
-# expression for all characters, reading the crawl delay of a host and making the first decision on a URL would take 1.1
-# times as long. With one expression for each character, more expressions would be compiled, and compiling an expression
-# pays off only after a dozen hosts.
+# The characters of paths.NORMAL are divided into eight classes. This dictionary maps each character to a string of all
+# characters of its class. For the first URL on a host, the character after the "/" of its path selects a class, and
+# _candidates_for() compiles one regular expression for each selected class.
+#
+# More classes make each expression faster, because it finds fewer rules, but more expressions must be compiled. With a
+# single class, the first decision on a host would take 1.1 times as long. The time to compile an expression is saved
+# only after a dozen hosts.
 _CLASS_OF = {
     character: paths.NORMAL[number % 8 :: 8]
     for number, character in enumerate(paths.NORMAL)
@@ -225,24 +226,28 @@ class RuleList:
             best[at] = min(best[at], best[parent])
         self._parents = _compact(parents)
         self._best = _compact(best)
-        """For each prefix in ``_prefixes``, the lowest index among the rules whose pattern is the prefix or a beginning
-        of the prefix. If the prefix is the longest one in ``_prefixes`` that a target begins with, then these rules
-        are all rules without wildcards that match the target. ``_prefixes`` always contains the empty string. If
-        no rule has an empty pattern, the item for the empty string is the number of rules, which means that
-        no rule matches."""
+        """For each prefix in ``_prefixes``, the lowest index among the rules with the patterns that the prefix begins
+        with. For the prefix ``/ab``, these are the rules with the patterns ``/``, ``/a`` and ``/ab``.
+
+        To find the rule without wildcards for a target, look up the longest prefix that the target begins with. The
+        prefix can be empty. If no rule has an empty pattern, the item for the empty prefix is the number of rules,
+        which means that no rule matches."""
 
     def winner(
         self, target: str, written: str = "", max_compared: int = MAX_COMPARED
     ) -> int:
-        """Return the index of the rule that decides on a target. If no rule matches, return the number of
-        rules. If the comparisons would cost more than *max_compared* octets (see :func:`_cost`), or if a target
-        of more than :data:`MAX_TARGET` octets may match a pattern with a ``*``, return :data:`TOO_LONG`.
+        """Return the index of the rule that decides on a target. If no rule matches, return the number of rules.
+        Return :data:`TOO_LONG` if the target is too long (see :data:`MAX_TARGET`), or if the comparisons would cost
+        more than *max_compared* octets (see :func:`_cost`).
 
-        *target* and *written* are the two forms in a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
+        *target* is the normalized target. *written* is the target as written; it is empty if only the normalized
+        target must be compared (see :class:`~scrapy_rep.protocol.robotstxt.paths.Target`).
         """
         decoded = target
         if "%" in target:
             decoded = paths.with_decoded_query(target, self._dialect)
+        # Patterns with a "?" must be compared with the decoded target. For patterns with neither "?" nor "*", it does
+        # not matter.
         best = self._best_literal(decoded)
         compared = self._compared
         if not compared:
@@ -333,14 +338,16 @@ def first_answer(
 
 @cache
 def _candidates_for(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
-    """Return a function that finds allow and disallow lines in the text of groups. It leaves out lines that cannot
-    match a target whose second character, after the slash, is one of *characters*: the lines whose value begins
-    with a slash, followed by a character in ``paths.NORMAL`` that is not in *characters*.
+    """Return a function that finds the allow and disallow lines in the text of groups that can match a target such as
+    ``/x...``, where *characters* contains the ``x``. For speed, it leaves out lines such as ``Disallow: /y``, where
+    ``y`` is a character of ``paths.NORMAL`` that is not in *characters*.
 
-    The function returns a list with three strings for each line. The first is "d" or "D" for a disallow line, and
-    empty for an allow line. The second is the start of the value, up to the first character that is not in
-    ``paths.NORMAL``; every matching target begins with this text. If the value does not begin with a slash, the
-    second string is empty. The third is the rest of the value.
+    The function returns a list with a tuple for each line, for example ``("D", "/a", "*b")`` for ``Disallow: /a*b``:
+
+    1. "d" or "D" for a disallow line; empty for an allow line.
+    2. The start of the value, up to the first character that is not in ``paths.NORMAL``. Every matching target
+       begins with this text. Empty if the value does not begin with a slash.
+    3. The rest of the value.
     """
     others = re.escape("".join(sorted({*paths.NORMAL} - {*characters})))
     # The lookahead "(?!Disallow: ...)" is only for speed: it rejects most rules at once. The rest of the expression
@@ -425,11 +432,13 @@ def _prefix(pattern: paths.Pattern) -> str:
 
 
 def _required(pattern: paths.Pattern) -> str:
-    """Return the required text of *pattern*: a text that occurs in every matching target, either in the target as
-    written or in the normalized target. The text comes from the part of the pattern after its first ``*``. It
-    consists of the last characters, at most four, of the longest run of characters that has the same form in
-    every matching target. If this part of the pattern has no such run, the text is ``%`` or empty.
+    """Return a text of at most four characters that every target matching *pattern* contains, normalized or as written.
+    For example, return ``.pdf`` for ``/*/report.pdf``. Return an empty text if no such text is known.
+
+    A target that does not contain the text need not be compared with *pattern*.
     """
+    # Only the parts after the first "*" are used, because _prefix() returns the text before it. A character that
+    # normalization changes cannot be used, because it occurs in different forms.
     parts: Iterable[str] = pattern.segments[1:]
     is_normal = not pattern.written or pattern.written == pattern.segments
     if not is_normal:
@@ -478,8 +487,8 @@ def _parents(prefixes: list[str]) -> list[int]:
 
 
 def _compact(numbers: list[int]) -> Sequence[int]:
-    """Return *numbers* as a sequence that takes little memory: bytes if each number fits into a byte, as in most
-    files. With lists of numbers, the data of a host would take 1.25 times as much memory.
+    """Return *numbers* as a sequence that takes little memory: bytes if each number is less than 256, as in most
+    files, otherwise an array. With lists, the parsed robots.txt of a host would take 1.25 times as much memory.
     """
     fit = max(numbers, default=0) < 256
     return bytes(numbers) if fit else array("I", numbers)

@@ -25,8 +25,9 @@ wire, ``process_exception``      :meth:`Frontier.failed`, :meth:`Frontier.end`
 Two examples:
 
 - *An image on another host.* A media pipeline downloads the image without the scheduler. So the image waits at the gate
-  for the robots.txt of its host (``until_known``). If this robots.txt is unreachable, the image is refused immediately.
-  Then the image waits at the wire until the delay and the limits of its host allow another request (``until_sent``).
+  until the robots.txt of its host is fetched (``until_known``). If robots.txt allows the image, the image waits at the
+  wire until the delay and the limits of its host allow another request (``until_sent``). If robots.txt forbids the
+  image or is unreachable, the gate refuses the image immediately.
 - *Ctrl-C.* Scrapy stops asking the scheduler for requests, but sends no signal. Within 0.2 seconds, ``Frontier._check``
   notices that the spider is closing. It cancels the running fetches of robots.txt, and ends the requests that wait at
   gate and wire with SpiderClosing. With a ``JOBDIR``, the next run sends these requests, and all requests that wait in
@@ -86,10 +87,8 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.sites import Site
     from scrapy_rep.protocol.origins import Origin
 
-# The seconds between two checks whether the spider is closing, and whether downloads have ended without the wire (the
-# downloader middleware nearest to the network). Scrapy sends no signal when the spider begins to close, nor when a
-# component keeps the response or error of a request from the wire. The checks run only while requests wait in the
-# downloader.
+# The seconds between two checks for events that Scrapy does not signal: the spider begins to close, or a component of
+# the project keeps the response or error of a request from the wire (the downloader middleware nearest to the network).
 _CHECK_EVERY = 0.2
 
 # A request in the downloader waits for the fetch of its robots.txt for at most this number of seconds, or for
@@ -194,10 +193,9 @@ class Frontier:
         """The request objects that a component began to download a second time while their first download was still
         running."""
 
-        self._planned_robotstxt: dict[RobotsTxtRequest, InFlight] = {}
-        """The requests for robots.txt that have not reached the wire yet, with their entries. A request is added when
-        it begins to wait for its limiters. It stays here when the limiters already count it, until it reaches the wire
-        or its fetch ends."""
+        self._robotstxt_before_wire: dict[RobotsTxtRequest, InFlight] = {}
+        """The state of each request for robots.txt from the time when the request begins to wait for its limiters until
+        it reaches the wire or its fetch ends."""
 
         self._waiting: dict[Waiter, tuple[Request, float]] = {}
         """The requests that wait outside the scheduler: at the gate, at the wire or, for a robots.txt, before its
@@ -239,7 +237,8 @@ class Frontier:
 
     def make_rules(self) -> Rules:
         """Create the object that fetches the rules of sites (:attr:`rules`), and return it. From then on, the crawl
-        obeys robots.txt. The gate calls this method when Scrapy creates the gate. Scrapy creates the scheduler later.
+        obeys robots.txt. The gate, the downloader middleware that judges requests by robots.txt, calls this method when
+        the gate is created.
         """
         self.rules = Rules(
             self._crawler,
@@ -250,6 +249,8 @@ class Frontier:
             free_room=self._free_room,
             flush=self.flush,
         )
+        # Scrapy creates the scheduler after the downloader middlewares, so the cache is set before the first queue is
+        # created.
         self.queues.cache = self.rules.cache
         return self.rules
 
@@ -257,7 +258,7 @@ class Frontier:
     def _downloader(self) -> DownloaderState:
         return DownloaderState(self._crawler)
 
-    # For the scheduler.
+    # Methods that the scheduler calls.
 
     def fill(self, queue: Queue, request: Request | None = None) -> None:
         """Find out whether the next request of *queue* may be sent now. The scheduler calls this after it added
@@ -303,11 +304,11 @@ class Frontier:
         return None
 
     def plan(self, queue: Queue, request: Request | None) -> None:
-        """Count *request* in the limiters of *queue* as handed out but not sent yet (planned), so that fewer other
-        requests may be sent. The scheduler calls this after it took *request* from *queue*, the result of
+        """Count *request* in the limiters of *queue* as planned (handed out, but not sent yet), so that fewer other
+        requests may be sent. The scheduler calls this method after it took *request* from *queue*, the result of
         :meth:`next_queue`.
 
-        *request* is None if the scheduler could not deserialise the stored request. Then no request remains counted.
+        If the scheduler could not deserialise the stored request, *request* is None, and nothing is counted.
         """
         now = self.clock.monotonic()
         entry = self.limits.plan(queue, now)
@@ -342,16 +343,16 @@ class Frontier:
             if request not in self._repeated:
                 self.end(request, entry)
 
-    # For the gate and the wire.
+    # Methods that the gate and the wire call (the downloader middlewares of this package).
 
     def enter(self, request: Request) -> InFlight:
-        """Return the :class:`InFlight` entry of *request*, which contains its state. A missing entry is created. Gate
-        and wire call this method for each request that reaches them.
+        """Return the state of *request*, and create the state if there is none. The gate and the wire, the downloader
+        middlewares of this package, call this method when a request reaches them.
         """
         entry = self.in_flight.get(request)
         if entry is None:
             if isinstance(request, RobotsTxtRequest):
-                entry = self._planned_robotstxt.pop(request, None)
+                entry = self._robotstxt_before_wire.pop(request, None)
             entry = entry or self._new_entry(request)
             self.in_flight[request] = entry
         return entry
@@ -384,20 +385,19 @@ class Frontier:
 
         - The host or download slot of the request is paused, or the crawler's own network is gone.
         - The request came from the scheduler, and no component has changed it since (:attr:`InFlight.may_return`).
-        - The request does not have to be refused because of its host's pauses (:meth:`refusal`).
+        - The pauses do not exceed ``REP_WAIT_TIMEOUT``. If they do, the request is refused (:meth:`refusal`).
 
-        Otherwise, the request waits at the wire (the downloader middleware nearest to the network), or is refused
-        there. A request also stays at the wire if it only has to wait for a crawl delay, or until fewer requests are in
-        flight. A return to the scheduler would take longer, and the other downloader middlewares would process the
-        request a second time.
+        The result is False if the request only has to wait for a crawl delay, or until fewer requests are in flight.
         """
+        # For a short wait, the request stays in the downloader: a return to the scheduler would take longer, and the
+        # other downloader middlewares would process the request a second time.
         may_wait_there = entry.may_return and not self.refusal(entry)
         return may_wait_there and (
             self._is_paused(entry) or self.limits.network.is_gone
         )
 
     def _is_paused(self, entry: InFlight) -> bool:
-        """Whether requests to the host, or in the download slot, of *entry* are paused now."""
+        """Whether the host or the download slot of *entry* is paused now."""
         queue = entry.queue
         return self.clock.monotonic() < max(queue.host.next_at, queue.slot.next_at)
 
@@ -613,10 +613,12 @@ class Frontier:
         )
 
     def _site_on_network(self, request: Request, entry: InFlight) -> Origin | None:
-        """Return the origin of *request* if its response or failure shows whether the crawler's own network works.
-        Return None for any other request. In a crawl that ignores robots.txt, the result is always None, because such a
-        crawl cannot test the network with requests for robots.txt.
+        """Return the origin of *request*. Return None if the response to *request*, or its failure, must not be used to
+        find out whether the crawler's own network works: the scheme is not http or https, the URL has no valid host, or
+        the crawl ignores robots.txt.
         """
+        # A crawl that ignores robots.txt could not find out when the network is back, because the network is tested
+        # with requests for robots.txt.
         key = entry.queue.key
         if self.rules is None or not key.is_of_http:
             return None
@@ -664,10 +666,11 @@ class Frontier:
         return call
 
     async def _until_granted(self, waiter: Waiter, request: Request) -> None:
-        """Wait until the limiters of *request*, the request of *waiter*, allow it to be sent. When this method returns,
-        the limiters count *request* as sent. A request for robots.txt that has not reached the wire yet is counted as
-        planned instead: room is reserved for it. Raises SpiderClosing if the spider closes, and BackingOff if *request*
-        is refused.
+        """Wait until all limiters of *request* allow it to be sent. Then the limiters count *request* as sent. If
+        ``waiter.counts_as_planned`` is True, they count *request* as planned (not sent yet) instead. Raises
+        SpiderClosing if the spider closes, and BackingOff if *request* is refused.
+
+        :param waiter: a new waiter for *request*
         """
         call = self.wait(waiter, request)
         self.limits.wait(waiter, self.clock.monotonic())
@@ -689,12 +692,12 @@ class Frontier:
         if waiter.site is not None and self.rules is not None:
             self.rules.cancel_if_alone(waiter.site)
 
-    # For requests for robots.txt.
+    # When a request for robots.txt may be sent.
 
     async def _take_room(self, request: RobotsTxtRequest) -> None:
-        """Wait until the delays and limits of its host allow the robots.txt *request*. From then on, the limiters count
-        *request* (reserve room for it) until it has ended. Raises SpiderClosing if the spider closes, and BackingOff if
-        the host asks for too long a pause.
+        """Wait until the host's limits (concurrency, delays, pauses) allow *request*, a request for robots.txt. Then
+        count *request* in the limiters of the host until *request* has ended. Raises SpiderClosing if the spider
+        closes, and BackingOff if the host asks for too long a pause.
         """
         queue = self.queues.of(request)
         self.queues.look_at_slot(queue.slot)
@@ -707,14 +710,14 @@ class Frontier:
         waiter = Waiter(entry, counts_as_planned=True, is_first=is_first)
         # Recorded before the wait: the fetch may be cancelled just when the limiters have begun to count the request.
         # Then _free_room() needs the entry, so that the limiters stop counting it.
-        self._planned_robotstxt[request] = entry
+        self._robotstxt_before_wire[request] = entry
         await self._until_granted(waiter, request)
 
     def _free_room(self, request: RobotsTxtRequest) -> None:
         """Stop counting the robots.txt *request* in its limiters (free its room), if it has not reached the wire. Do
         nothing if it has reached the wire, or if the limiters never counted it.
         """
-        entry = self._planned_robotstxt.pop(request, None)
+        entry = self._robotstxt_before_wire.pop(request, None)
         if entry is not None:
             self.limits.end(entry, self.clock.monotonic())
             self.flush()
@@ -732,13 +735,11 @@ class Frontier:
         return self.is_awaited_by_browser(limiters)
 
     def _admit_for_browser(self, now: float) -> None:
-        """Let the waiting requests for robots.txt continue, even if their limiters are full, if a page that is loading
-        in a browser possibly waits for them. The page counts in the limiters until it has loaded, so page and
-        robots.txt could wait for each other forever.
-
-        This is checked regularly, because the situation can change while a robots.txt request waits: a pause ends, or a
-        browser begins to load a page.
+        """If a page that is loading in a browser possibly waits for a robots.txt, let the waiting request for this
+        robots.txt continue, even if its limiters are full.
         """
+        # Without this exception, the page and the robots.txt could wait for each other forever, because the limiters
+        # count the page until it has loaded.
         for waiter, (request, _) in list(self._waiting.items()):
             # Admitting one request may have let the next one continue already.
             if waiter.may_continue or not isinstance(request, RobotsTxtRequest):
@@ -758,7 +759,7 @@ class Frontier:
             for request, entry in self.in_flight.items()
         )
 
-    # Pauses, and the network of the crawler itself.
+    # Pauses of hosts, and pauses of the whole crawl because this machine has no network or no free ports.
 
     def pause(self, key: str, delay: float | None, cap: float | None, why: str) -> None:
         """Pause the host or download slot *key* for *delay* seconds. If *delay* is None, the first pause lasts one
@@ -771,7 +772,9 @@ class Frontier:
         self.flush()
 
     def resume_pause(self, key: str, seconds: float) -> None:
-        """Pause the host *key* for *seconds*. This is the rest of a pause for which the host asked another worker."""
+        """Pause the host *key* for *seconds*: the remaining time of a pause that the host requested from another worker
+        (process of the same crawl), for example with ``Retry-After``.
+        """
         host, now = self.limits.limiter(key), self.clock.monotonic()
         self.limits.resume_pause(host, now, until=now + seconds)
         self._withdraw_paused(host)
@@ -930,10 +933,12 @@ class Frontier:
             return
         self._end_unseen()
         if self._has_browser:
+            # Called at each check, because a pause may have ended, or a browser may have begun to load a page.
             self._admit_for_browser(now)
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
-        # The maximum wait of a request for its robots.txt (``patience``) is measured anew as long as the request for
-        # the robots.txt itself has to wait, for the limits of its host or for the crawler's own network.
+        # A request waits for its robots.txt for at most ``patience`` seconds. The time does not count while the request
+        # for the robots.txt itself has to wait for the limits of its host, or while the crawler's own network is gone:
+        # the wait is then measured from now.
         waits_for_room = {
             request.fetch.asked_url
             for request, _ in self._waiting.values()
@@ -957,7 +962,7 @@ class Frontier:
         self.alarms.at(self.clock.monotonic(), self._close_spider)
 
     def _close_spider(self) -> None:
-        # If the engine has not started yet, closing the spider would leave Scrapy's connections open. Then
+        # Before the engine has started, closing the spider would leave Scrapy's connections open. In this case,
         # _engine_started() closes the spider later.
         if self._has_started:
             close_spider(self._crawler, self.closes_for)
@@ -991,13 +996,14 @@ class Frontier:
             self.rules.close()
 
     def interrupt(self, request: Request) -> None:
-        """Record that *request* was not sent because the spider is closing, so that the next run sends it. If *request*
-        is not for a robots.txt, also record the pages in progress that possibly wait for *request*.
+        """Record that *request* was not sent because the spider is closing, so that the next run sends it. Also record
+        the page requests whose callbacks or item pipelines have not ended, because a callback or pipeline possibly
+        waits for *request*. If *request* is for a robots.txt, only *request* is recorded.
         """
         self.interrupted.add(request)
         if not isinstance(request, RobotsTxtRequest):
-            # The callback or pipeline of a page may wait for the request. Such a page has left the downloader, but
-            # is still in progress. It is unknown which page waits, so the next run fetches all of these pages again.
+            # A page whose callback or item pipeline waits has left the downloader, but is still in progress. It is
+            # unknown which page waits, so the next run fetches all pages again that are in progress.
             pages = set(requests_in_progress(self._crawler))
             self.interrupted |= pages - set(self._downloader.active or ())
 

@@ -126,8 +126,8 @@ class JobFile:
         """The estimated memory, in bytes, of the changes that wait for :meth:`commit`."""
 
         self._executed = 0
-        """The number of waiting changes that were executed in the open transaction. It is -1 if the execution of a
-        change has failed. Then no change is executed until the next commit."""
+        """The number of changes that are already executed in the open transaction, but not committed. It is -1 after a
+        change could not be executed. In this case, no change is executed until the next commit."""
 
         try:
             with ExitStack() as opened:
@@ -195,7 +195,8 @@ class JobFile:
 
     def best(self, host: str) -> tuple[int, bytes | None, bool]:
         """Return three values for the next request of *host*: its number, by which the file identifies it; its
-        serialised data, or None if the checksum is wrong; and whether an earlier run has counted it as a page.
+        serialised data, or None if the checksum is wrong; and whether an earlier run has already counted it towards the
+        maximum number of pages of its host (``REP_PAGES_PER_HOST``).
 
         Raises JobError if the file is damaged, or contains no request of *host*. Callers count the requests of each
         host, so a missing request means damage, too.
@@ -211,9 +212,10 @@ class JobFile:
         return number, data if is_whole else None, was_counted
 
     def pop(self, host: str) -> tuple[int, bytes | None, bool]:
-        """Mark the next request of *host* as in flight. Return its number in the file, its data (None if the checksum
-        is wrong), and whether an earlier run has counted the request as a page. Raises JobError if the file is damaged,
-        or contains no request of *host*.
+        """Mark the next request of *host* as in flight, and return the same three values as :meth:`best`: the number of
+        the request in the file, its data (None if the checksum is wrong), and whether an earlier run has already
+        counted it towards ``REP_PAGES_PER_HOST``. Raises JobError if the file is damaged, or contains no request of
+        *host*.
         """
         best = self.best(host)
         self._add_change(_POPPED, best[0])
@@ -295,9 +297,9 @@ class JobFile:
         self.waiting += _CHANGE_BYTES
 
     def execute(self) -> bool:
-        """Execute the waiting changes, so that :meth:`best` and :meth:`pop` see them. Return True if all of them are
-        executed. If SQLite cannot execute a change, return False until the next :meth:`commit`, which executes them
-        again. Raises JobError if the file is damaged.
+        """Execute all waiting changes, so that :meth:`best` and :meth:`pop` see them, and return True. If SQLite cannot
+        execute a change, roll all changes back, and return False. Further calls do nothing and return False, until
+        :meth:`commit` executes all changes again. Raises JobError if the file is damaged.
         """
         if 0 <= self._executed < len(self._changes):
             self._execute()

@@ -116,10 +116,11 @@ class JobStore:
         *,
         memory_order: RequestOrder,
     ) -> None:
-        """Create a store for the ``JOBDIR`` of the settings. Before :meth:`open`, it neither reads nor writes.
+        """Create a store for the ``JOBDIR`` of the settings. The store accesses no file before :meth:`open`.
 
-        :param order: the order of the requests of a queue that are in the file
-        :param memory_order: the order of the requests of a queue that are in memory, because they cannot be written
+        :param order: the order in which requests in the file are popped
+        :param memory_order: the order in which requests in memory are popped. Requests that cannot be pickled wait in
+            memory
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -298,9 +299,12 @@ class JobStore:
             self._write_soon()
 
     def is_ready(self) -> bool:
-        """Execute the waiting changes, and return whether a request may be popped now. The result is False in three
-        cases: the file is not open; the file cannot be written, and too many changes wait in memory; or SQLite cannot
-        execute the changes. Also schedule a write of the changes.
+        """Return whether a request may be popped now. Before that, execute the waiting changes in a transaction of
+        SQLite, and schedule the commit of this transaction. The result is False in these cases:
+
+        - The file is not open.
+        - The file cannot be written, and too many changes wait in memory.
+        - SQLite cannot execute the changes.
         """
         file = self._file
         if file is None:
@@ -393,7 +397,8 @@ def _is_of_scrapy(folder: Path, *, keeps_seen: bool) -> bool:
     if keeps_seen and seen.exists() and seen.stat().st_size:
         return True
     files = (path for path in queue.rglob("*") if not path.is_dir())
-    # At its end, Scrapy writes a list of its queues to active.json: "[]" or "{}" if all queues are empty.
+    # At the end of a crawl, Scrapy's scheduler writes a list of its queues to active.json. The list is "[]" or "{}" if
+    # all queues are empty.
     return any(path.name != "active.json" or path.stat().st_size > 2 for path in files)
 
 
@@ -438,9 +443,9 @@ class JobRequests:
         self._job = job
         self._host = host
         self._heap: list[tuple[float, int, int | None, Request]] = []
-        """The requests in memory, as a heap. Each entry is the sort key, the number of the request in the file, and the
-        request. A request with a number was popped and put back, and the file still marks it as in flight. The number
-        is None if the request cannot be pickled, and so is not in the file."""
+        """The requests in memory, as a heap. Each entry contains the sort key (the first two values), the number of the
+        request in the file, and the request. The number is None if the request is not in the file, because it cannot be
+        pickled. If there is a number, the request was popped and put back, and the file still marks it as in flight."""
 
         self.count = count
         """The number of requests in the queue."""
@@ -500,8 +505,8 @@ class JobRequests:
         heappush(self._heap, (*key, number, request))
 
     def medium_of(self, request: Request) -> str:
-        """Return where *request*, which was popped and is not done, is stored: ``"disk"`` if it is in the file, which
-        keeps a popped request until its callback has ended, or ``"memory"`` if it could not be pickled.
+        """Return where *request* is stored while it is in flight: ``"disk"`` if it is in the file, ``"memory"`` if it
+        could not be pickled.
         """
         return "disk" if request in self._job.in_flight else "memory"
 

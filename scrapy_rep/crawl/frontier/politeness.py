@@ -185,8 +185,8 @@ class Politeness:
         self, status: int, headers: Headers, request: Request, entry: InFlight
     ) -> None:
         """Pause the host of *request* if it answered with the *status* 429 or 503. The *headers* may contain the
-        duration of the pause (``Retry-After``). Any other status counts as a success. If the host or the download slot
-        of *request* is in a back-off, each success allows one more request at a time there.
+        duration of the pause (``Retry-After``). Any other status counts as a success. After a pause, each success
+        raises the concurrency of the paused host or download slot by one.
 
         A single 503 without ``Retry-After`` may be the error of one page. So a 503 without this header pauses the host
         only if the previous answer of the host was a 503, too.
@@ -221,8 +221,8 @@ class Politeness:
                 limiter, now, sent_at=sent_at, normal_concurrency=slot.concurrency
             ):
                 self._logger.info(
-                    "%(host)s answers again: requests to this host continue, and each success raises the number of "
-                    "requests at a time by one",
+                    "%(host)s answers again: requests to this host continue. Each answer with a status other than 429 "
+                    "and 503 raises the maximum number of concurrent requests to this host by one",
                     host=limiter.key,
                 )
 
@@ -236,11 +236,11 @@ class Politeness:
         *,
         has_failed: bool = False,
     ) -> bool:
-        """Pause *host* for *delay* seconds from now. If *delay* is None, each pause is twice as long as the last one,
-        up to *cap* seconds. If *cap* is None, ``REP_BACKOFF_MAX`` is used.
+        """Pause *host* for *delay* seconds from now, and return True. If *delay* is None, each pause is twice as long
+        as the last pause, up to *cap* seconds. If *cap* is None, ``REP_BACKOFF_MAX`` is used.
 
-        Return True if a new pause begins. If the request that causes the pause was sent before the last pause ended, no
-        new pause begins: the last pause is extended if it would end earlier. In this case, return False.
+        If the request that causes the pause was sent before the end of the last pause, the cause belongs to the last
+        pause: extend the last pause, so that it ends at least *delay* seconds from now, and return False.
 
         Log the first pause of a back-off, unless its cause is a failed connection. If the pauses become so long that
         requests are refused, log one warning during the back-off.
@@ -283,7 +283,7 @@ class Politeness:
         elif is_first and not has_failed:
             self._logger.info(
                 "%(host)s %(why)s: it gets no request for %(pause)s, and then one request at a time. Each answer with "
-                "a status other than 429 and 503 raises the number of requests at a time by one",
+                "a status other than 429 and 503 raises the maximum number of concurrent requests to this host by one",
                 host=host.key,
                 why=why,
                 pause=duration(pause),
@@ -330,10 +330,10 @@ class Politeness:
     # the scheduler hands it out.
 
     def measure_sent(self, request: Request, entry: InFlight) -> None:
-        """Record in the ledger how long the crawl waited before *request*, which is sent now. Two cases are recorded.
-        If the host has a crawl delay, this is the time since the host's last answer. If *request* is the first request
-        after a pause, this is the time since the pause began. The actual time may be longer, because *request* may
-        still wait in Scrapy's download slot.
+        """Record in the ledger how long the crawl waited before *request*, which is sent now. If the host has a crawl
+        delay, record the time since the host's last answer. If *request* is the first request after a pause, record the
+        time since the pause began. The actual wait can be longer, because *request* can still have to wait in Scrapy's
+        download slot.
         """
         traffic = self._traffic
         if traffic is None:
@@ -356,16 +356,18 @@ class Politeness:
         if self._traffic is not None:
             self._traffic.note_response(request, response)
 
-    def measure_waiting(self, requests: int | None) -> None:
-        """Record in the ledger that *requests*, a number, is how many requests wait in the scheduler and in the
-        downloader. Do nothing if *requests* is None, which means that the scheduler cannot count its requests.
+    def measure_waiting(self, count: int | None) -> None:
+        """Record in the ledger that *count* requests wait in the scheduler and in the downloader. Do nothing if *count*
+        is None, which means that the scheduler cannot count its requests.
         """
-        if self._traffic is not None and requests is not None:
-            self._traffic.note_waiting(requests)
+        if self._traffic is not None and count is not None:
+            self._traffic.note_waiting(count)
 
     @property
     def wants_waiting(self) -> bool:
-        """Whether the ledger needs a new number of waiting requests (:meth:`measure_waiting`)."""
+        """Whether it is time to count the waiting requests for the ledger. If so, the scheduler counts them, and calls
+        :meth:`measure_waiting`.
+        """
         return self._traffic is not None and self._traffic.wants_waiting
 
     def report_slowdowns(self) -> None:

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 
-# A queue of the scheduler is ready if its next request may be sent now. While fewer queues than this number are ready,
-# robots.txt files are also fetched for the queues that wait for their rules. If 2 * CONCURRENT_REQUESTS is larger than
-# this number, it is used instead.
+# If fewer of the scheduler's queues than this number have a request that may be sent now (are ready), robots.txt files
+# are fetched for the queues that wait for them. If 2 * CONCURRENT_REQUESTS is larger, that number is used
+# instead of _MIN_READY.
 _MIN_READY = 64
 
 # The minimum time, in seconds, before a robots.txt is fetched again. It prevents a busy loop if the clock is wrong.
@@ -76,10 +76,10 @@ class Rules:
     ) -> None:
         """Create the object that obtains the rules of a crawl. Three parameters are methods of the frontier:
 
-        :param take_room: waits until the delays and limits of its host allow a request for robots.txt, and counts the
-            request towards these limits
-        :param free_room: stops counting a request that was not sent
-        :param flush: wakes the waiting requests that may continue or are refused by a decision of *limits*
+        :param take_room: waits until the limits of the host (concurrency, delays, pauses) allow a request for
+            robots.txt. Then counts the request towards these limits
+        :param free_room: stops counting the request towards these limits, because the request was not sent
+        :param flush: ends the wait of the requests that may continue or are refused, as *limits* has decided
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -123,7 +123,7 @@ class Rules:
             and outage is not None
             and site_rules.entry == outage.last_result.entry
         ):
-            return  # The limits already recorded that robots.txt is unreachable.
+            return  # The limits already know this result: robots.txt is unreachable.
         if not self._tell_limits(site, site_rules) and outage is not None:
             # The cached result expired before retry_at. This happens after the machine slept, because the wall clock
             # continues during sleep and the monotonic clock may not. Let robots.txt be fetched again now.
@@ -146,8 +146,8 @@ class Rules:
             return site_rules is not None
         (robots, seconds), now = decision, self._clock.monotonic()
         if robots is not None:
-            # A site with an override can have site_rules, too: its robots.txt may have been fetched to find out whether
-            # the network works again.
+            # The delay is measured from the last fetch of robots.txt (site_rules). Even a site with an override can
+            # have such a fetch, made to find out whether the network works again.
             pace = self._identity.pace(robots)
             host = self._limits.limiter(bare_host(site.origin))
             self._politeness.keep_pace(host, site.origin, pace, site_rules)
@@ -179,13 +179,13 @@ class Rules:
     # Fetching robots.txt.
 
     def begin_fetches(self) -> None:
-        """Begin the urgent fetches of robots.txt: those that a request in the downloader waits for. If only few of the
-        scheduler's queues have a request that may be sent now, also begin fetches for the queues that wait for their
-        rules.
+        """Begin to fetch each robots.txt for which a request in the downloader waits. If only few of the scheduler's
+        queues have a request that may be sent now, also begin to fetch the robots.txt files for which the other queues
+        wait.
 
-        The number of fetches under way at the same time is limited to ``CONCURRENT_REQUESTS`` or, while any queue has a
-        request that may be sent now, to half of this number. A fetch does not count while its own request has to wait
-        for a delay, or until its host has fewer requests in flight.
+        At most ``CONCURRENT_REQUESTS`` robots.txt files are fetched at the same time. If any queue has a request that
+        may be sent now, the maximum is half of this number. A fetch does not count while its request for robots.txt
+        waits for the limits of the host.
         """
         limits = self._limits
         ready = limits.ready.count
@@ -199,16 +199,16 @@ class Rules:
                 return
             self._begin(site)
 
-    def _begin(self, site: Site, stale: CacheEntry | None = None) -> None:
+    def _begin(self, site: Site, newer_than: CacheEntry | None = None) -> None:
         # Run the fetch in a separate task, so that cancelling one request does not fail the other waiting requests.
-        task = deferred_from_coro(self._fetch(site, stale))
+        task = deferred_from_coro(self._fetch(site, newer_than))
         if site.fetch_stage is FetchStage.UNDER_WAY:
             self.fetches[site] = task
         # Ignore cancellations. Twisted logs all other errors.
         task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
 
     def fetch_fewer(self) -> None:
-        """Halve the maximum number of fetches under way at the same time."""
+        """Halve the maximum number of robots.txt files that are fetched at the same time."""
         self._max_fetches = max(self._max_fetches // 2, 1)
 
     def try_network(self, origin: Origin) -> bool:
@@ -224,19 +224,21 @@ class Rules:
         return True
 
     def add_template(self, site: Site, request: Request) -> None:
-        """Add *request*, which waits for the rules of *site*, to the page requests whose proxies and headers the
-        requests for robots.txt copy (templates). Do nothing if a template with the same proxy exists.
+        """Let the request for the robots.txt of *site* use the proxy and the User-Agent of *request*. *request* (the
+        template) is a page request that waits for the rules of *site*. Do nothing if a request with the same proxy was
+        added before.
         """
         if site.templates is None:
             site.templates = [request]
         else:
             add_template(site.templates, request)
 
-    async def _fetch(self, site: Site, stale: CacheEntry | None) -> None:
+    async def _fetch(self, site: Site, newer_than: CacheEntry | None) -> None:
         """Get the rules of *site*, pass them to the limits, and let the waiting requests continue. If the cache
-        contains a fresh robots.txt, it is used without a fetch. If *stale*, a cached robots.txt, is not None, it is
-        never used, even if it is fresh: robots.txt is fetched again. While robots.txt is unreachable, its last result
-        takes the place of *stale*.
+        contains a fresh robots.txt, the cached robots.txt is used. Otherwise, robots.txt is fetched.
+
+        If *newer_than*, a cache entry, is not None, a cached robots.txt is used only if it was fetched later than this
+        entry.
         """
         if site.templates is None:
             # To save memory, the request whose proxy and headers are copied (the template) is added only now, when the
@@ -247,9 +249,12 @@ class Rules:
         assert site.templates is not None
         site_rules = None
         try:
-            stale = stale if site.outage is None else site.outage.last_result.entry
+            # During an outage, the result of the last failed fetch can still be fresh, but must not be used again.
+            newer_than = (
+                newer_than if site.outage is None else site.outage.last_result.entry
+            )
             site_rules = await self.cache.learn(
-                site.origin, site.templates, stale=stale
+                site.origin, site.templates, stale=newer_than
             )
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
@@ -284,9 +289,9 @@ class Rules:
     # Unreachable sites.
 
     def _note_unreachable(self, site: Site, site_rules: SiteRules) -> None:
-        """Record in the limits that the robots.txt of *site* is unreachable. The site's requests now wait, or are
-        refused. If there are any, log a warning each time this changes: when they begin to wait, and later when they
-        are refused.
+        """Record in the limits that the robots.txt of *site* is unreachable, so that requests to the site wait, and are
+        refused if the outage is too long. Log a warning when requests begin to wait, and a second warning when they
+        begin to be refused. If the site has no requests, log nothing.
 
         The requests wait for up to ``REP_WAIT_TIMEOUT`` seconds after robots.txt became unreachable. If the host has no
         server (connection refused, unknown host name), this time is at most 10 seconds. The requests are refused
@@ -337,9 +342,9 @@ class Rules:
         task = self.fetches.get(site)
         if task is not None and not site.has_waiting and site.phase is Phase.AWAITED:
             if site.templates is not None:
-                # The fetcher shares this list, which contains some of the requests that waited for the rules. While the
-                # spider is open, a cancelled fetch stops only if the list is empty. Otherwise, it assumes that another
-                # component cancelled the download, and returns an error as the result.
+                # The fetcher shares this list of requests that wait for the rules. The list is cleared so that the
+                # cancelled fetch ends without a result. If the list contained a request, the fetcher would assume that
+                # another component cancelled the download, and would return an error as the result.
                 site.templates.clear()
                 site.templates = None
             task.cancel()

@@ -25,21 +25,22 @@ if TYPE_CHECKING:
 
 
 class Scheduler(BaseScheduler):
-    """Keeps the requests of each host, and hands out a request only when it may be sent: its robots.txt is known, the
-    delay of its host has passed, and its host and download slot have fewer requests in flight than their limits allow.
+    """Hands out a request only when it may be sent: its robots.txt is known, the delay of its host has passed, and its
+    host and download slot have fewer requests in flight than their limits allow. Until then, the request waits in the
+    scheduler. The add-on sets this class as Scrapy's setting ``SCHEDULER``.
 
-    For Scrapy's setting ``SCHEDULER``; the add-on sets it. The download slot with the fewest requests in flight is
-    next, and among equals the slot that has waited longest. Within a host, the request with the highest priority is
-    next. Among equals, ``SCHEDULER_MEMORY_QUEUE`` and ``SCHEDULER_DISK_QUEUE``, and their variants for start requests,
-    decide whether the newest or the oldest is next. ``enqueue_request`` and ``next_request`` cost O(log requests of a
-    host).
+    Each origin has a queue of its own. For example, a slow robots.txt of ``https://a.example`` does not delay the
+    requests to ``http://a.example``. But all requests to the host ``a.example`` share a download slot and a delay. If
+    the requests to an origin use several download slots, the origin has a queue for each slot.
+
+    The download slot with the fewest requests in flight is next, and among equals the slot that has waited longest.
+    Within a queue, the request with the highest priority is next. Among equals, ``SCHEDULER_MEMORY_QUEUE`` and
+    ``SCHEDULER_DISK_QUEUE``, and their variants for start requests, decide whether the newest or the oldest is next.
+    ``enqueue_request`` and ``next_request`` cost O(log requests of a queue).
 
     Without a ``JOBDIR``, requests wait in memory. With a ``JOBDIR``, they are in one SQLite file until their callbacks
     have ended, so the process may be killed at any moment. Only requests that cannot be pickled still wait in memory.
-    As in Scrapy, these are sent before the requests of their host that are in the file.
-
-    In this description, a host is an origin in a download slot. The http and https origins of one host name do not wait
-    for each other's robots.txt, but share a download slot and a delay.
+    As in Scrapy, these are sent before the requests of their queue that are in the file.
     """
 
     uses_jobdir = True
@@ -134,7 +135,7 @@ class Scheduler(BaseScheduler):
         """Called by Scrapy. Add *request* to its queue, unless it is a duplicate. Return whether it was added.
 
         A request that the gate or the wire (this package's downloader middlewares) has returned to the scheduler is
-        never treated as a duplicate. It is sent before the other requests of its host.
+        never treated as a duplicate. It is sent before the other requests of its queue.
         """
         if self._frontier.take_returned(request):
             self._take_back(request)
@@ -188,8 +189,8 @@ class Scheduler(BaseScheduler):
         return request
 
     def _pop(self) -> Request | None:
-        """Remove the next request that may be sent now from its queue, and return the request. From then on, the limits
-        of its host count it. Return None if there is no such request.
+        """Choose a request that may be sent now, take it out of its queue, and return it. From then on, the request
+        counts towards the limits of its host. Return None if no request may be sent now.
         """
         frontier = self._frontier
         while (queue := frontier.next_queue()) is not None:
@@ -211,7 +212,9 @@ class Scheduler(BaseScheduler):
     # Queues.
 
     def _take_back(self, request: Request) -> None:
-        """Put *request*, which the gate or the wire has returned, back into its queue."""
+        """Put *request* back into its queue, because a downloader middleware of this package has returned it to the
+        scheduler: it may not be sent yet.
+        """
         # If a component has changed the request, its queue may be a new one, which has no storage for requests yet.
         queue = self._frontier.queues.of(request)
         requests = self._requests_of(queue)

@@ -95,9 +95,9 @@ def test_only_a_request_that_was_sent_during_the_outage_is_an_attempt() -> None:
     network = new_network()
     fail(network, "abcde", now=5)
     assert not network.attempt_failed(site("a"), 6, sent_at=4.9)
-    assert (network.is_certain, network.robotstxt.next_at) == (False, 6)
+    assert (network.is_confirmed, network.robotstxt.next_at) == (False, 6)
     assert network.attempt_failed(site("a"), 7, sent_at=6)
-    assert network.is_certain
+    assert network.is_confirmed
     assert not network.attempt_failed(site("a"), 9, sent_at=8)
 
 
@@ -128,9 +128,9 @@ def test_a_false_alarm_doubles_the_number_of_hosts_that_must_fail() -> None:
     for number in 5, 10, 20, 20:
         assert fail(network, hosts[:number]) == [False] * (number - 1) + [True]
         assert not network.attempt_failed(site("a"), 1, sent_at=1)
-        assert not network.is_certain
+        assert not network.is_confirmed
         assert network.answered(site("x"), 2, sent_at=2) == 0
-        assert not network.is_certain
+        assert not network.is_confirmed
 
 
 def test_an_answer_of_a_failed_host_proves_an_outage() -> None:
@@ -141,7 +141,7 @@ def test_an_answer_of_a_failed_host_proves_an_outage() -> None:
     network.answered(site("x"), 0, sent_at=0)
     fail(network, "abcde", now=1)
     network.answered(site("e"), 3, sent_at=2)
-    assert network.is_certain
+    assert network.is_confirmed
 
 
 def test_with_a_wait_timeout_of_0_the_network_is_never_gone() -> None:
@@ -287,7 +287,7 @@ def test_the_time_without_a_network_does_not_count_towards_the_wait_timeout() ->
     crawl.advance_to(300)
     crawl.pause("b", 30)
     crawl.limits.unreachable(crawl.site("c"), 300, 320, wait=60, is_asked=False)
-    network.is_certain = True
+    network.is_confirmed = True
     since = network.answered(site("v"), 310, 305)
     assert since == 100
     crawl.limits.network_is_back(310, since)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MAX_URLS = 100_000
 
 
-class Keeper(Protocol):
+class PageCountStorage(Protocol):
     """Stores the number of counted pages of each host. The next run of the crawl continues from these numbers."""
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
@@ -54,7 +54,7 @@ class Budget:
         self.pages: Counter[str] = Counter()
         """The number of pages of each host, including those in flight."""
 
-        self._keeper: Keeper | None = None
+        self._storage: PageCountStorage | None = None
         """Stores the counts for later runs; None if the counts are lost when this process ends."""
 
         self._free: WeakSet[Request] = WeakSet()
@@ -69,9 +69,9 @@ class Budget:
 
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
-    def store_with(self, keeper: Keeper) -> None:
-        """Store all further counts with *keeper*."""
-        self._keeper = keeper
+    def store_with(self, storage: PageCountStorage) -> None:
+        """From now on, save each change of the page counts in *storage*, such as the file in the ``JOBDIR``."""
+        self._storage = storage
 
     def resume(self, pages: Mapping[str, int]) -> None:
         """Continue counting from the numbers in *pages*. It maps hosts to their numbers of pages, including the pages
@@ -123,16 +123,16 @@ class Budget:
             self._note_full(host, origin)
             return False
         self.pages[host] += 1
-        if self._keeper is not None:
-            self._keeper.keep_page(request, host, 1)
+        if self._storage is not None:
+            self._storage.keep_page(request, host, 1)
         return True
 
     def give_back(self, request: Request, entry: InFlight) -> None:
         """Undo the count of *request*, because it was counted but not sent."""
         self.pages[entry.page_of] -= 1
         self._forget_url(hash(request.url))
-        if self._keeper is not None:
-            self._keeper.keep_page(request, entry.page_of, -1)
+        if self._storage is not None:
+            self._storage.keep_page(request, entry.page_of, -1)
         entry.page_of = ""
 
     def why_refused(self, request: Request, entry: InFlight) -> str:

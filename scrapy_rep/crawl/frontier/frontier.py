@@ -504,7 +504,7 @@ class Frontier:
         if self._settings.concurrency_per_address:
             self._note_address(request, response, entry, now)
         network = self.limits.network
-        if network.failed_hosts or now >= network.noted_at:
+        if network.failed_hosts or now >= network.next_record_at:
             site = self._site_on_network(request, entry)
             since = None if site is None else network.answered(site, now, entry.sent_at)
             if since is not None:
@@ -818,7 +818,7 @@ class Frontier:
             )
 
     def _network_is_back(self, since: float, now: float) -> None:
-        if self.limits.network.is_certain:
+        if self.limits.network.is_confirmed:
             self._logger.info(
                 "The network of the crawler is back after %(time)s: requests continue",
                 time=duration(now - since),

@@ -55,9 +55,9 @@ class BackOff:
         connection turns out to have failed because of the crawler's own network, the pause is cancelled."""
 
         self.own_pause = 0.0
-        """The duration, in seconds, that the last pause has if the host states none: 1 for the first pause, and twice
-        the last value for each further pause, up to a maximum. If the host states a duration, the stated duration
-        applies instead, but this value is doubled as well. A success resets the value to 0."""
+        """The duration, in seconds, of the last pause as the crawler would choose it: 1, 2, 4, ... up to a maximum. If
+        the host states a duration, the pause lasts for the stated duration, but this value still doubles with each
+        pause. The value is 0 before the first pause and after a success."""
 
         self.concurrency = 1
         """The maximum number of requests to the host in flight after the pause: 1 at first, and one more after each
@@ -98,7 +98,7 @@ class Limiter:
     __slots__ = (
         "address", "alarm_at", "back_off", "concurrency", "concurrency_now", "crawl_delay", "ended_at",
         "had_503", "held_until", "is_queue_next", "key", "next_at", "parked", "planned", "ready", "refuses_until", "sent",
-        "slot_due_at", "slot_free_at", "users", "waiters", "waiters_go_at",
+        "slot_due_at", "slot_free_at", "users", "waiters", "waiters_yield_until",
     )  # fmt: skip
 
     def __init__(self, key: str, concurrency: float = inf) -> None:
@@ -164,10 +164,9 @@ class Limiter:
         """The scheduler's queues that wait for this limiter (:attr:`parked`) and the requests that wait outside the
         scheduler (:attr:`waiters`) take turns. True if it is a queue's turn, because the last turn was a waiter's."""
 
-        self.waiters_go_at = inf
-        """Even if the limiter allows a request now, the first of :attr:`waiters` lets requests of the scheduler go
-        first, but only until this time. ``inf`` if no waiter has begun to let them go
-        first."""
+        self.waiters_yield_until = inf
+        """Until this time, the first of :attr:`waiters` lets requests of the scheduler go first. After this time, the
+        waiter goes first. ``inf`` if no time is set: the limiter allows no request now, or no request waits."""
 
         self.ready: OrderedDict[Any, None] | None = None
         """For a download slot: its ready queues (those whose next request the scheduler may hand out), the next one
@@ -207,34 +206,36 @@ class Limiter:
     # request has to be sent or has to end first.
 
     def opens_for_planned(self) -> float:
-        """Return the time from which a planned request may be sent; ``inf`` if another request has to end first. Room
-        is already reserved for a planned request: usually, the scheduler has handed it out.
+        """Return the earliest time to send a planned request. A planned request already counts towards the concurrency,
+        but is not sent yet: usually, the scheduler has handed it out. The time is ``inf`` if a sent request has to end
+        first.
         """
         return self.next_at if self.sent < self.concurrency_now else inf
 
     def opens_for_newcomer(self) -> float:
-        """Return the time from which a new request without reserved room may be sent, such as a media download that has
-        not waited yet. The time is ``inf`` in two cases: other requests wait outside the scheduler, and go first, or
-        another request has to end first.
+        """Return the earliest time to send a new request that the limiter does not count yet, such as a media download.
+        The time is ``inf`` in two cases:
+
+        - Older requests outside the scheduler wait for the limiter. They go first.
+        - The limiter is full: a request that it already counts has to end first.
         """
         return inf if self.waiters else self.opens_for_waiter()
 
     def opens_for_waiter(self) -> float:
-        """Return the time from which the first of the requests that wait outside the scheduler may be sent. The time
-        is ``inf`` if another request has to end first.
+        """Return the earliest time to send the first of :attr:`waiters`, the requests that wait outside the scheduler.
+        The time is ``inf`` if another request has to be sent or has to end first.
 
-        If all remaining room is reserved for planned requests (usually handed out by the scheduler, but not sent yet),
-        the planned requests go first until :attr:`waiters_go_at`. From this time on, the waiting request may be sent
-        before them. But only one request at a time takes reserved room.
+        If the limiter is full, but some of the counted requests are only planned (not sent yet), the planned requests
+        go first until :attr:`waiters_yield_until`. After this time, one waiter may be sent before them.
         """
-        # Why one at a time: a planned request may already be on the network without the limiter's knowledge, if a
-        # component such as Selenium's middleware downloads it.
+        # Only one waiter, because a planned request can already be on the network without the limiter's knowledge: a
+        # component such as Selenium's middleware can download it. A second waiter is sent when a request has ended.
         in_flight = self.planned + self.sent
         if in_flight < self.concurrency_now:
             return self.next_at
         if in_flight > self.concurrency_now and self.sent:
             return inf
-        return max(self.opens_for_planned(), self.waiters_go_at)
+        return max(self.opens_for_planned(), self.waiters_yield_until)
 
     def opens_for_queue(self, now: float) -> float:
         """Return the time from which the scheduler may hand out another request. The time is ``inf`` in two cases:
@@ -247,11 +248,11 @@ class Limiter:
         return max(self.next_at, self.slot_free_at)
 
     def is_queue_turn(self, now: float) -> bool:
-        """Whether a queue of the scheduler has the next turn. If False, the first of the requests that wait outside the
-        scheduler has the next turn. After a request from outside the scheduler, a queue has the next turn,
-        but only until :attr:`waiters_go_at`.
+        """Whether a queue of the scheduler has the next turn. If False, the first of :attr:`waiters`, the requests that
+        wait outside the scheduler, has the next turn. Queues and waiters take turns. If no queue uses its turn before
+        :attr:`waiters_yield_until`, the turn passes to the first waiter.
         """
-        return self.is_queue_next and now < self.waiters_go_at
+        return self.is_queue_next and now < self.waiters_yield_until
 
     def is_quiet(self, now: float) -> bool:
         """Whether the limiter may be deleted: no request is in flight, no request waits, and enough time has passed
@@ -287,8 +288,8 @@ class DelayLimiter(Limiter):
         """The delay, in seconds, for which each origin of the host asks. The longest delay applies."""
 
         self.waiting_since: float | None = None
-        """The time since which requests have been waiting for the delay while no request to the host is in flight; None
-        if no such wait is recorded."""
+        """The time when requests began to wait for the delay, with no request to the host in flight. None if no request
+        has begun to wait since the last request was sent."""
 
     def set_delay(self, origin: Origin, delay: float) -> None:
         """Record that *origin* asks for a delay of *delay* seconds. 0 means that *origin* asks for no delay. If several

@@ -254,31 +254,32 @@ class Judgement(NamedTuple):
 
 
 class InFlight:
-    """The state of one request until its download ends. When the state is created depends on the request:
+    """The state of one request until its download ends. Its stage (:class:`Stage`) says how its limiters count it:
+
+    - UNCOUNTED: the request waits, will be refused, or has ended. Its limiters do not count it.
+    - PLANNED: the request is not sent yet, but its limiters already count it, to reserve room for it.
+    - SENT: the request is on the network, or waits in its download slot. Its limiters count it.
+
+    These methods of :class:`Limits` change the stage:
+
+    =======================  ======================================================  =========================
+    method                   event                                                   new stage
+    =======================  ======================================================  =========================
+    ``plan``                 the scheduler hands out the request                     PLANNED, or UNCOUNTED if
+                                                                                     it will be refused
+    ``wait``, ``admit``      a request outside the scheduler may continue            SENT, or PLANNED if it is
+                                                                                     not at the wire yet
+    ``try_send``, ``send``   the wire (the downloader middleware nearest to the      SENT
+                             network) sends the request
+    ``unplan``               the request is not sent now, and its room is freed      UNCOUNTED
+    ``end``                  the request ended, or left its download slot unsent     UNCOUNTED
+    =======================  ======================================================  =========================
+
+    When the state is created depends on the request:
 
     - A request from the scheduler: when the scheduler hands it out.
     - A request for robots.txt: usually before it begins to wait for its limiters.
     - Any other request, such as a media download: when a downloader middleware of this package first sees it.
-
-    A request may be sent only if all of its limiters have room, that is, allow another request now. The limiters count
-    a PLANNED or SENT request, so they have less room for other requests. They do not count an UNCOUNTED request. These
-    methods of :class:`Limits` change the stage:
-
-    =======================  ==============================================  =========================
-    method                   called when                                     stage afterwards
-    =======================  ==============================================  =========================
-    ``plan``                 the scheduler takes the request from its queue  PLANNED, or UNCOUNTED if
-                                                                             it will be refused
-    ``wait``                 a request outside the scheduler has to wait     UNCOUNTED until there is
-                             for room                                        room; then PLANNED for a
-                                                                             robots.txt, and SENT for
-                                                                             any other request
-    ``unplan``               the room reserved for the request is freed      UNCOUNTED
-    ``try_send``, ``send``   the wire (the downloader middleware nearest to  SENT
-                             the network) sends the request
-    ``end``                  the request ended, or was removed from its      UNCOUNTED
-                             download slot
-    =======================  ==============================================  =========================
     """
 
     __slots__ = (
@@ -632,7 +633,7 @@ class Limits:
             or len(self.sites) > _MAX_SITES
         )
 
-    # For the scheduler: which requests it may hand out, and room for these requests.
+    # Methods for the scheduler. They decide from which queues it may hand out requests.
 
     def filled(self, queue: Queue, now: float) -> None:
         """After requests were added to *queue*, make it ready if its next request may be sent now or will be refused.
@@ -664,9 +665,9 @@ class Limits:
         state of the request. No room is reserved if the gate (the downloader middleware that judges requests) will
         refuse the request.
 
-        Usually, *queue* stays ready, but moves behind the other ready queues of its download slot. If *queue* is empty
-        now, it is no longer ready. If requests outside the scheduler wait for any of the same limiters, *queue* stays
-        ready only if its next request may be sent before them. Otherwise, *queue* has to wait (is parked).
+        Afterwards, *queue* is the last of the ready queues of its download slot. But *queue* is no longer ready if it
+        is empty, or if requests outside the scheduler wait for one of its limiters: the next turn is theirs, so *queue*
+        waits (is parked). Queues whose requests will be refused do not wait.
         """
         limiters = queue.limiters
         entry = InFlight(queue, came_from_scheduler=True)
@@ -745,7 +746,7 @@ class Limits:
         if not entry.is_for_robotstxt:
             entry.may_use_stale, site.holds_for_next = True, False
 
-    # Sending, for the wire.
+    # Methods that send a request, let it wait, or record its end.
 
     def try_send(self, entry: InFlight, now: float) -> bool:
         """If all limiters of the request of *entry* have room now, count the request as sent, and return True.
@@ -788,15 +789,16 @@ class Limits:
             self._reconcile_all(before, now)
 
     def wait(self, waiter: Waiter, now: float, *, has_waited: bool = False) -> None:
-        """Let the request of *waiter* continue now if all of its limiters have room, and none of them has other
-        waiters: the request counts as sent, or room is reserved for it (*counts_as_planned* of :class:`Waiter`).
-        Otherwise, add *waiter* to the first limiter that has no room or has other waiters. If the host or download slot
-        refuses requests, refuse the request.
+        """Let the request of *waiter* wait until all of its limiters allow it. If they allow it now, the request
+        continues at once. If the host or download slot refuses requests, the request is refused at once. A waiter whose
+        request continues or is refused is added to :attr:`decided`.
 
-        If the request continues or is refused, *waiter* is added to :attr:`decided`.
+        A request that continues counts as sent. If *waiter* was created with *counts_as_planned*, room is reserved for
+        the request instead.
 
-        *has_waited* is True if *waiter* has just been taken from a limiter where it waited. In this case, other waiters
-        at the limiters are no obstacle. The same is true if *waiter* was created with *is_first*.
+        A new request waits behind the other waiters of its limiters, even if there is room. It does not wait behind
+        them if *waiter* was created with *is_first*, or if *has_waited* is True: *waiter* has just been taken from a
+        limiter where it waited.
         """
         limiters, is_new = waiter.entry.needs, not (has_waited or waiter.is_first)
         if waiter.entry.queue.refusing_limiter(now) is not None:
@@ -829,9 +831,8 @@ class Limits:
         waiter.may_continue = True
         for limiter in limiters:
             if limiter.planned + limiter.sent >= limiter.concurrency_now:
-                limiter.waiters_go_at = (
-                    inf  # The next waiter again lets the scheduler's requests go first.
-                )
+                # This waiter continues although the limiter is full. The next waiter lets planned requests go first.
+                limiter.waiters_yield_until = inf
         if waiter.counts_as_planned:
             self._count_planned(waiter.entry, limiters)
         else:
@@ -846,7 +847,7 @@ class Limits:
             if limiter.waiters is not None and waiter in limiter.waiters:
                 limiter.waiters.remove(waiter)
                 if not limiter.waiters:
-                    limiter.waiters_go_at = inf
+                    limiter.waiters_yield_until = inf
                 self.reconcile(limiter, now)
         site = waiter.site
         if site is not None and site.waiters and waiter in site.waiters:
@@ -874,7 +875,7 @@ class Limits:
         for limiter in limiters:
             before = limiter.planned + limiter.sent
             limiter.sent -= 1
-            limiter.waiters_go_at = inf
+            limiter.waiters_yield_until = inf
             if limiter.ready:
                 self.ready.moved(limiter, before)
             if is_withdrawn:
@@ -903,17 +904,17 @@ class Limits:
     # Letting waiting requests continue.
 
     def reconcile(self, limiter: Limiter, now: float) -> None:
-        """Let those requests continue that wait at *limiter*, as long as the limiter has room. These are the requests
-        in queues of the scheduler (parked queues), and requests outside the scheduler (waiters). The two take turns:
-        after each waiter, a queue is next.
+        """Let waiting requests continue while *limiter* has room. The queues of the scheduler that wait at the limiter
+        (parked queues) and the requests outside the scheduler that wait there (waiters) take turns:
 
-        If it is a queue's turn, the queue becomes ready. If it is a waiter's turn, the waiter's request is sent, or
-        room is reserved for it. If another limiter has no room, the queue or waiter is moved to that limiter. If
-        *limiter* refuses requests, no queue or waiter continues to wait there, so that their requests are refused.
+        - On a queue's turn, the queue becomes ready: the scheduler may hand out its next request.
+        - On a waiter's turn, its request is sent, or room is reserved for it.
 
-        Requests for which room is already reserved (planned requests) go before waiters. But a waiter lets these
-        requests, or a queue whose turn it is, go first only for 0.2 s (until ``waiters_go_at``). A longer time could
-        block the crawl, because a planned request may have to wait for the end of the waiter's request.
+        If another limiter has no room for a queue or waiter, the queue or waiter moves to that limiter. If *limiter*
+        refuses requests, its queues and waiters stop waiting, and their requests are refused.
+
+        A waiter also lets planned requests go first, which usually come from the scheduler and are not sent yet. But
+        for planned requests, or for a queue's turn, it waits only 0.2 seconds (:attr:`Limiter.waiters_yield_until`).
         """
         if now < limiter.refuses_until:
             self._release(limiter, now)
@@ -973,10 +974,10 @@ class Limits:
         if limiter.waiters:
             opens_at = limiter.opens_for_planned()
             if opens_at <= now:
-                # The limiter has room, but the room is reserved for requests that the scheduler has handed out, or it
-                # is a queue's turn. These requests go before the first waiter, but only until waiters_go_at.
-                go_at = min(limiter.waiters_go_at, now + _WAITERS_YIELD)
-                opens_at = limiter.waiters_go_at = go_at
+                # The limiter allows a request now, but the first waiter lets the scheduler go first for a short time:
+                # all room is reserved for planned requests, or a queue has the next turn.
+                go_at = min(limiter.waiters_yield_until, now + _WAITERS_YIELD)
+                opens_at = limiter.waiters_yield_until = go_at
             times.append(opens_at)
         for at in times:
             if at > now:
@@ -1059,9 +1060,8 @@ class Limits:
         if is_new:
             back_off.own_pause = min(max(2 * back_off.own_pause, _FIRST_PAUSE), cap)
         delay = 0.0 if limiter.crawl_delay is None else limiter.crawl_delay.delay
-        # own_pause can still be 0 if the request that was now answered with 429 or 503, or failed, was sent before the
-        # end of the last pause. It is 0 if another request has succeeded since that pause, or if an earlier run or
-        # another worker began that pause. The pause is then as long as a first pause.
+        # If the request was sent before the end of the last pause (is_new is False), own_pause can be 0: a success has
+        # reset it since, or an earlier run or another worker began the last pause. Then pause as for the first time.
         own_pause = back_off.own_pause or min(_FIRST_PAUSE, cap)
         seconds = max(own_pause if asked is None else asked, delay)
         if now + seconds > back_off.until:
@@ -1127,12 +1127,12 @@ class Limits:
         sent_at: float,
         normal_concurrency: float,
     ) -> bool:
-        """Record a success: the host of *limiter* answered a request, sent at *sent_at*, and asked for no pause.
+        """Record that the host of *limiter* answered a request, sent at *sent_at*, without asking for a pause. If the
+        host is in a back-off, this success raises the number of requests at a time (the concurrency) by one. The
+        back-off ends when the concurrency reaches *normal_concurrency*.
 
-        During a back-off, a success raises the number of requests at a time (the concurrency) by one. The back-off ends
-        when the concurrency reaches *normal_concurrency*. Return True if this is the first success of the back-off;
-        otherwise, return False. The answer does not count as a success if its request was sent before the end of the
-        pause.
+        Return True for the first success of a back-off; otherwise, return False. If the request was sent before the
+        last pause of the back-off ended, the answer is ignored, and the result is False.
         """
         back_off = limiter.back_off
         if back_off is None or sent_at < back_off.until:
@@ -1160,13 +1160,16 @@ class Limits:
         self._release(limiter, now)
 
     def _back_off_changed(self, limiter: Limiter, now: float) -> None:
-        """Update all attributes of *limiter* that depend on its back-off, and let waiting requests continue if the
-        limiter now has room.
+        """Update *limiter* after its back-off changed: its concurrency, the time of its next request, and whether it
+        refuses requests. Let waiting requests continue if the limiter allows them now.
 
-        During a pause, the limiter refuses requests in two cases: the pause ends later than ``wait_timeout`` seconds
-        from now, or pauses without a success in between have already lasted for ``wait_timeout`` seconds. In both
-        cases, all requests that wait for the host are refused. Some of them wait at the limiter of its crawl delay or
-        of its IP address, so the requests that wait there are checked, too.
+        During a pause, the limiter refuses requests in two cases:
+
+        - The pause ends later than ``wait_timeout`` seconds from now.
+        - The first pause after the last success began at least ``wait_timeout`` seconds ago.
+
+        If the limiter refuses requests, those that already wait for the host, its crawl delay or its IP address are
+        refused at once.
         """
         back_off = limiter.back_off
         limiter.set_concurrency(limiter.concurrency)
@@ -1244,15 +1247,15 @@ class Limits:
         is_asked: bool,
         result: Any = None,
     ) -> None:
-        """Record that the robots.txt of *site* is unreachable. The site's requests wait until *wait* seconds after the
-        start of the outage. Afterwards they are refused.
+        """Record that the robots.txt of *site* is unreachable, and will be fetched again at *retry_at*. The site's
+        requests wait until *wait* seconds after the first failed fetch. Afterwards they are refused.
 
-        robots.txt is fetched again at *retry_at*. If *retry_at* is later than the end of the wait, there are two cases:
+        *is_asked* says who chose *retry_at*. It matters if *retry_at* is later than the end of the wait:
 
-        - *is_asked* is True if the host asked for this time (``Retry-After``). In this case, robots.txt is not fetched
-          during the wait, and the requests are refused now.
-        - *is_asked* is False if the crawl chose this time. In this case, robots.txt is fetched at the end of the wait
-          instead, and the requests are refused only if this fetch fails, too.
+        - If the host asked for *retry_at* (True, ``Retry-After``), robots.txt is not fetched earlier. Waiting would be
+          useless, so the requests are refused at once.
+        - If the crawl chose *retry_at* (False), robots.txt is fetched at the end of the wait instead. The requests are
+          refused only if this fetch fails.
 
         *result* becomes :attr:`Outage.last_result`.
         """
@@ -1290,10 +1293,12 @@ class Limits:
         self.want(site, now, is_urgent=True)
 
     def _release_site(self, site: Site, now: float) -> None:
-        """Let all requests outside the scheduler that wait for the rules of *site* continue. They are judged next.
-        Check each queue that waits for these rules. If the next request of the queue may be sent now, or will be
-        refused, the queue becomes ready. Otherwise, the queue waits again: at *site* if its rules are still not known,
-        else at the first limiter that has no room.
+        """Check all requests that wait for the rules of *site*, after the rules became known or robots.txt turned out
+        to be unreachable.
+
+        Requests outside the scheduler continue, and are judged next. A queue of the scheduler becomes ready if its next
+        request may be sent now or will be refused. Otherwise, the queue waits again: at *site* if robots.txt is
+        unreachable, else at the first limiter that has no room.
         """
         waiters, site.waiters = site.waiters or (), None
         for waiter in waiters:
@@ -1316,12 +1321,12 @@ class Limits:
     def network_is_back(self, now: float, since: float) -> None:
         """Let all requests that wait for the network continue. The network was gone from *since* until *now*.
 
-        If it is certain that the network, and not the hosts, caused the failures (:attr:`Network.is_certain`), undo the
-        effects on hosts: cancel the pauses that failed connections caused, let each robots.txt that became unreachable
-        during this time be fetched again, and do not count this time towards the ``REP_WAIT_TIMEOUT`` of any host.
+        If the outage was confirmed (:attr:`Network.is_confirmed`), and so was no false alarm, undo its effects on
+        hosts: cancel the pauses that failed connections caused, let each robots.txt that became unreachable during this
+        time be fetched again, and do not count this time towards the ``REP_WAIT_TIMEOUT`` of any host.
         """
         network = self.network
-        if network.is_certain:
+        if network.is_confirmed:
             self._forget_outage(since, now)
         for limiter in network.limiters:
             self._release(limiter, now)

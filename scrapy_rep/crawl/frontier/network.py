@@ -9,12 +9,13 @@ While the network is gone, no page is requested. To try the network, one robots.
 of 1, 2, 4, ... 30 seconds. A fetch of robots.txt that fails during this time is not blamed on its host. The network is
 back when any host answers a request that was sent after the network began to count as gone.
 
-The answer to an older request may have been on its way before the network failed. So an answer is evidence only against
-the failures that happened before its request was sent: only these are forgotten. If too few failures remain, the
-network is back, too.
+The answer to an older request cancels all failures that happened before the request was sent. If too few failed hosts
+remain for an outage, the network is back. Later failures are not cancelled, because the answer can have been on its way
+before the network failed.
 
-An unknown host name or a refused connection usually means that the host has no server. As long as no host has ever
-answered, in this run or an earlier run, such a failure is blamed on its host, and does not count against the network.
+An unknown host name or a refused connection usually means that the host has no server. These two errors count only
+against their host until the crawler receives its first answer from any host, in this run or an earlier run. So a crawl
+whose hosts are all dead does not blame the network. After the first answer, the two errors count like all failures.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.protocol.origins import Origin
 
-# The network counts as gone after _HOSTS different hosts have failed, and no host has answered in between. In some
-# crawls, most hosts have no server. So if it is not certain that the network was the cause, the number of hosts is
-# doubled for the next time, up to _MAX_HOSTS. This maximum must be low: Scrapy retries a failed request only twice, and
-# the network should count as gone before Scrapy gives up the requests.
+# The network counts as gone after _HOSTS different hosts have failed, and no host has answered in between. This can be
+# a false alarm, because in some crawls most hosts have no server. After each outage that was not confirmed
+# (Network.is_confirmed), twice as many hosts must fail before the network counts as gone again: 5, 10, 20 (_MAX_HOSTS).
+# More than 20 would be too many: Scrapy retries a failed request only twice, and the network should count as gone
+# before Scrapy gives up the requests.
 _HOSTS = 5
 _MAX_HOSTS = 20
 
@@ -64,9 +66,9 @@ class Network:
         """The time of the first failure of the current outage of the network; None while the network does not count as
         gone."""
 
-        self.is_certain = False
-        """Whether it is certain that the network, and not the hosts, caused the failures because of which the network
-        counts as gone. The value is False at the start of each outage, and becomes True in three cases:
+        self.is_confirmed = False
+        """Whether the outage of the network is confirmed. Until then, it can be a false alarm: the network works, and
+        only the failed hosts are down. The value is False at the start of each outage. These events confirm an outage:
 
         - A fetch of robots.txt fails although its site answered recently.
         - A fetch of robots.txt fails, and no site has answered in this run.
@@ -80,9 +82,9 @@ class Network:
         the time of the host's last failure. The host is removed as soon as any host answers a request that was sent
         after this time."""
 
-        self._gone_at = -inf
-        """The time when there were enough failures, so that the network began to count as gone. Later than
-        :attr:`gone_since`, the time of the first of these failures. ``-inf`` before the first outage."""
+        self._detected_at = -inf
+        """The time when the last outage was detected: enough hosts had failed, and the network began to count as gone.
+        The outage itself began earlier, at :attr:`gone_since`. ``-inf`` before the first outage."""
 
         self._answered: dict[Origin, None] = {}
         """The sites that answered most recently, the newest one last."""
@@ -90,9 +92,9 @@ class Network:
         self.has_worked = False
         """Whether any site has ever answered, in this run or an earlier run."""
 
-        self.noted_at = -inf
-        """If :attr:`failed_hosts` is empty, :meth:`answered` need not be called for answers that arrive before this
-        time. This saves work, and loses nothing: another answer was recorded shortly before."""
+        self.next_record_at = -inf
+        """While no host has failed (:attr:`failed_hosts` is empty), answers that arrive before this time need not be
+        recorded with :meth:`answered`. ``-inf`` at first, so that the first answers are recorded."""
 
         self._attempts = 0
         """The number of calls of :meth:`sites_to_ask` in the current or last outage of the network."""
@@ -120,25 +122,25 @@ class Network:
         gone, and the answer shows that it is back, return the time when the network failed (:attr:`gone_since`).
         Otherwise, return None.
         """
-        is_noted, self.has_worked = site in self._answered, True
+        may_skip_next, self.has_worked = site in self._answered, True
         self._answered.pop(site, None)
         self._answered[site] = None
         if len(self._answered) > _MAX_ANSWERED:
             del self._answered[next(iter(self._answered))]
-            is_noted = True
-        if is_noted:
-            self.noted_at = now + _RECORD_INTERVAL
+            may_skip_next = True
+        if may_skip_next:
+            self.next_record_at = now + _RECORD_INTERVAL
         failed, self.failed_hosts = self.failed_hosts, {}
         for host, (failed_site, at) in failed.items():
             if at > sent_at:
                 self.failed_hosts[host] = failed_site, at
             elif self.is_gone and failed_site == site:
-                self.is_certain = True
-        is_attempt, count = sent_at >= self._gone_at, len(self.failed_hosts)
+                self.is_confirmed = True
+        is_attempt, count = sent_at >= self._detected_at, len(self.failed_hosts)
         if not self.is_gone or (count >= self._hosts_needed and not is_attempt):
             return None
         many = min(2 * self._hosts_needed, _MAX_HOSTS)
-        self._hosts_needed = _HOSTS if self.is_certain else many
+        self._hosts_needed = _HOSTS if self.is_confirmed else many
         self.pages.set_concurrency(inf)
         self.robotstxt.set_concurrency(inf)
         self.robotstxt.next_at = -inf
@@ -146,8 +148,8 @@ class Network:
         return since
 
     def worked_before(self) -> None:
-        """Record that a host has answered at some time, in this run or an earlier run. The caller knows this from a
-        ``JOBDIR`` or from a robots.txt.
+        """Record that the crawler's network has worked at some time: a host has answered, in this run or an earlier
+        run. Proofs are a robots.txt that was fetched, and requests that an earlier run stored in the ``JOBDIR``.
         """
         self.has_worked = True
 
@@ -169,35 +171,33 @@ class Network:
         if not (is_enough and self._wait_timeout):
             return False
         _, self.gone_since = next(iter(self.failed_hosts.values()))
-        self.is_certain = False
-        self._attempts, self._pause, self._gone_at = 0, _FIRST_PAUSE, now
+        self.is_confirmed = False
+        self._attempts, self._pause, self._detected_at = 0, _FIRST_PAUSE, now
         self.pages.set_concurrency(0)
         self.robotstxt.set_concurrency(1)
         self.robotstxt.next_at = now + self._pause
         return True
 
     def attempt_failed(self, site: Origin, now: float, sent_at: float) -> bool:
-        """Record that a request for the robots.txt of *site*, sent at *sent_at*, failed, and double the pause before
-        the next such request. If the network did not count as gone yet at *sent_at*, do nothing and return False.
+        """Record that a fetch of the robots.txt of *site* failed while the network counts as gone, and double the pause
+        before the next fetch. Return True if this failure confirms the outage (:attr:`is_confirmed`). Return False if
+        the outage is not confirmed, or was confirmed earlier.
 
-        A network that counts as gone may still work, if the hosts are the cause of the failures. This failure makes it
-        certain that the network is gone if *site* is one of the sites that answered most recently, or if no site has
-        answered in this run. Return True if this became certain now; False if it is still uncertain, or was certain
-        before.
+        A fetch that began before the outage was detected (*sent_at* is its start) is ignored, and the result is False.
         """
-        if self.gone_since is None or sent_at < self._gone_at:
+        if self.gone_since is None or sent_at < self._detected_at:
             return False
-        was_certain = self.is_certain
-        self.is_certain |= site in self._answered or not self._answered
+        was_confirmed = self.is_confirmed
+        self.is_confirmed |= site in self._answered or not self._answered
         self._pause = min(2 * self._pause, _MAX_PAUSE)
         self.robotstxt.next_at = now + self._pause
-        return self.is_certain and not was_certain
+        return self.is_confirmed and not was_confirmed
 
     def is_over(self, now: float) -> bool:
         """Whether the network has been gone for at least ``REP_WAIT_TIMEOUT`` seconds, so that the crawl has to end."""
         # The network counts as gone after a series of failures. The time is measured from the last of these failures
-        # (_gone_at), and not from the first (gone_since). In an idle crawl, hours may lie between the two.
-        return self.is_gone and now - self._gone_at >= self._wait_timeout
+        # (_detected_at), and not from the first (gone_since). In an idle crawl, hours may lie between the two.
+        return self.is_gone and now - self._detected_at >= self._wait_timeout
 
     def sites_to_ask(self) -> list[Origin]:
         """Return the sites whose robots.txt can be fetched to find out whether the network is back, in the order in

@@ -78,8 +78,9 @@ class Queues:
         self._clock = clock
         self._settings = RepSettings.of(crawler)
         self.cache: RobotsTxtCache | None = None
-        """The robots.txt files and overrides. None if the crawl ignores robots.txt: in this case, no queue has a
-        :class:`Site`, and no request waits for a robots.txt."""
+        """The robots.txt files of all origins, and the overrides in ``REP_OVERRIDES`` that replace some of them. None
+        if the crawl ignores robots.txt. In this case, no queue has a :class:`Site`, and no request waits for a
+        robots.txt."""
 
         self._usual: dict[str, Queue] = {}
         """The queues of usual requests, by the scheme and authority of their URL. A usual request names no download

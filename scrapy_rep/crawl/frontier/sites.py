@@ -75,8 +75,8 @@ PHASES: dict[Event, _Row] = {
     Event.NO_RESULT:   (UNKNOWN, UNKNOWN, OPEN,    DOWN,    REFUSED),
 }
 # fmt: on
-"""Maps each event to a row of five phases. The first of these is the phase of a site after the event if the phase
-before the event was UNKNOWN. The others belong to AWAITED, OPEN, DOWN and REFUSED before the event, in this order."""
+"""The next phase of a site, by event and current phase. Each row contains the next phase for the current phase
+UNKNOWN, AWAITED, OPEN, DOWN and REFUSED, in this order. For example, EXPIRED changes OPEN to UNKNOWN."""
 
 _NEXT_PHASE = {
     event: dict(zip(Phase, row, strict=True)) for event, row in PHASES.items()
@@ -159,8 +159,8 @@ class Site:
         return self.phase is Phase.REFUSED and self.is_unreachable(now)
 
     def expire(self) -> None:
-        """Mark the rules as stale, and set :attr:`holds_for_next` to False, so that the rules do not apply to the next
-        request either.
+        """Mark the rules as stale, and apply them to no further request. Without this call, stale rules can still apply
+        to one request (:attr:`holds_for_next`).
         """
         self.happens(Event.EXPIRED)
         self.holds_for_next = False

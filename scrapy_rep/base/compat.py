@@ -124,7 +124,7 @@ the header is meant. If the request gets another proxy later, Scrapy removes the
 _MISSING = object()
 
 _NO_SLOT = "\0"
-"""The key of a download slot that no request uses."""
+"""A key with which :func:`slot_state` returns the state of a new slot: no request uses a download slot with this key."""
 
 _SLOT_ATTRIBUTES = ("concurrency", "delay", "lastseen", "queue")
 """The attributes of Scrapy's download slots that this module reads."""
@@ -289,19 +289,20 @@ _CONSEQUENCES = {
     "_slot.nextcall.schedule": "requests may be sent up to 5 seconds late",
     "active": "if a component hides the end of a request, the host gets fewer concurrent requests",
     "downloader.get_slot_key": "scrapy-rep ignores download_slot in Request.meta",
+    "downloader.slots": "requests that wait for a DOWNLOAD_DELAY are sent during a pause of their host",
     "slots": "scrapy-rep ignores the delays of download slots",
     **dict.fromkeys(
         _SLOT_ATTRIBUTES, "scrapy-rep ignores the delays of download slots"
     ),
 }
-"""The consequence of each missing attribute for the user, as worded in the warning."""
+"""What happens in the crawl without an attribute, as a clause for the warning, by the path of the attribute."""
 
 
 @cache
 def _warn(path: str) -> None:
     logger.warning(
-        "The engine or downloader of this version of Scrapy has no attribute %s. The consequence: %s. Update "
+        "The engine or downloader of this version of Scrapy has no attribute %s, so %s. Update "
         "scrapy-rep to a version that supports this version of Scrapy",
         path,
-        _CONSEQUENCES.get(path, "scrapy-rep works without it"),
+        _CONSEQUENCES.get(path, "a part of scrapy-rep does not work"),
     )

@@ -47,18 +47,19 @@ class Effects(NamedTuple):
     """The statement that forbids following links; None if links are followed."""
 
     noted: tuple[Denied, ...] = ()
-    """The reasons that would drop items if ``REP_NOINDEX`` or ``REP_USAGE`` were not ``"annotate"``. They are
-    reported. What is written into items is in the two attributes below."""
+    """The prohibitions, such as ``noindex``, to report for each item if ``REP_NOINDEX`` or ``REP_USAGE`` is
+    ``"annotate"``. The items are kept. Empty with other settings."""
 
     restrictions: dict[str, bool | int | str] | None = None
     """The restrictions to write into items, by name, such as ``{"index": False}``. None if there are no
     restrictions, or if the settings do not annotate items."""
 
     usage: dict[str, dict[str, bool]] | None = None
-    """The disallowed purposes to write into items, such as ``{"usage": {"train-ai": False}}``. The value of ``usage``
-    contains the purposes that are disallowed for the page. The value of ``usage_of_images`` contains the purposes that
-    are disallowed only for images of the page. A key without such purposes is missing. None if no purpose is
-    disallowed, or if the settings do not annotate items."""
+    """The disallowed purposes to write into items, such as ``{"usage": {"train-ai": False}}``. None if no purpose is
+    disallowed, or if the settings do not annotate items.
+
+    The key ``"usage"`` contains the purposes that are disallowed for the page. The key ``"usage_of_images"`` contains
+    the purposes that are disallowed only for images of the page. A key without purposes is left out."""
 
     is_expiring: bool = False
     """Whether the page has an ``unavailable_after`` date in the future."""
@@ -124,8 +125,9 @@ def effects(
 def _annotation(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    """Return the effects of *rules* on *response* if ``REP_NOINDEX`` is ``"annotate"``. Items are annotated, not
-    dropped. If *is_exempt* is True, items are not annotated either, and only nofollow can have an effect.
+    """Return the effects of *rules* on *response* if ``REP_NOINDEX`` is ``"annotate"``: the restrictions of the page
+    are written into its items. If *is_exempt* is True (the request has the meta key ``dont_obey_noindex``), nothing is
+    written into items, and only nofollow can have an effect.
     """
     restrictions = rules.restrictions()
     if not restrictions or not is_success(response):

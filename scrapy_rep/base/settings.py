@@ -465,14 +465,14 @@ class RepSettings:
     """
 
     store: str | Path | type = _STORE(STORE, "memory://")
-    """Where robots.txt files are kept. In a crawl with a `JOBDIR`, the default is a file in that folder.
+    """Where robots.txt files are kept.
 
     `memory://` keeps them during the crawl; `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an
     absolute path) keeps them in a file, whose folder is created if the parent folder exists;
     `redis://localhost:6379/0` keeps them on a Redis server, with the extra `redis`. An import path names a
     store of your own. See [where robots.txt files are kept](../stores.md).
 
-    Default: memory, so a crawl leaves no file behind.
+    Default: memory, so a crawl leaves no file behind; with a `JOBDIR`, a file in it.
 
     Example: `REP_STORE = "sqlite:///robotstxt.sqlite"`
     """
@@ -493,11 +493,10 @@ class RepSettings:
     """
 
     backoff_max: float = _SECONDS_OR_ZERO("REP_BACKOFF_MAX", 60)
-    """The maximum pause in seconds after a 429 or 503 without `Retry-After`.
+    """The maximum pause in seconds after a failed connection, or after a 429 or 503 without `Retry-After`.
 
-    Without `Retry-After`, and after a failed connection, the first pause takes 1 second, the next 2, 4, ...
-    up to this maximum. `0` turns all pauses off. See
-    [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
+    The first pause takes 1 second, the next 2, 4, ... up to this maximum. `0` turns off all pauses, even those
+    with `Retry-After`. See [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
 
     Default: one request a minute for a host that fails for long.
 
@@ -634,7 +633,7 @@ class RepSettings:
     pages with restrictions. If the class of an item does not have the field, the item is not changed, but
     counted in `rep/noindex/not_annotated`.
 
-    Default: the name of the meta tag.
+    Default: the name of the HTML meta tag with indexing rules.
 
     Example: `REP_ITEM_FIELD = "indexing"`
     """
@@ -658,7 +657,7 @@ class RepSettings:
     item field `REP_ITEM_FIELD`, and `"ignore"` does not change them. This setting has no effect on requests without
     purposes (`REP_PURPOSES`).
 
-    Default: dropped; a later crawl can keep the items, but published items cannot be called back.
+    Default: dropped; a later crawl can collect the items, but published items cannot be recalled.
 
     Example: `REP_USAGE = "annotate"`
     """

@@ -30,8 +30,8 @@ causes a MemoryError, which has no message."""
 
 
 def cause_of(failure: BaseException) -> object:
-    """Return the message of *failure*, one of :data:`FAILURES`, for the user. If the exception has no message,
-    return an explanation.
+    """Return the text of *failure*, one of :data:`FAILURES`, for an error message. A MemoryError has no text of its own,
+    so its text says that the file is damaged.
     """
     return str(failure) or "the file is damaged: a row claims more memory than is free"
 

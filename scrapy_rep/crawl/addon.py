@@ -92,9 +92,9 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         if settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # Scrapy itself would import the module scrapy.core.downloader.contextfactory later. This import takes
-            # longer if more modules are loaded, because it searches all loaded modules for each deprecated class in the
-            # module and for each stack frame. So the module is imported now, while fewer modules are loaded.
+            # Scrapy would import this module later. But the import takes longer if more modules are loaded, so the
+            # module is imported now: it defines deprecated classes, and for each of them, Scrapy calls inspect.stack(),
+            # which searches all loaded modules.
             import_module("scrapy.core.downloader.contextfactory")
         _check_classes(settings)
         if not is_dry_run(settings):

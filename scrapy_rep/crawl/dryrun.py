@@ -138,8 +138,8 @@ class DryRun(Judge):
         return await maybe_deferred_to_future(site_rules)
 
     def _note_delay(self, request: Request, delay: float) -> None:
-        """Update the estimate of how long a real run would take, which is also a stat: a real run would send *request*
-        and the other requests to its host with a delay of *delay* seconds between each two.
+        """Count *request*, and update the stat with the estimated duration of a real run in seconds. A real run would
+        wait *delay* seconds between two requests to the host of *request*.
         """
         slot = slot_state(self._crawler, download_slot(self._crawler, request))
         host, delays = host_of(request), self._delays

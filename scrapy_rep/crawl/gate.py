@@ -156,8 +156,11 @@ class Judge:
         *tokens*. If the request is forbidden, or if the crawl delay of its host is too long, report the refusal, and
         raise RobotsDenied.
 
-        Return two values. The first is the decision that allows the request; None if this decision is not reported. The
-        second is the pace (crawl delay and request rate) of the host; None if the request is allowed without rules.
+        Return two values:
+
+        - The decision that allows the request. None if robots.txt allows the request, and the crawl does not report
+          allowed requests (see :class:`DecisionReporter`).
+        - The crawl delay and request rate of the host. None if the request is allowed without rules.
         """
         if check.is_exempt:
             return BY_USER, None
@@ -297,14 +300,16 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return self._judge_when_known(check, entry)
 
     def _check_of(self, request: Request, entry: InFlight) -> Check:
-        """Return a new :class:`Check` of *request*, with its origin, and with ``is_exempt`` set."""
+        """Return a new :class:`Check` of *request*. It contains the origin of *request*, and whether the meta key
+        ``dont_obey_robotstxt`` exempts *request* from robots.txt.
+        """
         origin = entry.queue.key.origin
         if (
             origin is not None
             and not self._default_host
             and _HOST.isdisjoint(request.headers)
         ):
-            # The request is not exempt: the key of an exempt request's queue has no origin.
+            # The queue of an exempt request has no origin. This queue has an origin, so the request is not exempt.
             return Check(request, origin)
         check = Check(request, self._origin_of(request))
         check.is_exempt = is_exempt(request)
@@ -322,16 +327,15 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _find_other_rules(
         self, check: Check, entry: InFlight, *, may_use_stale: bool = False
     ) -> bool:
-        """Return True if the request of *check* can be judged now although there is no fresh robots.txt. Return False
-        if the request has to wait for robots.txt. The request can be judged in three cases:
+        """Return False if the request of *check* has to wait until its robots.txt is fetched. Return True if it can be
+        judged without a fresh robots.txt, in one of three cases:
 
-        1. robots.txt has been unreachable for too long. Then ``check.rules`` is set to the result of the failed fetch,
-           by which the request will be refused.
-        2. The last known rules apply to the request even if they are stale by now. This is so if the request has waited
-           for these rules (*may_use_stale* is True). It is also so for the first request after the fetch of these
-           rules. Then ``check.rules`` is set to these rules.
-        3. The request is for a robots.txt, and could be part of a running fetch (see :meth:`_is_for_fetch`). A GET
-           request for a robots.txt is allowed without rules.
+        1. Requests to its host are refused, because robots.txt has been unreachable for too long (``REP_WAIT_TIMEOUT``).
+           Set ``check.rules`` to the result of the failed fetch.
+        2. The last known rules apply to the request even if they are stale: the request has waited for these rules
+           (*may_use_stale* is True), or is the first request after their fetch. Set ``check.rules`` to these rules.
+        3. The request itself is for robots.txt, and can be the request by which a component has replaced this package's
+           own request (see :meth:`_is_for_fetch`). ``check.rules`` stays None.
         """
         return (
             self._is_refused_by_outage(check)
@@ -383,21 +387,21 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """
         tokens = self._identity.tokens(check.request)
         decision, pace = self.judge(check, tokens)
-        # If check.via is set, a browser or a download handler fetches the URL itself, without a request that passes
-        # WireMiddleware. Pauses and page limits apply only to requests that pass WireMiddleware.
-        is_sent = check.via is not None
-        if not is_sent:
+        # If check.via is set, a browser or a download handler fetches the URL, and no Scrapy request for this URL passes
+        # WireMiddleware. So pauses and page limits do not apply to the URL.
+        bypasses_wire = check.via is not None
+        if not bypasses_wire:
             check.why = self._frontier.refusal(entry)
             if check.why:
                 self.refuse(check, BACK_OFF)
         copy = (
             self._cached_response(check)
-            if decision is ROBOTS_TXT and not is_sent
+            if decision is ROBOTS_TXT and not bypasses_wire
             else None
         )
         if copy is not None:
             return copy
-        has_budget = self._frontier.budget is not None and not is_sent
+        has_budget = self._frontier.budget is not None and not bypasses_wire
         if has_budget and not self._frontier.admits_page(check.request, entry):
             check.why = self._frontier.why_no_page(check.request, entry)
             self.refuse(check, BUDGET)
@@ -446,27 +450,28 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return self._judge_now(check, entry)
 
     def _site_of(self, origin: Origin, entry: InFlight) -> Site:
-        """Return the site (the frontier's state of an origin) of *origin*, which is the origin of the request of
-        *entry*.
+        """Return the :class:`Site` of *origin*, the origin of the request of *entry*. A missing site is created.
 
-        Usually, this is the site of the request's queue. But if a ``Host`` header of the request names another host
-        than the URL, *origin* contains that host, and the queue has the site of the URL alone. In this case, return a
-        separate site for *origin*. If there is none yet, add a queue for *origin*, and so create the site.
+        Usually, it is the site of the request's queue. But the queue does not depend on the ``Host`` header. If this
+        header names another host than the URL, *origin* has a site of its own.
         """
         frontier, queue = self._frontier, entry.queue
         if queue.site is not None and queue.site.origin == origin:
             return queue.site
         key = QueueKey(queue.key.slot, origin)
         if key not in frontier.limits.queues:
+            # The new queue stays empty. It keeps the site in memory, because a site without a queue would be deleted.
             frontier.queues.add(key)
         return frontier.limits.site(origin)
 
     # Methods that the wire (WireMiddleware) calls.
 
     def is_unchanged(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request* still has the URL, the ``Host`` header and the product tokens in the ``User-Agent`` header
-        with which the gate judged it. The gate judges only requests with the scheme http or https. For such a request,
-        return False if it was not judged yet. For a request with another scheme that was not judged, return True.
+        """Whether *request* still has the URL, the ``Host`` header and the product tokens in ``User-Agent`` with which
+        this middleware judged it.
+
+        If *request* was not judged yet, return False for an http or https URL, and True for a URL with another scheme,
+        which needs no judgement.
         """
         judgement = entry.judgement
         if judgement is None:
@@ -498,9 +503,11 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return await judged if isinstance(judged, Awaitable) else judged
 
     def report(self, entry: InFlight) -> None:
-        """Report the decision that allowed the request of *entry*, for the ledger and the stats. Do nothing if this
-        decision was already reported, or if it is not to be reported. WireMiddleware calls this method when the request
-        is sent, and when its response arrives.
+        """Report to the ledger and the stats that the request of *entry* was allowed. Do nothing if this was already
+        reported, or if the crawl does not report allowed requests.
+
+        WireMiddleware calls this method when the request is sent. If the response comes from elsewhere, such as
+        Scrapy's HTTP cache, WireMiddleware calls this method when the response arrives.
         """
         if entry.report is not None:
             report, entry.report = entry.report, None
@@ -609,29 +616,32 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         :param request: a request for the URL, which exists only to be judged
         :param via: how the browser or download handler came to the URL, for the report
         :param cause: the spider's request that led to the URL; None if it is not known. If the meta key
-            ``dont_obey_robotstxt`` of *cause* exempts the origin of the URL (see :meth:`_exempts`), the URL is allowed
+            ``dont_obey_robotstxt`` of *cause* exempts the origin of the URL (see :meth:`_is_exempt_with`), the URL is
+            allowed
         """
         entry = InFlight(self._frontier.queues.of(request))
         check = Check(request, request_origin(request))
         check.via = via
-        check.is_exempt = cause is not None and self._exempts(cause, check.origin)
+        check.is_exempt = cause is not None and self._is_exempt_with(
+            cause, check.origin
+        )
         judged = self._judge(check, entry)
         if isinstance(judged, Awaitable):
             await judged
         self.report(entry)
 
-    def _exempts(self, cause: Request, origin: Origin | None) -> bool:
-        """Whether the meta key ``dont_obey_robotstxt`` of *cause* exempts URLs of *origin* from robots.txt. Without the
-        key, the result is False. With the key, it is True in two cases:
-
-        - *origin* is the origin of *cause*.
-        - *origin* is the origin of another recent request of the crawl with the key. This case is needed because a
-          component may have replaced the URL of *cause* by the URL of a service that fetches the page. Then *cause* no
-          longer contains the origin that the spider requested.
+    def _is_exempt_with(self, spider_request: Request, origin: Origin | None) -> bool:
+        """Whether a URL of *origin*, which a browser or download handler fetches for *spider_request*, is exempt from
+        robots.txt. It is exempt if *spider_request* has the meta key ``dont_obey_robotstxt``, and *origin* is the
+        origin of *spider_request* or of another recent request with the key.
         """
-        if not cause.meta.get(meta.DONT_OBEY_ROBOTSTXT):
+        if not spider_request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
             return False
-        return origin == request_origin(cause) or origin in self._exempt_origins
+        # A component can have replaced the URL of spider_request by the URL of a service that fetches the page. The
+        # origin that the spider requested is then only in _exempt_origins.
+        return (
+            origin == request_origin(spider_request) or origin in self._exempt_origins
+        )
 
 
 class ArrivalMiddleware:
@@ -647,8 +657,8 @@ class ArrivalMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> ArrivalMiddleware | FetchMiddleware:
-        """Called by Scrapy. In a dry run, return a :class:`FetchMiddleware` instead of an ArrivalMiddleware. It also
-        decodes compressed robots.txt files, but checks no URLs of responses.
+        """Called by Scrapy. In a dry run, which does not check the URLs of responses, return a
+        :class:`FetchMiddleware`. It decodes compressed robots.txt files as an ArrivalMiddleware does.
         """
         is_dry_run = RepSettings.of(crawler).dry_run
         return FetchMiddleware.from_crawler(crawler) if is_dry_run else cls(crawler)

@@ -126,8 +126,8 @@ class Via(NamedTuple):
     """How a browser, or another download handler, came to a URL that the spider did not request."""
 
     how: Literal["redirect", "browser"]
-    """``"redirect"`` if a redirect or a script led to the URL, which has already been fetched. ``"browser"`` if a page
-    in the browser needs the URL, such as that of an image, which has not been fetched yet."""
+    """``"redirect"`` if a redirect or a script led from the requested URL to this URL. The check comes after the fetch.
+    ``"browser"`` if a page in the browser loads this URL, for example as an image. The check comes before the fetch."""
 
     page: str
     """For ``"redirect"``, the URL that the spider requested. For ``"browser"``, the URL of the page in the browser;
@@ -171,8 +171,8 @@ class Check:
         return None if self.rules is None else self.rules.entry
 
     def record(self, decision: Decision) -> Record:
-        """Return the record of *decision* about this request. The record also contains what *decision* is based on: the
-        time at which robots.txt was fetched, the rule and its line, or the override.
+        """Return the record of *decision* about this request. It contains the rule that decided, with its line and the
+        time at which robots.txt was fetched. If an override in ``REP_OVERRIDES`` decided, it contains the override.
         """
         return request_record(
             self.request.url,
@@ -303,8 +303,9 @@ class DecisionReporter:
     ) -> None:
         """Report the decision in *record*: count it in the stats and the summary, and send ``decision_made``.
 
-        If the decision is about a request, *request* is this request. If it is about a page or a part of a page,
-        *response* is the page, and *request* is the request for the page. Either argument is None if it is not known.
+        If the decision is about a request, *request* is this request. If it is about a page, or about a link, an item
+        or a file of a page, *response* is the page, and *request* is the request for the page. Either argument is None
+        if it is not known.
         """
         if self._is_dry_run and record.verdict in IN_DRY_RUN:
             record = record._replace(verdict=IN_DRY_RUN[record.verdict])
@@ -396,8 +397,8 @@ class DecisionReporter:
 
 
 def _stat(record: Record) -> str:
-    """Return the key of the stat that counts the decision in *record*. Return an empty string for a decision that
-    withholds nothing, because no stat counts such decisions.
+    """Return the key of the stat that counts the decision in *record*. Return an empty string if no stat counts it: the
+    stats count only what is refused or dropped, and what a dry run would refuse, drop or allow.
     """
     if record.verdict is Verdict.WOULD_ALLOW:
         return stats.DRY_RUN_ALLOWED.format(reason=record.reason)
@@ -482,8 +483,8 @@ class Summary:
         request, the first that drops an item, or the first that refuses a request because the crawler still has
         Scrapy's default name (see :func:`_is_nameless`).
 
-        *request* is the request that the decision is about or, for a part of a page, the request for the page. It is
-        None if it is not known.
+        *request* is the request that the decision is about. For a decision about a page, or about a link, an item or a
+        file of a page, it is the request for the page. None if it is not known.
         """
         key = (
             record.subject,

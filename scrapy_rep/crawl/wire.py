@@ -73,14 +73,15 @@ class WireMiddleware:
     def process_request(
         self, request: Request
     ) -> Request | Coroutine[Any, Any, Request | Response | None] | None:
-        """Called by Scrapy. Return None if *request* may be sent now. Otherwise, return a coroutine that waits until
-        *request* may be sent.
+        """Called by Scrapy. Hold back *request* until it may be sent. Return a value for Scrapy:
 
-        If a component downloads the same request object again while the first download is still running, return a copy
-        of *request*, so that each of the two downloads is counted.
+        - None if *request* may be sent now.
+        - A coroutine that waits until *request* may be sent.
+        - A copy of *request* if a component downloads the same request object again while the first download is still
+          running. With the copy, each of the two downloads is counted.
 
-        Usually, the gate refuses requests to a host that has reached the maximum number of pages. In a crawl without
-        the gate, this method refuses them, and raises RobotsDenied.
+        In a crawl without RobotsTxtMiddleware, raises RobotsDenied if the host of *request* has reached the maximum
+        number of pages. (In other crawls, RobotsTxtMiddleware refuses such a request.)
         """
         frontier, gate = self._frontier, self._gate
         entry = frontier.in_flight.get(request) or frontier.enter(request)
@@ -192,7 +193,7 @@ class WireMiddleware:
         if isinstance(exception, Withdrawn):
             return frontier.withdrawn(request, entry)
         # A component raises IgnoreRequest to drop a request before it is sent. After any other error, the request is
-        # treated as sent. If the wire did not send it, another middleware may have sent it.
+        # treated as sent, even if it has not passed this middleware, because another middleware can have sent it.
         if not isinstance(exception, IgnoreRequest):
             if entry.stage is not Stage.SENT:
                 frontier.note_fetched(request, entry)

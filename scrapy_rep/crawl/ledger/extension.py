@@ -48,14 +48,15 @@ if TYPE_CHECKING:
 # The time in seconds between two transactions of the ledger.
 _WRITE_INTERVAL = 1.0
 
-# At the ledger level "denied", decisions of some kinds are recorded only once for each origin and reason. For this, the
-# recorded decisions are remembered, up to this maximum number. Then all are forgotten, so that they can be recorded a
-# second time.
+# At the ledger level "denied", some decisions, such as those by an override, are recorded only once for each origin. To
+# limit the memory, at most this number of recorded decisions is remembered. When the maximum is reached, all are
+# forgotten, and can be recorded a second time.
 _MAX_REMEMBERED = 10_000
 
-# The reasons of decisions in which an override in the settings, or the meta key dont_obey_robotstxt, allows a request.
-# At the ledger level "denied", only one of these decisions is recorded for each origin, even if their reasons differ.
-_OVERRIDE_REASONS = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
+# All reasons of decisions about a single request, such as "rule". If an override or the meta key dont_obey_robotstxt
+# allows requests, the ledger level "denied" records only the first of these requests for each origin. The reason does
+# not count: the robots.txt in an override can allow one request by a rule, and the next because no rule matches.
+_REQUEST_REASONS = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
 # The reasons in records about indexing rules that have no effect. "data": the response is data, such as JSON, and not a
 # document. "no-page": the status of the response is not 2xx.
@@ -171,7 +172,7 @@ class LedgerExtension:
         is_override = record.verdict is Verdict.ALLOWED
         if not is_override and record.reason not in _WITHOUT_EFFECT:
             return True
-        reason = "" if record.reason in _OVERRIDE_REASONS else record.reason
+        reason = "" if record.reason in _REQUEST_REASONS else record.reason
         key = record.origin, reason, None if is_override else record.statement
         if key in self._recorded_once:
             return False

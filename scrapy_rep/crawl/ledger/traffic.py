@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _HOUR, _MINUTE = 3600, 60
 
-# The maximum number of remembered pairs of a kind of gap and an origin. When this number is reached, the shortest gaps
-# of all pairs are forgotten. The only effect is that the ledger gets additional rows, with gaps that are not the
-# shortest ones.
+# For each origin, the shortest gap of a crawl delay and the shortest gap of a pause are remembered. This is the maximum
+# number of remembered gaps. When it is reached, all are forgotten. The only effect is that the ledger gets additional
+# rows, with gaps that are not the shortest ones.
 _MAX_REMEMBERED = 100_000
 
 
@@ -47,9 +47,8 @@ class Traffic:
         self._waiting: int | None = None
         self._gaps: list[Row] = []
         self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
-        """Two values for each pair of a kind of gap (``"delay"`` or ``"pause"``) and an origin. The first is the
-        smallest ratio so far of a gap to the delay that the origin asked for. The second is the longest delay so far
-        that the origin asked for. A new gap is written to the ledger only if it changes one of these values."""
+        """The smallest ``gap / asked`` and the largest ``asked`` of all calls of :meth:`note_gap` so far, by ``kind``
+        and ``origin``. A call adds a row to the ledger only if it changes one of these two values."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> Traffic | None:
@@ -104,17 +103,16 @@ class Traffic:
     def note_gap(
         self, kind: str, origin: str, asked: float, gap: float | None, now: float
     ) -> None:
-        """Record a gap (the time between a response from *origin* and the next request to *origin*), to show whether
-        the crawl has kept a delay. Most gaps are not written to the ledger. A gap is written in two cases:
+        """Record how long the crawl waited between a response from *origin* and the next request to *origin*, and how
+        long *origin* asked it to wait.
 
-        - The ratio of *gap* to *asked* is smaller than in all earlier calls with the same *kind* and *origin*.
-        - *asked* is longer than in all earlier calls with the same *kind* and *origin*.
+        The ledger gets a row only for the extremes: ``gap / asked`` is smaller, or *asked* is larger, than in all
+        earlier calls with the same *kind* and *origin*.
 
-        :param kind: ``"delay"`` if robots.txt asks for the delay, ``"pause"`` if a response, such as a 429, asks for it
-        :param asked: the delay, in seconds, for which *origin* asks
-        :param gap: the gap in seconds. None if there is no gap to measure: before a first request, there was no
-            response; and when a pause has just begun, there is no next request yet. With None, only the second case
-            above is possible
+        :param kind: ``"delay"`` for a delay in robots.txt, ``"pause"`` for a pause after a response, such as a 429
+        :param asked: the delay or pause, in seconds, that *origin* asks for
+        :param gap: the time, in seconds, that the crawl waited. None if it is not known, because the request is the
+            first to *origin*, or because the pause has just begun
         :param now: the present time in seconds since the epoch
         """
         if not self._is_open or asked <= 0:

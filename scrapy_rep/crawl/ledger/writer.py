@@ -75,8 +75,8 @@ _CONFLICTS = {
     " waiting = max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))",
 }
 
-_RECORDS = "snapshot", "decision"
-"""The tables whose rows are records. Only records are included in the counts ``recorded`` and ``dropped``."""
+_COUNTED_TABLES = "snapshot", "decision"
+"""The tables whose rows are counted in ``recorded`` and ``dropped``. Rows of other tables are not counted."""
 
 # Failures that may be temporary, so that the writer tries again. SQLite's error messages contain one of the words in
 # _TRANSIENT, and errors of the operating system have one of the numbers in _NO_ROOM.
@@ -84,9 +84,8 @@ _TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-# An error affects the whole file if its class is one of these two classes, and not a subclass of them. An error of any
-# other class, such as the subclass IntegrityError or OverflowError, means only that SQLite cannot store a value of a
-# row.
+# An error of exactly one of these classes affects the whole file. An error of any other class, even of a subclass such
+# as IntegrityError, means only that SQLite cannot store a value of a row.
 _FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
@@ -210,8 +209,8 @@ class LedgerWriter:
         """The rows of the current transaction. If the transaction fails, they stay here for the next transaction."""
         self._weight = self._batch_weight = 0
         """Two estimates of memory in bytes: of all rows that are not written yet, and of the rows in the batch."""
-        self._is_done = True
-        """Whether the transaction of the batch has succeeded."""
+        self._is_batch_written = True
+        """Whether the rows in the batch are in the file. True before the first batch."""
         self._unwritable = 0
         """The number of records in the batch that SQLite cannot store."""
         self._thread = Thread()
@@ -239,7 +238,7 @@ class LedgerWriter:
         with self._lock:
             weight = self._weight + _ROW_BYTES + size
             if weight > _MAX_WAITING or self._has_ended:
-                self.dropped += table in _RECORDS
+                self.dropped += table in _COUNTED_TABLES
             else:
                 self._weight = weight
                 self._rows[table].append(row)
@@ -311,29 +310,29 @@ class LedgerWriter:
         to ``recorded``, and empty the batch. Then move all new rows into the batch.
         """
         with self._lock:
-            if self._is_done:
+            if self._is_batch_written:
                 self.recorded += _count(self._batch) - self._unwritable
                 self.dropped += self._unwritable
                 self._weight -= self._batch_weight
-                self._batch, self._is_done = _no_rows(), False
+                self._batch, self._is_batch_written = _no_rows(), False
             for table, rows in self._rows.items():
                 self._batch[table] += rows
             self._rows, self._batch_weight = _no_rows(), self._weight
 
     # The methods below run in the writing thread, not in the event loop.
 
-    def _write_end(self, before: Thread, end: tuple[Any, ...]) -> None:
-        """Wait until the thread *before* ends. Then write the remaining rows and the *end* of the crawl. If other
-        components, such as handlers of ``spider_closed``, add rows during a successful write, write again.
+    def _write_end(self, last_thread: Thread, end: tuple[Any, ...]) -> None:
+        """Write the remaining rows and the *end* of the crawl, after *last_thread* has ended its write. If rows are
+        added during a successful write, for example by handlers of ``spider_closed``, write again.
         """
-        if before.is_alive():
-            before.join()
+        if last_thread.is_alive():
+            last_thread.join()
         while not self._has_ended:
             self._take()
             self._write(end)
             with self._lock:
                 has_more = any(self._rows.values())
-                self._has_ended = not (self._is_done and has_more)
+                self._has_ended = not (self._is_batch_written and has_more)
 
     def _write(self, end: tuple[Any, ...] | None = None) -> None:
         """Write the batch, and the *end* of the crawl if it is not None. Errors are stored in ``error`` instead of
@@ -349,7 +348,7 @@ class LedgerWriter:
                     self._connection.close()  # This also rolls back the transaction.
                 self._connection = None
         else:
-            self._is_done = True
+            self._is_batch_written = True
             if end is not None:
                 self._connection = None
                 self._is_closed = close_and_merge_log(connection)
@@ -380,7 +379,7 @@ class LedgerWriter:
                     if type(error) in _FILE_ERRORS or not connection.in_transaction:
                         raise
                     failure = error
-                    self._unwritable += table in _RECORDS
+                    self._unwritable += table in _COUNTED_TABLES
         if end is not None:
             connection.execute(_END, (*end, crawl))
         connection.execute("COMMIT")
@@ -403,7 +402,7 @@ def _no_rows() -> _Rows:
 
 
 def _count(rows: _Rows) -> int:
-    return sum(len(rows[table]) for table in _RECORDS)
+    return sum(len(rows[table]) for table in _COUNTED_TABLES)
 
 
 @cache

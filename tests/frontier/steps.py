@@ -269,9 +269,13 @@ class Crawl:
             normal_concurrency=limiter.concurrency,
         )
 
-    def learn_rules(self, host: str, expires: float = inf) -> None:
-        """Let a fetch of the robots.txt of *host* succeed. The rules are fresh until *expires*."""
-        self.limits.learned(self.site(host), self.now, expires)
+    def learn_rules(
+        self, host: str, expires: float = inf, *, is_new: bool = True
+    ) -> None:
+        """Let the rules of *host* be known, and fresh until *expires*. *is_new* is False if they come from the cache
+        instead of a fetch of robots.txt.
+        """
+        self.limits.learned(self.site(host), self.now, expires, is_new=is_new)
 
     def start_fetches(self) -> list[str]:
         """Start to fetch each robots.txt that should be fetched, and return the hosts."""

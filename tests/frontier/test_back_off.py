@@ -131,7 +131,8 @@ async def test_successes_end_the_back_off_of_a_download_slot() -> None:
     frontier.make_rules()
     frontier.has_wire = True
     site = frontier.limits.site(Origin("http", "shop.example", 80))
-    frontier.limits.learned(site, clock.monotonic(), clock.monotonic() + 10_000)
+    now = clock.monotonic()
+    frontier.limits.learned(site, now, now + 10_000, is_new=True)
     slot = frontier.limits.limiter("slot")
     for _ in range(2):
         back_off(run.crawler, "slot", 5)

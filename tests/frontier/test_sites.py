@@ -107,6 +107,23 @@ def test_rules_apply_to_the_next_request_however_long_it_waits() -> None:
     assert crawl.site("a").phase is Phase.AWAITED
 
 
+def test_rules_from_the_cache_apply_to_no_request_after_they_are_stale() -> None:
+    """The site is forgotten after its last page. The rules are still in the cache when the next page comes, but stale
+    when this page can be sent. The exception for one request is only for rules that were fetched for it.
+    """
+    crawl = Crawl()
+    a = crawl.queue("a", obeys=True)
+    crawl.learn_rules("a", 100, is_new=False)
+    crawl.push(a, "a1")
+    crawl.pause("a", 200)
+    crawl.advance_to(200)
+    assert crawl.plan() is None
+    assert a.place is a.site
+    assert crawl.start_fetches() == ["a"]
+    crawl.learn_rules("a", 300)
+    assert crawl.plan_and_send() == "a1"
+
+
 def test_stale_rules_apply_to_one_of_the_requests_that_wait_at_the_wire() -> None:
     """Otherwise, all requests that wait at the wire would be sent under the rules of one fetch. They are sent one delay
     after the other, so the last request would be sent long after the rules became stale.

@@ -27,12 +27,15 @@ def send_next(worker: CrawlWorker) -> tuple[Request, bool]:
     """
     request = worker.next_request()
     assert request is not None
+    denied: RobotsDenied | None = None
     try:
         assert worker.wire.process_request(request) is None
-    except RobotsDenied as denied:
+    except RobotsDenied as error:
+        denied = error
+    if denied is not None:
+        assert denied.record.reason == "budget"
         worker.wire.process_exception(request, denied)
-        return request, denied.record.reason != "budget"
-    return request, True
+    return request, denied is None
 
 
 def finish(worker: CrawlWorker, request: Request) -> None:

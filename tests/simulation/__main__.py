@@ -42,6 +42,7 @@ FAILED_ONCE: tuple[int, ...] = (
     202611260373,
     730114,
     202612010196,
+    202612180330,
 )
 """Seeds that have found a bug. They run each time."""
 
@@ -71,6 +72,7 @@ FAILED_ONCE_AND_LONG: tuple[int, ...] = (
     774000027,
     202611301211,
     202612020655,
+    202612150014,
 )
 """Seeds that have found a bug, and take more than half a second each. They run only with ``--long``, because they take
 nine tenths of the time of all these seeds.

@@ -736,10 +736,19 @@ def _check_outages(story: Story) -> Iterator[Violation]:
                     text = f"sent {sent.at - last_sent_at:.2f} s after the last request without a network: {sent}"
                     yield Violation(sent.at, sent.host, text)
                 last_sent_at = sent.at
+        held_urls = {
+            f"http://{s.host}{s.path}" for s in log if s.held_since is not None
+        }
         # After that time, the crawl closes, or all hosts count as unreachable.
         closes = gone_at + story.world.settings["REP_WAIT_TIMEOUT"] - 1.0
         for outcome in story.outcomes if story.world.kind == "plain" else ():
-            is_given_up = outcome.exception == "CannotResolveHostError"
+            # A ban by all hosts refuses connections, an outage leaves no host name resolved.
+            is_given_up = outcome.exception in {
+                "CannotResolveHostError",
+                "DownloadConnectionRefusedError",
+            }
+            # A component has decided when the requests that it held back were sent.
+            is_given_up = is_given_up and outcome.url not in held_urls
             if is_given_up and gone_at + _SLACK < outcome.at < closes:
                 text = f"given up without a network: {outcome.url}"
                 yield Violation(outcome.at, "", text)

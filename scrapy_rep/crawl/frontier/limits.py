@@ -1228,12 +1228,14 @@ class Limits:
         """Record that the fetch of the robots.txt of *site* ended, with or without a result."""
         site.fetch_stage = FetchStage.NONE
 
-    def learned(self, site: Site, now: float, expires: float) -> None:
+    def learned(self, site: Site, now: float, expires: float, *, is_new: bool) -> None:
         """Record that the rules of *site* are known, and fresh until the time *expires*. Let the site's requests
-        continue. The rules apply to the next request even if this request is sent after *expires*.
+        continue. If the rules are new, which means that robots.txt has just been fetched, they apply to the next
+        request even if this request is sent after *expires*.
         """
         site.happens(Event.KNOWN)
-        site.expires, site.holds_for_next = expires, True
+        site.expires = expires
+        site.holds_for_next |= is_new
         site.outage = site.templates = None
         self._release_site(site, now)
 

@@ -124,14 +124,16 @@ class Rules:
             and site_rules.entry == outage.last_result.entry
         ):
             return  # The limits already know this result: robots.txt is unreachable.
-        if not self._tell_limits(site, site_rules) and outage is not None:
+        if not self._tell_limits(site, site_rules, is_new=False) and outage is not None:
             # The cached result expired before retry_at. This happens after the machine slept, because the wall clock
             # continues during sleep and the monotonic clock may not. Let robots.txt be fetched again now.
             outage.retry_at = -inf
 
-    def _tell_limits(self, site: Site, site_rules: SiteRules | None) -> bool:
+    def _tell_limits(
+        self, site: Site, site_rules: SiteRules | None, *, is_new: bool
+    ) -> bool:
         """Tell the limits what is known about *site*. *site_rules* is the result of the last fetch of its robots.txt;
-        None if there is no result. There are three cases:
+        None if there is no result. *is_new* is True if this fetch has just ended. There are three cases:
 
         - An override applies, or *site_rules* contains rules: the limits get the rules. Return True.
         - No override applies, and robots.txt is unreachable: the limits record this. Return True.
@@ -151,7 +153,7 @@ class Rules:
             pace = self._identity.pace(robots)
             host = self._limits.limiter(bare_host(site.origin))
             self._politeness.keep_pace(host, site.origin, pace, site_rules)
-        self._limits.learned(site, now, now + seconds)
+        self._limits.learned(site, now, now + seconds, is_new=is_new)
         if outage is not None and site_rules is not None:
             self._logger.info(
                 "%(url)s is reachable again after %(time)s (%(result)s). Requests to this host continue",
@@ -262,7 +264,7 @@ class Rules:
             # All waiting requests must continue even after an error.
             self.fetches.pop(site, None)
             self._limits.end_fetch(site)
-            if not self._tell_limits(site, site_rules):
+            if not self._tell_limits(site, site_rules, is_new=True):
                 self._limits.no_result(site, self._clock.monotonic())
             self._flush()
 

@@ -119,9 +119,9 @@ class Site:
         """The time when the rules become stale; ``-inf`` while the rules are not known."""
 
         self.holds_for_next = False
-        """Whether the rules apply to the next request even if they have become stale when this request is sent. Without
-        this exception, a site whose rules become stale before its crawl delay ends would never receive a request for
-        a page."""
+        """Whether the rules apply to the next request even if they have become stale when this request is sent. This
+        is so after a fetch of robots.txt, for one request. Without this exception, a site whose rules become stale
+        before its crawl delay ends would never receive a request for a page."""
 
         self.fetch_stage = FetchStage.NONE
         self.outage: Outage | None = None

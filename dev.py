@@ -77,9 +77,10 @@ def test(arguments: list[str]) -> int:
     newest = environment(".venv-newest", pythons[-1], tests)
     oldest = environment(".venv-oldest", pythons[0], tests, f"scrapy=={OLDEST_SCRAPY}")
     # There are more processes than cores, because crawls spend two fifths of their time waiting for servers and timers.
-    # The oldest Scrapy gets fewer processes, because only a sixth of the tests run on it. Most crawl tests have a
-    # reactor as a parameter, which MODES selects. The most important tests run with each reactor, whatever MODES
-    # contains. The other tests use asyncio.
+    # The oldest Scrapy gets fewer processes, because only a sixth of the tests run on it.
+    #
+    # Tests with the fixture "mode" run with the reactors that the environment variable MODES contains. Tests with the
+    # fixture "every_mode" run with all reactors. Tests without these fixtures run with the asyncio reactor.
     cores = os.cpu_count() or 1
     pytest = ["-m", "pytest", "--dist", "loadscope", "--no-loadscope-reorder"]
     on_newest = [newest, *pytest, "-n", str(3 * cores)]

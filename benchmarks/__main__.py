@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import corpus, crawls, jobs, ledgers, parsers, queues
-from benchmarks.table import HEAD, line
+from benchmarks.table import HEAD, LEGEND, line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,18 +31,20 @@ if TYPE_CHECKING:
 def main() -> int:
     options = parsed()
     files = corpus.read(options.corpus) if options.corpus else corpus.generate()
-    setting = describe(files, real=bool(options.corpus))
-    print(f"{setting}\n", flush=True)
+    machine = describe(files, real=bool(options.corpus))
+    print(f"Measured with {machine}.\n\n{LEGEND}\n", flush=True)
     print(HEAD, flush=True)
     started = time.monotonic()
     rows = []
     for name, measure in chosen(options.only).items():
-        say(f"{time.monotonic() - started:5.0f} s: {name}")
+        say(f"{time.monotonic() - started:5.0f} s: measuring {name}")
         for row in measure(files, rounds=options.rounds):
             print(line(row), flush=True)
             rows.append(row)
     missed = [row for row in rows if row.is_met is False]
-    say(f"{time.monotonic() - started:5.0f} s: done, {len(missed)} targets missed")
+    say(
+        f"{time.monotonic() - started:5.0f} s: done, {len(missed)} of the ratios missed their targets"
+    )
     return 1 if missed else 0
 
 
@@ -76,16 +78,15 @@ def chosen(words: list[str]) -> dict[str, Callable[..., Iterator[Row]]]:
 def describe(files: list[bytes], *, real: bool) -> str:
     size = sum(map(len, files)) / 1e6
     kind = "real" if real else "generated"
-    others = [f"{name} {version(name)}" for name in ("Scrapy",)]
+    peers = ", ".join(peer.label for peer in parsers.PEERS)
     return (
-        f"Python {platform.python_version()} on {platform.system()}, "
-        f"{os.cpu_count()} cores; {len(files)} {kind} files, {size:.1f} MB; "
-        f"{', '.join([peer.label for peer in parsers.PEERS] + others)}"
+        f"Python {platform.python_version()} on {platform.system()}, {os.cpu_count()} cores; Scrapy "
+        f"{version('Scrapy')}; the parsers {peers}; {len(files):,} {kind} robots.txt files, {size:.1f} MB"
     )
 
 
 def say(message: str) -> None:
-    """Print a progress message to standard error. The table is on standard output."""
+    """Print *message* to standard error, so that standard output contains only the results."""
     print(message, file=sys.stderr, flush=True)
 
 

@@ -49,8 +49,9 @@ SIDES: dict[str, dict[str, object]] = {
 SETTINGS: dict[str, object] = {
     "CONCURRENT_ITEMS": 1,
     "CONCURRENT_REQUESTS": 100,
-    # Equal to CONCURRENT_REQUESTS, because Scrapy can exceed a lower limit. Scrapy would then send more concurrent
-    # requests than this package, so the two crawls would not be comparable.
+    # Equal to CONCURRENT_REQUESTS, so that this setting limits nothing. This package keeps to a lower limit, but Scrapy
+    # does not: when a response arrives, Scrapy starts all requests that wait in the same download slot. Scrapy would
+    # send more requests at a time than this package, and the crawls would not be comparable.
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "COOKIES_ENABLED": False,
     "DOWNLOAD_DELAY": 0,

@@ -29,15 +29,19 @@ OFF: dict[str, object] = {"ROBOTSTXT_OBEY": False}
 ON: dict[str, object] = {"ADDONS": {"scrapy_rep.Addon": 500}}
 
 
-class Size(NamedTuple):
-    """The size of a crawl, and the target for a ratio: the processor time with this package, divided by the processor
-    time without it.
-    """
+class BroadCrawl(NamedTuple):
+    """A crawl of many hosts, which is measured with and without this package."""
 
     hosts: int
     pages_of_host: int
+    """The number of pages of each host."""
+
     pairs: int
+    """How often the crawl is measured, each time with and without this package."""
+
     target: Target
+    """The limit for the processor time with this package, divided by the processor time without it."""
+
     pages: int = 0
     """The number of pages after which the crawl ends; 0 for no limit."""
 
@@ -50,16 +54,16 @@ class Size(NamedTuple):
 
 
 FEW_HOSTS_TARGET, MANY_HOSTS_TARGET = Target(most_ratio=1.03), Target(most_ratio=1.0)
-SIZES = (
-    Size(1, 3_000, 5, FEW_HOSTS_TARGET),
-    Size(10, 300, 5, FEW_HOSTS_TARGET),
-    Size(200, 5, 5, FEW_HOSTS_TARGET),
-    Size(1_000, 2, 3, MANY_HOSTS_TARGET),
-    Size(1_000, 2, 3, MANY_HOSTS_TARGET, order="BY_HOST"),
-    Size(1_000, 3, 3, MANY_HOSTS_TARGET, job="JOBDIR"),
-    Size(4_000, 2, 1, Target(most_ratio=0.6)),
+BROAD_CRAWLS = (
+    BroadCrawl(1, 3_000, 5, FEW_HOSTS_TARGET),
+    BroadCrawl(10, 300, 5, FEW_HOSTS_TARGET),
+    BroadCrawl(200, 5, 5, FEW_HOSTS_TARGET),
+    BroadCrawl(1_000, 2, 3, MANY_HOSTS_TARGET),
+    BroadCrawl(1_000, 2, 3, MANY_HOSTS_TARGET, order="BY_HOST"),
+    BroadCrawl(1_000, 3, 3, MANY_HOSTS_TARGET, job="JOBDIR"),
+    BroadCrawl(4_000, 2, 1, Target(most_ratio=0.6)),
     # Only 1,500 pages are crawled, because Scrapy would need minutes for all pages.
-    Size(20_000, 2, 1, Target(most_ratio=0.2), pages=1_500),
+    BroadCrawl(20_000, 2, 1, Target(most_ratio=0.2), pages=1_500),
 )
 
 
@@ -103,12 +107,12 @@ def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
     is the time to push a request and to crawl a page. It includes the time for the robots.txt files, divided by the
     number of pages. All requests are in the queue before the first page is crawled.
     """
-    for size in SIZES:
-        hosts, pages_of_host, pages = size.hosts, size.pages_of_host, size.pages
-        first = f"the first {pages:,} " if pages else ""
-        job = f", with a {size.job}" if size.job else ""
-        order = ", pushed host by host" if size.order else ""
-        what = f"a page, {first}of {hosts:,} hosts with {pages_of_host:,}{job}{order}"
+    for crawl in BROAD_CRAWLS:
+        hosts, pages_of_host, pages = crawl.hosts, crawl.pages_of_host, crawl.pages
+        job = f", with a {crawl.job}" if crawl.job else ""
+        order = ", pushed host by host" if crawl.order else ""
+        first = f", only the first {pages:,} pages" if pages else ""
+        what = f"time for a page, {hosts:,} hosts with {pages_of_host:,} pages each{job}{order}{first}"
         numbers = [
             str(number)
             for number in (hosts, pages_of_host, pages or hosts * pages_of_host)
@@ -125,7 +129,7 @@ def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
                     "benchmarks.broad_crawl",
                     side,
                     *numbers,
-                    *filter(None, (size.job, size.order)),
+                    *filter(None, (crawl.job, crawl.order)),
                 ],
                 compared,
             )
@@ -134,12 +138,12 @@ def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
                 ("ours", OURS),
             )
         )
-        pairs = min(size.pairs, rounds)
-        yield from in_pairs(stock, ours, pairs, {what: size.target})
+        pairs = min(crawl.pairs, rounds)
+        yield from in_pairs(stock, ours, pairs, {what: crawl.target})
 
 
 FEW_HOSTS, MANY_HOSTS = (10, 50), (250, 2)
-"""The sizes of the two crawls in which calls are counted: the number of hosts, and the number of pages per host."""
+"""The two crawls whose function calls are counted, as the number of hosts and the number of pages per host."""
 
 
 def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
@@ -156,9 +160,11 @@ def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
 
 
 def counted(side: str) -> dict[str, dict[str, float]]:
-    """Return the numbers of function calls under the keys ``request`` (calls per request) and ``host`` (additional
-    calls per host). Each value is a dict with the calls of ``all`` functions, and of the functions of this package,
-    ``ours``. *side* is ``stock`` for a crawl without this package, or ``ours`` for a crawl with it.
+    """Return how often a crawl calls Python functions, such as ``{"request": {"all": 1242, "ours": 92}, "host":
+    {"all": 3100, "ours": 250}}``. ``request`` contains the calls per request, and ``host`` the additional calls per
+    host. ``all`` counts the calls of all functions, and ``ours`` the calls of functions that this package defines.
+
+    *side* is ``stock`` for a crawl without this package, or ``ours`` for a crawl with it.
     """
     few, many = (
         _counts(side, hosts, pages_of_host)
@@ -188,9 +194,7 @@ def waiting(_files: list[bytes], **_: object) -> Iterator[Row]:
     """
     module, target = "benchmarks.waiting_hosts", Target(most_ratio=1.0)
     for hosts, requests_of_host in WAITING:
-        what = (
-            f"memory of a queued request, of {hosts:,} hosts with {requests_of_host:,}"
-        )
+        what = f"memory of a queued request, {hosts:,} hosts with {requests_of_host:,} each"
         stock, ours = (
             _measured(module, side, hosts, requests_of_host)["request"]
             for side in ("stock", "ours")

@@ -35,12 +35,11 @@ def main(*sizes: str) -> None:
         for side in SIDES:
             count, pages = instructions(side, size)
             for_page[side] = (count - starts[side]) / (pages - _START_PAGES)
-        thousands = ", ".join(
-            f"{side} {count / 1_000:,.0f}" for side, count in for_page.items()
-        )
-        ratio = for_page["ours"] / for_page["stock"]
+        stock, ours = for_page["stock"], for_page["ours"]
         print(
-            f"{size}: thousands of instructions per page: {thousands}; ratio {ratio:.3f}",
+            f"A page in a crawl of {size} (hosts x pages of each host) takes {stock / 1_000:,.0f} thousand processor "
+            f"instructions with Scrapy, and {ours / 1_000:,.0f} thousand with scrapy-rep: {ours / stock:.3f} times as "
+            "many",
             flush=True,
         )
 

@@ -152,7 +152,7 @@ def times(bench: Bench, hosts: int, number: int, pops: int) -> dict[str, float]:
     seconds = {"push": push}
     pops_of_turn = pops // len(TURNS)
     for turn in TURNS:
-        what = f"pop, {turn} done in a turn"
+        what = f"pop with {turn} finished downloads per iteration of the event loop"
         seconds[what] = bench.pop(pops_of_turn, turn) / pops_of_turn
         seconds[f"push and {what}"] = push + seconds[what]
         bench.active.clear()
@@ -166,7 +166,7 @@ def memory(bench: Bench, hosts: int, number: int) -> dict[str, float]:
     bench.push(hosts, number)
     gc.collect()
     size, _ = tracemalloc.get_traced_memory()
-    what = f"one of {number:,} requests that wait"
+    what = f"one of {number:,} queued requests"
     return {
         f"memory of {what}": size / number,
         f"disk of {what}": size_of(bench.folder) / number,

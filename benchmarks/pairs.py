@@ -42,8 +42,8 @@ def in_pairs(
     """Run both programs *pairs* times, and yield the rows of the table that compare their numbers. *targets* contains
     the targets for the ratios, by row name. *unit* is the unit of the numbers, as in :class:`~benchmarks.table.Row`.
 
-    Before that, an additional run compiles the Python modules. Its numbers are not used. The additional run consists of
-    the program *warm_up*. If *warm_up* is None, both programs are run.
+    First, the program *warm_up* runs once, so that the Python modules are compiled. It is not measured. If *warm_up* is
+    None, both programs run instead.
     """
     numbers_of_pairs: list[dict[str, Mapping[str, float]]] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -55,7 +55,8 @@ def _text(body: bytes) -> str:
 def _stdlib(body: bytes) -> RobotFileParser:
     parser = RobotFileParser()
     parser.parse(_text(body).splitlines())
-    parser.modified()  # Sets the time of the fetch, without which the parser denies all URLs.
+    # The parser denies all URLs until the time of the fetch is set. parse() sets it, but this is not documented.
+    parser.modified()
     return parser
 
 

@@ -54,8 +54,8 @@ SERIALIZERS = {"pickle": None, "json": JsonSerializer}
 class Memory(NamedTuple):
     """The memory of a queue, in bytes."""
 
-    serialised: float
-    """The size of a serialized request."""
+    serialized: float
+    """The size of the first request after serialization. The other requests have nearly the same size."""
 
     queue: float
     """The size of the queue without the fingerprints, divided by the number of requests."""
@@ -68,15 +68,18 @@ class Memory(NamedTuple):
 
 def main() -> None:
     options = parsed()
-    print("| queue | serializer | requests | hosts | serialized request "
-          "| queue, per request | fingerprints, per request | total |")  # fmt: skip
+    print("Memory of a Redis server for the requests of a crawl. PriorityQueue is the queue of scrapy-redis, "
+          "SharedScheduler the queue of scrapy-rep.\n")  # fmt: skip
+    print("| queue | serializer | requests | hosts | serialized request, bytes "
+          "| memory without fingerprints, bytes per request "
+          "| memory of fingerprints, bytes per request | memory in total, MB |")  # fmt: skip
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     for kind, serializer, hosts in cases(options):
         sizes = measure(kind, serializer, options.requests, hosts, options.listpack)
         print(
             f"| {kind} | {serializer} | {options.requests:,} | {hosts:,} "
-            f"| {sizes.serialised:,.0f} B | {sizes.queue:,.0f} B | {sizes.seen:,.0f} B "
-            f"| {sizes.total / 1e6:,.0f} MB |",
+            f"| {sizes.serialized:,.0f} | {sizes.queue:,.0f} | {sizes.seen:,.0f} "
+            f"| {sizes.total / 1e6:,.0f} |",
             flush=True,
         )
 

@@ -44,16 +44,16 @@ class Queue(NamedTuple):
 
 
 class Round(NamedTuple):
-    """The average seconds per request in one round."""
+    """The times of one round, in seconds, divided by the number of requests in the round."""
 
-    clock: float
-    """The elapsed time."""
+    elapsed: float
+    """The time from the start of the first worker to the end of the last worker."""
 
     worker: float
-    """The processor time of the workers."""
+    """The processor time of all workers."""
 
     server: float
-    """The processor time of the server."""
+    """The processor time of the Redis server."""
 
 
 def queues(
@@ -91,40 +91,49 @@ def _rows(
     requests_each: int,
 ) -> Iterator[Row]:
     stock, *ours = all_queues
-    whose = "one worker" if len(crew) == 1 else f"{len(crew)} workers at once"
-    taken = _measure(crew, all_queues, rounds, requests_each)
-    for what in ("push", "pop"):
-        theirs = taken[stock, what]
-        yield _rate(f"{what}, {whose}", STOCK, theirs)
+    workers = "one worker" if len(crew) == 1 else f"{len(crew)} workers at once"
+    rounds_of = _measure(crew, all_queues, rounds, requests_each)
+    for operation in ("push", "pop"):
+        theirs = rounds_of[stock, operation]
+        yield _rate(f"{operation}, {workers}", STOCK, theirs)
         for queue in ours:
-            times = taken[queue, what]
-            row = _rate(f"{what}, {whose}, {queue.hosts:,} hosts", OURS, times)
+            times = rounds_of[queue, operation]
+            row = _rate(f"{operation}, {workers}, {queue.hosts:,} hosts", OURS, times)
             ratios = _times(times).ratios(_times(theirs))
             is_alone = len(crew) == 1 and queue is ours[0]
-            target = LEAST[what] if is_alone else None
+            target = LEAST[operation] if is_alone else None
             yield row._replace(ratio=ratios.median, spread=ratios.spread, target=target)
-        yield _growth(what, whose, ours, taken)
+        yield _growth(operation, workers, ours, rounds_of)
         for queue in all_queues:
-            times = taken[queue, what]
-            name = f"{what}, {whose}, processor of"
+            times = rounds_of[queue, operation]
+            name = f"{operation}, {workers}"
             if queue is not stock:
-                name = f"{what}, {whose}, {queue.hosts:,} hosts, processor of"
+                name = f"{operation}, {workers}, {queue.hosts:,} hosts"
             who = STOCK if queue is stock else OURS
             yield Row(
-                f"{name} the worker", who, median(round_.worker for round_ in times)
+                f"{name}, processor time of the workers per request",
+                who,
+                median(round_.worker for round_ in times),
             )
             yield Row(
-                f"{name} the server", who, median(round_.server for round_ in times)
+                f"{name}, processor time of the Redis server per request",
+                who,
+                median(round_.server for round_ in times),
             )
 
 
-def _growth(what: str, whose: str, ours: list[Queue], taken: Any) -> Row:
-    """Return the row that compares the queue with the most hosts to the queue with the fewest hosts. The ratio in the
-    row is the time per request in the first, divided by the time per request in the second. *whose* describes the
-    workers. *taken* contains the measured rounds, by queue and operation.
+def _growth(operation: str, workers: str, ours: list[Queue], rounds_of: Any) -> Row:
+    """Return the row that shows how much longer a push or pop takes in a queue with many hosts. The ratio is the time
+    per request in the queue with the most hosts, divided by the time per request in the queue with the fewest hosts.
+
+    *operation* is ``push`` or ``pop``. *workers* is the number of workers in words. *ours* contains the queues of this
+    package, sorted by number of hosts. *rounds_of* contains the measured rounds by queue and operation.
     """
-    few, many = (_times(taken[queue, what]) for queue in (ours[0], ours[-1]))
-    name = f"{what}, {whose}, {ours[-1].hosts:,} hosts beside {ours[0].hosts:,}"
+    few, many = (_times(rounds_of[queue, operation]) for queue in (ours[0], ours[-1]))
+    name = (
+        f"elapsed time for a {operation}, {workers}, {ours[-1].hosts:,} hosts compared with "
+        f"{ours[0].hosts:,} hosts"
+    )
     ratios = few.ratios(many)
     return Row(name, OURS, many.median, ratios.spread, ratios.median, GROWTH)
 
@@ -135,7 +144,7 @@ def _rate(what: str, who: str, rounds: list[Round]) -> Row:
 
 
 def _times(rounds: list[Round]) -> Times:
-    return Times(tuple(round_.clock for round_ in rounds))
+    return Times(tuple(round_.elapsed for round_ in rounds))
 
 
 def _measure(
@@ -144,31 +153,31 @@ def _measure(
     rounds: int,
     requests_each: int,
 ) -> dict[tuple[Queue, str], list[Round]]:
-    """Measure each queue once per round. Return the measured rounds, by queue and operation (``push`` or ``pop``).
-    Before them, an additional round is run as a warm-up. Its times are not used.
+    """Measure each queue once per round. Return the measured rounds, by queue and operation (``push`` or ``pop``). One
+    more round runs first as a warm-up, and is not measured.
     """
-    taken: dict[tuple[Queue, str], list[Round]] = {}
+    rounds_of: dict[tuple[Queue, str], list[Round]] = {}
     turns = list(all_queues)
     for number in range(rounds + 1):
         for queue in turns:
             # Each push is followed by a pop, so the size of the queue stays the same.
-            for what in ("push", "pop"):
-                times = taken.setdefault((queue, what), [])
-                round_ = _all(crew, queue, what, requests_each)
+            for operation in ("push", "pop"):
+                times = rounds_of.setdefault((queue, operation), [])
+                round_ = _all(crew, queue, operation, requests_each)
                 if number:
                     times.append(round_)
         turns = [*turns[1:], turns[0]]  # The next round starts with another queue.
-    return taken
+    return rounds_of
 
 
 def _all(
-    crew: list[subprocess.Popen[str]], queue: Queue, what: str, count: int
+    crew: list[subprocess.Popen[str]], queue: Queue, operation: str, count: int
 ) -> Round:
-    """Make all workers execute the operation *what* at the same time, each with *count* requests. Return the average
-    times per request.
+    """Make all workers execute *operation* at the same time, each with *count* requests. Return the average times per
+    request.
     """
     order = json.dumps(
-        {**queue._asdict(), "queue": queue.kind, "what": what, "count": count}
+        {**queue._asdict(), "queue": queue.kind, "what": operation, "count": count}
     )
     before = _processor_time(queue)
     for worker in crew:
@@ -177,8 +186,8 @@ def _all(
     starts, ends, worker = zip(*map(_answer, crew), strict=True)
     server = _processor_time(queue) - before
     number = count * len(crew)
-    clock = max(ends) - min(starts)
-    return Round(clock / number, sum(worker) / number, server / number)
+    elapsed = max(ends) - min(starts)
+    return Round(elapsed / number, sum(worker) / number, server / number)
 
 
 def _answer(worker: subprocess.Popen[str]) -> list[float]:

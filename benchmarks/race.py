@@ -66,8 +66,8 @@ class Spider(scrapy.Spider):
 
 
 def crawl(middleware: str, mode: str, origin: str) -> NoReturn:
-    """Run the crawl with a key of ``MIDDLEWARES`` and a key of ``MODES``, and end this process. The process must not
-    have run another crawl before. *origin* is the URL of the server, without a path.
+    """Run a crawl, and end this process. The process must not have run another crawl before. *middleware* is a key of
+    ``MIDDLEWARES``, *mode* is a key of ``MODES``, and *origin* is the URL of the server, without a path.
     """
     process_class = CrawlerProcess if mode == "select reactor" else AsyncCrawlerProcess
     process = process_class(SETTINGS | MIDDLEWARES[middleware] | MODES[mode])

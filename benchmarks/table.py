@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 
 class Target(NamedTuple):
-    """The minimum or maximum for a row's ratio."""
+    """The limits for the ratio of a row. A row meets its target if its ratio is at least ``least_ratio`` and at most
+    ``most_ratio``. The defaults are no limits.
+    """
 
     least_ratio: float = 0.0
     most_ratio: float = float("inf")
@@ -63,6 +65,18 @@ class Row(NamedTuple):
                 return f"{self.number / size:.2f} {unit}"
         return f"{self.number * 1e6:.2f} us"
 
+
+LEGEND = """\
+Times are processor time. Pushes and pops a second are measured by the clock. Each number is the median of several
+runs. The spread is half of the interquartile range, in percent of the median.
+
+The ratio compares two numbers:
+- parsers: the number of another parser, divided by the number of scrapy-rep
+- crawls, and schedulers with a JOBDIR: the number with scrapy-rep, divided by the number without it
+- pushes and pops a second: the rate of scrapy-rep, divided by the rate of scrapy-redis
+- the time for a push or pop: the time with many hosts, divided by the time with few hosts
+- the report: its time, divided by one second"""
+"""The text above the table. It explains what is measured and what the ratios compare."""
 
 HEAD = """\
 | what | who | median | spread | ratio | target | met |

@@ -46,8 +46,8 @@ class Times(NamedTuple):
 def interleaved(
     tasks: Mapping[Any, Callable[[], object]], rounds: int
 ) -> dict[Any, Times]:
-    """Run all *tasks* in each of *rounds* rounds, and return the times by task. Before them, an additional round is run
-    as a warm-up. Its times are not used.
+    """Run each task once in every round, and return the times by task. *rounds* is the number of rounds. One more round
+    runs first as a warm-up, and is not measured.
     """
     times: dict[Any, list[float]] = {name: [] for name in tasks}
     names = list(tasks)

@@ -3,8 +3,8 @@
     python -m benchmarks.waiting_hosts SIDE HOSTS REQUESTS_OF_HOST
 
 SIDE is ``stock`` for a crawl without this package, and ``ours`` for a crawl with this package. The output is a JSON
-object. Its key ``request`` contains the bytes of memory per request by which the process grows while all requests are
-pushed, before the first request is popped.
+object with the key ``request``: the memory of a queued request, in bytes. This is how much the process grows while all
+requests are pushed and none is popped, divided by the number of requests.
 """
 
 from __future__ import annotations

@@ -46,8 +46,9 @@ class Function:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the parsers, and print the table of results. Return the exit status: 0 if all answers are correct, 1 if
-    an answer is wrong, and 2 if the process of a parser ended.
+    """Run the parsers, and print the table of results. Return the exit status: 0 if all answers are correct, and 1 if
+    an answer is wrong. If a program of ``--command`` ends too early or takes too long for an answer, no table is
+    printed, and the exit status is 2.
     """
     options = parsed(arguments)
     suite = Suite()

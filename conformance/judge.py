@@ -54,19 +54,19 @@ class Result:
 
     name: str
     dialect: str
-    asked: Counter[str] = field(default_factory=Counter)
-    """The number of cases by topic on which the parser gave an answer or failed. Disputed cases, and cases that the
-    parser does not support, are left out."""
+    counted: Counter[str] = field(default_factory=Counter)
+    """The number of cases that count for the results, by topic. Cases that the parser does not support, and disputed
+    cases, do not count."""
 
     passed: Counter[str] = field(default_factory=Counter)
-    """The number of correctly answered cases by topic, without disputed cases."""
+    """The number of counted cases that the parser answered correctly, by topic."""
 
     disputed: int = 0
-    """The number of disputed cases on which the parser gave the expected answer. The other fields do not include
-    disputed cases."""
+    """The number of disputed cases on which the parser gave the expected answer. A case is disputed if its sources
+    contradict each other."""
 
     failures: list[Failure] = field(default_factory=list)
-    """The undisputed cases with a wrong answer."""
+    """The counted cases that the parser answered wrongly, or for which it raised an exception."""
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def judge(adapter: Adapter, cases: Iterable[Case], seconds: float = SECONDS) -> 
         if case.is_disputed:
             result.disputed += is_right
             continue
-        result.asked[case.topic] += 1
+        result.counted[case.topic] += 1
         if is_right:
             result.passed[case.topic] += 1
         else:
@@ -151,16 +151,16 @@ def table(results: Sequence[Result], topics: Sequence[str]) -> str:
 
 
 def _cell(result: Result, topic: str) -> str:
-    asked = result.asked[topic]
-    return f"{result.passed[topic]}/{asked}" if asked else ""
+    counted = result.counted[topic]
+    return f"{result.passed[topic]}/{counted}" if counted else ""
 
 
 def _share(result: Result) -> str:
-    asked, passed = result.asked.total(), result.passed.total()
-    if not asked:
+    counted, passed = result.counted.total(), result.passed.total()
+    if not counted:
         return ""
     # The share is rounded down, so that 100 % means that all answers are correct.
-    return f"{passed}/{asked} ({passed * 1000 // asked / 10:g} %)"
+    return f"{passed}/{counted} ({passed * 1000 // counted / 10:g} %)"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

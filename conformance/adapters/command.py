@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class Command:
-    """Runs a command, and writes each question to the command's standard input as a line of JSON.
+    """A parser that runs as a separate program, which can be written in any language.
 
-    The command must write one line of JSON for each question: the answer, or ``null`` if it does not support the
-    question.
+    A question is a test case without its expected answer, such as "may this crawler fetch this URL, if this is the
+    site's robots.txt?". The program reads each question as a line of JSON from its standard input, and writes the
+    answer as a line of JSON to its standard output. It writes ``null`` if it does not support the question.
     """
 
     def __init__(self, command: str, dialect: str, timeout: float = SECONDS) -> None:

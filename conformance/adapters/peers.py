@@ -94,7 +94,8 @@ class StandardLibrary(Peer):
     def _parse(self, body: bytes) -> RobotFileParser:
         parser = RobotFileParser()
         parser.parse(text(body).splitlines())
-        parser.modified()  # Sets the time of the fetch, without which the parser denies all URLs.
+        # The parser denies all URLs until the time of the fetch is set. parse() sets it, but this is not documented.
+        parser.modified()
         return parser
 
     def is_allowed(self, body: bytes, agent: str, url: str) -> bool:

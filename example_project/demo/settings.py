@@ -64,8 +64,8 @@ REP_LEDGER_LEVEL = "all"
 # The maximum delay in seconds. Requests to hosts with a longer Crawl-delay are refused.
 # REP_SKIP_DELAY_OVER = 180
 
-# The maximum pause in seconds after a 429, or after the second 503 in a row, if the
-# response does not contain Retry-After. 0 turns off pauses after 429 and 503.
+# The maximum pause in seconds after a 429 or 503 without Retry-After. 0 turns off all
+# pauses, including those that Retry-After asks for.
 # REP_BACKOFF_MAX = 60
 
 # The maximum time in seconds that requests wait while their host's robots.txt is
@@ -115,7 +115,7 @@ REP_LEDGER_LEVEL = "all"
 
 # --- Settings of Scrapy that scrapy-rep uses ------------------------------------------
 
-# Whether robots.txt is obeyed. The add-on sets this to True.
+# Whether robots.txt is obeyed. With the add-on, the default is True.
 # ROBOTSTXT_OBEY = True
 
 # The crawler's product token, or a list of tokens in order of preference. With None, the

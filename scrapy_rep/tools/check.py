@@ -121,7 +121,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     ask(profile, show, offline=robots_file is not None)
     if is_list:
         notify(_summary(counts, urls.bad))
-    return status_of(answers, is_wrong=bool(urls.bad))
+    return status_of(answers, has_invalid_input=bool(urls.bad))
 
 
 def _summary(counts: Counter[str], bad: int) -> str:

@@ -104,7 +104,8 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
         following.setdefault(pair, []).append(agent)
     agents_of: dict[_Change, list[str]] = {}
     for (was, now), agents in following.items():
-        records_left -= _size(old_groups, was) + _size(new_groups, now)
+        records_left -= _number_of_records(old_groups, was)
+        records_left -= _number_of_records(new_groups, now)
         if records_left < 0:
             return None
         kind = "changed" if was and now else "removed" if was else "added"
@@ -196,8 +197,10 @@ def _followed_by_agent(
     return {agent: tuple(followed) for agent, followed in runs_of.items()}
 
 
-def _size(groups: Sequence[Group], followed: _Followed) -> int:
-    """Return the number of rules and records in the groups of *followed*."""
+def _number_of_records(groups: Sequence[Group], followed: _Followed) -> int:
+    """Return the number of rules and other records in the groups that an agent follows. *groups* contains all groups of
+    the file. *followed* refers to the groups of the agent (see :data:`_Followed`).
+    """
     followed_groups = [groups[index] for index, _ in followed]
     return sum(len(group.rules) + len(group.records) for group in followed_groups)
 
@@ -423,32 +426,33 @@ class Differences:
         return first, second
 
     def _choose_urls(self) -> None:
-        """Choose the URLs and the origins to compare, and set these attributes:
+        """Choose the URLs to compare, and set these attributes:
 
-        - ``_past``: the ledgers that contain the URLs; None if the URLs come from a list or are sample paths
-        - ``_recorded``: the side of the comparison that consists of these ledgers; None if the URLs come from
-          ``--urls``, or if no side is a ledger
-        - ``_origin``: the only origin to compare; None if there can be several
+        - ``_url_ledgers``: the ledgers from which the URLs are read; None if the URLs come from a list or are sample
+          paths
+        - ``_recorded_side``: the side of the comparison, old or new, whose decisions are read from ``_url_ledgers``;
+          None if the decisions of both sides are computed from rules
+        - ``_origin``: the only origin whose URLs are compared; None for the URLs of all origins
 
-        Raises UsageError if the user must choose the URLs or the origin.
+        Raises UsageError if the option ``--urls`` or ``--origin`` is missing.
         """
-        self._recorded: Side | None = None
-        self._past = self._opened.get((self._arguments.urls,))
-        if self._past is None and self._list is None:
+        self._recorded_side: Side | None = None
+        self._url_ledgers = self._opened.get((self._arguments.urls,))
+        if self._url_ledgers is None and self._list is None:
             for side in self._sides[::-1]:
                 if isinstance(side.sources, LedgerSources) and not side.dialect:
-                    self._recorded, self._past = side, side.sources
+                    self._recorded_side, self._url_ledgers = side, side.sources
         for side in self._sides[::-1]:
             self._origin = self._origin or side.sources.origin
         if self._origin is not None:
             return
         are_files = [side.sources.is_single for side in self._sides]
-        if self._past and any(are_files) and self._past.has_origins:
+        if self._url_ledgers and any(are_files) and self._url_ledgers.has_origins:
             raise UsageError(
                 "the ledger contains URLs of several hosts, but a robots.txt applies to a single host; choose "
                 "the host with --origin"
             )
-        if not (self._past or self._list or all(are_files)):
+        if not (self._url_ledgers or self._list or all(are_files)):
             raise UsageError(
                 "there are no URLs to compare; give a list of URLs with --urls, or a host with --origin"
             )
@@ -457,8 +461,8 @@ class Differences:
         """Yield the URLs to compare. These come from ledgers or a list. If there is neither, yield sample paths that
         are made from the patterns in the robots.txt *files*.
         """
-        if self._past is not None:
-            yield from self._past.urls(self._origin)
+        if self._url_ledgers is not None:
+            yield from self._url_ledgers.urls(self._origin)
         elif self._list is not None:
             for url_to_judge in chain.from_iterable(self._list):
                 if self._origin is None or url_to_judge.origin in {None, self._origin}:
@@ -525,10 +529,10 @@ class Differences:
         return bool(changes)
 
     def _compare(self, url_to_judge: UrlToJudge, *sources: RulesSource | None) -> None:
-        profile, row, past = self._profile, url_to_judge.row, self._past
+        profile, row, url_ledgers = self._profile, url_to_judge.row, self._url_ledgers
         crawls = [source.crawl for source in sources if source]
-        if row is not None and past is not None and self._recorded:
-            crawls.insert(0, past.ledgers.by_number[row["crawl"]])
+        if row is not None and url_ledgers is not None and self._recorded_side:
+            crawls.insert(0, url_ledgers.ledgers.by_number[row["crawl"]])
         crawl = next(filter(None, crawls), None)
         if (
             crawl and not self._arguments.agent
@@ -578,9 +582,13 @@ class Differences:
         the ledger. Otherwise, judge the URL by the rules of *source*. Without a *source*, the decision is unknown.
         """
         dialect = self._dialect(side, crawl)
-        if side is self._recorded and url_to_judge.row is not None and self._past:
+        if (
+            side is self._recorded_side
+            and url_to_judge.row is not None
+            and self._url_ledgers
+        ):
             record = recorded(url_to_judge.row)
-            file = self._past.source(url_to_judge.row["snapshot"])
+            file = self._url_ledgers.source(url_to_judge.row["snapshot"])
             robots = file.read_as(dialect) if file else None
             return SideDecision(record, record["allowed"], robots)
         if source is None:
@@ -614,7 +622,7 @@ class Differences:
         )
         if not has_changed and counts["unknown"]:
             has_changed = None
-        crawls = self._past.ledgers.crawls if self._past else []
+        crawls = self._url_ledgers.ledgers.crawls if self._url_ledgers else []
         complete = sum(crawl["every_decision"] for crawl in crawls)
         record = {
             "kind": "summary",
@@ -635,7 +643,9 @@ class Differences:
                 "REP_LEDGER_LEVEL was not 'all'; changed verdicts on their other URLs are not shown"
             )
         is_same = None if has_changed is None else not has_changed
-        return status_of({is_same}, is_wrong=bool(self._list and self._list.bad))
+        return status_of(
+            {is_same}, has_invalid_input=bool(self._list and self._list.bad)
+        )
 
 
 def _kind(old: SideDecision, new: SideDecision) -> str:
@@ -644,8 +654,8 @@ def _kind(old: SideDecision, new: SideDecision) -> str:
     """
     is_same = old.record["reason"] == new.record["reason"]
     if not (old.is_known and new.is_known):
-        # If the recorded crawl refused the URL because robots.txt was unreachable, and robots.txt is still unreachable,
-        # there is no change.
+        # A decision in a ledger is always known, even if robots.txt was unreachable and the URL was refused. If
+        # robots.txt is unreachable today, today's decision is not known. With the same reason, nothing has changed.
         return "" if is_same and (old.is_known or new.is_known) else "unknown"
     if new.is_fetched and not new.record["allowed"]:
         return "overridden"

@@ -356,7 +356,8 @@ class RulesSource:
 
 
 SourcesByOrigin: TypeAlias = "dict[Origin | None, RulesSource]"
-"""The rules that a crawl follows at each origin. An origin is missing if nothing is known about its robots.txt."""
+"""The rules that a crawl follows, by origin. The key None contains the rules for paths without an origin, such as
+``/shop``. If nothing is known about the robots.txt of an origin, the dict does not contain the origin."""
 
 
 def _known(sources: Mapping[Any, RulesSource | None]) -> SourcesByOrigin:
@@ -531,9 +532,11 @@ class LedgerSources(Sources):
         row = next(self.ledgers.rows(_LAST, origin=origin and str(origin)), None)
         return self.source(row["id"]) if row else None
 
-    def _read(self, snapshot: int | None) -> RulesSource | None:
-        """Return the robots.txt of a snapshot. Return None if the ledgers do not contain the snapshot."""
-        row = next(self.ledgers.rows(_SNAPSHOT, id=snapshot), None)
+    def _read(self, snapshot_id: int | None) -> RulesSource | None:
+        """Return a robots.txt that a crawl has stored in its ledger. *snapshot_id* is the ``id`` of the robots.txt in
+        the table ``snapshot``. Return None if the table does not contain the id, or if the id is None.
+        """
+        row = next(self.ledgers.rows(_SNAPSHOT, id=snapshot_id), None)
         if row is None:
             return None
         crawl = self.ledgers.by_number[row["crawl"]]
@@ -564,9 +567,10 @@ async def sources_of(
     web: Web | None,
     ledgers: Mapping[tuple[str, ...], LedgerSources],
 ) -> Sources | None:
-    """Return the source of rules for *names*, the command-line arguments of one side of a comparison. The arguments are
-    a file, a URL, one or more ledgers, or ``live``. Return None if the only argument is a dialect, because a dialect
-    does not have rules of its own. Raises UsageError for a source that cannot be read.
+    """Return the source of the rules for one side of a comparison. *names* are the command-line arguments of the side:
+    a file, a URL, ``live``, one or more ledgers, or the name of a dialect, such as ``google``. Return None for a
+    dialect, which is a way to read robots.txt and does not contain rules. Raises UsageError for a source that cannot be
+    read.
 
     *ledgers* contains the open ledgers, by the tuple of the command-line arguments that name them.
     """

@@ -41,8 +41,8 @@ VIEWS = _BEGIN + _VIEWS
 """The SQL statements that create the views of a ledger."""
 
 
-# Measures how much a ledger contains: the greatest ids of decisions and snapshots, which increase with each row, and
-# the number of pages. If one file is a later copy of the same ledger, its values are greater.
+# Selects how much a ledger contains: the greatest id of a decision, the greatest id of a snapshot, and the number of
+# pages. A crawl only increases these values, so the latest of several copies of a ledger has the greatest values.
 _WRITTEN = """
 SELECT (SELECT coalesce(max(id), 0) FROM decision), (SELECT coalesce(max(id), 0) FROM snapshot),
        (SELECT total(pages) FROM progress)

@@ -65,11 +65,11 @@ def run(arguments: Namespace, settings: Settings) -> int:
         profile, lambda web: read_sources(arguments.files, web), offline=offline
     )
     answers: set[bool | None] = set()
-    is_wrong = False
+    has_invalid_input = False
     for file in files:
         if isinstance(file, UsageError):
             notify(str(file))
-            is_wrong = True
+            has_invalid_input = True
             continue
         findings = [
             finding._asdict()
@@ -97,7 +97,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         rows = _ROWS if file.result.access is Access.SUCCESSFUL else _NO_FILE_ROWS
         output.show(record, rows, findings=places)
         answers.add(record["clean"])
-    return status_of(answers, is_wrong=is_wrong)
+    return status_of(answers, has_invalid_input=has_invalid_input)
 
 
 def _findings(file: RulesSource, dialect: Dialect) -> Sequence[Finding]:

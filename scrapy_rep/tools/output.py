@@ -71,12 +71,16 @@ EXCERPT: Row = ("context", ("{line:blue>5}  {text}",))
 rule, and the user-agent lines of the rule's group."""
 
 
-def status_of(answers: Collection[bool | None], *, is_wrong: bool = False) -> int:
-    """Return the exit status of a command. *answers* contains a value for each URL or file that the command judged:
-    True if the URL is allowed or the file has no findings, False if the URL is denied or the file has findings, and
-    None if this is not known. *is_wrong* is whether a part of the input is invalid.
+def status_of(
+    answers: Collection[bool | None], *, has_invalid_input: bool = False
+) -> int:
+    """Return the exit status of a command: ``WRONG_USAGE`` if *has_invalid_input* is True; else ``FOUND`` if an answer
+    is False; else ``UNKNOWN`` if an answer is None; else ``CLEAN``.
+
+    *answers* contains the result for each URL or file that the command judged: True if the URL is allowed or the file
+    has no findings, False if the URL is denied or the file has findings, and None if the result is not known.
     """
-    if is_wrong:
+    if has_invalid_input:
         return WRONG_USAGE
     if False in answers:
         return FOUND
@@ -155,9 +159,9 @@ class Output(Formatter):
         return value_and_key
 
     def format_field(self, value: object, format_spec: str) -> str:
-        """Return *value* as text, in the format *format_spec* that the docstring of the class describes. Control
-        characters are escaped, so that text from a site cannot control the terminal. Raises _Empty if the style is
-        ``some`` and *value* is 0, so that the row is left out.
+        """Return *value* as text. *format_spec* is the part of a placeholder after the colon, such as ``bold`` in
+        ``{host:bold}``. Control characters are escaped, so that text from a site cannot control the terminal. Raises
+        _Empty for the value 0 in a placeholder such as ``{denied:some}``; the caller then leaves out the row.
         """
         if format_spec.startswith("="):
             return f"{value:,} {format_spec[1:]}{'' if value == 1 else 's'}"

@@ -207,9 +207,11 @@ def _of_response(
     record: dict[str, Any],
     tdmrep: UsagePreferences = NOTHING_STATED,
 ) -> dict[str, Any]:
-    """Return the indexing rules and usage preferences of the page in *response*, as values to add to *record*,
-    the page's JSON object. *robots* and *tdmrep* are the usage preferences that robots.txt and tdmrep.json state
-    for the page.
+    """Return what the command shows about the page in *response*: its indexing rules, its usage preferences, and their
+    effect in a crawl. The result is a dict, which the caller adds to *record*, the JSON object of the page.
+
+    From *record*, only ``decision`` is read, because a crawl does not fetch a page that robots.txt forbids. *robots*
+    and *tdmrep* are the usage preferences that robots.txt and tdmrep.json state for the page.
     """
     now = datetime.now(timezone.utc)
     tags = response.headers.getlist(_TAG)

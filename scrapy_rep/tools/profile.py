@@ -79,7 +79,9 @@ class Profile:
 
     @property
     def dialects(self) -> dict[str, Dialect]:
-        """All dialects by name. The crawler's dialect is the first."""
+        """The ways to read robots.txt, by name: first the dialect of the crawler, then the other dialects of this
+        package, such as ``google``.
+        """
         first = {self.dialect.name: self.dialect}
         return first | DIALECTS | first
 
@@ -195,13 +197,15 @@ def _purposes(profile: Profile) -> tuple[str, ...]:
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
     """Return usage preferences as a JSON object with these keys:
 
-    - ``purposes``: an object for each purpose in the settings, or for every known purpose if the settings contain none.
-      Without purposes in the settings, ``why`` is empty for a purpose about which nothing is stated, so that the text
-      output leaves the purpose out.
+    - ``purposes``: whether the page may be used for each purpose, such as ``{"search": {"allowed": True, "because":
+      {...}, "why": "allowed by ..."}}``. ``because`` is the statement that decides, or None. The purposes are those in
+      the settings, or all known purposes if the settings contain none.
     - ``statements``: the statements on which the preferences are based.
     - ``licenses``: the URLs of licences and policies.
     - ``denied``: whether a purpose in the settings is not allowed.
     """
+    # If the settings contain no purposes, "why" is empty for purposes about which nothing is stated. The text output
+    # leaves these purposes out.
     rep = profile.rep
     has_purposes = bool(rep.purposes)
     denial = preferences.denial(rep.purposes, unknown=rep.usage_unknown)

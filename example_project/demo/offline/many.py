@@ -64,7 +64,7 @@ def main() -> int:
     missing = sorted((alone_urls - shared_urls).elements())
     again = sorted((shared_urls - alone_urls).elements())
     print(
-        f"{len(missing)} requests were sent by the single worker only",
+        f"{len(missing)} requests were sent in the crawl with 1 worker, but not in the crawl with {options.workers}",
         *missing,
         sep="\n  ",
     )

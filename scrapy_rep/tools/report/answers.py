@@ -219,10 +219,12 @@ def _pauses(ledgers: ReportLedgers) -> Answer:
 
 
 def _kept(totals: Row, rows: list[Row], asked: str, gap: str) -> Answer:
-    """Return the answer to whether the crawl kept the delays or pauses that hosts asked for. *totals* contains the
-    number of hosts for which this was measured (``known``) and of those where it was kept (``kept``). *rows* contains a
-    row for each host. *asked* is the name of the column with the seconds that a host asked for. *gap* is the name of
-    the column with the shortest time from an answer of the host to the next request, in seconds.
+    """Return the answer to whether the crawl kept the delays or pauses that hosts asked for. *rows* contains a row for
+    each host. *totals* contains two numbers: ``known`` is the number of hosts whose delay or pause was compared with
+    the times of the requests, and ``kept`` is the number of hosts whose delay or pause was kept.
+
+    *asked* and *gap* are names of columns that contain seconds. *asked*, ``delay`` or ``pause``, is the time that the
+    host asked for. *gap* is the shortest time from an answer of the host to the next request.
     """
     if broken := totals["known"] - totals["kept"]:
         hosts = [

@@ -45,8 +45,8 @@ _VIEW = re.compile(
     r"CREATE VIEW (?=(?:tally|latest_robotstxt|hosts|minutes|shortest_gaps) )"
 )
 
-# In a report, the refusals and drops that a dry run would have made count like those of a real crawl. The headline
-# mentions the dry run.
+# A dry run refuses and drops nothing. It only records what a real crawl would refuse or drop. The report shows this as
+# refused or dropped, and mentions the dry run in its headline.
 _AS_IF = """
     UPDATE decision SET verdict = iif(verdict = 'would-refuse', 'refused', 'dropped')
     WHERE verdict IN ('would-refuse', 'would-drop')
@@ -66,8 +66,10 @@ WHOLE = 16_000
 """The maximum number of characters of a robots.txt that is shown completely. A file of more than 1,000 lines is also
 shown only in part."""
 
-# Of a longer file, the report shows the first _BEGINNING lines, and the _MARKED lines that decided most requests. Each
-# of these _MARKED lines is shown with _AROUND lines before and after it.
+# If a robots.txt is longer, the report shows these lines of it:
+# - the first _BEGINNING lines
+# - up to _MARKED lines that decided requests, chosen by the number of requests
+# - _AROUND lines before, and _AROUND lines after, each line that decided requests and is shown
 _BEGINNING = 40
 _AROUND = 2
 _MARKED = 100
@@ -83,13 +85,12 @@ class ReportLimits(NamedTuple):
     """The maximum number of hosts whose robots.txt is shown."""
 
     others: int = 500
-    """The maximum number of rows in each of the other long tables, such as those of delays, of pauses and of
-    unreachable robots.txt files."""
+    """The maximum number of rows in each table without a limit of its own, such as the table of delays, the table of
+    pauses and the table of unreachable robots.txt files."""
 
     urls: int = 20
-    """The maximum number of URLs that are listed for a host. The same limit applies to the hosts that are listed for a
-    reason why a robots.txt is missing, to the outcomes of requests for robots.txt, and to the hosts at which the crawl
-    takes longest."""
+    """The maximum length of each short list: the URLs of a host, the hosts whose robots.txt is missing for the same
+    reason, the outcomes of requests for robots.txt, and the hosts at which the crawl takes longest."""
 
 
 NO_LIMITS = ReportLimits(*[2**62] * 4)

@@ -74,7 +74,7 @@ class DryRun(Judge):
 
     async def process_request(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
-            request.passed()
+            request.reached_middleware()
         elif is_of_http(request) and not _is_scrapys_own(request):
             await self._judge_request(request)
 

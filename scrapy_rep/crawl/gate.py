@@ -265,7 +265,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
           running.
         """
         if isinstance(request, RobotsTxtRequest):
-            request.passed()
+            request.reached_middleware()
             return None
         frontier = self._frontier
         entry = frontier.in_flight.get(request) or frontier.enter(request)

@@ -181,8 +181,9 @@ class RobotsTxtCache:
         """Return the rules of *origin* from memory, from the store, or from the origin's server. Concurrent calls for
         one origin share a single fetch.
 
-        A failed fetch raises no exception. The returned rules then forbid everything. After a longer outage, they are
-        those of the last good copy, or allow everything, as the dialect says.
+        If the fetch fails, the call returns the rules of the last good copy of robots.txt, rules that forbid
+        everything, or rules that allow everything. The dialect and the length of the outage determine which (see
+        :meth:`CacheEntry.state`).
 
         :param templates: page requests that wait for the rules. The requests for robots.txt and tdmrep.json copy their
             User-Agent, proxy and some meta keys; see :func:`add_template`
@@ -190,9 +191,9 @@ class RobotsTxtCache:
             come from a newer entry
         :param needs_tdmrep: whether to fetch the tdmrep.json too. If None, it is fetched if the purposes of the crawl
             need it
-        :raises SpiderClosing: if the spider closes during the call. Depending on what the call waits for,
-            CancelledError is raised instead
-        :raises CancelledError: if the fetch is cancelled because no request waits for the rules any more
+        :raises SpiderClosing: if the spider closes during the call
+        :raises CancelledError: if the fetch is cancelled, because no request waits for the rules any more or because
+            the spider closes
         """
         url, rules = origin.robotstxt_url, self._memory.get(origin)
         while rules is None or not self._serves(rules.entry, stale):
@@ -287,15 +288,15 @@ class RobotsTxtCache:
         return self._read(origin, entry, learned)
 
     def _put(self, rules: SiteRules, result: AccessResult) -> None:
-        """Keep *rules* in memory, and write them to the store. *result* is the result of the fetch, of robots.txt or
-        tdmrep.json, that has just ended.
+        """Keep *rules* in memory after a fetch, and write them to the store for other crawlers. *result* is the result
+        of the fetch, which was for robots.txt or for tdmrep.json.
 
-        Nothing is written to the store if the server did not answer this fetch, or the last fetch of robots.txt. The
-        failure possibly affects only this crawler, so other crawlers should still try to fetch the file.
+        The store is written only if the server answered this fetch and the last fetch of robots.txt.
         """
         self._memory.put(rules)
         if self._store is None:
             return
+        # If the server did not answer, the cause may lie with this crawler. Others should still try to fetch the files.
         if result.is_of_server and rules.entry.result.is_of_server:
             stored = self._store.put(rules.origin, rules.entry)
             # If the store skips the write, the returned Deferred has already fired. It must not replace the Deferred

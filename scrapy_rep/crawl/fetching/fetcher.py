@@ -44,12 +44,13 @@ if TYPE_CHECKING:
 
 
 _ATTEMPTS = 2
-"""The number of times that a request for a robots.txt or tdmrep.json is sent if no answer arrives, or if a proxy
-refuses it. If the page requests that wait for the file use more proxies than this number, the request for the file is
-sent once through each of these proxies. Repeated requests follow immediately, since most failures last only a moment.
-After a longer outage, the frontier starts a new fetch later."""
+"""The maximum number of attempts, including the first, to get an answer to a request for a robots.txt or tdmrep.json. If
+the waiting page requests use more proxies than this number, the maximum is one attempt through each proxy."""
+# Attempts follow each other immediately, since most failures last only a moment. After a longer outage, the frontier
+# starts a new fetch later.
 
 _PROXY_REFUSES = 407
+"""The status with which a proxy refuses a request. It does not count as an answer to the request."""
 
 _STATUSES = range(100, 1000)
 """The valid HTTP statuses, which have three digits (RFC 9110, 15). Twisted accepts any number as a status, even one
@@ -89,17 +90,17 @@ class RobotsTxtFetcher:
         crawler: Crawler,
         settings: RepSettings,
         take_room: Callable[[RobotsTxtRequest], Awaitable[object]] | None = None,
-        free_room: Callable[[RobotsTxtRequest], None] = lambda _: None,
+        free_if_unsent: Callable[[RobotsTxtRequest], None] = lambda _: None,
         is_own_fault: Callable[[Failure], bool] = lambda _: False,
     ) -> None:
-        """Make a fetcher. Without the callbacks *take_room* and *free_room*, as in commands, requests are sent without
-        delays and limits.
+        """Make a fetcher. Without the callbacks *take_room* and *free_if_unsent*, as in commands, requests are sent
+        without delays and limits.
 
         :param take_room: waits until the limits of the host (concurrency, delays, pauses) allow the request, and then
             counts the request as one of the host's concurrent requests. Raises BackingOff if the host requested too
             long a pause, and SpiderClosing if the spider closes
-        :param free_room: called after each request, whether it was sent or not. If *take_room* has counted the
-            request, but the request was not sent, this function stops counting it
+        :param free_if_unsent: called at the end of each request. If *take_room* has counted the request, but it was
+            never sent, this function stops counting it. A request that was sent is counted until its download ends
         :param is_own_fault: returns whether the crawler itself caused a failure, for example because its network is
             down. The fetcher then sends the request again as soon as the limits allow that
         """
@@ -108,7 +109,7 @@ class RobotsTxtFetcher:
         self._dialect = settings.dialect
         self._meta_keys = settings.request_meta_keys
         self._take_room = take_room
-        self._free_room = free_room
+        self._free_if_unsent = free_if_unsent
         self._is_own_fault = is_own_fault
         self._downloads = 0
         """The number of this fetcher's requests that Scrapy is downloading now. While this number is not 0, a handler
@@ -132,10 +133,9 @@ class RobotsTxtFetcher:
             forbids a request. It is called before the first request and before each redirect is followed (RFC 9309,
             2.3.1.2, exempts only the redirects of robots.txt). Requests for a tdmrep.json are not counted in Scrapy's
             ``robotstxt/*`` stats
-        :raises SpiderClosing: if the spider closes during the fetch. Depending on what the fetch waits for,
-            CancelledError is raised instead
-        :raises CancelledError: if the fetch is cancelled because no request waits for the file any more, so that
-            *templates* is empty
+        :raises SpiderClosing: if the spider closes during the fetch
+        :raises CancelledError: if the fetch is cancelled, because no request waits for the file any more (*templates*
+            is empty) or because the spider closes
         """
         count = _not_counted if check else self._crawler.stats.inc_value
         count(stats.REQUEST_COUNT)
@@ -258,8 +258,9 @@ class RobotsTxtFetcher:
                     signal_manager.disconnect(self._received, signals.bytes_received)
             # take_room() has counted the request as one of the host's concurrent requests. Usually, the request then
             # reaches WireMiddleware, which stops counting it when its download ends. If the request was cancelled or
-            # dropped before, free_room() must stop counting it. Otherwise, it would be counted until the crawl ends.
-            self._free_room(request)
+            # dropped before, free_if_unsent() must stop counting it. Otherwise, it would be counted until the crawl
+            # ends.
+            self._free_if_unsent(request)
 
     def _failed(
         self,
@@ -395,7 +396,8 @@ def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
         if name == "cache-control":
             # Cache-Control is a list, which may be split over several fields (RFC 9110, 5.3).
             values = [b", ".join(values)]
-        # A response can contain several Retry-After fields. The reader of the AccessResult selects one of them.
+        # If a response contains several Retry-After fields, all are kept, up to _MAX_PAUSES. pause_asked() takes the
+        # longest pause.
         most = _MAX_PAUSES if name == "retry-after" else 1
         kept += [(name, value.decode("latin-1")) for value in values[:most]]
     return tuple(kept)
@@ -490,7 +492,8 @@ def _causes(
     causes_of = partial(_causes, with_context=with_context, seen=seen)
     # Twisted's CannotListenError stores its cause in ``socketError`` instead of ``__cause__``.
     direct: list[object] = [error.__cause__, getattr(error, "socketError", None)]
-    # Twisted stores several causes as a list of Failures (``reasons``), an exception group as a tuple (``exceptions``).
+    # Some of Twisted's exceptions have several causes, in a list of Failures (``reasons``). The exceptions of an
+    # exception group are in a tuple (``exceptions``).
     for name in ("reasons", "exceptions"):
         several = getattr(error, name, None)
         if isinstance(several, (list, tuple)):

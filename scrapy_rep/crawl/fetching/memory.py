@@ -34,8 +34,9 @@ package parses."""
 
 KEEP = 30 * 24 * 3600.0
 """How long, in seconds, a store keeps an entry after the entry has expired. Expired entries are kept because a crawler
-can use the last good copy of a robots.txt for 30 days while the robots.txt is unreachable (RFC 9309, 2.3.1.4). An entry
-from a store also expires at most this time after it was fetched."""
+can use the last good copy of a robots.txt for 30 days while the robots.txt is unreachable (RFC 9309, 2.3.1.4).
+
+The same number is the maximum lifetime of an entry that was read from a store, from its fetch until it expires."""
 
 _LAST_TIME = 2.0**37
 """The latest valid time in an entry, about the year 6300. An entry with a later time is damaged."""
@@ -64,8 +65,8 @@ _PARSED_OVERHEAD = 1_600
 _LINE_BYTES = 160
 _WILDCARD_BYTES = 310
 _RECORD_BYTES = 2_000
-# The maximum memory of all usage preference records of a file, in bytes. It is limited because only a limited number of
-# records is parsed.
+# The maximum memory that all usage preference records of a file together use, in bytes. A file with even more records
+# uses no more memory, because the parser stops reading records at a limit.
 _ALL_RECORDS_BYTES = 8_000_000
 
 

@@ -88,9 +88,9 @@ class Fetch:
         self.is_sent = False
         """Whether the request passed all middlewares and was handed to the download handler."""
 
-        self.passes = 0
-        """The number of request objects of this download that have reached RobotsTxtMiddleware so far: the first
-        request, and each request by which a component replaced it."""
+        self.request_count = 0
+        """The number of requests of this download that have reached RobotsTxtMiddleware so far: the first request, and
+        each request by which a component replaced it."""
 
         self.size = 0
         """The number of bytes of the body that have been received so far."""
@@ -128,17 +128,15 @@ class RobotsTxtRequest(Request):
             copy.fetch = self.fetch
         return copy
 
-    def passed(self) -> None:
-        """Add 1 to the number of request objects of this download. RobotsTxtMiddleware (in a dry run, its replacement)
-        calls this method for each request for a robots.txt or tdmrep.json that it gets.
-
-        Raises IgnoreRequest if components have replaced the request more than :data:`_MAX_REPLACED` times. Without this
-        limit, a component that replaces each request would cause an infinite loop.
+    def reached_middleware(self) -> None:
+        """Count this request, and raise IgnoreRequest if components have replaced the first request of the download
+        more than :data:`_MAX_REPLACED` times. RobotsTxtMiddleware (in a dry run, DryRun) calls this method for the
+        first request and for each replacement.
         """
-        self.fetch.passes += 1
-        if self.fetch.passes > 1 + _MAX_REPLACED:
+        self.fetch.request_count += 1
+        if self.fetch.request_count > 1 + _MAX_REPLACED:
             raise IgnoreRequest(
-                f"a downloader middleware replaced the request by a new request {self.fetch.passes - 1} "
+                f"a downloader middleware replaced the request by a new request {self.fetch.request_count - 1} "
                 f"times in a row, the last time by a request for {self.url}; the middleware must return None "
                 "for a request that it created itself"
             )
@@ -313,8 +311,9 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
     "zstd": lambda _: import_module(_ZSTD).ZstdDecompressor(),
 }
 
-# Two properties distinguish text from compressed data. Text contains no control characters. And even in an 8-bit
-# encoding, less than 30 % of the bytes of a text are above 0x7F, compared to half of the bytes of compressed data.
+# Two properties distinguish the text of a robots.txt from compressed data. The text contains no control characters. If
+# it is not in UTF-8, less than 30 % of its bytes are above 0x7F, since field names and most paths are ASCII. In
+# compressed data, half of the bytes are.
 _CONTROL_CHARACTERS = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
 _MAX_ABOVE_ASCII = 0.3
 
@@ -360,11 +359,11 @@ def decoded(response: Response, limit: int) -> Response:
 
 
 def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
-    """Decode *body* up to *limit* decoded bytes. Return a pair: the decoded bytes, and whether the result is complete.
-    It is complete if decoding reached the limit or the regular end of *body*.
+    """Return the decompressed *body*, cut after *limit* bytes, and True. If *body* ends early, before *limit* bytes were
+    decompressed, return the bytes so far, and False.
 
-    All members of a gzip body, and all frames of a Zstandard body, are decoded. If *body* contains more members or
-    frames than :data:`_MAX_MEMBERS`, return empty bytes and False.
+    All members of a gzip body, and all frames of a Zstandard body, are decompressed. If *body* contains more than
+    :data:`_MAX_MEMBERS` members or frames, return empty bytes and False.
 
     Raises KeyError if *coding* is unknown or contains several encodings, ImportError if the library for *coding* is
     missing, and the library's own error if the body is damaged.

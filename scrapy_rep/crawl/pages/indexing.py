@@ -163,8 +163,9 @@ class IndexingMiddleware:
     def _overridden(
         self, request: Request, rules: IndexingRules
     ) -> Iterator[tuple[str, Statement | None]]:
-        """Yield the settings and meta keys that override *rules* for *request*. Each is a pair of the name of the
-        setting or meta key, and the statement that is overridden.
+        """Yield a pair for each setting or meta key that overrides *rules* for *request*: its name, and the overridden
+        statement. For example, the pair for ``REP_NOINDEX = "ignore"`` is ``"REP_NOINDEX"`` and the statement
+        ``noindex``. The statement is never None in practice, since *rules* come from statements.
         """
         rule = rules.why_not_indexable(datetime.now(timezone.utc))
         if rule and request.meta.get(meta.DONT_OBEY_NOINDEX):

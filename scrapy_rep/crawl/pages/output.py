@@ -164,7 +164,8 @@ class OutputMiddleware:
 
     def _annotate(self, item: Any, response: Response, effects: Effects) -> None:
         """Write the restrictions and disallowed purposes in *effects* into the field of *item* that the setting
-        ``REP_ITEM_FIELD`` names, and report each denial in ``effects.noted``.
+        ``REP_ITEM_FIELD`` names. Also report ``effects.noted``: the reasons for which *item* would be dropped if the
+        settings did not annotate items instead.
 
         If *item* does not accept the field, the item is left unchanged and counted in the stats. A warning is logged,
         once for each item class.
@@ -236,10 +237,10 @@ class OutputMiddleware:
     def _drop(
         self, item: Any, reason: str, because: Because, response: Response
     ) -> bool:
-        """Report that *item* must be dropped, log it, send Scrapy's signal ``item_dropped``, and return False. Scrapy
-        does the same when an item pipeline raises DropItem.
+        """Report the decision to drop *item*, and return False. Also log the drop and send the signal ``item_dropped``,
+        as Scrapy does when an item pipeline raises DropItem.
 
-        In a dry run, only report the decision, and return True: the item is then passed on to the item pipelines.
+        In a dry run, only report the decision, and return True, so that *item* is passed on to the item pipelines.
         """
         record = self._report(Verdict.DROPPED, reason, because, response)
         if self._settings.dry_run:
@@ -304,10 +305,10 @@ class _Page:
         """Return why *request*, which the callback for this page has yielded, is forbidden: the page's nofollow
         statement, or the ``rel`` attribute of the link. Return None if *request* is allowed.
 
-        Only requests for a link of the page can be forbidden. These requests are allowed: form submissions, requests
-        for URLs to which the page does not link, requests for the page itself, and requests with the meta key
-        ``dont_obey_nofollow``. If the page has so many links that not all were read, its nofollow statement forbids all
-        other GET requests without a body, since the page could link to their URLs.
+        Only a request for a URL to which the page links can be forbidden. If the page has too many links to read them
+        all, its nofollow statement counts for every URL, since any URL can be among the unread links. These requests
+        are always allowed: requests for the page itself, requests with the meta key ``dont_obey_nofollow``, and
+        requests with a body or with another method than GET, such as submitted forms.
         """
         stated = self.effects.links
         if stated is None and not self.marked:

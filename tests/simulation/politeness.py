@@ -742,11 +742,9 @@ def _check_outages(story: Story) -> Iterator[Violation]:
         # After that time, the crawl closes, or all hosts count as unreachable.
         closes = gone_at + story.world.settings["REP_WAIT_TIMEOUT"] - 1.0
         for outcome in story.outcomes if story.world.kind == "plain" else ():
-            # A ban by all hosts refuses connections, an outage leaves no host name resolved.
-            is_given_up = outcome.exception in {
-                "CannotResolveHostError",
-                "DownloadConnectionRefusedError",
-            }
+            # After a false alarm, more hosts must fail before the network counts as gone. If all hosts refuse connections,
+            # there may be too few hosts, so only the failures of a real outage are checked.
+            is_given_up = outcome.exception == "CannotResolveHostError"
             # A component has decided when the requests that it held back were sent.
             is_given_up = is_given_up and outcome.url not in held_urls
             if is_given_up and gone_at + _SLACK < outcome.at < closes:

@@ -44,7 +44,7 @@ FAILED_ONCE: tuple[int, ...] = (
     202612010196,
     202612180330,
 )
-"""Seeds that have found a bug. They run each time."""
+"""Seeds that once found a bug. They run before the new seeds, each time."""
 
 FAILED_ONCE_AND_LONG: tuple[int, ...] = (
     22,
@@ -74,28 +74,33 @@ FAILED_ONCE_AND_LONG: tuple[int, ...] = (
     202612020655,
     202612150014,
 )
-"""Seeds that have found a bug, and take more than half a second each. They run only with ``--long``, because they take
-nine tenths of the time of all these seeds.
+"""Seeds that once found a bug, and take more than half a second each. They run only with ``--long``, because they take
+nine times as long as the seeds of FAILED_ONCE.
 """
 
 
 def main() -> int:
-    """Run the seeds in the arguments, or as many as fit into the time. Return 1 if there was a violation."""
+    """Run the seeds given as arguments, or new seeds if none are given. Return the exit code: 1 if there was a
+    violation, else 0.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument(
-        "seeds", type=int, nargs="*", help="print the stories of these seeds"
+        "seeds",
+        type=int,
+        nargs="*",
+        help="run only these seeds, and print each request and violation",
     )
     parser.add_argument(
-        "--first", type=int, help="the first new seed (default: from today's date)"
+        "--first", type=int, help="the first new seed (default: made of today's date)"
     )
     parser.add_argument(
         "--seconds",
         type=float,
         default=20.0,
-        help="start new seeds for this many seconds",
+        help="run new seeds for this many seconds",
     )
     parser.add_argument(
-        "--crawls", type=int, default=10**9, help="the maximum number of crawls"
+        "--crawls", type=int, default=10**9, help="the maximum number of seeds"
     )
     parser.add_argument(
         "--failures",
@@ -113,13 +118,13 @@ def main() -> int:
         "--kinds",
         nargs="+",
         choices=["plain", "job", "workers"],
-        help="skip the seeds whose worlds are of other kinds",
+        help="run only seeds whose worlds are of these kinds",
     )
     parser.add_argument(
         "--settings",
         default="",
         metavar="JSON",
-        help="settings that all crawls get in addition, for example to choose another frontier",
+        help="settings that all crawls get in addition, for example to choose another scheduler",
     )
     arguments = parser.parse_args()
     options.set_options(kinds=arguments.kinds, settings=arguments.settings)
@@ -137,7 +142,7 @@ def main() -> int:
 
 
 def print_story(seed: int) -> int:
-    """Run a seed, and print its story and its violations. Return 1 if there was a violation."""
+    """Run a seed, and print each request, outcome and violation. Return 1 if there was a violation, else 0."""
     story = run(seed)
     violations = find_violations(story)
     texts = [f"VIOLATION: {violation.text}" for violation in violations]
@@ -146,28 +151,31 @@ def print_story(seed: int) -> int:
 
 
 def prepare() -> None:
-    """Prepare this process to run crawls: silence warnings and logs, and exempt what is loaded from garbage collection."""
+    """Prepare this process to run crawls: silence warnings and logs, and speed up garbage collection."""
     warnings.simplefilter("ignore")
     logging.disable()
-    gc.freeze()
-    # Coroutines of killed processes raise exceptions when they are garbage-collected.
+    gc.freeze()  # The collector no longer visits the objects that exist now.
+    # Coroutines of killed processes raise exceptions when they are garbage-collected. These would be printed.
     sys.unraisablehook = lambda _: None
 
 
 @dataclass
 class Result:
-    """The result of a crawl, which a process of the pool returns."""
+    """What a process of the pool returns about a seed."""
 
     requests: int = 0
+    """The number of requests that were sent."""
+
     virtual_seconds: float = 0.0
     failure: str = ""
-    """An excerpt of the story, up to the first violation. Empty if there was no violation."""
+    """The first violation and the events before it, as text. Empty if there was no violation."""
 
     is_skipped: bool = False
+    """Whether the seed was not run, because the options exclude the kind of its world."""
 
 
 def judge_seed(seed: int) -> Result:
-    """Run a seed and check the crawl, unless the options exclude the kind of its world."""
+    """Run a seed and check the crawl. The seed is skipped if the options exclude the kind of its world."""
     if World(seed).kind not in options.chosen_kinds():
         return Result(is_skipped=True)
     try:
@@ -180,8 +188,8 @@ def judge_seed(seed: int) -> Result:
 
 
 def excerpt(story: Story, violations: list[Violation]) -> list[str]:
-    """Return about ten lines of a story: the settings, the host of the first violation, the last events before the
-    violation, and the violation itself.
+    """Return about ten lines: the settings, the host of the first violation, the last six events before the violation,
+    and the violation itself.
     """
     violation_at, host, text = min(violations)
     events_before = [
@@ -198,9 +206,10 @@ def excerpt(story: Story, violations: list[Violation]) -> list[str]:
 def run_many(
     seeds: Iterator[int], processes: int, seconds: float, failures: int
 ) -> int:
-    """Run *seeds* in a pool of *processes*, and print the failures and a summary. Return whether a crawl has failed.
+    """Run *seeds* in a pool of *processes*, and print failures and a summary. Return 1 if a crawl has failed, else 0.
 
-    The run stops after *failures* failed crawls, or after *seconds*. The time starts with the first new seed.
+    No more seeds are started after *failures* failed crawls, or after *seconds*. The seconds are counted from the end
+    of the seeds of FAILED_ONCE, which come first.
     """
     crawls, skipped, requests, failed, virtual_seconds = 0, 0, 0, 0, 0.0
     started_at = first_new_at = time.perf_counter()

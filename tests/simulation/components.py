@@ -1,5 +1,5 @@
-"""Downloader middlewares that a project might have: they fetch pages themselves, hold requests back, change requests, or
-replace requests and responses.
+"""Downloader middlewares that a project might have. They fetch pages themselves, hold requests back, change requests,
+or replace requests and responses.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DriverError(Exception):
 
 
 class _Component:
-    """The base class: it has the crawler, and the story and world of the running crawl."""
+    """The base class of the middlewares. It has the crawler, the record (story) of the running crawl, and the world."""
 
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
@@ -56,7 +56,9 @@ class _Component:
 
 
 class Driver(_Component):
-    """A middleware that fetches pages itself, as scrapy-selenium does. See :class:`tests.simulation.world.Driver`."""
+    """A middleware that fetches pages itself, as scrapy-selenium does, so that their requests never reach the add-on's
+    WireMiddleware. See :class:`tests.simulation.world.Driver`.
+    """
 
     async def process_request(self, request: Request) -> Response | None:
         driver = self.world.driver
@@ -65,7 +67,7 @@ class Driver(_Component):
             return None
         sent = send(self.story, request, is_by_driver=True)
         if driver.is_blocking:
-            time.sleep(sent.answer.seconds)  # noqa: ASYNC251  Selenium blocks, too
+            time.sleep(sent.answer.seconds)  # noqa: ASYNC251  Selenium blocks the event loop
         else:
             await asyncio.sleep(sent.answer.seconds)
         sent.received_at = asyncio.get_running_loop().time()
@@ -76,8 +78,8 @@ class Driver(_Component):
 
 
 class Hold(_Component):
-    """A middleware that holds requests back for some seconds, and may download another page meanwhile. See
-    :class:`tests.simulation.world.Hold`.
+    """A middleware that holds requests back for some seconds. In some worlds, it then downloads another page before it
+    lets the request go. See :class:`tests.simulation.world.Hold`.
     """
 
     async def process_request(self, request: Request) -> None:
@@ -93,7 +95,7 @@ class Hold(_Component):
             await self._download(request, number)
 
     async def _download(self, parent: Request, number: int) -> None:
-        """Download a page of the same host or of another host."""
+        """Download another page, usually of another host, and record the outcome. Errors are not raised."""
         host = self.world.hosts[urlsplit(parent.url).netloc]
         other_host = host.other_hosts[number % len(host.other_hosts)]
         url = f"http://{other_host}{path_of(FIRST_LEAF + 1_000 + number)}"
@@ -111,8 +113,8 @@ class Hold(_Component):
 
 
 class Replacement(_Component):
-    """A middleware that replaces requests and responses by other requests, at most once for each page, or drops responses.
-    See :class:`tests.simulation.world.Replacement`.
+    """A middleware that drops responses, or replaces requests and responses by new requests. A request that is itself a
+    replacement is not replaced again. See :class:`tests.simulation.world.Replacement`.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -147,7 +149,7 @@ class Replacement(_Component):
         return is_new and self.world.replacement.applies_to(path)
 
     def _repeat(self, request: Request) -> Request:
-        """Return the same request, marked as replaced."""
+        """Return a copy of the request, with the mark ``replaced`` in its ``meta``."""
         meta = {**request.meta, "replaced": True}
         return request.replace(meta=meta, dont_filter=True)
 

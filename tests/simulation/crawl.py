@@ -1,4 +1,4 @@
-"""One process of a simulated crawl: its download handler, its spider, and the story in which they record events."""
+"""One process of a simulated crawl: its download handler and its spider. They record all events in a :class:`Story`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = {
     "ADDONS": {"scrapy_rep.Addon": 500},
-    "CONCURRENT_ITEMS": 4,  # The engine creates this number of tasks for each response.
+    "CONCURRENT_ITEMS": 4,  # A low number, because the engine creates this number of tasks for each response.
     "DOWNLOAD_HANDLERS": {"http": "tests.simulation.crawl.Handler", "https": None},
     "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 300},
     "LOG_ENABLED": False,
@@ -55,7 +55,9 @@ class SpiderRequest:
     url: str
     parent: str
     bypasses_scheduler: bool = False
-    """Whether a callback or a component downloads the page itself, without the scheduler."""
+    """Whether a callback or a middleware has called ``engine.download_async``, so that the scheduler never gets the
+    request.
+    """
 
 
 @dataclass
@@ -67,7 +69,7 @@ class Outcome:
     """The URL of the spider's request."""
 
     final_url: str
-    """The URL of the last request that was sent, after redirects and changes by components."""
+    """The URL of the request that was sent last, after redirects and changes by middlewares of the project."""
 
     status: int = 0
     """0 if there was no response."""
@@ -76,15 +78,18 @@ class Outcome:
     """The name of the exception. Empty if there was a response."""
 
     reason: str = ""
-    """The reason for a refusal, from the record of the decision."""
+    """Why the add-on refused the request, for example ``rule``. Empty if the request was not refused."""
 
     process: int = 0
+    """The number of the process that got the outcome."""
+
     agent: str = ""
-    """The product token of the request."""
+    """The product token in the User-Agent of the request, for example ``mybot``."""
 
     slot: str = ""
-    """The host whose download slot was used, if a component has redirected the request but kept the slot of the first
-    host. Otherwise empty.
+    """The host whose download slot was used, if a middleware of the project has replaced the request. Otherwise empty.
+
+    A replaced request to another host stays in the slot of the first host.
     """
 
 
@@ -109,15 +114,19 @@ class Story:
     """The end time of each process that was not killed, by process number."""
 
     disturbances: list[tuple[float, float, int | None]] = field(default_factory=list)
-    """When a fault of the disk, of the server or of a process had effects (the disk was full, for example): start, end and
-    process number. The number is None if all processes were affected. Kills and stops are not in this list.
+    """The periods in which a fault affected the crawl: start, end and the number of the affected process. The number is
+    None if all processes were affected.
+
+    These faults are in the list: a full disk, a fault of the Redis server, and a suspended process.
     """
 
     data_losses: list[float] = field(default_factory=list)
-    """When the server lost its data: all data, or only the newest data."""
+    """The times at which the Redis server lost data: all its data, or the newest data in a rollback."""
 
     rollbacks: list[tuple[float, float]] = field(default_factory=list)
-    """When the server was restarted with older data: the time of that data, and the time of the restart."""
+    """For each restart of the Redis server with older data: the time at which the data was saved, and the time of the
+    restart.
+    """
 
     ledger_refusals: Counter[str] = field(default_factory=Counter)
     """The number of refusals of each URL, according to the ledger."""
@@ -128,17 +137,21 @@ class Story:
     ledger_gaps: list[tuple[str, str, float, float | None]] = field(
         default_factory=list
     )
-    """The gaps between requests, according to the ledger: origin, kind (delay or pause), seconds that the host asks for,
-    seconds of the gap. The last number is None if there was no answer before the gap, or no request after it.
+    """The gaps between requests, according to the ledger: origin, ``delay`` or ``pause``, the seconds that the host
+    asked for, and the seconds of the gap. The last number is None if no answer came before the gap, or no request after
+    the gap.
     """
 
     held_since: WeakKeyDictionary[scrapy.Request, float] = field(
         default_factory=WeakKeyDictionary
     )
-    """When a component began to hold back each request that it still holds back."""
+    """For each request that a middleware of the project holds back now: the time at which this began."""
 
     ended_at: float = 0.0
+    """The time at which the crawl ended, or at which the simulation gave up."""
+
     has_ended: bool = False
+    """Whether the crawl has ended. False if the simulation gave up because the crawl took too long."""
 
     @property
     def kill_times(self) -> list[float]:
@@ -146,7 +159,7 @@ class Story:
         return [p.killed_at for p in self.processes if p.killed_at is not None]
 
     def events(self) -> list[tuple[float, str, str]]:
-        """Return the events as (time, host, text), sorted by time. The host is empty for events of a process."""
+        """Return all requests, outcomes and kills as (time, host, text), by time. The host is empty for a kill."""
         events = [(sent.at, sent.host, str(sent)) for sent in self.world.log]
         for outcome in self.outcomes:
             result = outcome.exception or str(outcome.status)
@@ -163,11 +176,11 @@ class Story:
 
 
 STORY: ContextVar[Story] = ContextVar("STORY")
-"""The story of the running crawl."""
+"""The record of the running crawl."""
 
 
 class Handler:
-    """A download handler that gets each answer from the world, and waits for as long as the answer takes."""
+    """A download handler that gets each answer from the simulated hosts, and waits for as long as the answer takes."""
 
     lazy = False
 
@@ -190,7 +203,7 @@ class Handler:
 
 
 def agent_of(request: scrapy.Request) -> str:
-    """Return the product token of a request: that of the crawl if the request has no User-Agent yet."""
+    """Return the product token in the User-Agent of a request. If it has no User-Agent yet, return ``mybot``."""
     user_agent = request.headers.get("User-Agent") or b"mybot/1.0"
     return user_agent.decode().partition("/")[0]
 
@@ -198,8 +211,9 @@ def agent_of(request: scrapy.Request) -> str:
 def send(
     story: Story, request: scrapy.Request, *, is_by_driver: bool = False
 ) -> SentRequest:
-    """Send a request to the world, and return its log entry, which has the answer. The caller must wait for
-    ``answer.seconds`` and then set ``received_at``.
+    """Send a request to its simulated host. Return the entry in the log of the world, which already has the answer.
+
+    The caller must wait for ``answer.seconds``, and then set ``received_at`` of the entry.
     """
     parts, process = urlsplit(request.url), PROCESS.get().number
     agent = agent_of(request)
@@ -212,7 +226,9 @@ def send(
 def response_to(
     request: scrapy.Request, sent: SentRequest, address: str | None = None
 ) -> Response:
-    """Return the answer as a Scrapy response from the IP *address*. If the answer is an error, raise its exception."""
+    """Return the answer to *sent* as a Scrapy response from the IP *address*. If the answer is an error, raise its
+    exception.
+    """
     answer = sent.answer
     answer.raise_error()
     response_class: type[TextResponse] = (
@@ -239,8 +255,9 @@ def make_request(
 ) -> scrapy.Request:
     """Return a request for *url*, and record it in the story.
 
-    The keys in ``meta`` and the names of the callbacks are part of serialized requests. A queue on a Redis server sorts
-    requests of the same priority by their serialized form. So new names may change the stories of seeds.
+    Do not rename the keys in ``meta`` or the callbacks: the crawls of existing seeds would change. These names are part
+    of the serialized request, and a queue on a Redis server sorts requests of the same priority by their serialized
+    form.
     """
     story.spider_requests.append(SpiderRequest(_now(), url, parent, bypasses_scheduler))
     meta = {
@@ -253,9 +270,10 @@ def make_request(
 
 
 def record_outcome(story: Story, request: scrapy.Request, **outcome: Any) -> None:
-    """Record the outcome of a request. *outcome* has the fields that depend on the result."""
+    """Record the outcome of a request. *outcome* has the other fields of :class:`Outcome`, such as ``status``."""
     meta, process = request.meta, PROCESS.get().number
-    # Scrapy sets the slot of a redirected request. It is not the slot of a component.
+    # Only a slot that a middleware of the project has left on a request is recorded. If the host has redirected the
+    # request, Scrapy has left the slot.
     is_replaced = "replaced" in meta and "redirect_urls" not in meta
     slot = meta.get("download_slot", "") if is_replaced else ""
     story.outcomes.append(
@@ -278,7 +296,7 @@ def record_error(story: Story, request: scrapy.Request, error: BaseException) ->
 
 
 class Spider(scrapy.Spider):
-    """A spider that follows all links, and records its requests and their outcomes."""
+    """A spider that follows all links of each page, and records its requests and their outcomes."""
 
     name = "simulated"
 
@@ -321,14 +339,15 @@ class Spider(scrapy.Spider):
         for link in (*page.links, *page.nofollow):
             is_forbidden = link in page.nofollow and settings["REP_REL"]
             if is_dropped or is_forbidden:
-                yield scrapy.Request(link, meta={"asked": link})  # Must never be sent.
+                # The add-on must drop this request.
+                yield scrapy.Request(link, meta={"asked": link})
             else:
                 yield self.make_request(link, url)
         if number_in(url) % 20 == 4:
             yield self.make_request(url, url, again=True)
 
     async def download(self, url: str, parent: str) -> None:
-        """Download a page without the scheduler, and record the outcome."""
+        """Download a page with ``engine.download_async``, past the scheduler, and record the outcome."""
         request = make_request(self.story, url, parent, bypasses_scheduler=True)
         try:
             response = await self.crawler.engine.download_async(request)
@@ -355,22 +374,23 @@ class RunningCrawl:
     process: Process
     crawler: Crawler
     crawl: asyncio.Future[None]
-    """A future that is done when the crawl has ended, but not if the process was killed."""
+    """A future that is done when the crawl has ended. If the process is killed, the future is never done."""
 
     def kill(self) -> None:
-        """Kill the process: its callbacks no longer run."""
+        """Kill the process: none of its code runs any more."""
         process = self.process
         process.has_ended, process.killed_at = True, _now()
-        # Coroutines that are garbage-collected would run to their end, in the process that runs at that time.
+        # Keep the tasks in memory. If a coroutine were garbage-collected, Python would run its `finally` blocks, now or
+        # while another simulated process runs.
         process.kept_objects = [self.crawler, *asyncio.all_tasks()]
 
 
 def start_crawl(
     story: Story, process: Process, folder: str, **settings: Any
 ) -> RunningCrawl:
-    """Start a crawl in *process*, whose files are in *folder*.
+    """Start a crawl in *process*, with its files in *folder*.
 
-    *settings* override the settings of the world. The settings from the options override both.
+    *settings* override the settings of the world. The settings from the command line override all other settings.
     """
     defaults = {**_SETTINGS, **story.world.settings, "FILES_STORE": f"{folder}/files"}
     defaults["DOWNLOADER_MIDDLEWARES"] = _components(story.world)
@@ -398,7 +418,7 @@ def start_crawl(
 
 
 def _components(world: World) -> dict[str, int]:
-    """Return the downloader middlewares that the project has in this world, with their orders."""
+    """Return the value of ``DOWNLOADER_MIDDLEWARES``, which has the middlewares of the project in *world*."""
     components = {
         "Driver": world.driver, "Hold": world.hold, "Replacement": world.replacement,
         "Change": world.change,
@@ -411,7 +431,9 @@ def _components(world: World) -> dict[str, int]:
 
 
 def _merged(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Return *settings*, updated with *more*. Dictionaries, such as those of components, are merged."""
+    """Return *settings*, updated with *more*. If a setting is a dictionary in both arguments, the dictionaries are
+    merged.
+    """
     merged = {**settings, **more}
     for name, value in more.items():
         if isinstance(value, dict) and isinstance(settings.get(name), dict):

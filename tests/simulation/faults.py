@@ -1,4 +1,4 @@
-"""Runs the processes of a crawl in a simulated world, and injects the faults of that world."""
+"""Runs the processes of a crawl in a simulated world, and injects faults: it kills a process, for example."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ from tests.simulation.loop import PROCESS, Process, RanTooLong, VirtualLoop
 from tests.simulation.world import Fault, World
 
 _MAX_SECONDS = {"plain": 86400.0, "job": 86400.0, "workers": 3600.0}
-"""The virtual time, in seconds, after which a crawl counts as one that never ends. By kind of world."""
+"""For each kind of world: the seconds of virtual time after which a crawl counts as one that never ends."""
 
-
-_MAX_RESUMES, _RESUME_AFTER = 3, 400.0
-"""A crawl with a JOBDIR may close because the network is gone. It is resumed at most so many times, each time after so
-many seconds: the outage is over by then.
+_MAX_RUNS_AFTER_FAULTS = 3
+"""After the last fault, a crawl with a JOBDIR is started at most this number of times. It is started again only if it
+has ended as ``network_gone``.
 """
+
+_SECONDS_BETWEEN_RUNS = 400.0
+"""The seconds before the crawl is started again. This is longer than any outage of the network."""
 
 
 def run(seed: int) -> Story:
-    """Crawl the world of *seed*, and return the story."""
+    """Crawl the world of *seed*, and return the record of the crawl."""
     story = Story(World(seed))
     runners = {"plain": _run_plain, "job": _run_job, "workers": _run_workers}
     random.seed(seed)  # The package adds jitter to its pauses.
-    # If coroutines of a killed process were garbage-collected now, they would continue in the running crawl.
+    # If a coroutine of a killed process were garbage-collected now, Python would run its `finally` blocks in the
+    # running crawl.
     gc.disable()
     try:
         kind = story.world.kind
@@ -55,7 +58,7 @@ def run(seed: int) -> Story:
 
 
 def _free_memory(story: Story) -> None:
-    """Free the objects of processes that were killed or did not end."""
+    """Free the objects of a crawl whose processes were killed or did not end."""
     if story.kill_times or not story.has_ended:
         for process in story.processes:
             process.has_ended = True
@@ -64,12 +67,14 @@ def _free_memory(story: Story) -> None:
 
 
 def _memory_folder() -> str | None:
-    """Return a folder in memory, which is faster than a disk, or None if the system has no such folder."""
+    """Return ``/dev/shm``, a folder in memory, which is faster than a disk. Return None if there is no such folder."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 async def _run_plain(story: Story, folder: str) -> None:
-    """Run a crawl in one process, whose clock may be set. Then read its ledger, if it writes one."""
+    """Run a crawl in one process. Set its clock at the times that the world gives. If the crawl writes a ledger, read
+    the ledger into *story*.
+    """
     loop, world = asyncio.get_running_loop(), story.world
     assert isinstance(loop, VirtualLoop)
     for at, offset in world.clock_changes:
@@ -90,7 +95,10 @@ async def _run_plain(story: Story, folder: str) -> None:
 
 
 async def _wait_for(world: World, fault: Fault, process: int | None = None) -> None:
-    """Wait until *fault* is due. If *process* is given, the wait ends just after a request of this process."""
+    """Wait until *fault* is due: after a number of requests, then iterations of the loop, then seconds.
+
+    If *process* is given, the last of the requests must be a request of the process with this number.
+    """
     await world.wait_for_requests(len(world.log) + fault.after_requests, process)
     for _ in range(fault.iterations):
         await asyncio.sleep(0)
@@ -98,7 +106,7 @@ async def _wait_for(world: World, fault: Fault, process: int | None = None) -> N
 
 
 async def _end_process(running: RunningCrawl, fault: Fault) -> None:
-    """Stop a process cleanly, or kill it, as the kind of *fault* says."""
+    """Stop a process cleanly if *fault* is a ``stop``. Otherwise, kill the process."""
     if fault.kind == "stop":
         await running.crawler.stop_async()
         await running.crawl
@@ -107,9 +115,7 @@ async def _end_process(running: RunningCrawl, fault: Fault) -> None:
 
 
 async def _run_job(story: Story, folder: str) -> None:
-    """Run a crawl with a JOBDIR. After each fault, the crawl is resumed from a copy of the folder. The copy has the files
-    exactly as the last process left them.
-    """
+    """Run a crawl with a JOBDIR. After each fault, resume the crawl from a copy of the JOBDIR as the fault left it."""
     job = f"{folder}/job"
     for number, fault in enumerate(story.world.faults):
         running = start_crawl(story, Process(number), folder, JOBDIR=job)
@@ -123,29 +129,32 @@ async def _run_job(story: Story, folder: str) -> None:
         await asyncio.sleep(fault.seconds)
         job = shutil.copytree(job, f"{folder}/job{number}")
     last = len(story.world.faults)
-    for number in range(last, last + _MAX_RESUMES):
+    for number in range(last, last + _MAX_RUNS_AFTER_FAULTS):
         await start_crawl(story, Process(number), folder, JOBDIR=job).crawl
         reason = story.stats[number]["finish_reason"]
         if reason != "network_gone" or story.world.is_all_banned:
             return
-        await asyncio.sleep(_RESUME_AFTER)
+        await asyncio.sleep(_SECONDS_BETWEEN_RUNS)
 
 
 async def _fill_disk(story: Story, seconds: float) -> None:
-    """Make the disk full for some *seconds*."""
+    """Make the disk full for *seconds*, and record this in *story*."""
     started_at = asyncio.get_running_loop().time()
     with full_disk():
         await asyncio.sleep(seconds)
-    # The add-on repeats a failed write after a second.
+    # The add-on repeats a failed write after a second. So the effects last a little longer.
     story.disturbances.append(
         (started_at, asyncio.get_running_loop().time() + 1.5, None)
     )
 
 
 class _Connection(FakeRedisConnection):
-    """A connection to a Redis server whose clock is not that of the client. Only the clocks of workers are set."""
+    """A connection to the simulated Redis server. The clock of the server stays right if the clock of a worker is
+    wrong.
+    """
 
     def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+        # The server runs in this call, in a process of its own.
         token = PROCESS.set(Process())
         try:
             super().send_packed_command(*args, **kwargs)
@@ -160,8 +169,8 @@ def _redis_client(server: FakeServer) -> Redis:
 
 
 async def _run_workers(story: Story, folder: str) -> None:
-    """Run two or three workers with a queue on one Redis server. The first worker has no fault, each other one may have a
-    fault.
+    """Run two or three workers with a queue on one Redis server, and inject the faults of the world. The first worker
+    is never killed, stopped or suspended, and its clock is right.
     """
     server = FakeServer()
     settings = {
@@ -193,7 +202,9 @@ async def _run_workers(story: Story, folder: str) -> None:
 async def _inject(
     story: Story, fault: Fault, server: FakeServer, worker: RunningCrawl
 ) -> None:
-    """Inject *fault* into a worker, or into the Redis server, when it is due."""
+    """Wait until *fault* is due, and inject it into the worker or into the Redis server. Do nothing if the crawl of the
+    worker has ended by then.
+    """
     number = worker.process.number
     world = story.world
     is_after_own_request = world.is_crowded or (world.is_busy and fault.kind == "kill")
@@ -231,7 +242,7 @@ async def _inject(
             await asyncio.sleep(fault.seconds)
             worker.process.resume()
     process = number if fault.kind == "suspend" else None
-    # The effects of a fault are excused for three more seconds.
+    # Effects in the three seconds after a fault are excused.
     story.disturbances.append(
         (started_at, asyncio.get_running_loop().time() + 3, process)
     )

@@ -1,34 +1,38 @@
-"""The judge of a crawl. It compares the outcomes of all requests, the stats and the ledger with the answers of the hosts.
+"""The judge of a crawl. It compares the outcomes of all requests, the stats and the ledger with what the hosts
+answered.
 
-The judge knows the log of the world, the settings, what the spider and its pipeline got, the stats with the finish
-reason, and the ledger. These are the rules, with the functions that check them, here and in `politeness.py`:
+The judge sees only the log of all requests, the settings, what the spider and its pipeline got, the stats, and the
+ledger. "The server" is the Redis server, "a component" is a middleware of the project. These are the rules, each with
+the function that checks it, here or in `politeness.py`:
 
-- Nothing forbidden is sent. No page is sent that the last robots.txt of its host, or an override, disallows, whatever
-  part of the project sends it (`_check_rules`). No page of a host is sent if its Crawl-delay exceeds
-  REP_SKIP_DELAY_OVER (`_check_delays`).
-- No page is sent to a host before its robots.txt has been received, or after that is stale (`_check_rules`).
+- No request for a page is sent that the newest robots.txt of the host, or an override in the settings, disallows. This
+  is also true for requests of pipelines, callbacks and components (`_check_rules`).
+- No request for a page is sent if the Crawl-delay of the host exceeds REP_SKIP_DELAY_OVER (`_check_delays`).
+- No request for a page is sent before the robots.txt of the host has been received, or while that robots.txt is stale
+  (`_check_rules`).
 - From the end of a request to the start of the next request to the same host, at least the Crawl-delay passes
   (`_check_delays`).
-- After a 429 or 503, no page is sent during the pause that the host asks for, or during one second if it asks for none.
+- After a 429 or 503, the host gets no request during the pause in Retry-After, or for one second without Retry-After.
   After the pause, requests are sent one at a time, and each success allows one more at a time (`_check_pauses`).
-- The settings limit the number of requests in flight to a host, to an address, and in all (`_check_concurrency`,
-  `_check_addresses`).
-- The settings limit the number of pages of a host, also if processes are killed and resumed
+- The number of requests in flight to a host, to an address, and in all does not exceed the limits in the settings
+  (`_check_concurrency`, `_check_addresses`).
+- The number of pages of a host does not exceed the limit in the settings, even if processes are killed and resumed
   (`politeness._check_pages`).
-- While the network is gone, no page is sent, and none is given up. Only requests for robots.txt test the network. Each
-  is sent at least a second after the last one (`_check_outages`).
-- Each request has one outcome: an answer that was sent, or a refusal. A kill loses no request, and only requests that
-  were in flight are sent again (`_check_outcomes`, `_check_sent_once`). A page whose callback was interrupted by a
-  closing spider is fetched again (`_check_interrupted`).
-- Workers keep delays, pauses and concurrency together. A worker is excused only if it could not know what another
-  worker did, because a lease has ended, the server was unreachable, or the server has lost data
-  (`politeness._may_know`). Each worker may have as many requests to hosts of other workers in flight as the settings
-  allow, if these requests bypass the scheduler (`_check_concurrency`).
-- Each refusal has a cause: an earlier answer, or a missing answer, of the host (`_check_refusals`). If a host asks for a
-  pause longer than REP_WAIT_TIMEOUT, requests that wait for the host are refused (`_check_wait_timeout`).
-- The crawl ends, with a correct finish reason. If no host answers any more, it ends within REP_WAIT_TIMEOUT and ten
-  seconds. Only then, the reason may be ``network_gone``, and requests may be left (`_check_end`,
-  `_check_network_gone`).
+- While the network of the crawler is gone, no request for a page is sent or given up. Only requests for robots.txt are
+  sent, to test the network, at least a second apart (`_check_outages`).
+- Each request has one outcome: an answer of a host, or a refusal. A kill loses no request (`_check_outcomes`).
+- After a kill, a request is sent again only if it was in flight, or if the killed worker had taken it from the queue
+  (`_check_sent_once`).
+- A page whose callback was interrupted by a closing spider is fetched again (`_check_interrupted`).
+- All workers together keep delays, pauses and limits, except where a worker could not know what another worker did: a
+  lease has ended, the server was unreachable, or the server has lost data (`politeness._may_know`). Requests that
+  bypass the scheduler, to hosts of other workers, are limited for each worker separately (`_check_concurrency`).
+- Each refusal has a cause: an earlier answer of the host, or a missing answer (`_check_refusals`).
+- If a host asks for a pause longer than REP_WAIT_TIMEOUT, requests that wait for the host are refused
+  (`_check_wait_timeout`).
+- The crawl ends, with a correct finish reason (`_check_end`).
+- If no host answers any more, the crawl ends within REP_WAIT_TIMEOUT and ten seconds. Only in this case, the finish
+  reason may be ``network_gone``, and requests may be left without an outcome (`_check_network_gone`).
 - Items and links are dropped where a page says so, and nowhere else (`_check_pages`).
 - Stats and ledger agree with the log (`_check_stats`, `_check_ledger`).
 """
@@ -74,21 +78,20 @@ _CLOSES_WITHIN = 10.0
 """A crawl without a network ends at most this number of seconds after REP_WAIT_TIMEOUT."""
 
 _MIN_WAIT_FOR_ROBOTSTXT = 100.0
-"""If the fetch of a robots.txt does not end, a download of a callback or a pipeline waits at least this number of
-seconds for it.
+"""If the fetch of a robots.txt does not end, a download of a callback or a pipeline waits for the robots.txt for at
+least this number of seconds.
 """
 
 _REFUSED_WITHIN = 30.0
-"""A request that would have to wait too long for the end of a pause is refused at most this number of seconds after it
-was made.
-"""
+"""A request that would wait too long for the end of a pause is refused within this number of seconds."""
 
 _COMMITTED_AFTER = 1.0
-"""After a kill, a request is not sent again if its callback had ended this number of seconds before."""
+"""If the callback of a request ended this number of seconds before a kill, or earlier, the request is not sent again.
+"""
 
 
 def find_violations(story: Story) -> list[Violation]:
-    """Return all violations of the rules in a crawl."""
+    """Return all violations of the rules in the crawl that *story* records."""
     checks = (
         _check_end, _check_network_gone, _check_outcomes, _check_sent_once, _check_interrupted, _check_refusals,
         _check_wait_timeout, _check_pages, _check_stats,
@@ -103,8 +106,8 @@ def _check_end(story: Story) -> Iterator[Violation]:
     """The crawl ends, with a correct finish reason."""
     if not story.has_ended:
         yield Violation(story.ended_at, "", "the crawl does not end")
-    # The reason is robots_denied if requests were refused and no page was fetched. A page with a 429 or 503 counts as
-    # fetched, even if the request was retried and then refused.
+    # The reason is robots_denied if requests were refused and no page was fetched. A 429 or 503 counts as a fetched
+    # page, even if the request was retried and then refused.
     is_denied = any(outcome.exception == "RobotsDenied" for outcome in story.outcomes)
     has_page = any(outcome.status for outcome in story.outcomes) or any(
         sent.received_at and sent.answer.status in {429, 503} and not sent.is_robots
@@ -117,7 +120,7 @@ def _check_end(story: Story) -> Iterator[Violation]:
         expected = {"robots_denied", "finished", "shutdown"}
     if any(fault.kind == "flush" for fault in story.world.faults):
         expected.add("queue_lost")
-    if story.world.has_components:  # They may have hidden answers.
+    if story.world.has_components:  # Components can hide answers from the add-on.
         expected |= {"robots_denied", "finished"}
     expected.add("network_gone")  # _check_network_gone checks this reason.
     for stats in story.stats.values():
@@ -127,7 +130,7 @@ def _check_end(story: Story) -> Iterator[Violation]:
 
 
 def _check_network_gone(story: Story) -> Iterator[Violation]:
-    """A crawl without answers ends in time, and no crawl ends as ``network_gone`` without a cause."""
+    """A crawl that no host answers any more ends in time. No other crawl ends as ``network_gone``."""
     world, timeout = story.world, story.world.settings["REP_WAIT_TIMEOUT"]
     for process, stats in story.stats.items():
         if stats["finish_reason"] == "network_gone":
@@ -137,7 +140,9 @@ def _check_network_gone(story: Story) -> Iterator[Violation]:
                 (s.received_at or ended_at for s in failures), default=ended_at
             )
             host_count = len({s.host for s in failures})
-            # For the crawl, a request was sent when the wire released it. It may have waited in its download slot since.
+            # A request can wait in its download slot after the add-on has let it go. The log has the time after this
+            # wait, but the crawl takes the earlier time as the start of the request. So the crawl may count more
+            # failures since the last answer than the judge.
             min_duration = (
                 timeout - _EQUAL_WITHIN - 2.0 * float(world.settings["DOWNLOAD_DELAY"])
             )
@@ -146,7 +151,7 @@ def _check_network_gone(story: Story) -> Iterator[Violation]:
                 and ended_at - failing_since >= min_duration
             )
             if world.has_components:
-                # Components may have hidden answers to requests that were in flight when the first host failed.
+                # Components can hide answers to requests that were in flight when the first host failed.
                 first_failure_at = min(
                     (s.received_at or ended_at for s in world.log if s.answer.error),
                     default=ended_at,
@@ -171,7 +176,8 @@ def _check_network_gone(story: Story) -> Iterator[Violation]:
             if world.hold is not None:
                 latest_end += world.hold.seconds
             if not any(s.answer.status for s in world.log if s.process == process):
-                # No host has ever answered. Each host is given up separately, after the Crawl-delay of its last request.
+                # No host has answered this process. The process gives up each host separately, and may first wait for
+                # the Crawl-delay of the host, which it knows from an earlier process.
                 latest_end += max(
                     host.crawl_delay or 0.0 for host in world.hosts.values()
                 )
@@ -188,11 +194,11 @@ def _check_network_gone(story: Story) -> Iterator[Violation]:
 def _failures_since_last_answer(
     story: Story, process: int, until: float
 ) -> list[SentRequest]:
-    """Return the requests of a process that have failed since its last answer, sorted by the time of the failure.
+    """Return the requests of a process that have failed, sorted by the time of the failure, without the failures that a
+    later answer cancels.
 
-    An answer does not show that the network works if its request was already in flight at the time of a failure. So an
-    answer only cancels failures from before its request was sent. If a driver has sent the request, the time of the
-    answer is used in place of that time, because only the driver knows when it sent the request.
+    An answer shows that the network worked when the answered request was sent. So it cancels all failures before that
+    time.
     """
     log = [
         sent for sent in story.world.log
@@ -203,6 +209,7 @@ def _failures_since_last_answer(
         if sent.answer.error:
             failures.append(sent)
         elif sent.answer.status:
+            # Only the driver knows when it has sent a request. The crawl uses the time of the answer.
             sent_at = (sent.received_at or 0.0) if sent.is_by_driver else sent.at
             failures = [
                 failure
@@ -213,10 +220,10 @@ def _failures_since_last_answer(
 
 
 def _check_outcomes(story: Story) -> Iterator[Violation]:
-    """Each request has one outcome: an answer that was sent, or a refusal with a reason."""
+    """Each request has one outcome: an answer from a host, or a refusal."""
     request_counts = Counter(request.url for request in story.spider_requests)
     outcome_counts = Counter(outcome.url for outcome in story.outcomes)
-    # Requests are only sent again if a process ends or loses its lease.
+    # A request is only sent again if a process ends or loses its lease.
     is_sent_once = story.world.kind != "job" and all(
         fault.kind == "clock" for fault in story.world.faults
     )
@@ -238,7 +245,7 @@ def _check_outcomes(story: Story) -> Iterator[Violation]:
 
 
 def _is_cut_short(story: Story) -> bool:
-    """Whether the crawl has ended with requests left, with a finish reason that allows that."""
+    """Whether requests may be left without an outcome: the finish reason is ``queue_lost`` or ``network_gone``."""
     reasons = {process: s["finish_reason"] for process, s in story.stats.items()}
     last = story.processes[-1].number
     return "queue_lost" in reasons.values() or reasons.get(last) == "network_gone"
@@ -247,13 +254,14 @@ def _is_cut_short(story: Story) -> bool:
 def _lost_urls(story: Story) -> Iterator[str]:
     """Yield each URL that was requested and has no outcome.
 
-    A URL is not lost if one of the pages that led to it was fetched again later, and failed then.
+    A URL does not count as lost if a page that leads to it, directly or through other pages, was fetched again later
+    and failed.
     """
-    # Requests that a closing spider has not sent stay in the queue.
+    # The outcome SpiderClosing does not count, because a request that a closing spider has not sent stays in the queue.
     last_outcomes = {
         o.url: o.at for o in story.outcomes if o.exception != "SpiderClosing"
     }
-    # Requests of a page for itself are left out, because such a page already has an outcome.
+    # If a page requests itself, the request is left out, because the page already has an outcome.
     last_requests = {
         request.url: request
         for request in story.spider_requests
@@ -261,20 +269,21 @@ def _lost_urls(story: Story) -> Iterator[str]:
     }
     for url, last_request in last_requests.items():
         request: SpiderRequest | None = last_request
-        # The server may have lost the request in a rollback. These are the times at which it may have been pushed:
-        # Scrapy may also have retried it after each answer.
+        # In a rollback, the server loses the requests that were pushed to it since the older data was saved. A request
+        # is pushed when the spider makes it, and Scrapy may push it again, as a retry, after each answer.
         push_times = [last_request.at] + [
             sent.received_at or sent.at
             for sent in story.world.log
             if f"http://{sent.host}{sent.path}" == url
         ]
         is_excused = any(
-            _pushed_since(story, saved_at) < push_time < restarted_at
+            _earliest_push(story, saved_at) < push_time < restarted_at
             for saved_at, restarted_at in story.rollbacks
             for push_time in push_times
         )
         while request is not None and not is_excused:
-            # The parent was fetched again after the request was made.
+            # If the parent has a later outcome, it was fetched again. As its callback has not requested the URL again,
+            # the second fetch has failed, and nothing is lost.
             is_excused = last_outcomes.get(request.parent, 0.0) > request.at
             request = last_requests.get(request.parent)
         is_excused = is_excused or last_request.bypasses_scheduler
@@ -282,9 +291,10 @@ def _lost_urls(story: Story) -> Iterator[str]:
             yield url
 
 
-def _pushed_since(story: Story, time: float) -> float:
-    """Return the earliest time at which a request can have been made that was pushed to the server after *time*. While
-    the server is unreachable, requests wait in the worker.
+def _earliest_push(story: Story, time: float) -> float:
+    """Return how early a worker can have tried to push a request that the server got after *time*: one second before
+    *time*. If the server was unreachable at *time*, return the start of this fault, because requests then wait in the
+    worker.
     """
     disturbances = [
         begins for begins, ends, _ in story.disturbances if begins < time < ends + 5.0
@@ -293,16 +303,18 @@ def _pushed_since(story: Story, time: float) -> float:
 
 
 def _violation_of(url: str, story: Story, text: str) -> Violation:
-    """Return a violation that concerns *url*, with the time at which the crawl ended."""
+    """Return a violation that concerns *url*. Its time is the end of the crawl."""
     return Violation(story.ended_at, urlsplit(url).netloc, f"{url} {text}")
 
 
 def _check_sent_once(story: Story) -> Iterator[Violation]:
-    """After a kill, only requests that were in flight are sent again, or that the killed worker had taken from the queue."""
+    """After a kill, a request is sent again only if it was in flight, or if the killed worker had taken it from the
+    queue.
+    """
     is_shared = story.world.kind == "workers"
     if is_shared:
-        # While the server is unreachable, a worker that is killed cannot report its finished requests. Nor can a worker
-        # that is stopped, because it tries only twice.
+        # If a worker is killed or stopped while the server is unreachable, it cannot report its finished requests. A
+        # stopped worker tries only twice.
         ends_early = story.kill_times or any(
             fault.kind == "stop" for fault in story.world.faults
         )
@@ -320,17 +332,18 @@ def _check_sent_once(story: Story) -> Iterator[Violation]:
     made_by_callback = {
         request.url for request in story.spider_requests if request.bypasses_scheduler
     }
-    # For each URL: when the request was done, and when the process was killed that may not have saved that yet.
+    # For each URL: the time at which the request was done, and the time at which its process was killed, perhaps before
+    # the process had saved that the request was done. The second time is infinity if the process was not killed.
     done_and_killed: dict[str, tuple[float, float]] = {}
     for outcome in story.outcomes:
         if is_shared:
             killed_at = story.processes[outcome.process].killed_at or inf
         else:
-            # The process of the outcome is the first one that was killed afterwards.
+            # Only one process runs at a time, so the first kill after the outcome counts.
             killed_at = min(
                 (at for at in story.kill_times if at >= outcome.at), default=inf
             )
-        # Another process sends the requests that a closing spider has not sent.
+        # A request that a closing spider has not sent is not done: another process sends it.
         if outcome.exception != "SpiderClosing":
             done_and_killed.setdefault(outcome.url, (outcome.at, killed_at))
     committed_after = _COMMITTED_AFTER
@@ -343,10 +356,11 @@ def _check_sent_once(story: Story) -> Iterator[Violation]:
     for sent in story.world.log:
         url = f"http://{sent.host}{sent.path}"
         done_at, killed_at = done_and_killed.get(url, (inf, inf))
-        # With a JOBDIR, requests are only sent again after a kill.
+        # With a JOBDIR, a request is only sent again after a kill.
         is_again = sent.at > (done_at + committed_after if is_shared else killed_at)
         is_repeated = done_at + committed_after < killed_at and is_again
-        # A page is excused if its callback or its item may still have waited for another download.
+        # A page is excused if it needs another download, because its callback or its item may still have waited for the
+        # download.
         if (
             is_repeated
             and url not in requested_again | made_by_callback
@@ -356,14 +370,16 @@ def _check_sent_once(story: Story) -> Iterator[Violation]:
 
 
 def _has_download(story: Story, sent: SentRequest) -> bool:
-    """Whether the callback or the item of a page needs another download."""
+    """Whether the page that *sent* requests needs another download, by its callback or for the file of its item."""
     number = number_in(sent.path)
     page = story.world.hosts[sent.host].page(number)
     return bool(page.file_url or page.callback_page)
 
 
 def _check_interrupted(story: Story) -> Iterator[Violation]:
-    """A page is fetched again if its callback waited for a download that failed because the spider closed."""
+    """If the callback of a page waits for a download, and the download fails because the spider closes, the page is
+    fetched again.
+    """
     is_excused = bool(story.disturbances or story.data_losses) or not story.has_ended
     if story.world.kind == "plain" or is_excused or _is_cut_short(story):
         return
@@ -383,7 +399,7 @@ def _check_interrupted(story: Story) -> Iterator[Violation]:
 
 
 def _check_refusals(story: Story) -> Iterator[Violation]:
-    """Each refusal has a cause: an earlier answer, or a missing answer, of the host."""
+    """Each refusal has a cause: an earlier answer of the host, or a missing answer."""
     settings = story.world.settings
     for outcome in story.outcomes:
         if outcome.exception not in _REFUSALS:
@@ -401,8 +417,8 @@ def _check_refusals(story: Story) -> Iterator[Violation]:
                 max_delay = settings["REP_SKIP_DELAY_OVER"]
                 is_caused = any(text.delay > max_delay for text in robots_texts)
             case "unreachable":
-                # Downloads of callbacks and pipelines do not wait for a robots.txt that cannot be fetched. Nor do requests
-                # that a component has changed.
+                # If the robots.txt cannot be fetched, downloads of callbacks and pipelines are refused without a wait.
+                # This is also true for requests that a component has changed.
                 waits = (
                     story.world.kind == "plain" and number_in(outcome.url) < FIRST_LEAF
                 )
@@ -414,9 +430,8 @@ def _check_refusals(story: Story) -> Iterator[Violation]:
                 is_caused = history.has_failed(until=outcome.at, waits=waits)
                 # During a pause longer than REP_WAIT_TIMEOUT, no robots.txt is fetched.
                 is_caused |= is_paused
-                # While the Redis server is unreachable, no robots.txt is fetched. And when a suspended process resumes,
-                # its timers run before it gets the answers that arrived meanwhile. So the wait has timed out, by its
-                # clock.
+                # While the Redis server is unreachable, no robots.txt is fetched. When a suspended process resumes, its
+                # timers run before it gets the answers that arrived meanwhile, so that a wait can time out.
                 is_caused |= (
                     any(
                         begins + _MIN_WAIT_FOR_ROBOTSTXT <= outcome.at <= ends
@@ -428,7 +443,8 @@ def _check_refusals(story: Story) -> Iterator[Violation]:
             case "budget":
                 is_caused = _is_used_up(story, parts.netloc)
             case "back-off" | "":
-                # A request in the download slot of a host waits for the pauses of that host.
+                # A replaced request stays in the download slot of its first host, and waits for the pauses of that
+                # host.
                 slot_history = HostHistory(story, outcome.slot)
                 is_caused = is_paused or _is_paused_for_long(slot_history, outcome)
             case _:
@@ -439,13 +455,13 @@ def _check_refusals(story: Story) -> Iterator[Violation]:
 
 
 def _check_wait_timeout(story: Story) -> Iterator[Violation]:
-    """If a host asks for a pause longer than REP_WAIT_TIMEOUT, requests that wait for the host are refused. They are not
-    sent after the pause.
+    """If a host asks for a pause longer than REP_WAIT_TIMEOUT, requests that wait for the host are refused. They are
+    not sent after the pause.
     """
     world = story.world
-    # With a priority queue of the project, a request may stay in that queue, where the add-on cannot refuse it. Workers
-    # release the host. With CONCURRENT_REQUESTS = 1, a request that waits at the wire blocks the downloader, so that no
-    # other request gets far enough to be refused.
+    # With a priority queue of the project, a request may stay in that queue, where the add-on cannot refuse it. With
+    # CONCURRENT_REQUESTS = 1, a request that waits in WireMiddleware blocks the downloader, so that no other request
+    # gets far enough to be refused. Workers release the host instead.
     is_excused = (
         "SCHEDULER_PRIORITY_QUEUE" in world.settings
         or bool(story.disturbances)
@@ -455,11 +471,12 @@ def _check_wait_timeout(story: Story) -> Iterator[Violation]:
         return
     tolerance = _REFUSED_WITHIN
     tolerance += world.hold.seconds if world.hold is not None else 0.0
-    # For each URL: when a request was made, and when a download has ended, after which the request may be retried.
+    # For each URL, the times at which a request can have begun to wait: the spider has made it, or a download of it has
+    # ended, and Scrapy retries it.
     wait_starts = defaultdict(list)
     for request in story.spider_requests:
         wait_starts[request.url].append(request.at)
-    # For each host: the ends of the pauses that are too long, and the processes that know about them.
+    # For each host and each pause that is too long: the end of the pause, and the process that got the answer.
     pauses: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for sent in world.log:
         url, seconds = f"http://{sent.host}{sent.path}", requested_pause(sent)
@@ -484,9 +501,8 @@ def _check_wait_timeout(story: Story) -> Iterator[Violation]:
 
 
 def _is_paused_for_long(history: HostHistory, outcome: Outcome) -> bool:
-    """Whether, at the time of *outcome*, the pauses of a host were so long that requests are refused. A worker may not know
-    about answers of the host to other workers.
-    """
+    """Whether the pauses of a host, until the time of *outcome*, were so long that requests to the host are refused."""
+    # A worker may not know about answers to other workers. So the answers to its own requests are also judged alone.
     longest = max(
         history.longest_pause(until=outcome.at),
         history.longest_pause(until=outcome.at, process=outcome.process),
@@ -495,10 +511,12 @@ def _is_paused_for_long(history: HostHistory, outcome: Outcome) -> bool:
 
 
 def _is_used_up(story: Story, host: str) -> bool:
-    """Whether the page limit of *host* is used up. Requests count that were sent, that were refused, or that a component or
-    a kill may have taken away before they were sent.
+    """Whether the page limit of *host* may be used up.
+
+    A request counts if it was sent, refused for another reason, or dropped by a closing spider. If components or kills
+    may have removed requests before they were sent, CONCURRENT_REQUESTS more requests are counted.
     """
-    # With a priority queue of the project, downloads of callbacks and pipelines count, too.
+    # With a priority queue of the project, downloads of callbacks and pipelines are counted as well.
     counts_all = "SCHEDULER_PRIORITY_QUEUE" in story.world.settings
     sent_count = sum(
         sent.host == host and (sent.is_page_of_host or counts_all)
@@ -571,8 +589,8 @@ def _check_stats(story: Story) -> Iterator[Violation]:
 
 
 def _check_ledger(story: Story, refused: list[Outcome]) -> Iterator[Violation]:
-    """The ledger has each refusal and the number of pages of each host. Each gap in the ledger is a gap between two requests
-    of the log.
+    """The ledger has each refusal, and the number of pages of each host. Each gap between requests that the ledger
+    reports is also in the log.
     """
     for outcome in refused:
         if not story.ledger_refusals[outcome.final_url]:
@@ -598,7 +616,7 @@ def _check_ledger(story: Story, refused: list[Outcome]) -> Iterator[Violation]:
                 continue
             if story.world.has_components:
                 continue  # Components make gaps longer.
-            # A request may be sent later than the ledger says, because it also waits in its download slot. After a
+            # A request can be sent later than the ledger says, because it can wait in its download slot. After a
             # redirect, this is the slot of the first host.
             has_delay = bool(story.world.settings["DOWNLOAD_DELAY"])
             is_real = gap is None or any(

@@ -1,6 +1,6 @@
-"""An event loop in virtual time. Instead of waiting, it sets its clock to the time of the next timer.
+"""An event loop in virtual time. Instead of waiting, the loop sets its clock to the time of the next timer.
 
-Several simulated processes can run on one loop. Each has its own clock, and can be killed at any time.
+Several simulated processes can run on one loop. Each process has its own clock, and can be killed at any time.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 EPOCH = 1_800_000_000.0
-"""The Unix time that is added to the monotonic clock of the loop, which gives the time of day."""
+"""The Unix time, in seconds, at which the monotonic clock of the loop is 0."""
 
 _TICK = 1e-6
-"""The seconds that each iteration of the loop takes."""
+"""The seconds by which each iteration of the loop moves the clock."""
 
 _MAX_ITERATIONS = 1_000_000
 """The loop raises :exc:`RanTooLong` after this number of iterations."""
@@ -49,13 +49,13 @@ _IMPORTED_PACKAGES = (
     "scrapy_redis",
     "scrapy_rep",
 )
-"""The packages with modules that a crawl may import while it runs. All these modules are imported before the clocks are
-replaced. Otherwise, a module with ``from time import time`` would keep the virtual clock when the loop has ended.
+"""The packages whose modules are all imported before the clocks are replaced.
+
+If a crawl imported a module with ``from time import time``, the module would keep the virtual clock after the crawl.
 """
 
 _PATCHED_PACKAGES = {"scrapy", "scrapy_redis", "scrapy_rep", "twisted"}
-"""The packages in which clocks, threads and queues are replaced, wherever a module or a class refers to them. Nothing
-else in these packages is changed.
+"""The packages in which clocks, threads, queues and ``uuid4`` are replaced. Nothing else in these packages is changed.
 """
 
 _PATCHED_NAMES = {
@@ -64,7 +64,7 @@ _PATCHED_NAMES = {
     "queue": "SimpleQueue",
     "uuid": "uuid4",
 }
-"""The names that are replaced in modules of the standard library."""
+"""The names that are replaced in modules of the standard library, separated by spaces."""
 
 
 @cache
@@ -78,16 +78,17 @@ def _import_all() -> None:
 
 @dataclass(eq=False)
 class Process:
-    """A simulated process of a crawl, with its own clock. :data:`PROCESS` has the process in the context of all code that
-    it runs.
+    """A simulated process of a crawl, with its own clock.
+
+    Code that runs in the process finds the process in the context variable :data:`PROCESS`.
     """
 
     number: int = 0
     clock_offset: float = 0.0
-    """The seconds by which its time of day is fast."""
+    """The seconds by which the clock of the process is fast. A fast clock changes ``time.time()``, but no timer."""
 
     lag: float = 0.0
-    """The delay, in seconds, before its threads run a task that they get."""
+    """The delay, in seconds, before a thread of the process runs a task that it gets from a queue."""
 
     has_ended: bool = False
     """Whether the process has ended. Its callbacks and timers no longer run."""
@@ -98,12 +99,12 @@ class Process:
     """The callbacks that became due while the process was suspended. None if the process is not suspended."""
 
     kept_objects: list[Any] = field(default_factory=list)
-    """The objects that the process had in memory when it was killed. They are kept until the crawl is over, because
-    coroutines would continue when they are garbage-collected.
+    """The objects that the process had in memory when it was killed. They are kept until the crawl is over: if a
+    coroutine were garbage-collected before, Python would run its ``finally`` blocks in the running crawl.
     """
 
     def resume(self) -> None:
-        """Run the callbacks that became due while the process was suspended, and end the suspension."""
+        """End the suspension, and schedule the callbacks that became due meanwhile."""
         postponed, self.postponed = self.postponed, None
         for callback, context in postponed or ():
             asyncio.get_running_loop().call_soon(callback, context=context)
@@ -113,15 +114,18 @@ PROCESS: ContextVar[Process] = ContextVar("PROCESS", default=Process())  # noqa:
 
 
 class RanTooLong(Exception):
-    """The loop has run for too long: the crawl would probably never end."""
+    """The loop has run for too long. The crawl would probably never end."""
 
 
 class _Selector(selectors.DefaultSelector):
-    """A selector that moves the clock instead of waiting for events."""
+    """A selector that moves the clock of the loop instead of waiting for events."""
 
     now = 1_000.0
+    """The time on the monotonic clock of the loop, in seconds."""
+
     iterations = 0
     busy_iterations = 0
+    """The number of iterations since the loop last waited for a timer."""
 
     def __init__(self, max_seconds: float) -> None:
         super().__init__()
@@ -134,8 +138,8 @@ class _Selector(selectors.DefaultSelector):
         if is_busy or self.iterations > _MAX_ITERATIONS or self.now > self.ends_at:
             raise RanTooLong
         events = super().select(0)
-        # Like a real clock, this clock always moves a little. Otherwise, code that is called a little too early, and
-        # then waits for the rest of the time, would be called at the same time for ever.
+        # The clock always moves a little, as a real clock does. Without this, code that is called too early by a
+        # rounding error, and sets a timer for the rest, would be called again at the same time, for ever.
         self.now += _TICK
         if not events and timeout is not None:
             self.now += timeout
@@ -144,15 +148,15 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop that never waits. As a context manager, it replaces the clocks, threads and queues of the real process
-    by virtual ones.
+    """An event loop that never waits. In a ``with`` block of the loop, clocks, threads and queues are virtual, in
+    Scrapy, in the add-on and in the standard library.
     """
 
     def __init__(self, max_seconds: float) -> None:
         """Create a loop that raises :exc:`RanTooLong` after *max_seconds* of virtual time."""
         self._virtual = _Selector(max_seconds)
         self.clock_offset = 0.0
-        """The seconds by which the time of day was set forward since the start of the loop. Negative if it was set back."""
+        """The seconds by which the clock of all processes is fast. Negative if the clock was set back."""
 
         self._replaced: list[tuple[Any, Any]] = [
             (time.monotonic, self.time),
@@ -166,28 +170,31 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._virtual)
 
     def time(self) -> float:
-        """Return the seconds on the monotonic clock."""
+        """Return the time on the monotonic clock, in seconds. It is the same in all processes."""
         return self._virtual.now
 
     def time_of_day(self) -> float:
-        """Return the Unix time, by the clock of the current process."""
+        """Return the Unix time, in seconds, by the clock of the current process."""
         return (
             EPOCH + self._virtual.now + self.clock_offset + PROCESS.get().clock_offset
         )
 
     def uuid4(self) -> uuid.UUID:
-        """Return the next UUID of a sequence that is the same in each run."""
+        """Return a UUID. Each run of a seed gets the same UUIDs in the same order."""
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
     def sleep(self, seconds: float) -> None:
-        """Move the clock, as a real loop is blocked by :func:`time.sleep`."""
+        """Move the clock by *seconds*, and run no callbacks. This replaces :func:`time.sleep`, which blocks a real
+        loop.
+        """
         self._virtual.now += seconds
 
     def call_soon(
         self, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         if self.is_closed():
-            # The objects of a killed crawl may be garbage-collected as late as this.
+            # The objects of a killed process can be garbage-collected after the loop is closed. What they schedule then
+            # is never run.
             return asyncio.Handle(callback, args, self, context)
         return super().call_soon(_guarded(callback, context), *args, context=context)
 
@@ -205,7 +212,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Call *func* at once, and return a future with its result. So the order of events is the same in each run."""
+        """Call *func* at once, without a thread, and return a future with its result."""
         future = self.create_future()
         try:
             future.set_result(func(*args))
@@ -226,12 +233,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _Idle(Exception):
-    """A thread has no more work: its queue is empty."""
+    """A thread has no more work, because its queue is empty."""
 
 
 class _InlineThread(threading.Thread):
-    """A replacement of :class:`threading.Thread` that runs its target in the caller. So the order of events is the same in
-    each run.
+    """A replacement for :class:`threading.Thread`. ``start`` calls the target directly, so that the order of events is
+    the same in each run.
     """
 
     running: _InlineThread | None = None
@@ -247,7 +254,7 @@ class _InlineThread(threading.Thread):
         """Return at once, because the thread has already done its work."""
 
     def resume(self) -> None:
-        """Run the target until it waits for an item of an empty queue."""
+        """Call the target. The call ends when the target reads from an empty queue."""
         _InlineThread.running, outer = self, _InlineThread.running
         with suppress(_Idle):
             self._target(*self._args, **self._kwargs)  # type: ignore[attr-defined]
@@ -255,11 +262,13 @@ class _InlineThread(threading.Thread):
 
 
 class _InlineQueue(deque[Any]):
-    """A replacement of :class:`queue.SimpleQueue`. ``put`` lets the inline thread run that reads from the queue, after the
-    lag of the current process.
+    """A replacement for :class:`queue.SimpleQueue`. ``put`` runs the thread that reads from the queue.
+
+    If the current process has a lag, the thread runs after this number of seconds.
     """
 
     reader: _InlineThread | None = None
+    """The thread that reads from the queue. None if no thread has read from the queue yet."""
 
     def get(self) -> Any:
         self.reader = _InlineThread.running
@@ -277,8 +286,10 @@ class _InlineQueue(deque[Any]):
 
 
 def _guarded(callback: Callable[..., Any], context: Context | None) -> Any:
-    """Return a function that calls *callback* unless its process has ended. If the process is suspended, the function
-    postpones the callback.
+    """Return a function that calls *callback* as the process of *context* allows. If *context* is None, this is the
+    current process.
+
+    If the process is suspended, the call is postponed. If the process has ended, *callback* is not called.
     """
     process = PROCESS.get() if context is None else context.get(PROCESS)
     if process is None:
@@ -294,11 +305,11 @@ def _guarded(callback: Callable[..., Any], context: Context | None) -> Any:
 
 
 def _replace(replacements: dict[int, Any]) -> None:
-    """Replace objects wherever a module or a class of the patched packages refers to them.
+    """Replace objects in all modules and classes of the patched packages, and in the standard library.
 
-    *replacements* has the new objects by the ``id()`` of the old ones. This is the only place where the simulation changes
-    the code under test. It names no class, function or attribute of that code.
+    *replacements* maps the ``id()`` of an old object, such as :func:`time.sleep`, to the new object.
     """
+    # Nothing else in the simulation changes the code under test, and no name of that code is used here.
     for name, module in list(sys.modules.items()):
         if name in _PATCHED_NAMES:
             _replace_in(module, replacements, _PATCHED_NAMES[name].split())
@@ -314,7 +325,11 @@ def _replace_in(
     replacements: dict[int, Any],
     names: list[str] | None = None,
 ) -> None:
-    """Replace the attributes of *owner* that are objects in *replacements*: all attributes, or only those in *names*."""
+    """Replace attributes of *owner*, a module or a class. If *names* is given, replace only attributes with these
+    names.
+
+    *replacements* maps the ``id()`` of an old value to the new value. Attributes with other values are not changed.
+    """
     for name in names or list(vars(owner)):
         value = vars(owner)[name]
         is_static = isinstance(value, staticmethod)

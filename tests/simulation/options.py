@@ -11,7 +11,7 @@ _SETTINGS = "SIMULATION_SETTINGS"
 
 
 def chosen_kinds() -> frozenset[str]:
-    """Return the kinds of worlds to run. Seeds whose worlds are of other kinds are skipped."""
+    """Return the kinds of worlds to run: ``plain``, ``job`` and ``workers``, if the option is not set."""
     return frozenset(os.environ.get(_KINDS, "plain job workers").split())
 
 
@@ -23,9 +23,9 @@ def chosen_settings() -> dict[str, Any]:
 
 
 def set_options(*, kinds: list[str] | None, settings: str) -> None:
-    """Set the options for this process and for its child processes. An empty option stays as it is.
+    """Set the options for this process and for its child processes.
 
-    *settings* is a JSON object.
+    *settings* is a JSON object. If *kinds* or *settings* is empty or None, the value of that option is not changed.
     """
     if kinds:
         os.environ[_KINDS] = " ".join(kinds)

@@ -1,7 +1,12 @@
-"""The judge of politeness. It compares when each request was sent with what its host allows and asks for.
+"""The judge of politeness. It checks that each request was allowed by its host, and was not sent too early.
 
-The docstring of `judge.py` lists the rules. The wire is the add-on's downloader middleware nearest to the network. A request
-that did not wait in the scheduler waits at the wire until it may be sent. A page that a driver fetches never gets there.
+The docstring of `judge.py` lists the rules. In all comments of this file:
+
+- "The wire" is WireMiddleware, the add-on's downloader middleware nearest to the network. A request that did not wait
+  in the scheduler waits at the wire until it may be sent.
+- "A driver" is a middleware of the project that fetches pages itself, as a browser does. The wire does not see the
+  requests of a driver.
+- "The server" is the Redis server that workers share.
 """
 
 from __future__ import annotations
@@ -20,13 +25,15 @@ if TYPE_CHECKING:
     from tests.simulation.world import Answer, SentRequest
 
 _SLACK = 0.01
-"""The inaccuracy of sums of floating-point numbers and of an event loop, in seconds."""
+"""The seconds by which a time in the log can be wrong, because of rounding and of the iterations of the event loop."""
 
 _PAUSE_SAVED_AFTER = 0.1
-"""The seconds after which a pause is saved in the JOBDIR."""
+"""A pause is saved in the JOBDIR within this number of seconds."""
 
 _PAUSE_SHARED_AFTER = 0.25
-"""The seconds after which other workers know about a pause."""
+"""The other workers know about a pause within this number of seconds, plus the time that calls of the Redis server
+take.
+"""
 
 _HOST_FORGOTTEN_AFTER = 30.0
 """The seconds without a request after which the crawl may forget the delay and the address of a host."""
@@ -35,7 +42,7 @@ _NO_SERVER_TIMEOUT = 10.0
 """The seconds after which requests to a host without a server are refused."""
 
 _MIN_LIFETIME = 300.0
-"""The seconds for which a robots.txt is used even if its Cache-Control has a shorter max-age."""
+"""A robots.txt is used for at least this number of seconds, even if its Cache-Control has a shorter max-age."""
 
 _LEASE_RENEWED_WITHIN = 1.0
 """A worker that has sent a request renews its lease within this number of seconds, if the server answers."""
@@ -43,8 +50,10 @@ _LEASE_RENEWED_WITHIN = 1.0
 _MIN_FAILED_HOSTS, _MIN_FAILED_REQUESTS = 5, 20
 """The network counts as gone when this number of hosts, and this number of requests in a row, have failed."""
 
-_DECIDED_ON_ARRIVAL = 3
-"""When a robots.txt arrives, it decides about this number of waiting requests, whatever its lifetime."""
+_MAX_DECIDED_ON_ARRIVAL = 3
+"""The maximum number of requests that a robots.txt allows when it arrives. They may be sent when the robots.txt is
+stale.
+"""
 
 
 class Violation(NamedTuple):
@@ -60,16 +69,17 @@ class Violation(NamedTuple):
 
 
 class RobotsText(NamedTuple):
-    """The text of a robots.txt, or of the override in its place. *lifetime* is in seconds."""
+    """The text of a robots.txt, or of an override in the settings that replaces the robots.txt."""
 
     at: float
-    """When the text was received."""
+    """The time at which the text was received. ``-inf`` for an override."""
 
     process: int
     """The number of the process that has received the text."""
 
     body: str
     lifetime: float
+    """The seconds for which the text is fresh. ``inf`` for an override."""
 
     @property
     def delay(self) -> float:
@@ -87,7 +97,7 @@ class RobotsText(NamedTuple):
 
 
 class HostHistory:
-    """The requests to a host in a story, and what the answers mean for the crawl."""
+    """The requests to a host in a crawl, and what the crawl must conclude from the answers."""
 
     def __init__(self, story: Story, host: str) -> None:
         self.host = host
@@ -97,13 +107,15 @@ class HostHistory:
         override = overrides.get(host, overrides.get("*", "obey"))
         is_obeyed = override == "obey" or isinstance(override, dict)
         self.override = None if is_obeyed else override
-        """The text in place of the robots.txt, or ``ignore``. None if the robots.txt of the host is obeyed."""
+        """The text that replaces the robots.txt, or ``ignore``. None if the robots.txt of the host is obeyed."""
 
     def robots_texts(
         self, *, until: float, process: int | None = None
     ) -> list[RobotsText]:
-        """Return all texts that were received until the time *until*, oldest first. If *process* is given, return only the
-        texts that this process has received.
+        """Return each text of the robots.txt that was received until the time *until*, oldest first.
+
+        If *process* is given, return only the texts that the process with this number has received. Return only the
+        override if the settings replace the robots.txt, and no text if they ignore it.
         """
         if self.override == "ignore":
             return []
@@ -130,10 +142,11 @@ class HostHistory:
         return min(seconds, float(self.settings["REP_MAX_AGE"]))
 
     def has_failed(self, *, until: float, waits: bool) -> bool:
-        """Whether the robots.txt could not be fetched until the time *until*.
+        """Whether the newest fetches of the robots.txt, until the time *until*, have failed, so that a request is
+        refused.
 
-        *waits* is True for a request that waits for the robots.txt. Then, the failures must have lasted so long that the
-        request is refused.
+        If *waits* is False, one failed fetch is enough. If *waits* is True, the request waits for the robots.txt, and
+        the fetches must have failed for so long that the request is refused.
         """
         last = max((text.at for text in self.robots_texts(until=until)), default=-inf)
         tries = [
@@ -144,11 +157,13 @@ class HostHistory:
         if not tries:
             return False
         if any(sent.raised_driver_error for sent in tries):
-            return True  # For the crawl, a component has failed. Requests do not wait in this case.
+            # The crawl takes the driver's own exception for an error in a component, not in the network. Requests are
+            # refused without a wait.
+            return True
         timeout = float(self.settings["REP_WAIT_TIMEOUT"])
         first = tries[0].received_at or 0.0
-        # If a host seems to have no server, its robots.txt is fetched once more. Then, its requests are refused until the
-        # host answers.
+        # If a host seems to have no server, its robots.txt is fetched only once more. If that fails too, its requests
+        # are refused until the host answers.
         early = [
             s
             for s in tries
@@ -157,14 +172,17 @@ class HostHistory:
         if all(sent.answer.error or 300 <= sent.answer.status < 400 for sent in early):
             timeout = min(timeout, _NO_SERVER_TIMEOUT)
         waited = until - first
-        # The pause before the next try doubles with each try, also if the host asks for a short pause.
+        # The pause before the next try doubles with each try, even if the host asks for a short pause.
         doubled = 2.0 ** min(len(tries), 12)
         will_wait = waited + max(doubled, *(requested_pause(sent) for sent in tries))
         return not waits or max(waited, will_wait) >= timeout - 1.0
 
     def longest_pause(self, *, until: float, process: int | None = None) -> float:
-        """Return the seconds of the longest period in which all requests to the host failed or got a 429 or 503. The
-        requested pauses are part of the period. If *process* is given, only requests of this process count.
+        """Return the length, in seconds, of the longest period in which all requests to the host failed or got a 429 or
+        503.
+
+        Only answers until the time *until* count. The period includes the pause after its last answer. If *process* is
+        given, only requests of the process with this number count.
         """
         longest, began_at, last_failure_at = 0.0, None, -inf
         # No pause is shorter than the delay of the host.
@@ -185,18 +203,20 @@ class HostHistory:
                 )
                 longest = max(longest, received_at + pause - began_at)
             elif sent.at >= last_failure_at:
-                # A success ends the period, unless its request was already in flight at the time of the last failure.
+                # An answer ends the period, unless its request was already in flight at the time of the last failure.
                 began_at = None
         return longest
 
 
 def requested_pause(sent: SentRequest) -> float:
-    """Return the seconds in the Retry-After of the answer, or 0."""
+    """Return the seconds in the Retry-After header of the answer to *sent*. Return 0 if there is no such header."""
     return float(sent.answer.headers.get("Retry-After", 0))
 
 
 def politeness_violations(story: Story) -> list[Violation]:
-    """Return a violation for each request that was sent although it must not be sent, or was sent too early."""
+    """Return a violation for each request that was forbidden or sent too early, and for each that was given up too
+    early.
+    """
     violations = [
         *_check_concurrency(story),
         *_check_addresses(story),
@@ -217,7 +237,7 @@ def politeness_violations(story: Story) -> list[Violation]:
 def _check_rules(
     story: Story, history: HostHistory, log: list[SentRequest]
 ) -> Iterator[tuple[SentRequest, str]]:
-    """No page is sent before a robots.txt allows it, or after that robots.txt is stale."""
+    """No request for a page is sent before a robots.txt allows it, or after this robots.txt is stale."""
     # If DOWNLOAD_DELAY is set, a request that was allowed still waits in its download slot.
     settings = story.world.settings
     in_slot = float(settings["DOWNLOAD_DELAY"])
@@ -230,7 +250,8 @@ def _check_rules(
         # The robots.txt may become stale while a component holds the request back.
         held_since = sent.at if sent.held_since is None else sent.held_since
         in_slot = max_in_slot + sent.at - held_since
-        # Each worker fetches its own copy. With a JOBDIR, a process has the copy of the process before it.
+        # Each worker fetches its own copy of the robots.txt. With a JOBDIR, a process has the copy of the previous
+        # process.
         process = sent.process if story.world.kind == "workers" else None
         robots_texts = history.robots_texts(until=sent.at, process=process)
         if not robots_texts:
@@ -253,8 +274,8 @@ def _check_rules(
             until = max(
                 until, (failures[-1].received_at or 0.0) + _lifetime_after(failures)
             )
-        # During a pause longer than REP_WAIT_TIMEOUT, no robots.txt is fetched. It counts as unreachable, and the last good
-        # copy is used.
+        # During a pause longer than REP_WAIT_TIMEOUT, no robots.txt is fetched. The robots.txt counts as unreachable,
+        # and its last good copy is used.
         timeout = settings["REP_WAIT_TIMEOUT"]
         for other in history.log:
             ends = (other.received_at or -inf) + requested_pause(other)
@@ -264,8 +285,8 @@ def _check_rules(
                 and until <= ends
             ):
                 until = ends + _MIN_LIFETIME
-        # If the clock is set back, a robots.txt seems to be newer than it is. If the Crawl-delay is longer than the lifetime,
-        # a robots.txt still applies to one request.
+        # If the clock is set back, a robots.txt seems to be newer than it is. If the Crawl-delay is longer than the
+        # lifetime, one request may wait for the end of the delay, and is sent although the robots.txt is stale by then.
         set_back = max(
             (-offset for _, offset in story.world.clock_changes), default=0.0
         )
@@ -273,8 +294,9 @@ def _check_rules(
         is_outage = any(
             begins <= sent.at < ends for begins, ends in story.world.outages
         )
-        # A robots.txt decides about the requests that wait for it when it arrives, however long these wait afterwards: one
-        # request from the scheduler, and the waiting requests that bypass the scheduler.
+        # When a robots.txt arrives, it decides about some of the requests that wait for it: one request from the
+        # scheduler, and the requests that bypass the scheduler. These requests may be sent much later, when the
+        # robots.txt is stale.
         known_at = failures[-1].at if failures else last.at
         sent_since = [
             s
@@ -283,16 +305,14 @@ def _check_rules(
             and known_at < s.at < sent.at
             and s.process == sent.process
         ]
-        if len(sent_since) < _DECIDED_ON_ARRIVAL:
+        if len(sent_since) < _MAX_DECIDED_ON_ARRIVAL:
             continue
         if late > 0 and not is_outage and late > _waited_in_slot(story, sent):
             yield sent, f"sent {late:.1f} s after its robots.txt was stale"
 
 
 def _decided_at(story: Story, sent: SentRequest) -> float:
-    """Return the time of the last decision of the crawl about a request. After this time, only components of the project
-    have held the request back.
-    """
+    """Return the time at which the add-on let a request go. Afterwards, only middlewares of the project held it."""
     hold = story.world.hold
     held_since = sent.at if sent.held_since is None else sent.held_since
     if sent.is_by_driver:
@@ -301,8 +321,8 @@ def _decided_at(story: Story, sent: SentRequest) -> float:
 
 
 def _has_unknown_send_time(sent: SentRequest) -> bool:
-    """Whether the crawl could not know when this request would be sent: a driver has sent it, and it bypassed the scheduler
-    or was held back.
+    """Whether the add-on could not know when the request would be sent: a driver has sent the request, and the request
+    bypassed the scheduler or was held back by another middleware.
     """
     is_direct_from_scheduler = (
         not (sent.is_robots or sent.bypasses_scheduler) and sent.held_since is None
@@ -311,8 +331,9 @@ def _has_unknown_send_time(sent: SentRequest) -> bool:
 
 
 def _waited_in_slot(story: Story, sent: SentRequest) -> float:
-    """Return how long a request may have waited in its download slot for a request to another host. Scrapy keeps a
-    redirected request in the slot of the first host.
+    """Return the maximum number of seconds for which a request may have waited in its download slot for the end of a
+    request to another host. Two hosts can share a slot, because a redirected request stays in the slot of the first
+    host.
     """
     ended_just_before = [
         other
@@ -324,7 +345,9 @@ def _waited_in_slot(story: Story, sent: SentRequest) -> float:
 
 
 def _lifetime_after(failures: list[SentRequest]) -> float:
-    """Return the seconds for which the last good copy is used after *failures*, before robots.txt is fetched again."""
+    """Return the seconds, after the failed fetches in *failures*, for which the last good copy of a robots.txt is used.
+    Then robots.txt is fetched again.
+    """
     doubled = 45.0 * 2 ** min(len(failures) - 1, 7)
     return max(_MIN_LIFETIME, requested_pause(failures[-1]), doubled)
 
@@ -340,7 +363,7 @@ def _check_delays(
             (text.delay for text in history.robots_texts(until=inf)), default=0.0
         )
     is_forgotten = False
-    # During an outage of the network, requests reach no host.
+    # During an outage of the crawler's network, requests reach no host. These requests are left out.
     for sent, after in pairwise(s for s in log if s.answer.error != "unresolved"):
         if sent.answer.status == 200 and sent.is_robots and history.override is None:
             delay = RobotsText(0.0, 0, sent.answer.body, 0.0).delay
@@ -375,10 +398,11 @@ def _check_delays(
 
 
 def _is_beside_driver(sent: SentRequest, after: SentRequest) -> bool:
-    """Whether a driver has sent one of the two requests while the other request bypassed the scheduler. The wire does not
-    know about the request of the driver until it has ended.
+    """Whether the add-on could not keep a delay between *sent* and *after*: the two requests overlap, a driver has sent
+    one of them, and the other one is for a robots.txt or bypassed the scheduler.
     """
-    # If the driver blocks the event loop, the other request is sent when the driver is done.
+    # The add-on learns about the request of a driver only from the answer. If the driver blocks the event loop, *after*
+    # is sent when the answer to *sent* has been received.
     if not sent.at <= after.at <= (sent.answered_at or inf) + _SLACK:
         return False
     return any(
@@ -388,15 +412,17 @@ def _is_beside_driver(sent: SentRequest, after: SentRequest) -> bool:
 
 
 def _may_know(story: Story, sent: SentRequest, after: SentRequest) -> bool:
-    """Whether the process that sends *after* may know that *sent* was sent.
+    """Whether the process that sends *after* must take account of *sent*, because it may know that *sent* was sent.
 
-    It does not know that if *sent* is a request of another worker, and one of these is true:
+    This is always true for requests of the same process. For a request *sent* of another worker, it is false in these
+    cases:
 
-    - *sent* is the first robots.txt of its worker, which did not know the delay before.
-    - The server has lost its data since *sent*.
-    - The server was unreachable when *sent* or *after* was sent, and that request bypassed the scheduler.
-    - The lease of the other worker has ended while *sent* was in flight, because the server was unreachable or the worker
-      was suspended.
+    - *sent* is for the robots.txt, and the other worker had not received it before, so that it did not know the
+      Crawl-delay.
+    - The Redis server has lost data between *sent* and *after*.
+    - *sent* or *after* bypassed the scheduler or is for a robots.txt, and the Redis server was unreachable at its time.
+    - The lease of the other worker has ended while *sent* was in flight, because the Redis server was unreachable or
+      the worker was suspended.
     """
     if story.world.kind != "workers" or sent.process == after.process:
         return True
@@ -421,12 +447,12 @@ def _may_know(story: Story, sent: SentRequest, after: SentRequest) -> bool:
 
 
 def _min_lease(story: Story) -> float:
-    """Return the minimum time, in seconds, that is left of the lease of a worker at any time."""
+    """Return a lower bound for the seconds that are left of the lease of a running worker."""
     return float(story.world.settings["REP_QUEUE_LEASE"]) - _LEASE_RENEWED_WITHIN
 
 
 def lease_may_end(story: Story) -> bool:
-    """Whether the lease of a worker may have ended although the worker continued later."""
+    """Whether a fault was so long that the lease of a worker may have ended, although the worker continued later."""
     min_lease = _min_lease(story)
     return any(ends - begins > min_lease for begins, ends, _ in story.disturbances)
 
@@ -434,9 +460,9 @@ def lease_may_end(story: Story) -> bool:
 def _check_pauses(
     story: Story, history: HostHistory, log: list[SentRequest]
 ) -> Iterator[tuple[SentRequest, str]]:
-    """After a 429 or 503, the host gets no request for a page or a robots.txt during the pause that it asks for, or during
-    one second. After the pause, requests are sent one at a time, and each success allows one more at a time. A 503
-    without Retry-After counts only if the answer before was a 503 too.
+    """After a page gets a 429 or 503, the host gets no request for the seconds in Retry-After, or for one second if
+    that is longer. After this pause, requests are sent one at a time, and each success allows one more at a time. A 503
+    without Retry-After starts a pause only if the previous answer was also a 503.
     """
     # The requests whose answers asked for a pause, and the ends of the pauses.
     pauses: list[tuple[SentRequest, float]] = []
@@ -466,14 +492,15 @@ def _check_pauses(
             if at < until - _SLACK:
                 yield sent, f"sent {until - at:.2f} s before the end of a pause"
             last = pauses[-1][0] if pauses else None
-            # A worker learns about a pause from another worker when it first asks for permission to send a request. So its
-            # first robots.txt is excused.
+            # If another worker got the answer that asks for the pause, this worker learns about the pause when it first
+            # asks the server for permission to send a request. So its requests for robots.txt are excused until it has
+            # received a robots.txt.
             is_new = sent.is_robots and not history.robots_texts(
                 until=at, process=sent.process
             )
             is_new = is_new and last is not None and last.process != sent.process
-            # A page that a driver fetches never gets to the wire. So requests that bypass the scheduler are not held back
-            # because of such a page.
+            # The wire does not count the requests of a driver as requests in flight. So it does not hold back requests
+            # that bypass the scheduler when a driver already has a request in flight.
             is_new |= story.world.driver is not None and sent.bypasses_scheduler
             if last is not None and not is_new and _knows_pause(story, sent, last):
                 others = in_flight.values()
@@ -495,23 +522,24 @@ def _check_pauses(
             concurrency = 1
         elif status and pauses and sent.at >= pauses[-1][1] - _SLACK:
             concurrency += 1
-            # A host has recovered when as many requests are allowed as in its download slot.
+            # The host has recovered when the number of requests at a time reaches the normal limit.
             if concurrency >= story.world.settings["CONCURRENT_REQUESTS_PER_DOMAIN"]:
                 concurrency = inf
 
 
 def _is_learned_while_blocked(story: Story, busy: SentRequest, at: float) -> bool:
-    """Whether the process learns only at the time *at* about the pause that the answer to *busy* asks for: a driver has
-    blocked the event loop until then, and the next request was already waiting for its download slot.
+    """Whether a driver has blocked the event loop until the time *at*, so that the process learned about a pause only
+    then. The answer to *busy* asks for the pause.
     """
+    # When the driver is done, a request that already waited in its download slot is sent at once.
     driver = story.world.driver
     is_blocking = driver is not None and driver.is_blocking and busy.is_by_driver
     return is_blocking and at <= _end_of(busy, story) + _SLACK
 
 
 def _single_503s(story: Story, log: list[SentRequest]) -> set[int]:
-    """Return the numbers of the requests that got a 503 that asks for no pause: it has no Retry-After, and the last answer of
-    the host to the same process was not a 503, or is forgotten.
+    """Return the numbers of the requests whose 503 starts no pause: the 503 has no Retry-After, and the previous answer
+    of the host to the same process was not a 503, or is forgotten.
     """
     single = set()
     last_503: dict[int, float] = {}
@@ -530,8 +558,10 @@ def _single_503s(story: Story, log: list[SentRequest]) -> set[int]:
 
 
 def _knows_pause(story: Story, sent: SentRequest, busy: SentRequest) -> bool:
-    """Whether the process that sends *sent* knows about the pause that the answer to *busy* asks for. While the server is
-    unreachable, a worker cannot share a pause with the other workers.
+    """Whether the process of *sent* knows, before it sends *sent*, about the pause that the answer to *busy* asks for.
+
+    A worker does not know about a pause of another worker while the Redis server is unreachable or after it has lost
+    data.
     """
     assert busy.received_at is not None
     known_at = busy.received_at
@@ -543,15 +573,17 @@ def _knows_pause(story: Story, sent: SentRequest, busy: SentRequest) -> bool:
             for begins, ends, process in story.disturbances
             if process is None and begins <= known_at < ends
         ]
-        # Both workers may wait for the answer to a call of the server before they make the next call.
+        # The worker that got the pause can share it only in its next call to the server, and the worker of *sent*
+        # learns it only in its own next call. Each of them may first have to wait for the reply to a call that is under
+        # way.
         known_at += _PAUSE_SHARED_AFTER + 4 * story.world.lag
         known_at = max([known_at, *server_ends])
     return _decided_at(story, sent) >= known_at
 
 
 def _is_pause_unsaved(story: Story, busy: SentRequest) -> bool:
-    """Whether the pause that the answer to *busy* asks for was not saved in the JOBDIR, because the process was killed at
-    once or the disk was full.
+    """Whether the process was killed, or the disk was full, before it could save a pause in the JOBDIR. The answer to
+    *busy* asks for the pause.
     """
     at = busy.answered_at or inf
     is_killed = any(
@@ -565,9 +597,11 @@ def _is_pause_unsaved(story: Story, busy: SentRequest) -> bool:
 def _counts_in_flight(
     story: Story, other: SentRequest, sent: SentRequest, busy: SentRequest
 ) -> bool:
-    """Whether *other* counts as in flight for all workers when *sent* is sent after the pause that the answer to *busy* asks
-    for. A request that bypasses the scheduler, or a request for robots.txt, counts only if its worker knew about the
-    pause.
+    """Whether *other*, which is in flight when *sent* is sent, counts against the number of requests that all workers
+    together may send after a pause. The answer to *busy* asks for the pause.
+
+    A request from the shared queue counts. A request that bypassed the scheduler or is for a robots.txt counts only if
+    the worker that sent it knew about the pause. No request counts if the Redis server has lost it or the pause.
     """
     if other is sent or story.world.kind != "workers":
         return True
@@ -593,7 +627,7 @@ def _check_concurrency(story: Story) -> Iterator[Violation]:
     ]
     events = [(sent.at, 1, sent) for sent in pages]
     events += [(_end_of(sent, story), 0, sent) for sent in pages]
-    # For each host: the requests in flight of each process, and of all workers together (None).
+    # The number of requests in flight, by host and process. The process None stands for all workers together.
     by_host: Counter[tuple[str, int | None]] = Counter()
     by_process: Counter[int] = Counter()
     # For each host: the number of requests in flight that may have waited at the wire.
@@ -608,7 +642,8 @@ def _check_concurrency(story: Story) -> Iterator[Violation]:
         at_wire[sent.host] += _may_wait_at_wire(sent) * (1 if change else -1)
         if not (sent.is_robots or sent.is_leaf):
             by_process[sent.process] += 1 if change else -1
-        # One more request is allowed, because the wire does not know about a page that a driver fetches or will fetch.
+        # One more request is allowed if there is a driver, because the wire does not know about the requests of a
+        # driver.
         is_excused = story.world.driver is not None and at_wire[sent.host] > 0
         max_at_host = settings["CONCURRENT_REQUESTS_PER_DOMAIN"] + is_excused
         at_host = max(by_host[sent.host, process] for process in counted_for)
@@ -623,24 +658,26 @@ def _check_concurrency(story: Story) -> Iterator[Violation]:
 
 
 def _may_wait_at_wire(sent: SentRequest) -> bool:
-    """Whether the request may have waited at the wire: it bypassed the scheduler, or was held back or redirected."""
+    """Whether the request may have waited at the wire: it is for a robots.txt, bypassed the scheduler, was redirected,
+    or was held back by a middleware of the project.
+    """
     is_late = sent.is_robots or sent.is_leaf or sent.held_since is not None
     return is_late and not sent.is_by_driver
 
 
 def _check_addresses(story: Story) -> Iterator[Violation]:
-    """No more requests are in flight to an address than the settings allow, as soon as the address is known. The address of
-    a host may be forgotten after half a minute without a request in flight to the host.
+    """No more requests are in flight to an IP address than the settings allow. A host counts for its address only while
+    the process knows the address: from the first response, until the host had no request in flight for half a minute.
     """
     world = story.world
     limit = world.settings.get("REP_CONCURRENCY_PER_ADDRESS", 0)
     events = [(sent.at, 1, sent) for sent in world.log]
     events += [(_end_of(sent, story), 0, sent) for sent in world.log]
-    # A component that is nearer to the network than the wire hides answers from it.
+    # A component that is nearer to the network than the wire hides answers from the wire.
     hides = world.replacement is not None and world.replacement.order > WIRE_ORDER
     in_flight: dict[tuple[int, str], set[int]] = defaultdict(set)
-    # For each process and host whose address the process knows: when a request was last in flight, and since when the
-    # process knows the address.
+    # For each process and each host whose address the process knows: the time at which a request was last in flight,
+    # and the time since which the process knows the address.
     last_in_flight: dict[tuple[int, str], float] = {}
     known_at: dict[tuple[int, str], float] = {}
     # The time for which a request may wait in its download slot after the wire has released it.
@@ -672,7 +709,7 @@ def _check_addresses(story: Story) -> Iterator[Violation]:
             if since <= at - in_slot
         ]
         at_once = sum(len(in_flight[other]) for other in hosts_at_address)
-        # One more request is allowed, because the wire does not know about a page that a driver fetches.
+        # One more request is allowed, because the wire does not know about a request of a driver.
         is_excused = world.driver is not None and _may_wait_at_wire(sent)
         if begins and key in hosts_at_address and at_once > limit + is_excused:
             yield Violation(at, sent.host, f"too many requests to {address}: {sent}")
@@ -681,7 +718,9 @@ def _check_addresses(story: Story) -> Iterator[Violation]:
 def _check_pages(story: Story) -> Iterator[Violation]:
     """All processes together fetch no more pages of a host than the page limit allows."""
     if story.disturbances:
-        return  # While the files of the JOBDIR cannot be written, pages are still fetched.
+        # While the JOBDIR cannot be written, pages are fetched but not counted in it. So a resumed crawl can exceed the
+        # limit.
+        return
     pages: dict[str, set[str]] = defaultdict(set)
     for sent in story.world.log:
         if sent.is_page_of_host:
@@ -693,16 +732,20 @@ def _check_pages(story: Story) -> Iterator[Violation]:
 
 
 def _end_of(sent: SentRequest, story: Story) -> float:
-    """Return when a request was over: it was answered, or cancelled at once, or its process was killed."""
+    """Return the time at which a request was over: it was answered, or its process was killed. If neither happened, the
+    request was cancelled, and counts as over when it was sent.
+    """
     killed_at = story.processes[sent.process].killed_at
     return sent.answered_at or killed_at or sent.at
 
 
 def _check_outages(story: Story) -> Iterator[Violation]:
-    """While the network is gone, requests for robots.txt are sent at least a second apart, and no page is sent or given up.
+    """While the network is gone, requests for robots.txt are sent at least a second apart, and no page is sent or given
+    up.
 
     The network of the crawler counts as gone when enough requests in a row have failed, to enough hosts. If no host has
-    ever answered a process, this ends after REP_WAIT_TIMEOUT. A ban by all hosts looks the same as an outage.
+    answered a process, the network counts as gone for at most REP_WAIT_TIMEOUT after the first failure. If all hosts
+    refuse connections (a ban), the network also counts as gone.
     """
     processes = range(len(story.processes))
     periods = [*story.world.outages]
@@ -718,7 +761,8 @@ def _check_outages(story: Story) -> Iterator[Violation]:
             for s in story.world.log
         )
         if not has_worked:
-            continue  # All hosts may be without a server. Then the crawl judges each host separately.
+            # No host has answered yet. The crawl cannot know that the network is gone: perhaps no host has a server.
+            continue
         if gone_at < inf and not any(s.answer.status and s.at < ends for s in log):
             until = failed[0].at + story.world.settings["REP_WAIT_TIMEOUT"]
         for sent in log:
@@ -726,7 +770,7 @@ def _check_outages(story: Story) -> Iterator[Violation]:
                 until, ends
             ) and not _has_unknown_send_time(sent):
                 if sent.is_robots and sent.held_since is not None:
-                    continue  # A component has decided when it was sent.
+                    continue  # A component held the request back, and chose the time of sending.
                 if not sent.is_robots and _decided_at(story, sent) <= gone_at + _SLACK:
                     continue
                 if not sent.is_robots:
@@ -739,13 +783,13 @@ def _check_outages(story: Story) -> Iterator[Violation]:
         held_urls = {
             f"http://{s.host}{s.path}" for s in log if s.held_since is not None
         }
-        # After that time, the crawl closes, or all hosts count as unreachable.
+        # When the network has been gone for REP_WAIT_TIMEOUT, the crawl closes, or all hosts count as unreachable.
         closes = gone_at + story.world.settings["REP_WAIT_TIMEOUT"] - 1.0
         for outcome in story.outcomes if story.world.kind == "plain" else ():
             # After a false alarm, more hosts must fail before the network counts as gone. If all hosts refuse connections,
             # there may be too few hosts, so only the failures of a real outage are checked.
             is_given_up = outcome.exception == "CannotResolveHostError"
-            # A component has decided when the requests that it held back were sent.
+            # If a component held a request back, the component chose the time of sending.
             is_given_up = is_given_up and outcome.url not in held_urls
             if is_given_up and gone_at + _SLACK < outcome.at < closes:
                 text = f"given up without a network: {outcome.url}"
@@ -753,13 +797,16 @@ def _check_outages(story: Story) -> Iterator[Violation]:
 
 
 def _network_gone_at(failed: list[SentRequest], log: list[SentRequest]) -> float:
-    """Return the time at which the crawl must know that the network is gone, or infinity."""
+    """Return the time at which the crawl must know that the network is gone, or infinity.
+
+    *failed* has the requests that failed without a connection, *log* has all requests of the process.
+    """
     for number, sent in enumerate(failed, 1):
         hosts = {failure.host for failure in failed[:number]}
         if len(hosts) < _MIN_FAILED_HOSTS or number < _MIN_FAILED_REQUESTS:
             continue
-        # An answer shows that the network works only if its request was sent after the first failure. If a driver has sent
-        # the request, the time of the answer is used, because only the driver knows when it sent the request.
+        # An answer shows that the network works only if its request was sent after the first failure. For a request of
+        # a driver, the time of the answer is used, because only the driver knows when it has sent the request.
         first_failure_at = failed[0].received_at or inf
         is_answered = any(
             s.received_at

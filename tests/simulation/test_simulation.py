@@ -1,4 +1,4 @@
-"""Tests of crawls in simulated worlds: each crawl keeps to what the hosts ask for."""
+"""Tests of crawls in simulated worlds: each crawl keeps the rules that the docstring of `judge.py` lists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.newest, pytest.mark.slow, pytest.mark.unmeasured]
 def simulate(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
     """Run ``python -m tests.simulation`` with *arguments*, and return the finished process.
 
-    It is a separate process because the simulation replaces the clocks, and runs without a reactor.
+    The simulation needs a process of its own, because it replaces the clocks, and runs without a reactor.
     """
     return subprocess.run(
         [sys.executable, "-m", "tests.simulation", *arguments],
@@ -38,8 +38,8 @@ def test_a_seed_gives_the_same_story_in_each_run():
 
 
 def test_settings_choose_another_frontier():
-    """The settings choose Scrapy's own scheduler and robots.txt middleware, and the judge reports that they ignore the
-    Crawl-delay.
+    """Without the add-on, Scrapy's own scheduler and robots.txt middleware run, and the judge reports that they ignore
+    the Crawl-delay.
     """
     settings = {
         "ADDONS": {"scrapy_rep.Addon": None},

@@ -30,10 +30,10 @@ ROBOTSTXT_KINDS = (
     ("refused", 1),
     ("cut", 1),
 )
-"""How a host answers requests for its robots.txt, with the weight of each kind.
+"""The ways in which a host answers requests for its robots.txt, each with its weight in the random choice.
 
-``rules``, ``changing`` (the rules change with time), ``flaky`` (some requests fail), ``redirect``, ``cut`` (the response
-is incomplete), ``refused`` (no connection), or a status.
+Each is ``rules``, ``changing`` (the rules change with time), ``flaky`` (some requests fail), ``redirect``, ``cut`` (the
+response is incomplete), ``refused`` (no connection is made), or a status, such as ``404``.
 """
 
 _ERRORS = {
@@ -44,40 +44,50 @@ _ERRORS = {
 }
 
 FIRST_LEAF = 10_000
-"""Pages with this number or a higher number have no links."""
+"""Pages with this number or a higher number are leaves: they have no links.
 
+Callbacks and middlewares download leaves past the scheduler, pipelines download leaves as files, and redirects lead to
+leaves.
+"""
 
 FIRST_CHANGED = 100 * FIRST_LEAF
-"""Pages with this number or a higher number are requested only because a component has changed the URL of a request."""
+"""Pages with this number or a higher number are requested only if the middleware :class:`Change` has changed the URL of
+a request.
+"""
 
 OTHER_AGENT = "otherbot"
-"""The product token that a component sets in place of the product token of the crawl."""
+"""The product token that the middleware :class:`Change` sets in place of ``mybot``."""
 
 
 def is_robotstxt(path: str) -> bool:
-    """Whether *path* is the path of a robots.txt, or of the target of its redirect."""
+    """Whether *path* is ``/robots.txt``, or ``/moved.txt``, to which some hosts redirect it."""
     return path in {"/robots.txt", "/moved.txt"}
 
 
 def bypasses_scheduler(path: str) -> bool:
-    """Whether a callback, a pipeline or a component downloads the page itself, without the scheduler."""
+    """Whether the page at *path* is downloaded past the scheduler, by a callback, a pipeline or a middleware."""
     return not is_robotstxt(path) and FIRST_LEAF <= number_in(path) < 2 * FIRST_LEAF
 
 
 def number_in(url: str) -> int:
-    """Return the number of the page in *url*."""
+    """Return the number of the page at *url*, which is the last part of the path."""
     return int(url.rsplit("/", 1)[1])
 
 
 @dataclass
 class Answer:
-    """The answer to a request: a status with body and headers, or an error. *seconds* is the time that the answer takes."""
+    """The answer to a request: a status with body and headers, or an error."""
 
     seconds: float
+    """The seconds from the request to the answer."""
+
     status: int = 0
+    """0 if the answer is an error."""
+
     body: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     error: str = ""
+    """``refused``, ``unresolved``, ``timeout`` or ``cut``. Empty if the answer is not an error."""
 
     def raise_error(self) -> None:
         """Raise the exception if the answer is an error."""
@@ -87,43 +97,49 @@ class Answer:
 
 @dataclass
 class SentRequest:
-    """An entry of the log of the world: a request that was sent, with its answer. Times are seconds of virtual time."""
+    """An entry in the log of the world: a request that was sent, with its answer. Times are seconds of virtual time."""
 
     number: int
+    """The index in the log."""
+
     process: int
     at: float
     host: str
     path: str
     answer: Answer
     agent: str = ""
-    """The product token of its User-Agent."""
+    """The product token in the User-Agent of the request."""
 
     received_at: float | None = None
-    """When the process received the answer. None if it did not, for example because the process was killed."""
+    """The time at which the process received the answer. None if it did not, for example because the process was
+    killed.
+    """
 
     is_by_driver: bool = False
-    """Whether a :class:`Driver` has sent the request."""
+    """Whether the middleware :class:`Driver` has sent the request."""
 
     raised_driver_error: bool = False
-    """Whether the driver has raised its own exception instead of the network error."""
+    """Whether the request failed, and a driver raised its own exception instead of Scrapy's."""
 
     held_since: float | None = None
-    """When a component began to hold the request back. None if no component did."""
+    """The time at which the middleware :class:`Hold` began to hold the request back. None if it did not."""
 
     @property
     def answered_at(self) -> float | None:
-        """When the host answered. A suspended process receives the answer later."""
+        """The time at which the host answered. A suspended process receives the answer later. None if no answer was
+        received.
+        """
         return self.received_at and min(self.received_at, self.at + self.answer.seconds)
 
     @property
     def says_no_connection(self) -> bool:
-        """Whether the request failed without a connection, and the crawl could see that."""
+        """Whether the request failed because no connection was made, and the crawl got an exception that says so."""
         is_of_network = self.answer.error in {"refused", "unresolved"}
         return is_of_network and not self.raised_driver_error
 
     @property
     def is_robots(self) -> bool:
-        """Whether the request is for a robots.txt, or for the target of its redirect."""
+        """Whether the request is for a robots.txt, or for the URL to which the robots.txt was redirected."""
         return is_robotstxt(self.path)
 
     @property
@@ -133,7 +149,7 @@ class SentRequest:
 
     @property
     def is_redirected(self) -> bool:
-        """Whether the request was made because a host or a component has redirected another request."""
+        """Whether a redirect of the host, or the middleware :class:`Replacement`, has led to the request."""
         return (
             not self.is_robots
             and 2 * FIRST_LEAF <= number_in(self.path) < FIRST_CHANGED
@@ -141,13 +157,15 @@ class SentRequest:
 
     @property
     def bypasses_scheduler(self) -> bool:
-        """Whether the request did not pass the scheduler, because a callback, a pipeline or a component has sent it."""
+        """Whether the request never was in the scheduler, because a callback, a pipeline or a middleware downloads the
+        page.
+        """
         return bypasses_scheduler(self.path)
 
     @property
     def is_page_of_host(self) -> bool:
-        """Whether the request counts against the page limit of its host: it passed the scheduler, and is not the result of a
-        redirect within the host.
+        """Whether the request counts against the page limit of its host. Requests for robots.txt, requests that bypass
+        the scheduler, and redirects from one page of the host to another page do not count.
         """
         is_redirected_within_host = self.is_redirected and self.slot == self.host
         return not (
@@ -185,14 +203,16 @@ class Page:
     """A page, with its links and its robots meta tag. The pages of a host form a tree."""
 
     links: tuple[str, ...] = ()
+    """The links without ``rel="nofollow"``."""
+
     nofollow: tuple[str, ...] = ()
     """The links with ``rel="nofollow"``."""
 
     file_url: str = ""
-    """The URL of a file that the item of the page needs. Empty if it needs none."""
+    """The URL of the file that the item of the page lists in ``file_urls``. Empty if the item has no file."""
 
     callback_page: str = ""
-    """The URL of a page that the callback downloads itself. Empty if it downloads none."""
+    """The URL of a page that the callback downloads past the scheduler. Empty if the callback downloads no page."""
 
     robots: str = ""
     """The content of the robots meta tag."""
@@ -206,40 +226,55 @@ class Page:
 
 @dataclass(eq=False)
 class Host:
-    """A host: its latency, its robots.txt, and its pages.
-
-    *page_faults* is the share of requests for pages that fail. *max_age* is sent in Cache-Control with the robots.txt.
-    """
+    """A host: its latency, its robots.txt, and its pages."""
 
     name: str
     seed: int
     random: Random
     robotstxt_kind: str
+    """How the host answers requests for its robots.txt. See :data:`ROBOTSTXT_KINDS`."""
+
     latency: float
+    """The typical time of an answer, in seconds."""
+
     pages: int
+    """The number of pages, without leaves."""
+
     crawl_delay: float | None
     max_age: int | None
+    """The max-age in the Cache-Control of the robots.txt, in seconds. None if there is no Cache-Control."""
+
     page_faults: float
+    """The share of requests for pages that fail, from 0 to 1."""
+
     rules_period: float
     """The seconds after which a ``changing`` robots.txt switches between two versions."""
 
     leaf_weight: float = 1.0
-    """The weight of pages that need a file, and of pages whose callback downloads a page. The weight of other pages is 8."""
+    """The weight, in a random choice, of a page with a file, and of a page whose callback downloads another page. A
+    page with neither has the weight 8.
+    """
 
     has_leaves_on_other_hosts: bool = False
-    """Whether these files and downloaded pages are on other hosts."""
+    """Whether the leaves of this host's pages, the files and the pages that callbacks download, are on other hosts."""
 
     asks_for_pauses: bool = False
-    """Whether 40 percent of the requests for these files and downloaded pages get a 429 that asks for a pause."""
+    """Whether the host answers 40 percent of the requests for its leaves with a 429 and ``Retry-After: 5``."""
 
     retry_after: int = 0
-    """A tenth of the requests for pages get a 429 with this Retry-After, in seconds. If 0, there are no such answers."""
+    """The Retry-After, in seconds, of the 429 that a tenth of the requests for pages get. If 0, no request gets this
+    429.
+    """
 
     other_hosts: list[str] = field(default_factory=list)
-    """The hosts to which the host redirects."""
+    """The names of the hosts to which the host redirects, and on which its pages have their leaves if
+    *has_leaves_on_other_hosts* is True.
+    """
 
     disallowed_for_other_agent: str = ""
-    """The path that robots.txt disallows for OTHER_AGENT. Empty if robots.txt has no group for OTHER_AGENT."""
+    """The start of the paths that robots.txt disallows for OTHER_AGENT, for example ``/yes/``. Empty if robots.txt has
+    no group for OTHER_AGENT.
+    """
 
     def answer(self, path: str, now: float) -> Answer:
         """Return the answer of the host to a request for *path* at the time *now*."""
@@ -311,7 +346,10 @@ class Host:
 
     @lru_cache(maxsize=200)  # noqa: B019  hosts live no longer than their world
     def page(self, number: int) -> Page:
-        """Return the page with this *number* in the binary tree. It is the same at each call."""
+        """Return the page with this *number*. The same number always gives the same page.
+
+        The pages form a binary tree: page ``n`` links to the pages ``2n + 1`` and ``2n + 2``.
+        """
         if number >= FIRST_LEAF:
             return Page()
         random = Random(f"{self.seed} {self.name} {number}")
@@ -355,43 +393,56 @@ class Host:
 
 
 def path_of(number: int) -> str:
-    """Return the path of a page. The first part of the path is one of three words, and rules disallow one of these words."""
+    """Return the path of a page, for example ``/no/7``. The first part is ``yes``, ``no`` or ``odd``, so that a rule
+    can disallow a third of the pages.
+    """
     return f"/{('yes', 'no', 'odd')[number % 3]}/{number}"
 
 
 @dataclass
 class Fault:
-    """A fault of a process, of the disk, or of the server that has the queue."""
+    """A fault of a process, of the disk, or of the Redis server.
+
+    The fault is due after *after_requests* requests, then *iterations* of the event loop, then *after_seconds*.
+    """
 
     kind: str
-    """``kill``, ``stop``, ``suspend`` (process), ``clock`` (the clock of a worker is fast), ``disk_full``, ``disconnect``,
-    ``restart``, ``flush`` or ``rollback`` (server; after ``rollback``, it has the data of an earlier time).
+    """What happens, one of these words:
+
+    - ``kill``, ``stop``, ``suspend``: a process ends at once, ends cleanly, or does nothing for some time.
+    - ``clock``: the clock of a worker is fast.
+    - ``disk_full``: no file can be written for some time.
+    - ``disconnect``, ``restart``: the Redis server cannot be reached for some time. After a restart, it has lost its
+      scripts.
+    - ``flush``, ``rollback``: the Redis server loses all its data, or goes back to the data of an earlier time.
+    - ``none``: nothing.
     """
 
     after_requests: int = 0
-    """The fault is due after this number of requests, then *iterations* of the loop, then *after_seconds*."""
 
     iterations: int = 0
     after_seconds: float = 0.0
     seconds: float = 0.0
-    """The duration of the fault, or the seconds by which the clock is fast."""
+    """The duration of the fault. For ``clock``, the seconds by which the clock is fast."""
 
 
 @dataclass(frozen=True)
 class Driver:
-    """The settings of a middleware that fetches pages itself, as a browser driver does."""
+    """The settings of a middleware that fetches pages itself, as a browser does."""
 
     order: int
+    """The order in ``DOWNLOADER_MIDDLEWARES``."""
+
     scope: str
-    """Which requests the driver fetches: ``marked`` (every second page), ``pages`` (all pages from the scheduler), or ``all``
-    (also robots.txt).
+    """What the driver fetches: ``marked`` (every second page), ``pages`` (all pages from the scheduler), or ``all``
+    (also robots.txt, and pages that bypass the scheduler).
     """
 
     is_blocking: bool
     """Whether the driver blocks the event loop, as Selenium does."""
 
     has_own_errors: bool
-    """Whether the driver raises its own exception for each failure."""
+    """Whether the driver raises its own exception for each failure, which Scrapy does not know as a network error."""
 
     def applies_to(self, path: str) -> bool:
         if self.scope == "all":
@@ -407,13 +458,19 @@ class Hold:
     """The settings of a middleware that holds requests back for some seconds."""
 
     order: int
+    """The order in ``DOWNLOADER_MIDDLEWARES``."""
+
     seconds: float
+    """The seconds for which a request is held back."""
+
     every: int
     """The middleware holds back pages whose number is a multiple of *every*."""
 
     holds_robotstxt: bool
+    """Whether the middleware also holds back requests for robots.txt."""
+
     downloads: bool
-    """Whether the middleware also downloads another page, and waits for it."""
+    """Whether the middleware then downloads another page, and holds the request back until that page has arrived."""
 
     def applies_to(self, path: str) -> bool:
         if is_robotstxt(path):
@@ -422,8 +479,8 @@ class Hold:
 
 
 WIRE_ORDER = 950
-"""The order of the wire, which is the add-on's middleware nearest to the network. If a component with a higher order holds
-a request back, the add-on can no longer stop the request.
+"""The order of WireMiddleware, the add-on's middleware nearest to the network. If a middleware with a higher order
+holds a request back, the add-on can no longer stop the request.
 """
 
 
@@ -432,10 +489,12 @@ class Replacement:
     """The settings of a middleware that replaces requests or responses."""
 
     order: int
+    """The order in ``DOWNLOADER_MIDDLEWARES``."""
+
     kind: str
     """What the middleware does: ``rewrite`` (replaces a request by a request for another page), ``repeat`` (discards a
-    response, and requests the same page again), ``replace`` (discards a response, and requests another page) or ``drop``
-    (discards a response).
+    response, and requests the same page again), ``replace`` (discards a response, and requests another page) or
+    ``drop`` (discards a response).
     """
 
     every: int
@@ -452,8 +511,10 @@ class Change:
     """The settings of a middleware that changes requests after the add-on has allowed them."""
 
     order: int
+    """The order in ``DOWNLOADER_MIDDLEWARES``."""
+
     kind: str
-    """What the middleware changes: ``url`` or ``agent``."""
+    """What the middleware changes: ``url``, or ``agent`` (the User-Agent)."""
 
     every: int
     """The middleware applies to pages whose number is a multiple of *every*."""
@@ -465,10 +526,10 @@ class Change:
 
 
 class World:
-    """Everything that is drawn from a seed, and the log of all requests.
+    """The hosts, the settings and the faults of a crawl, drawn at random from a seed, and the log of all its requests.
 
-    The same seed must give the same world in each version of this module. So the order of the draws must not change, nor
-    the names from which further sequences of random numbers start, as in ``Random(f"{seed} lag")``.
+    The same seed must give the same world in each version of this module. So two things must not change: the order of
+    the random draws, and the texts that seed further random generators, as in ``Random(f"{seed} lag")``.
     """
 
     def __init__(self, seed: int) -> None:
@@ -480,7 +541,7 @@ class World:
         self.is_busy = drawn_kind == "busy"
         self.kind = "workers" if self.is_busy else drawn_kind
         self.outages: list[tuple[float, float]] = []
-        """When the network of the crawler is gone: start and end."""
+        """The periods, as (start, end), in which the network of the crawler is gone."""
         if self.kind == "plain" and random.random() < 0.3:
             begins = 1_000 + random.uniform(0, 60)
             self.outages.append((begins, begins + random.choice([20, 100, 300])))
@@ -492,16 +553,18 @@ class World:
             host.other_hosts = random.sample(names, min(3, len(names)))
         self.settings = _settings(random, self.kind)
         self.clock_changes: list[tuple[float, float]] = []
-        """When the time of day is set, and by how many seconds. Negative: it is set back."""
+        """The times at which the clock is set, each with the seconds by which it is fast from then on. Negative if it
+        is slow.
+        """
         if self.kind == "plain" and random.random() < 0.15:
             offset = random.choice([-86_400, -3_600, -40, 40, 3_600, 90_000])
             self.clock_changes.append((1_000 + random.uniform(0, 300), offset))
         if self.kind != "plain":
-            # More faults, so that some processes end within pauses.
+            # More requests fail, so that some processes end during a pause of a host.
             for host in self.hosts.values():
                 host.page_faults *= 3
         if self.kind == "workers":
-            # Fewer pages and shorter delays, because each call of the server takes some time.
+            # Fewer pages and shorter delays, because the simulation is slow with a Redis server.
             for host in self.hosts.values():
                 host.pages = min(host.pages, 20)
                 host.crawl_delay = min(host.crawl_delay or 0, 5) or None
@@ -509,8 +572,8 @@ class World:
         if is_busy or self.is_busy:
             self._make_busy()
         self.is_crowded = self.kind == "workers" and _draw_crowd(self.hosts, seed)
-        """Whether there are several hosts for each worker. Then, each worker owns some hosts, and fetches files from hosts of
-        other workers.
+        """Whether there are more hosts than workers, so that each worker owns some hosts, and fetches files from hosts
+        that other workers own.
         """
         self.faults = _faults(random, drawn_kind)
         if self.is_crowded:
@@ -523,10 +586,10 @@ class World:
             self.outages.append((begins, begins + random_times.choice([20, 300])))
         self._draw_by_chance()
         self.addresses: dict[str, str] = {}
-        """The IP address of each host. Empty if the crawl has no limit for addresses."""
+        """The IP address of each host, by name. Empty if the crawl has no limit for requests to an address."""
         if seed >= _LIMITS_SINCE and self.kind != "workers":
             self._draw_limits(Random(f"{seed} limits"))
-        # The settings from the options are added here, too, so that the judge knows about them.
+        # The settings from the command line are added, so that the judge knows them.
         self.settings |= options.chosen_settings()
         random_lag = Random(f"{seed} lag")
         self.lag = (
@@ -535,10 +598,13 @@ class World:
         """The seconds that each call of the Redis server takes."""
 
         self.log: list[SentRequest] = []
+        # The arguments of each call of wait_for_requests, and the future for which the call waits.
         self._waiting: list[tuple[int, int | None, asyncio.Future[None]]] = []
 
     def _make_busy(self) -> None:
-        """Change hosts and settings so that many requests are in flight when a host asks for a pause or a worker is killed."""
+        """Change hosts and settings so that many requests are in flight when a host asks for a pause or a worker is
+        killed.
+        """
         self.settings |= {"CONCURRENT_REQUESTS": 4, "DOWNLOAD_DELAY": 0}
         self.settings["CONCURRENT_REQUESTS_PER_DOMAIN"] = 8
         for host in self.hosts.values():
@@ -546,16 +612,19 @@ class World:
             host.robotstxt_kind, host.pages, host.page_faults = "rules", 30, 0.2
 
     def _make_crowded(self) -> None:
-        """Change the settings for several hosts for each worker. In newer seeds, half of these worlds also have hosts that
-        ask many workers for pauses.
+        """Change settings and faults to suit a world with several hosts for each worker.
+
+        In half of these worlds, hosts also answer many requests for leaves with 429. Worlds of seeds before
+        _CHANGES_SINCE never do this.
         """
         self.settings |= {"REP_QUEUE_LEASE": 10, "DOWNLOAD_DELAY": 0}
         _draw_older_data(self.faults, self.seed)
         is_early = self.seed < _CHANGES_SINCE
         if is_early or Random(f"{self.seed} pauses").random() >= 0.5:
             return
-        # The hosts ask workers that do not own them for pauses. Meanwhile, the owner of a host has no other reason to call
-        # the server.
+        # These changes test whether the owner of a host learns about a pause from an answer to another worker. Leaves
+        # are fetched by other workers, which then get the 429. Meanwhile, the owner has no other reason to call the
+        # server.
         self.settings["CONCURRENT_REQUESTS_PER_DOMAIN"] = 2
         for host in self.hosts.values():
             host.asks_for_pauses, host.crawl_delay, host.robotstxt_kind = (
@@ -566,15 +635,16 @@ class World:
             host.pages, host.page_faults = 20, 0
 
     def _draw_by_chance(self) -> None:
-        """Draw the middlewares of the project, bans and long pauses. Each is drawn from its own sequence of random numbers. So
-        a change of one of them does not change the rest of the worlds.
+        """Draw the middlewares of the project, the bans and the long pauses.
+
+        Each of these has its own random generator, so that a change to one of them leaves the others as they are.
         """
         self.driver: Driver | None = None
         self.hold: Hold | None = None
         self.replacement: Replacement | None = None
         self.change: Change | None = None
         self.bans: dict[str, float] = {}
-        """The time from which a host refuses all connections, for ever. By host."""
+        """By host: the time after which the host refuses all connections, for ever."""
         draw = {
             "ban": self._draw_bans, "driver": self._draw_driver,
             "hold": self._draw_hold, "replace": self._draw_replacement,
@@ -585,7 +655,8 @@ class World:
             if stream.random() < chance and self.kind != "workers":
                 draw[name](stream)
         if "SCHEDULER_PRIORITY_QUEUE" in self.settings:
-            # With a priority queue of the project, pages wait at the wire. A page that a driver fetches never gets there.
+            # With a priority queue of the project, only WireMiddleware makes pages wait. It does not see the requests
+            # of a driver, so that nothing would keep the Crawl-delay.
             self.driver = None
         if self.replacement is not None and self.replacement.order > WIRE_ORDER:
             # The replacement would hide the responses of the driver from all other middlewares.
@@ -593,17 +664,17 @@ class World:
 
     @property
     def has_components(self) -> bool:
-        """Whether the project has middlewares that may hide or delay answers."""
+        """Whether the project has middlewares that can hide answers from the add-on, or delay requests."""
         components = self.driver, self.hold, self.replacement
         return any(component is not None for component in components)
 
     @property
     def is_all_banned(self) -> bool:
-        """Whether all hosts refuse connections from some time on."""
+        """Whether, sooner or later, all hosts refuse connections."""
         return len(self.bans) == len(self.hosts)
 
     def _draw_bans(self, random: Random) -> None:
-        """Let all hosts, or some of them, refuse connections from some time on, after they have answered."""
+        """Draw a time after which all hosts, or some of them, refuse connections. Before this time, they answer."""
         begins = 1_000 + random.choice([2, 20, 200]) * random.uniform(0.5, 2)
         is_of_all = random.random() < 0.6
         self.bans = {
@@ -615,7 +686,7 @@ class World:
         is_blocking, has_own_errors = random.random() < 0.3, random.random() < 0.4
         order = random.choice([543, 800])
         if scope == "all" and (self.outages or self.bans):
-            # A driver would fetch robots.txt without regard to the pace at which the add-on tries the network.
+            # While the network is gone, the add-on limits the pace of the requests for robots.txt. A driver would not.
             scope = "pages"
         self.driver = Driver(order, scope, is_blocking, has_own_errors)
 
@@ -623,8 +694,9 @@ class World:
         order = random.choice([50, 300, 800, 990])
         seconds = random.choice([0.0, 0.5, 4.0, 20.0])
         every, holds_robotstxt = random.choice([1, 3, 7]), random.random() < 0.3
-        # Nearest to the network, a request that is held back counts as in flight, and the other download might wait for
-        # its end: a deadlock.
+        # Order 990 is nearer to the network than WireMiddleware, so that a request that is held back counts as in
+        # flight. A download that the middleware waits for could then wait for the end of the request, which is a
+        # deadlock.
         downloads = random.random() < 0.4 and order < 990
         self.hold = Hold(order, seconds, every, holds_robotstxt, downloads)
 
@@ -642,10 +714,10 @@ class World:
             for host in self.hosts.values():
                 host.disallowed_for_other_agent = random.choice(["/yes/", "/odd/"])
         if self.driver is not None and self.driver.order > order:
-            self.driver = None  # It would fetch the changed request before the add-on can check it.
+            self.driver = None  # The driver would fetch the changed request before the add-on can check it.
 
     def _draw_limits(self, random: Random) -> None:
-        """Draw the limits from the settings: concurrent requests to each address, and pages of each host."""
+        """Draw the settings that limit the concurrent requests to each IP address and the pages of each host."""
         if random.random() < 0.3:
             count = random.choice([1, 2, 3])
             self.addresses = {
@@ -659,7 +731,7 @@ class World:
                 self.settings["REP_OVERRIDES"] = overrides
 
     def _draw_long_pauses(self, random: Random) -> None:
-        """Let hosts ask for pauses that are so long that robots.txt becomes stale, processes end, or requests wait too long."""
+        """Let hosts ask for long pauses, in which a robots.txt becomes stale, a process ends, or requests time out."""
         if self.seed >= _LONG_PAUSES_SINCE:
             for host in self.hosts.values():
                 host.retry_after = random.choice([0, 45, 120, 900])
@@ -673,8 +745,10 @@ class World:
         return limit or inf
 
     async def wait_for_requests(self, count: int, process: int | None = None) -> None:
-        """Wait for the next request that is sent when the log has *count* requests or more, that request included. If
-        *process* is given, wait for a request of this process.
+        """Wait until a request is sent with which the log has *count* requests or more.
+
+        If *process* is given, only a request of the process with this number ends the wait. A request that is already
+        in the log does not end the wait.
         """
         future = asyncio.get_running_loop().create_future()
         self._waiting.append((count, process, future))
@@ -683,7 +757,7 @@ class World:
     def send(
         self, host: str, path: str, now: float, process: int, agent: str
     ) -> SentRequest:
-        """Add a request to the log, with its answer, and return the entry."""
+        """Add a request and its answer to the log. Return the entry in the log."""
         if now >= self.bans.get(host, inf):
             answer = Answer(0.02, error="refused")
         elif any(begins <= now < ends for begins, ends in self.outages):
@@ -718,22 +792,26 @@ class World:
 
 
 _LIMITS_SINCE = 202611280400
-"""Seeds from this number on may have limits for addresses and pages. Earlier seeds keep their stories."""
+"""The first seed whose world can have limits for IP addresses and pages. Lower seeds keep their worlds."""
 
 _CHANGES_SINCE = 202611280000
-"""Seeds from this number on may have a component that changes requests, and hosts that ask many workers for pauses.
-Earlier seeds keep their stories.
+"""The first seed whose world can have the middleware :class:`Change`, or hosts that answer many requests for leaves
+with 429. Lower seeds keep their worlds.
 """
 
 _LONG_PAUSES_SINCE = 202612010000
-"""Seeds from this number on may have hosts that often ask for long pauses. Earlier seeds keep their stories."""
+"""The first seed whose world can have hosts that often ask for long pauses. Lower seeds keep their worlds."""
 
 _KINDS = {"busy": 1.5, "plain": 10.5, "job": 6, "workers": 1}
-"""The weight of each kind of world. ``busy`` worlds are of the kind ``workers``."""
+"""The weight of each kind of world in the random choice. A ``busy`` world is of the kind ``workers``, with many
+requests in flight.
+"""
 
 _CHANCES = {"ban": 0.15, "driver": 0.25, "hold": 0.25, "replace": 0.25, "alter": 0.12,
             "pause": 0.2}  # fmt: skip
-"""The probability that a world has bans, each of the middlewares, and long pauses."""
+"""The probability of each feature of a world: bans, the middlewares Driver, Hold, Replacement and Change, and long
+pauses.
+"""
 
 
 def _host(name: str, seed: int, random: Random) -> Host:
@@ -754,7 +832,9 @@ def _host(name: str, seed: int, random: Random) -> Host:
 
 
 def _draw_crowd(hosts: dict[str, Host], seed: int) -> bool:
-    """In half of the worlds, add hosts until there are several for each worker. Return whether that was done."""
+    """In half of the worlds, add hosts to *hosts*, so that there are several hosts for each worker. Return whether
+    hosts were added.
+    """
     random = Random(f"{seed} crowd")
     if random.random() < 0.5:
         return False
@@ -772,7 +852,7 @@ def _draw_crowd(hosts: dict[str, Host], seed: int) -> bool:
 
 
 def _draw_older_data(faults: list[Fault], seed: int) -> None:
-    """Replace some of the *faults* by a restart of the server with older data."""
+    """Replace some *faults* by a ``rollback``: the Redis server restarts with older data."""
     random = Random(f"{seed} older")
     for fault in faults:
         if random.random() < 0.15:
@@ -813,7 +893,7 @@ def _settings(random: Random, kind: str) -> dict[str, Any]:
 
 
 def _faults(random: Random, kind: str) -> list[Fault]:
-    """Draw the faults of a world. *kind* is a key of ``_KINDS``."""
+    """Draw the faults of a world of this *kind*, which is a key of ``_KINDS``."""
     kinds = {
         "plain": [],
         "job": ["kill", "kill", "kill", "stop", "disk_full"],

@@ -531,10 +531,29 @@ def _is_learned_while_blocked(story: Story, busy: SentRequest, at: float) -> boo
     """Whether a driver has blocked the event loop until the time *at*, so that the process learned about a pause only
     then. The answer to *busy* asks for the pause.
     """
-    # When the driver is done, a request that already waited in its download slot is sent at once.
     driver = story.world.driver
     is_blocking = driver is not None and driver.is_blocking and busy.is_by_driver
-    return is_blocking and at <= _end_of(busy, story) + _SLACK
+    return is_blocking and at <= _loop_is_free_at(story, busy) + _SLACK
+
+
+def _loop_is_free_at(story: Story, sent: SentRequest) -> float:
+    """Return the time when the process can handle the answer to *sent*. A driver that blocks the event loop first fetches
+    the pages that the downloader has already passed to the driver, one after the other. The downloader contains at
+    most ``CONCURRENT_REQUESTS`` requests.
+    """
+    free_at, driver = _end_of(sent, story), story.world.driver
+    if driver is None or not (driver.is_blocking and sent.is_by_driver):
+        return free_at
+    later = [
+        other
+        for other in story.world.log
+        if other.is_by_driver and other.process == sent.process and other.at > sent.at
+    ]
+    for other in later[: story.world.settings["CONCURRENT_REQUESTS"] - 1]:
+        if other.at > free_at + _SLACK:
+            break
+        free_at = _end_of(other, story)
+    return free_at
 
 
 def _single_503s(story: Story, log: list[SentRequest]) -> set[int]:
@@ -586,9 +605,8 @@ def _is_pause_unsaved(story: Story, busy: SentRequest) -> bool:
     *busy* asks for the pause.
     """
     at = busy.answered_at or inf
-    is_killed = any(
-        at <= killed_at < at + _PAUSE_SAVED_AFTER for killed_at in story.kill_times
-    )
+    saved_at = _loop_is_free_at(story, busy) + _PAUSE_SAVED_AFTER
+    is_killed = any(at <= killed_at < saved_at for killed_at in story.kill_times)
     return is_killed or any(
         begins <= at <= ends for begins, ends, _ in story.disturbances
     )

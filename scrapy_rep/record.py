@@ -1,4 +1,6 @@
-"""The record of a decision: the form in which a decision is sent as a signal, raised, counted and stored."""
+"""A record describes a decision, for example that a URL is not fetched. Signals and exceptions carry records, stats
+count them, and ledgers store them.
+"""
 
 from enum import Enum
 from typing import NamedTuple
@@ -84,11 +86,12 @@ class Record(NamedTuple):
     """The crawler that the rule or statement is for: a product token, or ``*`` for the rules for all crawlers. None if
     no group of robots.txt applies, or if the statement names no crawler."""
     fetched: float | None = None
-    """When the robots.txt that decided was fetched; None if no robots.txt decided."""
+    """When the robots.txt behind the decision was fetched, in seconds since the epoch. None if the decision is not
+    based on a robots.txt."""
     line: int | None = None
-    """The line of the rule or statement in robots.txt; None if no line of robots.txt decided."""
+    """The line of the rule or statement in robots.txt. None if the decision is not based on a line of robots.txt."""
     statement: str | None = None
-    """The rule, statement or override that decided, as written."""
+    """The rule, statement or override that the decision is based on, as written."""
     form: str | None = None
     """Another form of *url*, for example with decoded octets. This field is set only if robots.txt allows *url* as
     written but forbids the other form. None in all other cases."""

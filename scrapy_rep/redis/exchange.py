@@ -107,17 +107,17 @@ class LeasedHost(NamedTuple):
 
 
 class PermitAnswer(NamedTuple):
-    """The server's answer to a worker that asks for a permit. A worker needs a permit to send a request to a host to
-    which other workers may send requests too. *token* identifies the permit.
+    """The Redis server's answer to a worker that has asked for a permit, the permission to send one request to a host.
+    The permit is granted if *wait* is 0, and refused otherwise. *token* identifies the permit.
     """
 
     token: str
     wait: float
-    """0 if the permit is granted. Otherwise, the number of seconds after which the worker should ask for the permit
-    again."""
+    """The number of seconds after which the worker can ask for the permit again; 0 if the permit is granted."""
 
     paused: float
-    """The seconds until the end of the host's pause. 0 if there is no pause."""
+    """The number of seconds until the end of the host's pause; 0 if the host has no pause. During a pause, each permit
+    is refused. Without a pause, a permit can be refused because of the host's delay, for example."""
 
 
 class Answer(NamedTuple):
@@ -151,23 +151,24 @@ class Answer(NamedTuple):
 
     permits: Sequence[PermitAnswer]
     on_server: dict[str, int]
-    """Maps hosts to the number of their requests that are still on the server. Usually contains only new hosts of this
-    worker, hosts for which the call asked for more requests, and hosts that got new requests or a pause since the last
-    answer. If the answer to the previous call was lost, contains all hosts of this worker.
+    """Maps hosts to the number of their requests that no worker has taken from the server. Usually contains only the
+    hosts that have got new requests or a pause since the server's previous answer, the hosts for which this worker
+    asked for more requests, and the hosts in :attr:`hosts`. If the previous answer was lost, contains all hosts that
+    this worker owns.
     """
 
     hosts: Sequence[LeasedHost]
-    """The new hosts of this worker: it owns them from now on."""
+    """The hosts that this worker owns from this answer on."""
 
     pauses: dict[str, float]
-    """Maps paused hosts to the number of seconds until the end of the pause. Usually contains only new hosts of this
-    worker, and hosts for which another worker has reported a pause. If the answer to the previous call was lost,
-    contains all paused hosts of this worker.
+    """Maps paused hosts to the number of seconds until the end of the pause. Usually contains only pauses that this
+    worker does not know: those that other workers have reported since the server's previous answer, and those of the
+    hosts in :attr:`hosts`. If the previous answer was lost, contains the pauses of all hosts that this worker owns.
     """
 
     pages: dict[str, int]
     """Maps hosts to the number of their pages that all workers together have fetched (see ``REP_PAGES_PER_HOST``).
-    Contains only new hosts of this worker, and hosts for which the call reported pages.
+    Contains only the hosts in :attr:`hosts`, and the hosts of the pages that the answered call reported as done.
     """
 
     requests: Sequence[Taken]
@@ -189,10 +190,10 @@ class Exchange:
     next call repeats the reports. Calls are numbered, so that the server executes no report twice, and ignores calls
     that arrive too late.
 
-    The server executes a call as a whole or not at all. It deletes a request when a worker reports that the request is
-    done. Before that, the server must have all requests that the callback has yielded; otherwise, they would be lost if
-    the worker died. Each new request can come from the callback of any request that is done. So a call reports requests
-    as done only if it also contains all new requests that are not on the server yet.
+    The server executes a call as a whole or not at all. When a call reports a request as done, the server deletes the
+    request. By then, the requests that its callback has yielded must be on the server; otherwise, they would be lost if
+    the worker died. The worker does not record which callback has yielded which request. So a call reports requests as
+    done only if it contains all new requests that are not on the server yet.
     """
 
     def __init__(self, client: Any, key: str, seen_key: str, lease: float) -> None:
@@ -284,14 +285,13 @@ class Exchange:
         return pushes
 
     def failed(self, error: Exception) -> bool:
-        """Record that the last call failed with *error*, and prepare the next call. Return True if the next call should
-        follow immediately.
+        """Record that the last call failed with *error*. Return True if the next call should follow immediately. The
+        reason is that the server's memory is full, and the server can execute the next call all the same, because the
+        next call sends no new requests.
 
-        - Usually, the next call repeats the reports and the new requests of the failed call.
-        - If the server had no memory for the new requests, the next call omits the new requests and the reports of done
-          requests. It repeats the other reports. Only in this case, the result is True.
-        - If the queue no longer exists (*error* is QueueLost), the next call sends the new requests again, without the
-          reports.
+        Usually, the result is False, and the next call sends everything again: the new requests and the worker's
+        reports, such as the requests that are done. If the queue no longer exists (*error* is QueueLost), the next call
+        sends only the new requests again, since the reports are about the lost queue.
         """
         if isinstance(error, QueueLost):
             self._told, self.is_uncertain = None, False
@@ -299,9 +299,11 @@ class Exchange:
         elif not is_full(error):
             # It is unknown whether the server executed the call: perhaps only its answer was lost.
             self.is_uncertain = True
-        # If an earlier attempt of this call got no answer, the server has possibly executed it. Then the next call
-        # repeats everything.
         elif not self.is_uncertain and self._sending:
+            # The memory of the server is full, and the server has executed no part of the call. So the new requests and
+            # the reports of done requests are sent later, and the next call repeats only the other reports. This is not
+            # possible if is_uncertain is True: the server has perhaps executed an earlier attempt of the call, so the
+            # next call must have the same contents.
             self._sending = 0
             self._report_done_later()
             return True

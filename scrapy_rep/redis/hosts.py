@@ -63,10 +63,11 @@ class Lease:
 
 
 class OwnedRequests(MemoryRequests):
-    """Stores the requests of one queue that wait in the memory of this worker. Requests that were taken from the Redis
-    server have the same order as there. Two other kinds of requests are sent before them: requests that cannot be
-    serialised for the server; and requests that the scheduler has handed out, but that came back to it unsent, for
-    example because of a pause.
+    """Stores the requests of one queue that wait in the memory of this worker.
+
+    Requests that were taken from the Redis server are sent in the order that they had on the server. Before them, this
+    worker sends requests that cannot be serialised for the server, and requests that have returned to the scheduler
+    unsent, for example because of a pause.
     """
 
     __slots__ = ("_taken",)
@@ -79,7 +80,9 @@ class OwnedRequests(MemoryRequests):
         self._taken = taken
 
     def put(self, request: Request, taken: Taken) -> None:
-        """Add *request*, which was taken from the server. *taken* contains its score and its number on the server."""
+        """Add *request*, which was taken from the Redis server as *taken*. Requests with a lower ``taken.score`` are
+        sent first. Requests with the same score are sent in the order of ``taken.number``.
+        """
         self.count += 1
         heappush(self._heap, (taken.score, int(taken.number, 16), request))
 
@@ -117,7 +120,7 @@ class OwnedHost:
         """The queues of this worker in which the host's requests wait, one for each origin."""
 
         self.on_server = 0
-        """The number of the host's requests that are still on the server."""
+        """The number of the host's requests that no worker has taken from the Redis server."""
 
     @property
     def count(self) -> int:

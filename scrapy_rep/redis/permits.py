@@ -32,8 +32,9 @@ _MAX_WAIT = 1.0
 class Permit(Waiter):
     """A permit to send one request to a host to which several workers send requests.
 
-    The request has reached the wire, the downloader middleware nearest to the network. It waits there until the server
-    answers. If the server refuses the permit, the request waits until this worker should ask the server again.
+    This worker asks the Redis server for the permit when the request has reached the wire, the downloader middleware
+    nearest to the network. The request waits until the Redis server grants the permit. If the Redis server refuses the
+    permit, it says after how many seconds this worker can ask again.
     """
 
     def __init__(
@@ -43,7 +44,8 @@ class Permit(Waiter):
         self.request = request
         self.queue = queue
         self.may_return = may_return
-        """Whether the request may return to the scheduler and be sent later."""
+        """Whether the request can go back to the scheduler. It goes back if the Redis server refuses the permit for
+        more than a second. A request that cannot go back waits in the downloader middleware instead."""
 
         self.asked: tuple[str, float, float] = self.terms
         """The value of :attr:`terms` when this worker last asked the server for this permit."""
@@ -171,13 +173,15 @@ class SharedPermits:
         return True
 
     async def _ask_for(self, permit: Permit) -> PermitAnswer | None:
-        """Ask the Redis server for *permit*, and return the server's answer. Raises SpiderClosing if the spider closes.
+        """Ask the Redis server for *permit*, and return the Redis server's answer. Raises SpiderClosing if the spider
+        closes.
 
-        Return None if the request stops waiting before the server answers, in two cases:
+        Return None if the request that waits for *permit* no longer needs the answer, in two cases:
 
-        - The request has possibly been taken by other workers, and goes back to the scheduler.
-        - The request is for a robots.txt, and a page that loads in a browser waits for the robots.txt. The request is
-          sent without a permit, because the page has one.
+        - Another worker has perhaps taken the request, for example because the lease of this worker has ended. The
+          request goes back to the scheduler, which drops it.
+        - The request is for a robots.txt, and a page that loads in a browser waits for the robots.txt. The page has a
+          permit, so the robots.txt is fetched without a permit.
         """
         token = f"\t{self._new_token()}"
         permit.answer = None
@@ -214,12 +218,11 @@ class SharedPermits:
     def wants(self) -> list[tuple[Any, ...]]:
         """Return the permits for which the next call asks the server. Each is a tuple of the arguments of ``acquire``
         in ``shared.lua``: token, host, maximum number of requests in flight, and delay in seconds.
-
-        If other workers have possibly taken a waiting request, and the request can go back to the scheduler, no permit
-        is asked for it. It goes back to the scheduler.
         """
         for token, permit in list(self.wanted.items()):
             if permit.may_return and permit.request in self._lease.lost:
+                # Another worker has perhaps taken the request, so this worker asks for no permit. _end_wait() lets the
+                # request go back to the scheduler, which drops it.
                 del self.wanted[token]
                 self._end_wait(permit)
         for permit in self.wanted.values():

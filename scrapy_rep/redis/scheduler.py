@@ -78,16 +78,17 @@ _BATCH, _MAX_BATCH = 16, 200
 # The maximum number of a host's requests that a worker keeps while the host's robots.txt is unknown.
 _MAX_WAITING = 2 * _MAX_BATCH
 
-# A worker takes new hosts until it has this many times as many requests as the downloader can send during the next
-# _CALLS_AHEAD calls. For example, if the downloader can send 100 requests, the worker takes hosts until it has 150.
+# A factor for the number of requests that a worker takes in advance. If the downloader can send 100 requests during the
+# next _CALLS_AHEAD calls to the Redis server, the worker takes new hosts until it has 150 requests.
 _AHEAD = 1.5
 
 # A worker that has this many requests from the server takes no new hosts. Without this maximum, a worker could collect
 # very many requests to hosts that do not answer.
 _MAX_TAKEN = 20_000
 
-# A worker gives a host back to the server when the host has had no requests for _EMPTY_FOR seconds, or when the next
-# request to the host must wait for more than _FAR seconds.
+# A worker gives a host back to the Redis server, so that other workers can take the host, in two cases: for _EMPTY_FOR
+# seconds, no request to the host has been waiting or in progress; or the next request to the host must wait for more
+# than _FAR seconds.
 _EMPTY_FOR, _FAR = 2.0, 30.0
 
 # The maximum rank of a request. Requests with a higher rank are sent earlier. The request's score on the server is the
@@ -130,9 +131,9 @@ class SharedScheduler(Scheduler):
         """The requests that this worker took from the server and handed out to Scrapy's engine, and that are not done
         yet."""
 
-        self._popped_since = 0
-        """The number of requests, taken from the server, that Scrapy's engine received since the last call to the
-        server."""
+        self._popped_since_call = 0
+        """How many requests this scheduler has handed out to Scrapy's engine since the start of the last call to the
+        Redis server. Requests that were never on the Redis server do not count."""
 
         self._pages: dict[Request, str] = {}
         """The requests that are not done and count towards the maximum number of pages of a host
@@ -147,16 +148,15 @@ class SharedScheduler(Scheduler):
         """The number of all workers' requests that are not done, according to the server's last answer. It is 1 before
         the first answer, because the queue may contain requests."""
 
-        self._last_aside = "0"
-        """The server sets requests aside that a worker could not deserialise, and each other worker tries to
-        deserialise them. The server sorts these requests by a number, their place. This is the place of the last
-        request that this worker tried to deserialise, and ``"0"`` before the first one.
-        """
+        self._last_tried_place = "0"
+        """The highest place that this worker has tried; ``"0"`` before the first try. If a worker cannot deserialise a
+        request, the Redis server keeps the request apart from the queue, under an increasing number: the place. Then
+        each other worker tries to deserialise the request."""
 
         self._readable_places: list[str] = []
-        """The requests that another worker could not deserialise, but this worker can. The next call takes them from
-        the server. Each is identified by its place, the number by which the server sorts requests that a worker could
-        not deserialise."""
+        """The places of requests that another worker could not deserialise, but this worker can. A place is the number
+        under which the Redis server keeps a request that could not be deserialised. This worker takes the requests in
+        its next call to the Redis server."""
 
         self._set_aside = 0
         """The number of requests that the server has set aside, because no worker could deserialise them so far,
@@ -206,9 +206,8 @@ class SharedScheduler(Scheduler):
         )
 
     def _made_dupefilter(self) -> BaseDupeFilter:
-        """Return the project's duplicate filter if the project sets its own. If not, return one that filters nothing,
-        because the server finds the duplicates. The server stores each request together with its fingerprint, so every
-        request that counts as seen has been in the queue.
+        """Return the project's own duplicate filter. If the project uses the filter of Scrapy or scrapy-redis, return a
+        filter that drops nothing, because the Redis server finds the duplicates.
         """
         crawler = self._crawler
         assert crawler.spider is not None
@@ -222,6 +221,8 @@ class SharedScheduler(Scheduler):
         is_on_server = request_seen is RedisDupeFilter.request_seen
         self._has_own_filter = not (is_on_server or kind is RFPDupeFilter)
         if not self._has_own_filter:
+            # The Redis server stores a request and its fingerprint in one step. If the fingerprint were stored first,
+            # as scrapy-redis does, the request would be lost if the worker died before it stored the request.
             return BaseDupeFilter()
         made: BaseDupeFilter = (
             self._fingerprinter if has_spider else build_from_crawler(kind, crawler)
@@ -301,7 +302,7 @@ class SharedScheduler(Scheduler):
         if request is not None:
             if request in self._taken:
                 self._popped.add(request)
-                self._popped_since += 1
+                self._popped_since_call += 1
             self._last_request = self._clock.monotonic()
             self._call_soon(_BUSY)
         return request
@@ -419,17 +420,18 @@ class SharedScheduler(Scheduler):
     # The reports of this worker.
 
     def _note_done(self) -> None:
-        """Collect what the next call reports about requests that have ended. A request whose callback has ended is
-        reported as done. If the closing spider interrupted a request, the request is given back to the server instead,
-        so that another worker can send it.
+        """Add each request that has ended to the reports of the next call to the Redis server. Usually, the request is
+        reported as done. If the request was interrupted because the spider closes, it is given back to the Redis server
+        instead, so that another worker can send it.
         """
         reports = self._exchange.reports
         in_progress = requests_in_progress(self._crawler)
         self._lease.lost.intersection_update(in_progress)
         in_memory = self._pages.keys() - self._popped
         for request in in_memory.difference(in_progress):
-            # This request was never on the server, for example because it cannot be serialised. So the report contains
-            # no number of a request, and only lets the server add 1 to the number of pages fetched from the host.
+            # This request was never on the server, for example because it cannot be serialised. So the request has no
+            # number on the server, and the report contains "" in place of the number. The server only increases the
+            # number of the host's fetched pages by 1.
             reports["done"].append(("", self._pages.pop(request)))
         for request in self._popped.difference(in_progress):
             self._popped.remove(request)
@@ -461,9 +463,10 @@ class SharedScheduler(Scheduler):
         ]
 
     def _give_back_needless(self) -> None:
-        """Give back to the server the hosts that have had no requests for 2 seconds, and the hosts whose next request
-        must wait longer than 30 seconds. Hosts with requests in progress are kept. If requests to a host are refused
-        because of its long pause, this worker first refuses all of them, and then gives the host back.
+        """Give back to the Redis server the hosts for which no request has been waiting in the last 2 seconds, and the
+        hosts whose next request must wait longer than 30 seconds. Hosts with requests in progress are kept. If requests
+        to a host are refused because of its long pause, this worker first refuses all of them, and then gives the host
+        back.
         """
         now, frontier = self._clock.monotonic(), self._frontier
         busy = {self._taken[request].host for request in self._popped}
@@ -503,15 +506,19 @@ class SharedScheduler(Scheduler):
 
     def _wants(self) -> dict[str, Any]:
         """Return what the next call asks the server for: permits to send requests, more requests to the hosts that this
-        worker owns, and new hosts. The value of ``room`` limits the new hosts: together, they should have about this
-        many requests. The end of ``shared.lua`` describes all keys.
+        worker owns, and new hosts. The end of ``shared.lua`` describes the keys.
         """
         places = concurrent_requests(self._crawler)
-        # An estimate of the number of rounds (see _ROUND) until the answer to this call arrives: in each round, all
-        # requests in flight end, and as many other requests are sent.
-        replaced = max(self._popped_since // places, round(self._call_seconds / _ROUND))
-        rounds = min(1 + _CALLS_AHEAD * replaced, _MAX_ROUNDS)
-        self._popped_since = 0
+        # In one round, each request in flight ends, and another request is sent in its place (see _ROUND). The number
+        # of rounds from one call to the next is estimated twice: from the number of requests sent since the start of
+        # the last call, and from the duration of the last call. The higher estimate is used, so that this worker does
+        # not run out of requests.
+        rounds_per_call = max(
+            self._popped_since_call // places, round(self._call_seconds / _ROUND)
+        )
+        # The number of rounds for which this worker needs requests.
+        rounds = min(1 + _CALLS_AHEAD * rounds_per_call, _MAX_ROUNDS)
+        self._popped_since_call = 0
         takes_none = (
             not self._has_begun
             or len(self._exchange.unsent) >= MAX_PUSHES
@@ -525,6 +532,7 @@ class SharedScheduler(Scheduler):
             more, supply = self._more_of_owned(batch, rounds)
             if len(self._taken) < _MAX_TAKEN:
                 in_flight = len(self._frontier.in_flight)
+                # About this many requests should come from new hosts.
                 room = _AHEAD * places * rounds - in_flight - supply
         return {
             "permits": self._permits.wants(),
@@ -533,7 +541,7 @@ class SharedScheduler(Scheduler):
             "concurrency": self._concurrency * rounds,
             "batch": batch,
             "readable": self._readable_places,
-            "last_aside": self._last_aside,
+            "last_aside": self._last_tried_place,
             "wait_timeout": self._frontier.limits.wait_timeout,
         }
 
@@ -629,9 +637,11 @@ class SharedScheduler(Scheduler):
         self._answered(answer, exchange.answered(), began)
 
     def _held_ids(self) -> list[str]:
-        """Return identifiers of all requests, hosts and permits that this worker has: the requests' numbers, the hosts'
-        names, and the permits' tokens. If the server has recorded further requests, hosts or permits for this worker,
-        they were in an answer that did not arrive, and the server takes them back.
+        """Return the numbers of the requests that this worker has taken from the Redis server, the names of the hosts
+        that it owns, and the tokens of its permits (the server's permissions to send requests).
+
+        The server has its own list of what this worker has. What is only in the server's list was in an answer that was
+        lost on the way to this worker, and the server takes it back.
         """
         reports = self._exchange.reports
         numbers = [taken.number for taken in self._taken.values()]
@@ -701,8 +711,9 @@ class SharedScheduler(Scheduler):
             wake(self._crawler)
 
     def _take(self, answer: Answer) -> None:
-        """Apply what *answer* contains to this worker. Wake the requests that have got their permits, become the owner
-        of the new hosts, update page counts and pauses, and queue the new requests in this worker.
+        """Apply what *answer* contains to this worker. Resume the requests for which the server has granted or refused
+        a permit (the permission to send the request). Become the owner of the new hosts, update page counts and pauses,
+        and queue the requests that this worker takes from the server.
         """
         frontier, now = self._frontier, self._clock.monotonic()
         self._exchange.reports["released"] += self._permits.granted(answer.permits)
@@ -739,7 +750,7 @@ class SharedScheduler(Scheduler):
                 hosts[taken.host].queues.add(queue)
             self._filled(queue, request)
         for taken, place in answer.unread:
-            self._last_aside = place
+            self._last_tried_place = place
             if self._read(taken):
                 self._readable_places.append(place)
 
@@ -831,12 +842,14 @@ class SharedScheduler(Scheduler):
     # The end of this worker.
 
     async def _end(self, calls: Deferred[None]) -> None:
-        """End this worker's use of the server, after the scheduler was closed. First, wait for *calls*, which fires
-        when the regular calls have ended. Then send the remaining new requests and report the requests that are done,
-        in as many calls as needed. The last call also gives all hosts and requests back.
+        """End this worker's use of the Redis server, after the scheduler was closed. *calls* fires when the regular
+        calls have ended.
 
-        A failed call is repeated once. If the repetition fails, give up. If it succeeds, make only the last call, even
-        if new requests are left after it.
+        Send all new requests and reports to the server, in as many calls as needed. Then make a last call, which gives
+        the hosts and unfinished requests of this worker back to the server.
+
+        A failed call is repeated once. If the repetition fails, give up. If the repetition succeeds, make the last call
+        next, because the server is unreliable. New requests that do not fit into the last call are lost.
         """
         await maybe_deferred_to_future(calls)
         exchange = self._exchange

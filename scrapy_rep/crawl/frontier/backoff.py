@@ -75,8 +75,8 @@ def _why_not(crawler: Crawler, frontier: Frontier) -> str:
         return "a dry run (REP_DRY_RUN) pauses no host"
     if not settings.backoff_max:
         return "REP_BACKOFF_MAX is 0"
-    # Pauses are kept by a downloader middleware of this package, the wire. Scrapy creates it together with the engine.
-    # So a missing wire means that the crawl ignores pauses, but only if the engine exists already.
+    # During a pause, WireMiddleware, a downloader middleware, holds the requests back. Scrapy creates this middleware
+    # together with the engine. If the engine exists and the middleware does not, pauses have no effect.
     if crawler.engine is not None and not frontier.has_wire:
         return (
             "the downloader middlewares of scrapy-rep are not in use "

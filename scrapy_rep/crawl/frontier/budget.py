@@ -82,10 +82,10 @@ class Budget:
 
     def admits(self, request: Request, entry: InFlight) -> bool:
         """Count *request* as a page of its host, record this host in *entry* (the state of *request* in flight), and
-        return True. If the host has reached its limit, do nothing and return False.
+        return True. If the host has already reached its maximum number of pages, do nothing and return False.
 
-        A retry of a counted page, or a redirect of a counted page within the same host, is not counted again. The
-        result is True even if the host has reached its limit.
+        For a retry of a counted page, or a redirect of a counted page within the same host, always return True, and do
+        not count the page again.
         """
         origin = url_origin(request)
         if origin is None:
@@ -154,10 +154,12 @@ class Budget:
             return self._max_pages, "REP_PAGES_PER_HOST"
         return override.pages, "REP_OVERRIDES"
 
-    def is_counted(self, request: Request) -> bool:
-        """Whether *request* is a retry or redirect of a counted page. The ``JOBDIR`` stores the result together with
-        *request*. If the result is True, a later run passes *request* to :meth:`pass_free`.
+    def repeats_counted_page(self, request: Request) -> bool:
+        """Whether *request* is a retry of a counted page, or a redirect of a counted page within the same host. The
+        page budget does not count such a request again.
         """
+        # The JOBDIR stores the result together with *request*. If it is True, a run that continues the crawl calls
+        # pass_free(), because the new run does not know the URLs of the pages that were counted in this run.
         return self._repeated(request) is not None
 
     def pass_free(self, request: Request) -> None:

@@ -1049,7 +1049,7 @@ class Frontier:
         self._end_unseen(is_thorough=True)
         self._log_waiting(now)
         if self.limits.sweep(now):
-            self.queues.forget_usual()
+            self.queues.clear_by_authority()
         self.alarms.at(now + _LOG_EVERY, self._on_minute)
 
     def _log_waiting(self, now: float) -> None:

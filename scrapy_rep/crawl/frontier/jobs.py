@@ -274,7 +274,7 @@ class JobStore:
         The result is stored with the request, so that a run after a kill does not count the page again.
         """
         budget = self._frontier.budget
-        return budget is not None and budget.is_counted(request)
+        return budget is not None and budget.repeats_counted_page(request)
 
     def keep_page(self, request: Request, host: str, change: int) -> None:
         """Add *change* (1 or -1) to the page count of *host*, because *request* counts as a page (1), or no longer does

@@ -83,12 +83,14 @@ class BackOff:
 
 
 class Limiter:
-    """Limits the requests that share one resource: a host name, a crawl delay, an IP address, a download slot whose
-    name is not the host's, or the crawler's own network.
+    """Limits the number of requests in flight at a time, and sets the earliest time of the next request. Each host,
+    each IP address and each download slot that is not named after a host has a limiter. The crawler's own network has
+    two: for pages, and for robots.txt. The crawl delay of a host has a limiter of its own, a :class:`DelayLimiter`.
 
-    A limiter has *room* for a request if the limiter allows the request to be sent now. The limiter counts two kinds of
-    requests. For a *planned* request, room is reserved, but the request is not sent yet: usually, the scheduler has
-    handed it out. A *sent* request was passed to Scrapy's download handler or download slot, and has not ended yet.
+    A limiter has *room* for a request if it allows the request to be sent now. It counts two groups of requests:
+
+    - A *planned* request is not sent yet, but room is reserved for it. For example, the scheduler has handed it out.
+    - A *sent* request was passed to Scrapy's download slot or download handler, and has not ended yet.
     """
 
     delay = 0.0
@@ -136,7 +138,8 @@ class Limiter:
         """The time when the last download ended; ``-inf`` if none has ended yet."""
 
         self.back_off: BackOff | None = None
-        """The back-off of the host; None if the host has its full concurrency."""
+        """The current back-off of the host: a pause, and then a lower concurrency that rises with each success. The
+        back-off ends when the concurrency has its normal value again. None if the host is not in a back-off."""
 
         self.refuses_until = -inf
         """Requests are refused until this time, because the pauses of the host exceed ``REP_WAIT_TIMEOUT``; ``-inf``
@@ -165,8 +168,9 @@ class Limiter:
         scheduler (:attr:`waiters`) take turns. True if it is a queue's turn, because the last turn was a waiter's."""
 
         self.waiters_yield_until = inf
-        """Until this time, the first of :attr:`waiters` lets requests of the scheduler go first. After this time, the
-        waiter goes first. ``inf`` if no time is set: the limiter allows no request now, or no request waits."""
+        """The time from which the first of :attr:`waiters` goes before the requests of the scheduler. Until this time,
+        the requests of the scheduler go first. ``inf`` means that the time is not set: :class:`Limits` sets it to 0.2
+        seconds from now when a waiter waits and the limiter could allow a request."""
 
         self.ready: OrderedDict[Any, None] | None = None
         """For a download slot: its ready queues (those whose next request the scheduler may hand out), the next one
@@ -223,17 +227,17 @@ class Limiter:
 
     def opens_for_waiter(self) -> float:
         """Return the earliest time to send the first of :attr:`waiters`, the requests that wait outside the scheduler.
-        The time is ``inf`` if another request has to be sent or has to end first.
 
-        If the limiter is full, but some of the counted requests are only planned (not sent yet), the planned requests
-        go first until :attr:`waiters_yield_until`. After this time, one waiter may be sent before them.
+        If the limiter is full, but some of its requests are planned (not sent yet), one waiter may be sent before them
+        after :attr:`waiters_yield_until`. If a request has to end first, the time is ``inf``.
         """
-        # Only one waiter, because a planned request can already be on the network without the limiter's knowledge: a
-        # component such as Selenium's middleware can download it. A second waiter is sent when a request has ended.
         in_flight = self.planned + self.sent
         if in_flight < self.concurrency_now:
             return self.next_at
         if in_flight > self.concurrency_now and self.sent:
+            # Usually, a waiter was already sent before the planned requests. Send no second waiter until a request has
+            # ended: planned requests can already be on the network without the limiter's knowledge, because a component
+            # such as Selenium's middleware can download them. Each further waiter could exceed the concurrency by one.
             return inf
         return max(self.opens_for_planned(), self.waiters_yield_until)
 
@@ -288,8 +292,8 @@ class DelayLimiter(Limiter):
         """The delay, in seconds, for which each origin of the host asks. The longest delay applies."""
 
         self.waiting_since: float | None = None
-        """The time when requests began to wait for the delay, with no request to the host in flight. None if no request
-        has begun to wait since the last request was sent."""
+        """The time when requests to the host began to wait while no request to the host was in flight. None before this
+        wait begins, and after the next request was sent."""
 
     def set_delay(self, origin: Origin, delay: float) -> None:
         """Record that *origin* asks for a delay of *delay* seconds. 0 means that *origin* asks for no delay. If several

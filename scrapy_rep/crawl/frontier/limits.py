@@ -5,6 +5,9 @@ A :class:`Limiter` stands for one resource whose use is limited: a host name, th
 a download slot whose name is not the host's, or the crawler's own network. A limiter has *room* for a request if the
 limiter allows the request to be sent now. A request needs room in all of its limiters.
 
+A :class:`Site` stands for an origin (scheme, host and port) and the state of its robots.txt. Requests for pages of the
+origin wait until its rules are known.
+
 First the scheduler *plans* a request: it hands the request to Scrapy's engine, and the limiters reserve room for the
 request. Later the wire, the downloader middleware nearest to the network, *sends* the request. Planned and sent
 requests both take room, so the scheduler never plans more requests than may be sent.
@@ -26,9 +29,10 @@ Two examples:
 - *A host answers 429.* ``Politeness.answered`` reads the duration of the pause from ``Retry-After`` (without this
   header, 1, 2, 4, ... seconds). :meth:`Limits.back_off` pauses the host's limiter for this time, and the host's queue
   waits there (is parked). When the pause ends, :meth:`Limits.tick` makes the queue ready again, and the limiter has
-  room for one request at a time. Each success (:meth:`Limits.succeeded`) adds room for one more request. If the pauses
-  exceed ``REP_WAIT_TIMEOUT`` seconds, the queue becomes ready immediately, and the gate refuses its requests until the
-  pause is over. Scrapy's retry middleware retries the request that was answered with 429.
+  room for one request at a time. Each success (:meth:`Limits.succeeded`) adds room for one more request. If a pause, or
+  a series of pauses without a success in between, is longer than ``REP_WAIT_TIMEOUT`` seconds, the queue becomes ready
+  immediately, and the gate refuses its requests until the host is no longer paused. Scrapy's retry middleware retries
+  the request that was answered with 429.
 - *A robots.txt is unreachable.* ``Rules`` reports this to :meth:`Limits.unreachable`. The site's queues stay parked at
   the site, and robots.txt is fetched again from time to time. When a fetch succeeds, the queues become ready, and
   their requests are judged and sent (:meth:`Limits.learned`). If no fetch succeeds within ``REP_WAIT_TIMEOUT``
@@ -63,18 +67,18 @@ if TYPE_CHECKING:
 # robots.txt is fetched again if a fetch ended without a result, for example because it was cancelled.
 _FIRST_PAUSE = 1.0
 
-# Requests that wait outside the scheduler (waiters) let the requests of the scheduler go first, but at most for this
-# number of seconds. A longer time could block the crawl, because a request that the scheduler has already handed out
-# may depend on a waiter: the downloader may be full of waiters, or a component may delay the scheduler's request until
-# a waiter's request has ended.
+# The maximum time, in seconds, for which requests that wait outside the scheduler (waiters) let requests of the
+# scheduler go first. Without a maximum, the crawl could stop, because a request of the scheduler can be unable to
+# continue before the waiter. For example, waiters occupy the whole downloader, or a component holds the scheduler's
+# request back until a media download, which is a waiter, has ended.
 _WAITERS_YIELD = 0.2
 
 # A site whose robots.txt is unreachable is kept in memory until its robots.txt may be fetched again. While more than
 # _MAX_SITES sites are known, such a site is forgotten earlier, as soon as it has no requests.
 _MAX_SITES = 20_000
 
-# The maximum number of hosts in the statistics of slow hosts. If there are more, the hosts that held up the crawl
-# for the shortest time are removed.
+# The maximum number of hosts in Limits.slowdowns. If there are more, the hosts whose requests waited for the shortest
+# time are removed.
 _MAX_SLOWDOWNS = 1_000
 
 
@@ -82,15 +86,16 @@ class Requests(Protocol):
     """Stores the requests of one queue, in memory, in a file or on a server."""
 
     medium: str
-    """The kind of storage of most requests, as named in Scrapy's stats, such as ``"memory"`` or ``"disk"``."""
+    """Where the requests are stored, as named in Scrapy's stats, such as ``"memory"`` or ``"disk"``. A request that
+    cannot be stored there is kept in memory."""
 
     @property
     def count(self) -> int:
         """The number of requests."""
 
     def push(self, request: Any) -> Exception | None:
-        """Add *request*, a new request, and return None. If the storage (:attr:`medium`) cannot store *request*, keep
-        it in memory, and return the error.
+        """Add *request*, a new request, and return None. If *request* cannot be stored in :attr:`medium`, keep it in
+        memory, and return the error.
         """
 
     def pop(self) -> Any:
@@ -104,7 +109,7 @@ class Requests(Protocol):
         """
 
     def medium_of(self, request: Any) -> str:
-        """Return the kind of storage from which *request* was popped. It is named as in :attr:`medium`."""
+        """Return the name of the storage from which *request* was popped: :attr:`medium` or ``"memory"``."""
 
     def peek(self) -> Any:
         """Return one of the requests without removing it; None if the queue is empty or the request cannot be read. The
@@ -214,11 +219,11 @@ READY = object()
 
 
 class Slowdown(NamedTuple):
-    """The time for which a host's crawl delay held up the crawl."""
+    """How long the requests to one host waited for the host's crawl delay."""
 
     seconds: float
-    """The total time, in seconds, in which requests waited only for the delay: no request to the host was in flight,
-    and neither the download slot nor a pause held up the requests."""
+    """The total time, in seconds, in which requests to the host waited only for the delay. Times in which a request to
+    the host was in flight, or in which the download slot or a pause blocked the requests, are not included."""
 
     key: str
     """The key of the host's limiter."""
@@ -305,8 +310,8 @@ class InFlight:
 
         self.may_return = came_from_scheduler
         """Whether the request can go back to ``scrapy_rep.Scheduler`` and wait there. Only a request that came from
-        this scheduler can. The value becomes False when another component changes the request, because the component
-        would change it a second time after its return."""
+        this scheduler can. The value becomes False when another component changes the request: if the request went
+        back, it would pass the component again, and the component would change the request a second time."""
 
         self.stage = Stage.UNCOUNTED
         self.sent_at = -inf
@@ -363,12 +368,11 @@ class Waiter:
     ) -> None:
         """Create a waiter for the request of *entry*.
 
-        *counts_as_planned* is True if the request has not reached the wire (the downloader middleware nearest to the
-        network) yet. In this case, room for the request is reserved in its limiters as soon as they have room, until
-        the wire sends the request. *counts_as_planned* is False if the request waits at the wire. In this case, the
-        request counts as sent as soon as its limiters have room.
+        When its limiters allow the request, they count it as sent. If *counts_as_planned* is True, they count it as
+        planned (not sent yet) instead, because the request has not yet reached the wire, the downloader middleware
+        nearest to the network.
 
-        If *is_first* is True, the waiter goes before all other waiters of a limiter.
+        If *is_first* is True, the request goes before the other waiters at each limiter where it has to wait.
         """
         self.entry = entry
         self.counts_as_planned = counts_as_planned
@@ -407,7 +411,7 @@ class _ReadyQueues:
         slot = queue.slot
         if not slot.ready:
             slot.ready = OrderedDict()
-            self.moved(slot)
+            self.reorder(slot)
         slot.ready[queue] = None
         self.count += 1
 
@@ -440,10 +444,12 @@ class _ReadyQueues:
         slot.ready.move_to_end(queue)
         self._rows[slot.planned + slot.sent].move_to_end(slot)
 
-    def moved(self, slot: Limiter, before: int | None = None) -> None:
-        """Update the order of the download slots after the number of requests in flight in *slot* changed. *slot* is
-        the limiter of a download slot that has ready queues. *before* is the number of its requests in flight before
-        the change; None if the slot had no ready queues before, so that it is not in the order yet.
+    def reorder(self, slot: Limiter, before: int | None = None) -> None:
+        """Put *slot* behind all download slots with the same number of requests in flight. *slot* is the limiter of a
+        download slot that has ready queues. Call this method in two cases:
+
+        - The number of requests in flight in *slot* changed. *before* is the number before the change.
+        - *slot* has just got its first ready queue. *before* is None.
         """
         if before is not None:
             del self._rows[before][slot]
@@ -492,8 +498,8 @@ class Limits:
 
     def __init__(self, wait_timeout: float) -> None:
         """Create empty limits. *wait_timeout* (``REP_WAIT_TIMEOUT``) is the maximum time, in seconds, for which
-        requests wait for a paused host. If the pauses take longer, the requests are refused. If the crawler's own
-        network is gone for this time, the crawl has to end.
+        requests wait for a paused host before they are refused. It is also the maximum time for which the crawl waits
+        for the crawler's own network before the frontier closes the crawl.
         """
         self.wait_timeout = wait_timeout
         self.network = Network(Limiter("network"), Limiter("robots.txt"), wait_timeout)
@@ -528,8 +534,8 @@ class Limits:
         wakes Scrapy's engine, and the engine asks the scheduler for requests."""
 
         self.slowdowns: dict[str, Slowdown] = {}
-        """The time for which each host's crawl delay held up the crawl, by the key of the host's limiter. If there are
-        more than ``_MAX_SLOWDOWNS`` such hosts, those that held up the crawl for the shortest time are missing."""
+        """How long the requests to each host waited for the host's crawl delay, by the key of the host's limiter.
+        Contains at most ``_MAX_SLOWDOWNS`` hosts: those whose requests waited longest."""
 
         self.slowed_seconds = 0.0
         """The sum of :attr:`Slowdown.seconds` over all hosts, including those that are missing in
@@ -665,9 +671,7 @@ class Limits:
         state of the request. No room is reserved if the gate (the downloader middleware that judges requests) will
         refuse the request.
 
-        Afterwards, *queue* is the last of the ready queues of its download slot. But *queue* is no longer ready if it
-        is empty, or if requests outside the scheduler wait for one of its limiters: the next turn is theirs, so *queue*
-        waits (is parked). Queues whose requests will be refused do not wait.
+        Afterwards, the other queues of the download slot and the requests outside the scheduler go before *queue*.
         """
         limiters = queue.limiters
         entry = InFlight(queue, came_from_scheduler=True)
@@ -685,6 +689,8 @@ class Limits:
         else:
             for limiter in limiters:
                 if limiter.waiters:
+                    # It is the turn of a request that waits outside the scheduler. So *queue* is parked, unless its
+                    # requests will be refused.
                     self.ready.discard(queue)
                     self._place(queue, now)
                     break
@@ -740,8 +746,10 @@ class Limits:
 
     def _claim_rules(self, entry: InFlight, site: Site) -> None:
         """Let the current rules of *site* apply to the request of *entry* even if the rules become stale before the
-        request is sent. Only one request after each fetch can claim the rules in this way. If the request is for
-        robots.txt, do nothing.
+        request is sent. If the request is for robots.txt, do nothing.
+
+        This exception is for the first request after each fetch of robots.txt. So call this method only if
+        :attr:`Site.holds_for_next` is True. The method sets it to False.
         """
         if not entry.is_for_robotstxt:
             entry.may_use_stale, site.holds_for_next = True, False
@@ -790,15 +798,11 @@ class Limits:
 
     def wait(self, waiter: Waiter, now: float, *, has_waited: bool = False) -> None:
         """Let the request of *waiter* wait until all of its limiters allow it. If they allow it now, the request
-        continues at once. If the host or download slot refuses requests, the request is refused at once. A waiter whose
-        request continues or is refused is added to :attr:`decided`.
+        continues at once. If the pauses of its host or download slot exceed ``REP_WAIT_TIMEOUT``, the request is
+        refused at once. When the request continues or is refused, *waiter* is added to :attr:`decided`.
 
-        A request that continues counts as sent. If *waiter* was created with *counts_as_planned*, room is reserved for
-        the request instead.
-
-        A new request waits behind the other waiters of its limiters, even if there is room. It does not wait behind
-        them if *waiter* was created with *is_first*, or if *has_waited* is True: *waiter* has just been taken from a
-        limiter where it waited.
+        *has_waited* is True if *waiter* has just been taken from a limiter where it waited. Then it does not have to
+        wait behind other waiters again.
         """
         limiters, is_new = waiter.entry.needs, not (has_waited or waiter.is_first)
         if waiter.entry.queue.refusing_limiter(now) is not None:
@@ -831,7 +835,8 @@ class Limits:
         waiter.may_continue = True
         for limiter in limiters:
             if limiter.planned + limiter.sent >= limiter.concurrency_now:
-                # This waiter continues although the limiter is full. The next waiter lets planned requests go first.
+                # The limiter is full: this request goes before requests that the scheduler has handed out. They go
+                # before the next waiter again, until _set_alarm() sets a time and this time has passed.
                 limiter.waiters_yield_until = inf
         if waiter.counts_as_planned:
             self._count_planned(waiter.entry, limiters)
@@ -877,7 +882,7 @@ class Limits:
             limiter.sent -= 1
             limiter.waiters_yield_until = inf
             if limiter.ready:
-                self.ready.moved(limiter, before)
+                self.ready.reorder(limiter, before)
             if is_withdrawn:
                 continue
             limiter.ended_at = now
@@ -899,22 +904,19 @@ class Limits:
             before = limiter.planned + limiter.sent
             limiter.planned += change
             if limiter.ready:
-                self.ready.moved(limiter, before)
+                self.ready.reorder(limiter, before)
 
     # Letting waiting requests continue.
 
     def reconcile(self, limiter: Limiter, now: float) -> None:
-        """Let waiting requests continue while *limiter* has room. The queues of the scheduler that wait at the limiter
-        (parked queues) and the requests outside the scheduler that wait there (waiters) take turns:
+        """Let requests that wait for *limiter* continue while it has room. Queues of the scheduler (parked queues) and
+        requests outside the scheduler (waiters) take turns:
 
         - On a queue's turn, the queue becomes ready: the scheduler may hand out its next request.
         - On a waiter's turn, its request is sent, or room is reserved for it.
 
-        If another limiter has no room for a queue or waiter, the queue or waiter moves to that limiter. If *limiter*
-        refuses requests, its queues and waiters stop waiting, and their requests are refused.
-
-        A waiter also lets planned requests go first, which usually come from the scheduler and are not sent yet. But
-        for planned requests, or for a queue's turn, it waits only 0.2 seconds (:attr:`Limiter.waiters_yield_until`).
+        A queue or waiter for which another limiter has no room moves to that limiter. If the pauses of *limiter*
+        exceed ``REP_WAIT_TIMEOUT``, all requests that wait for *limiter* are refused.
         """
         if now < limiter.refuses_until:
             self._release(limiter, now)
@@ -974,8 +976,9 @@ class Limits:
         if limiter.waiters:
             opens_at = limiter.opens_for_planned()
             if opens_at <= now:
-                # The limiter allows a request now, but the first waiter lets the scheduler go first for a short time:
-                # all room is reserved for planned requests, or a queue has the next turn.
+                # A request could be sent now, but the scheduler goes first: it has handed out a request that is not
+                # sent yet, or it may hand out a request because it is a queue's turn. If the scheduler's request is not
+                # sent within _WAITERS_YIELD seconds, the first waiter goes before it.
                 go_at = min(limiter.waiters_yield_until, now + _WAITERS_YIELD)
                 opens_at = limiter.waiters_yield_until = go_at
             times.append(opens_at)
@@ -1372,9 +1375,8 @@ class Limits:
     # Statistics for the log.
 
     def _note_slowdown(self, host: Limiter, now: float) -> None:
-        """Update :attr:`slowdowns` and :attr:`slowed_seconds` when a request to *host* is sent: add the time for which
-        the crawl delay alone held up the request. The time in which the download slot or a pause also held up the
-        request is not added.
+        """Update :attr:`slowdowns` and :attr:`slowed_seconds` when a request to *host* is sent: add the time in which
+        requests to *host* waited only for the crawl delay, not for the download slot or the end of a pause.
         """
         limiter = host.crawl_delay
         assert limiter is not None
@@ -1394,11 +1396,11 @@ class Limits:
 
     def waiting(self) -> tuple[int, int, Limiter | None]:
         """Return three values for the log: the number of waiting requests, the number of their hosts, and the limiter
-        whose requests may be sent first.
+        that will allow a request first. The limiter is None if all waiting requests wait for a robots.txt.
 
-        These requests are counted as waiting: the requests in the scheduler's queues that wait for a robots.txt, and
-        all requests, in queues or outside the scheduler, that wait for the limiter of a host, a crawl delay or a
-        download slot. The third value is None if no request waits for such a limiter.
+        A request in a queue of the scheduler is counted if it waits for a robots.txt, a host, a crawl delay or a
+        download slot. A request outside the scheduler is counted if it waits for a host, a crawl delay or a download
+        slot.
         """
         limiters = list(self.limiters.values())
         limiters += [host.crawl_delay for host in limiters if host.crawl_delay]

@@ -3,15 +3,16 @@ back. This module uses no Scrapy, no clock and no I/O. All times are seconds of 
 
 A failed connection (a host name that cannot be resolved, a refused connection, a time-out, a dead proxy) looks the
 same whether the host has no server or the crawler has no network. Only the answers of other hosts distinguish these
-cases. If five different hosts fail and no host answers in between, the network counts as *gone*.
+cases. If five different hosts fail and no host answers in between, the network counts as *gone*. After a false alarm,
+the next outage is detected only when ten or twenty hosts have failed.
 
 While the network is gone, no page is requested. To try the network, one robots.txt at a time is fetched, after pauses
 of 1, 2, 4, ... 30 seconds. A fetch of robots.txt that fails during this time is not blamed on its host. The network is
 back when any host answers a request that was sent after the network began to count as gone.
 
-The answer to an older request cancels all failures that happened before the request was sent. If too few failed hosts
-remain for an outage, the network is back. Later failures are not cancelled, because the answer can have been on its way
-before the network failed.
+The answer to a request that was sent before the network began to count as gone proves only that the network worked when
+the request was sent. So failures before the request was sent no longer count, and failures afterwards still count. If
+fewer failed hosts remain than are needed to detect an outage, the network is back.
 
 An unknown host name or a refused connection usually means that the host has no server. These two errors count only
 against their host until the crawler receives its first answer from any host, in this run or an earlier run. So a crawl
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 # The network counts as gone after _HOSTS different hosts have failed, and no host has answered in between. This can be
 # a false alarm, because in some crawls most hosts have no server. After each outage that was not confirmed
 # (Network.is_confirmed), twice as many hosts must fail before the network counts as gone again: 5, 10, 20 (_MAX_HOSTS).
-# More than 20 would be too many: Scrapy retries a failed request only twice, and the network should count as gone
-# before Scrapy gives up the requests.
+# The maximum of 20 keeps the number of lost requests small: Scrapy retries a failed request only twice, so requests can
+# be lost until the outage is detected.
 _HOSTS = 5
 _MAX_HOSTS = 20
 
@@ -53,8 +54,11 @@ class Network:
     """Decides from the answers and failures of all hosts whether the crawler's own network works."""
 
     def __init__(self, pages: Limiter, robotstxt: Limiter, wait_timeout: float) -> None:
-        """Create the state of a network that works. When the network has been gone for *wait_timeout* seconds, the
-        crawl has to end (:meth:`is_over`). If *wait_timeout* is 0, the network never counts as gone.
+        """The network counts as working at first.
+
+        *pages* is the limiter of all requests except requests for robots.txt. *robotstxt* is the limiter of the
+        requests for robots.txt. *wait_timeout* is the maximum time, in seconds, for which the crawl waits for the
+        network to come back (see :meth:`is_over`). If *wait_timeout* is 0, the network always counts as working.
         """
         self.pages = pages
         """The limiter of all requests except requests for robots.txt."""
@@ -67,20 +71,21 @@ class Network:
         gone."""
 
         self.is_confirmed = False
-        """Whether the outage of the network is confirmed. Until then, it can be a false alarm: the network works, and
-        only the failed hosts are down. The value is False at the start of each outage. These events confirm an outage:
+        """Whether the current or last outage is confirmed. An outage that is not confirmed can be a false alarm, in
+        which the network works, and only the failed hosts are down. The value is False at the start of each outage.
+        These events during an outage set it to True:
 
         - A fetch of robots.txt fails although its site answered recently.
         - A fetch of robots.txt fails, and no site has answered in this run.
-        - A site that failed before answers again, which shows that this site was not down."""
+        - A site that was counted as failed answers. Its server is up, so the network caused the failure."""
 
         self._wait_timeout = wait_timeout
         self._pause = _FIRST_PAUSE
         self._hosts_needed = _HOSTS
         self.failed_hosts: dict[str, tuple[Origin, float]] = {}
-        """The hosts with a failed connection, the oldest failure first. Each value contains the site of the host and
-        the time of the host's last failure. The host is removed as soon as any host answers a request that was sent
-        after this time."""
+        """The hosts with a failed connection, the oldest failure first. Each value contains the origin (scheme, host
+        and port) to which the host's last connection failed, and the time of this failure. The host is removed as soon
+        as any host answers a request that was sent after this time."""
 
         self._detected_at = -inf
         """The time when the last outage was detected: enough hosts had failed, and the network began to count as gone.
@@ -148,8 +153,8 @@ class Network:
         return since
 
     def worked_before(self) -> None:
-        """Record that the crawler's network has worked at some time: a host has answered, in this run or an earlier
-        run. Proofs are a robots.txt that was fetched, and requests that an earlier run stored in the ``JOBDIR``.
+        """Record that a host has answered at some time, in this run or an earlier run. From now on, all failed
+        connections can show that the network is gone, even unknown host names and refused connections.
         """
         self.has_worked = True
 

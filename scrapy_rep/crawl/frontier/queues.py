@@ -46,7 +46,7 @@ _PART_OF_DELAY = 1 / 10
 # The smallest index at which the authority of a URL can end, which is after "http://" and one character.
 _AUTHORITY = 8
 
-# The maximum number of entries in Queues._usual.
+# The maximum number of entries in Queues._by_authority.
 _MAX_AUTHORITIES = 10_000
 
 
@@ -68,8 +68,10 @@ class QueueKey(NamedTuple):
 
 
 class Queues:
-    """Finds or creates the queue of a request, with its site and its limiters. Also copies the concurrency and the
-    delay of each Scrapy download slot to the limiter of the slot.
+    """Finds the queue of each request, and creates it if there is none (:meth:`of`). Each queue has several limiters
+    and usually a site, the origin whose robots.txt applies to the requests. Missing limiters and sites are created.
+
+    For each download slot, :meth:`look_at_slot` copies Scrapy's concurrency and delay to the limiter of the slot.
     """
 
     def __init__(self, crawler: Crawler, limits: Limits, clock: Clock) -> None:
@@ -82,7 +84,7 @@ class Queues:
         if the crawl ignores robots.txt. In this case, no queue has a :class:`Site`, and no request waits for a
         robots.txt."""
 
-        self._usual: dict[str, Queue] = {}
+        self._by_authority: dict[str, Queue] = {}
         """The queues of usual requests, by the scheme and authority of their URL. A usual request names no download
         slot, is not exempt from robots.txt, and was not redirected."""
 
@@ -103,7 +105,7 @@ class Queues:
             meta.DONT_OBEY_ROBOTSTXT not in own_meta
             or isinstance(request, RobotsTxtRequest)
         )
-        queue = self._usual.get(authority)
+        queue = self._by_authority.get(authority)
         # The meta of a usual request may name the slot that the request would use anyway: Scrapy writes the key of the
         # slot to the meta of each request that it sends, and a retry has the same meta.
         if (
@@ -122,9 +124,9 @@ class Queues:
             and "download_slot" not in own_meta
             and self._downloader.has_slot_for_each_host
         ):
-            if len(self._usual) >= _MAX_AUTHORITIES:
-                self._usual.clear()
-            self._usual[authority] = queue
+            if len(self._by_authority) >= _MAX_AUTHORITIES:
+                self._by_authority.clear()
+            self._by_authority[authority] = queue
         return queue
 
     def _key_of(self, request: Request) -> QueueKey:
@@ -192,11 +194,11 @@ class Queues:
             soonest = self._clock.monotonic() + slot_state.delay * _PART_OF_DELAY
             slot.slot_free_at = max(slot.slot_due_at, soonest)
 
-    def forget_usual(self) -> None:
-        """Forget the queues that :meth:`of` finds by the authority of a URL (:attr:`_usual`), because some of these
-        queues no longer exist.
+    def clear_by_authority(self) -> None:
+        """Empty the table in which :meth:`of` looks up queues by the authority of a URL. Call this method after queues
+        were deleted, because the table can still contain them.
         """
-        self._usual.clear()
+        self._by_authority.clear()
 
 
 class RequestOrder:

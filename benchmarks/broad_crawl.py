@@ -7,11 +7,13 @@ PAGES_OF_HOST pages. All requests are pushed to the queue before the first reque
 simulates the responses. The crawl ends after PAGES pages.
 
 The output is a JSON object with two averages in processor seconds. ``push`` is the time to push a request. ``page`` is
-the time of the crawl after the pushes, divided by PAGES. It includes the work for the robots.txt files.
+the time to crawl a page after all requests are pushed. It includes the work for the robots.txt files.
 
-With JOBDIR, the queue is in a temporary JOBDIR. By default, the first request for each host is pushed, then the second
-request for each host, and so on. With BY_HOST, all requests for the first host are pushed, then all requests for the
-second host, and so on.
+The literal word ``JOBDIR`` as an argument stores the queue in a temporary directory, as Scrapy's setting JOBDIR does.
+
+By default, the first request for each host is pushed, then the second request for each host, and so on. The literal
+word ``BY_HOST`` as an argument changes this order: all requests for the first host are pushed, then all requests for
+the second host, and so on.
 """
 
 from __future__ import annotations
@@ -49,9 +51,10 @@ SIDES: dict[str, dict[str, object]] = {
 SETTINGS: dict[str, object] = {
     "CONCURRENT_ITEMS": 1,
     "CONCURRENT_REQUESTS": 100,
-    # Equal to CONCURRENT_REQUESTS, so that this setting limits nothing. This package keeps to a lower limit, but Scrapy
-    # does not: when a response arrives, Scrapy starts all requests that wait in the same download slot. Scrapy would
-    # send more requests at a time than this package, and the crawls would not be comparable.
+    # Equal to CONCURRENT_REQUESTS, so that the maximum per domain has no effect. With a smaller value, the crawls would
+    # not be comparable, because Scrapy exceeds the maximum and this package does not. Scrapy starts all requests that
+    # wait in a download slot as soon as the slot has room for one request: Scrapy counts a request that it has started
+    # only from the next iteration of the event loop on.
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "COOKIES_ENABLED": False,
     "DOWNLOAD_DELAY": 0,

@@ -40,7 +40,7 @@ class BroadCrawl(NamedTuple):
     """How often the crawl is measured, each time with and without this package."""
 
     target: Target
-    """The limit for the processor time with this package, divided by the processor time without it."""
+    """The maximum ratio of the processor time with this package to the processor time without it."""
 
     pages: int = 0
     """The number of pages after which the crawl ends; 0 for no limit."""

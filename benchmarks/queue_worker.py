@@ -60,8 +60,13 @@ class CrawlSpider(Spider):
     def refused(self, failure: object) -> None: ...
 
 
-def requests(spider: Spider, hosts: int, count: int, **how: Any) -> Iterator[Request]:
-    """Yield *count* requests to *hosts* hosts in turn. The requests resemble those of ``response.follow_all``."""
+def requests(
+    spider: Spider, hosts: int, count: int, **arguments: Any
+) -> Iterator[Request]:
+    """Yield *count* requests, distributed evenly over *hosts* hosts. As in a crawl that follows links, each request has
+    a callback, an errback, a Referer header and meta keys. *arguments* are further arguments of ``Request``, such as
+    ``dont_filter=True``.
+    """
     for number in range(count):
         host, page = number % hosts, number // hosts
         yield Request(
@@ -70,7 +75,7 @@ def requests(spider: Spider, hosts: int, count: int, **how: Any) -> Iterator[Req
             errback=spider.refused,
             headers={"Referer": f"http://www.host-{host:07}.example/section/"},
             meta={"depth": 3, "link_text": "Some title"},
-            **how,
+            **arguments,
         )
 
 
@@ -127,7 +132,7 @@ def frontier_of(crawler: Crawler, clock: Clock) -> Frontier:
 
 
 class OfScrapyRedis:
-    """The priority queue of scrapy-redis. It is used in the same way as by the scheduler of scrapy-redis."""
+    """The priority queue of scrapy-redis, used as the scheduler of scrapy-redis uses it."""
 
     def __init__(self, url: str, serializer: Any = None) -> None:
         self.crawler = _crawler(url, serializer)
@@ -176,9 +181,11 @@ class OfScrapyRep:
         return data
 
     def begin(self) -> None:
-        """Renew the lease of the worker on the server, and send unsent changes. Also put the scheduler into the state
-        that it has at the start of a crawl, so that it takes no requests from the server before the next pop.
+        """Renew this worker's lease on the server, so that the lease is valid when the measured operation begins. No
+        requests are taken from the server before the first pop of the operation.
         """
+        # While _has_begun is False, as at the start of a crawl, the scheduler takes no requests in a call to the
+        # server. The next pop sets _has_begun to True.
         self.scheduler._has_begun = False
         self._call()
 

@@ -160,7 +160,8 @@ def _measure(
     turns = list(all_queues)
     for number in range(rounds + 1):
         for queue in turns:
-            # Each push is followed by a pop, so the size of the queue stays the same.
+            # All pushes of a round are followed by as many pops, so each round starts with the same number of requests
+            # in the queue.
             for operation in ("push", "pop"):
                 times = rounds_of.setdefault((queue, operation), [])
                 round_ = _all(crew, queue, operation, requests_each)

@@ -34,11 +34,8 @@ class Row(NamedTuple):
     """Half of the interquartile range, as a fraction of the median."""
 
     ratio: float | None = None
-    """The ratio of two measured numbers; None if the row contains no comparison. In rows about parsers, it is the
-    number of the parser, divided by the number of this package's parser. In rows about crawls and about schedulers with
-    a JOBDIR, it is the number with this package, divided by the number without it. In rows about queues in Redis, it is
-    the number of requests per second with this package, divided by that with scrapy-redis. The docstrings of the
-    benchmarks explain other ratios."""
+    """The ratio of two measured numbers, such as 2.0 in the row of a parser that takes twice as long as this package's
+    parser. :data:`LEGEND` lists the numbers that are compared. None if the row contains no comparison."""
 
     target: Target | None = None
     unit: str = "s"
@@ -71,11 +68,12 @@ Times are processor time. Pushes and pops a second are measured by the clock. Ea
 runs. The spread is half of the interquartile range, in percent of the median.
 
 The ratio compares two numbers:
-- parsers: the number of another parser, divided by the number of scrapy-rep
-- crawls, and schedulers with a JOBDIR: the number with scrapy-rep, divided by the number without it
-- pushes and pops a second: the rate of scrapy-rep, divided by the rate of scrapy-redis
-- the time for a push or pop: the time with many hosts, divided by the time with few hosts
-- the report: its time, divided by one second"""
+- parsers: another parser / scrapy-rep
+- crawls, and schedulers without Redis: with scrapy-rep / without scrapy-rep
+- crawls with a ledger: with the ledger / without the ledger
+- pushes and pops a second: scrapy-rep / scrapy-redis
+- the time for a push or pop: many hosts / few hosts
+- the report: its time / one second"""
 """The text above the table. It explains what is measured and what the ratios compare."""
 
 HEAD = """\

@@ -57,7 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             results.append(judge(adapter, suite.cases))
         except Ended as error:
-            print(f"{adapter.name} stopped at test case {error}", file=sys.stderr)
+            # The error begins with the id of the test case, such as "agents-001: No answer in 5 s".
+            print(
+                f"{adapter.name} failed, so the remaining test cases were not run. Test case {error}",
+                file=sys.stderr,
+            )
             return 2
         finally:
             if isinstance(adapter, Command):

@@ -55,18 +55,18 @@ class Result:
     name: str
     dialect: str
     counted: Counter[str] = field(default_factory=Counter)
-    """The number of cases that count for the results, by topic. Cases that the parser does not support, and disputed
-    cases, do not count."""
+    """The number of cases that the parser answered correctly or wrongly, by topic. Disputed cases, and cases that the
+    parser does not support, are left out."""
 
     passed: Counter[str] = field(default_factory=Counter)
-    """The number of counted cases that the parser answered correctly, by topic."""
+    """The number of cases that the parser answered correctly, by topic. Disputed cases are left out."""
 
     disputed: int = 0
     """The number of disputed cases on which the parser gave the expected answer. A case is disputed if its sources
     contradict each other."""
 
     failures: list[Failure] = field(default_factory=list)
-    """The counted cases that the parser answered wrongly, or for which it raised an exception."""
+    """The cases that the parser answered wrongly, or for which it raised an exception. Disputed cases are left out."""
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.protocol.crawlers import CRAWLERS
 from scrapy_rep.tools.inputs import (
-    PresentSources,
+    LiveSources,
     RulesSource,
     Sources,
     UrlList,
@@ -95,7 +95,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         """Show the verdict on each URL. The robots.txt files for a batch of URLs are fetched concurrently."""
         sources = Sources(robots_file)
         if web is not None:
-            sources = PresentSources(profile, web, sites=arguments.agents)
+            sources = LiveSources(profile, web, sites=arguments.agents)
         output = Output(arguments)
         rows = _BRIEF_ROWS if arguments.brief else _ROWS
         for batch in batches:

@@ -66,8 +66,9 @@ _Records: TypeAlias = "dict[tuple[str, str], int]"
 ``("disallow", "/shop")``."""
 
 _Followed: TypeAlias = "tuple[tuple[int, int], ...]"
-"""The groups that an agent follows. Each pair contains the group's index in the file, and the first line number of the
-consecutive user-agent lines that name the agent."""
+"""The groups that an agent follows. Each pair contains the index of a group in the file, and the number of the first
+line in the run of consecutive user-agent lines to which the agent's line belongs. If a file begins with the lines
+``User-agent: a`` and ``User-agent: b``, the pair is (0, 1) for ``a`` and for ``b``."""
 
 _Lines: TypeAlias = "tuple[tuple[str, str, int], ...]"
 """The records that are in only one of two files. Each tuple contains a record's field, value and line number."""
@@ -426,22 +427,22 @@ class Differences:
         return first, second
 
     def _choose_urls(self) -> None:
-        """Choose the URLs to compare, and set these attributes:
+        """Choose the URLs to compare: the URLs in ledgers, the URLs in a list, or sample paths. Raises UsageError if
+        there are no URLs to compare without the option ``--urls`` or ``--origin``.
 
-        - ``_url_ledgers``: the ledgers from which the URLs are read; None if the URLs come from a list or are sample
-          paths
-        - ``_recorded_side``: the side of the comparison, old or new, whose decisions are read from ``_url_ledgers``;
-          None if the decisions of both sides are computed from rules
-        - ``_origin``: the only origin whose URLs are compared; None for the URLs of all origins
-
-        Raises UsageError if the option ``--urls`` or ``--origin`` is missing.
+        If a robots.txt for a single host is compared, and the ledgers contain URLs of several hosts, the option
+        ``--origin`` is required. UsageError is raised if the option is missing.
         """
+        # The side, old or new, whose decisions on the URLs are read from a ledger. None if the decisions of both sides
+        # are computed from rules.
         self._recorded_side: Side | None = None
+        # The ledgers from which the URLs are read. None if the URLs come from a list or are sample paths.
         self._url_ledgers = self._opened.get((self._arguments.urls,))
         if self._url_ledgers is None and self._list is None:
             for side in self._sides[::-1]:
                 if isinstance(side.sources, LedgerSources) and not side.dialect:
                     self._recorded_side, self._url_ledgers = side, side.sources
+        # The only origin whose URLs are compared. None for the URLs of all origins.
         for side in self._sides[::-1]:
             self._origin = self._origin or side.sources.origin
         if self._origin is not None:
@@ -611,7 +612,11 @@ class Differences:
         return SideDecision(record, is_fetched, robots)
 
     def _end(self, *, have_rules_changed: bool) -> int:
-        """Show the changes that are reported once for each host, and the summary. Return the exit status."""
+        """Show the changes of the kinds ``delayed`` and ``unknown``, once for each host and not for each URL. Then show
+        the summary, and return the exit status of the command.
+
+        If *have_rules_changed* is True, the sides differ, even if the verdicts on all URLs are the same.
+        """
         for (kind, origin, why), urls in self._of_hosts.items():
             record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
             self._output.show(record, _HOST_ROWS, words=_WORDS[kind])
@@ -654,8 +659,9 @@ def _kind(old: SideDecision, new: SideDecision) -> str:
     """
     is_same = old.record["reason"] == new.record["reason"]
     if not (old.is_known and new.is_known):
-        # A decision in a ledger is always known, even if robots.txt was unreachable and the URL was refused. If
-        # robots.txt is unreachable today, today's decision is not known. With the same reason, nothing has changed.
+        # A decision in a ledger is always known, even if the crawl refused the URL because robots.txt was unreachable.
+        # If robots.txt is unreachable today, today's decision is not known. Both decisions have the same reason,
+        # "unreachable", so nothing has changed since the crawl.
         return "" if is_same and (old.is_known or new.is_known) else "unknown"
     if new.is_fetched and not new.record["allowed"]:
         return "overridden"

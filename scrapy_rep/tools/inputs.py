@@ -1,8 +1,11 @@
 """Reads the inputs of commands: lists of URLs, and robots.txt files from various sources.
 
-A :class:`RulesSource` contains a robots.txt, its URL, and the time of its fetch. A :class:`Sources` object returns the
-RulesSource for an origin. There are objects for a single robots.txt, for the present robots.txt files of all hosts, and
-for the robots.txt files in ledgers.
+A :class:`RulesSource` contains a robots.txt, its URL, and the time of its fetch. Three classes return the RulesSource
+for an origin:
+
+- :class:`Sources` returns the same robots.txt for every origin.
+- :class:`LiveSources` fetches the robots.txt of the origin.
+- :class:`LedgerSources` reads the robots.txt from ledgers.
 """
 
 from __future__ import annotations
@@ -384,8 +387,10 @@ class Sources:
         return _known(dict.fromkeys(origins, self._source))
 
 
-class PresentSources(Sources):
-    """Returns the present robots.txt of each origin, or the override that REP_OVERRIDES contains for the origin."""
+class LiveSources(Sources):
+    """Fetches the robots.txt of each origin. If REP_OVERRIDES contains an override for an origin, the rules of the
+    override are returned.
+    """
 
     def __init__(self, profile: Profile, web: Web, *, sites: bool = False) -> None:
         """Show warnings about expired and faulty overrides. *sites* is whether to fetch a site's own robots.txt even
@@ -558,7 +563,7 @@ class LedgerSources(Sources):
 
 
 LIVE = "live"
-"""The command-line argument that stands for the present robots.txt files of all hosts."""
+"""The command-line argument that tells the command to fetch the robots.txt of each host whose URLs are compared."""
 
 
 async def sources_of(
@@ -585,7 +590,7 @@ async def sources_of(
         return None
     if names[0] == LIVE:
         assert web is not None
-        return PresentSources(profile, web, sites=True)
+        return LiveSources(profile, web, sites=True)
     (source,) = await read_sources(names, web)
     if isinstance(source, UsageError):
         raise source

@@ -215,9 +215,14 @@ def _select(table: str, index: int) -> str:
 
 
 def recorded(row: sqlite3.Row) -> dict[str, Any]:
-    """Return the decision in *row*, a row of the table ``decision``, as a JSON object. Its keys are ``allowed``,
-    ``reason``, ``agent``, ``form``, ``why``, ``time``, and ``override``: the rule or reason of the override that
-    decided, or None if no override decided.
+    """Return the decision in *row*, a row of the table ``decision``, as a JSON object with these keys:
+
+    - ``allowed``: whether the URL was allowed
+    - ``reason``, ``agent``, ``form``: the values of the columns with these names
+    - ``why``: the reason in words
+    - ``override``: the rule or the reason of the override on which the decision is based; None if the decision is not
+      based on an override
+    - ``time``: the time of the decision, such as ``2026-11-21T09:30:00Z``
     """
     is_override = row["layer"] == "override"
     return {

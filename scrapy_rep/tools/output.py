@@ -160,8 +160,10 @@ class Output(Formatter):
 
     def format_field(self, value: object, format_spec: str) -> str:
         """Return *value* as text. *format_spec* is the part of a placeholder after the colon, such as ``bold`` in
-        ``{host:bold}``. Control characters are escaped, so that text from a site cannot control the terminal. Raises
-        _Empty for the value 0 in a placeholder such as ``{denied:some}``; the caller then leaves out the row.
+        ``{host:bold}``. Control characters are escaped, so that text from a site cannot control the terminal.
+
+        If *format_spec* is ``some``, as in ``{denied:some}``, and *value* is 0, _Empty is raised, and the row is left
+        out.
         """
         if format_spec.startswith("="):
             return f"{value:,} {format_spec[1:]}{'' if value == 1 else 's'}"

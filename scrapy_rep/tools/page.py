@@ -22,7 +22,7 @@ from scrapy_rep.protocol.usage.preferences import (
 )
 from scrapy_rep.protocol.usage.sites import TdmRep
 from scrapy_rep.protocol.usage.statements import MINING
-from scrapy_rep.tools.inputs import PresentSources, is_url, parse_argument, read_file
+from scrapy_rep.tools.inputs import LiveSources, is_url, parse_argument, read_file
 from scrapy_rep.tools.output import Output, status_of
 from scrapy_rep.tools.profile import (
     USAGE_ROWS,
@@ -140,11 +140,11 @@ async def _fetch(
     """Fetch a page, following redirects, and add the results to *record*. Without *force*, URLs that robots.txt
     forbids are not fetched. Raises _NotFetchedError if the page or a redirect target was not fetched.
     """
-    present = PresentSources(profile, web)
+    sources = LiveSources(profile, web)
     for _ in range(_MAX_REDIRECTS + 1):
         url, origin = url_to_judge.url, url_to_judge.origin
         assert origin
-        source = (await present.load([origin]))[origin]
+        source = (await sources.load([origin]))[origin]
         robots = source.read_as(profile.dialect)
         decision = profile.decide(robots, url)
         record["page"] = url
@@ -210,8 +210,11 @@ def _of_response(
     """Return what the command shows about the page in *response*: its indexing rules, its usage preferences, and their
     effect in a crawl. The result is a dict, which the caller adds to *record*, the JSON object of the page.
 
-    From *record*, only ``decision`` is read, because a crawl does not fetch a page that robots.txt forbids. *robots*
-    and *tdmrep* are the usage preferences that robots.txt and tdmrep.json state for the page.
+    The key ``crawl`` of the result contains the effect in a crawl. Its value is None for an error response, such as
+    404. Its value is None if the ``decision`` in *record* is that robots.txt forbids the page, because a crawl does not
+    fetch a forbidden page unless ROBOTSTXT_OBEY is False.
+
+    *robots* and *tdmrep* are the usage preferences that robots.txt and tdmrep.json state for the page.
     """
     now = datetime.now(timezone.utc)
     tags = response.headers.getlist(_TAG)

@@ -143,9 +143,9 @@ def decision_record(
     decision: Decision, profile: Profile | None = None, *, is_known: bool = True
 ) -> dict[str, Any]:
     """Return a decision as a JSON object. Its keys are the fields of Decision, and ``why``, the reason in words. If
-    *profile* is given, and the reason is that the delay of the site is too long, ``why`` includes the value of the
-    setting that limits delays. If *is_known* is False, because the site's robots.txt is not known, the value of
-    ``allowed`` is None.
+    the reason is that the delay of the site is too long, and *profile* is given, ``why`` includes the maximum delay
+    in the settings. If *is_known* is False, because the site's robots.txt is not known, the value of ``allowed`` is
+    None.
     """
     return {
         **decision._asdict(),
@@ -157,7 +157,9 @@ def decision_record(
 
 
 def _why(decision: Decision, profile: Profile | None) -> str:
-    """Return the reason for a decision in words, as one line. *profile* is used as in :func:`decision_record`."""
+    """Return the reason for a decision in words, as one line, such as ``line 3, Disallow: /shop``. If the reason is
+    that the delay of the site is too long, and *profile* is given, the line includes the maximum delay in the settings.
+    """
     rule, (words, setting, _) = decision.rule, words_of(decision.reason)
     if decision.reason is not Reason.CRAWL_DELAY:
         words = "" if rule else words
@@ -204,8 +206,9 @@ def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, A
     - ``licenses``: the URLs of licences and policies.
     - ``denied``: whether a purpose in the settings is not allowed.
     """
-    # If the settings contain no purposes, "why" is empty for purposes about which nothing is stated. The text output
-    # leaves these purposes out.
+    # The text output leaves out the purposes with an empty "why". The purposes in the settings are always shown, so
+    # their "why" is never empty. If the settings contain no purposes, only the purposes about which the site states
+    # something are shown.
     rep = profile.rep
     has_purposes = bool(rep.purposes)
     denial = preferences.denial(rep.purposes, unknown=rep.usage_unknown)

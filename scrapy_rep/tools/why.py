@@ -52,7 +52,8 @@ _CONDITIONS = {
     "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
 }
 """For each table, the SQL condition for rows to copy from ledgers. The conditions are fast, but can accept too many
-rows. Later, the SQL function is_asked() selects the rows that match the URL or host of the user exactly."""
+rows. From the copied rows, the SQL function is_asked() selects the rows that exactly match the URL or host that the
+user asked about."""
 
 # "is_own" is true for decisions about the URL or host in question, and false for decisions about a link, an item
 # or a file on the page in question.

@@ -28,9 +28,11 @@ def judge(
     """Print the violations in a crawl, and return their number.
 
     *log* contains the requests of the crawl. *kept* contains the URLs of the items that the crawl kept; None if these
-    are not known, so that items are not checked. *killed* is the User-Agent of a worker that was killed. The time
-    after its requests is not checked, because the delays and pauses in its last responses are lost with the worker.
+    are not known, so that items are not checked. *killed* is the User-Agent of a worker that was killed; empty if no
+    worker was killed. The times of the killed worker's requests are not checked.
     """
+    # A killed worker cannot tell the other workers when it sent its last requests, and for which pauses the responses
+    # asked. So another worker can send its next request to the same site too early.
     pages = [hit for hit in log if not hit.is_robotstxt]
     timed = [hit for hit in log if hit.agent != killed]
     gaps = smallest_gaps(timed)

@@ -143,9 +143,13 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
 
 
 def answers(ledgers: ReportLedgers, total: dict[str, int]) -> list[dict[str, Any]]:
-    """Return common questions about crawls, and the answers for the crawls in *ledgers*. Each dict contains a
-    ``question``, its ``answer``, and ``kept``, the boolean of :data:`Answer`. *total* contains the figures that
-    :func:`figures` returns.
+    """Return common questions about crawls, such as "What was fetched?", and the answers for the crawls in *ledgers*.
+    *total* contains the figures that :func:`figures` returns. Each dict has these keys:
+
+    - ``question``: the question
+    - ``answer``: the answer, in one or more sentences
+    - ``kept``: False if the question is about delays or pauses, and the crawl did not keep at least one of them; else
+      True
     """
     answer_to: dict[str, Answer] = {
         "What was fetched?": _fetched(ledgers),
@@ -219,12 +223,13 @@ def _pauses(ledgers: ReportLedgers) -> Answer:
 
 
 def _kept(totals: Row, rows: list[Row], asked: str, gap: str) -> Answer:
-    """Return the answer to whether the crawl kept the delays or pauses that hosts asked for. *rows* contains a row for
-    each host. *totals* contains two numbers: ``known`` is the number of hosts whose delay or pause was compared with
-    the times of the requests, and ``kept`` is the number of hosts whose delay or pause was kept.
+    """Return the answer to the question: did the crawl keep the delays, or the pauses, that hosts asked for?
 
-    *asked* and *gap* are names of columns that contain seconds. *asked*, ``delay`` or ``pause``, is the time that the
-    host asked for. *gap* is the shortest time from an answer of the host to the next request.
+    - *totals* contains two numbers of hosts. ``known`` is the number of hosts whose delay or pause was compared with
+      the times of the requests. ``kept`` is the number of hosts whose delay or pause was kept.
+    - *rows* contains a row for each host.
+    - *asked* is the name of the column with the seconds that the host asked for: ``delay`` or ``pause``.
+    - *gap* is the name of the column with the shortest time in seconds from an answer of the host to the next request.
     """
     if broken := totals["known"] - totals["kept"]:
         hosts = [

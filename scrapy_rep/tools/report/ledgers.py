@@ -100,9 +100,11 @@ _LIMITED = {
     "slow": "urls",
     **dict.fromkeys(("fetched", "delay", "pause", "purpose", "outage", "overridden"), "others"),
 }  # fmt: skip
-"""For each view whose rows :meth:`ReportLedgers.view` limits, the field of :class:`ReportLimits` that contains the
-limit. In the rows of these views, the column ``of_all`` contains the number of rows without the limit. Other views
-limit their rows in SQL, or return all rows."""
+"""Maps the name of an SQL view to the field of :class:`ReportLimits` with the maximum number of the view's rows.
+:meth:`ReportLedgers.view` returns at most this number of rows. It adds the column ``of_all`` with the number of rows
+that the view has without the maximum.
+
+A view that is not in this dict has its maximum in its SQL, or has no maximum."""
 
 
 class ReportLedgers(Ledgers):

@@ -57,8 +57,8 @@ def render(ledgers: ReportLedgers, now: float) -> Iterator[str]:
     """Return an iterator over the parts of the HTML page, as text. *now* is the time of the report, in seconds since
     the epoch.
     """
-    # The templates read most rows directly from the SQL views.
     style, script = _read_asset("page.css"), _read_asset("page.js")
+    # The context does not contain the rows of most tables. The templates read these rows with the function "view".
     context = {
         **answers.overall(ledgers, now),
         "mark": Markup(MARK),  # noqa: S704
@@ -157,8 +157,8 @@ def by(
 
 
 def left_out(rows: Sequence[sqlite3.Row]) -> int:
-    """Return the number of rows that a limited view left out. *rows* are the rows that the view returned. Their column
-    ``of_all`` contains the number of rows without the limit.
+    """Return how many rows a view left out because of its maximum number of rows. *rows* are the rows that the view
+    returned. Their column ``of_all`` contains the number of rows without the maximum.
     """
     return rows[0]["of_all"] - len(rows) if rows else 0
 

@@ -182,7 +182,7 @@ _KNOWN = frozenset({USER_AGENT, *RULES, SITEMAP, *PACE_FIELDS})
 def lint(
     body: bytes | str, dialect: Dialect = RFC9309, url: str | None = None
 ) -> tuple[Finding, ...]:
-    """Return the findings in a robots.txt, sorted by line. No content raises an exception.
+    """Return the findings in a robots.txt, sorted by line. Raises no exception, whatever *body* contains.
 
     *body* is the content of the file. *url* is its URL, or None for a local file. The time is linear in
     the size of the part of *body* that crawlers read.
@@ -522,9 +522,16 @@ _MAX_NAMED = 4
 
 
 def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
-    """Yield a mistake for each group whose author probably meant several groups. Between the user-agent lines of
-    such a group stand other records, such as a ``Crawl-delay``, but no rules. So the rules below the last
-    user-agent line apply to all agents of the group.
+    """Yield a mistake for each group that its author probably meant as several groups, such as::
+
+        User-agent: Bingbot
+        Crawl-delay: 10
+
+        User-agent: BadBot
+        Disallow: /
+
+    The two user-agent lines begin a single group, because there is no rule between them. So ``Disallow: /`` applies to
+    Bingbot and to BadBot.
     """
     for group in file.groups:
         last_run = group.runs[-1]
@@ -563,8 +570,8 @@ def _cut_off(file: LintedFile) -> Iterator[Mistake]:
         User-agent: mybot
         Disallow: /search
 
-    A crawler with a group of its own does not follow the rules for ``*``, so mybot may fetch ``/admin/``. The
-    author of a group probably did not mean that if the group has no rules, or if :func:`_is_intended` returns False.
+    A crawler with a group of its own does not follow the rules for ``*``, so mybot may fetch ``/admin/``. A group is a
+    mistake if it has no rules, or if its rules do not suggest that its author knew this (see :func:`_is_intended`).
     """
     for_all = {
         pattern
@@ -617,11 +624,12 @@ _MAX_COMPARED = 2_000_000
 # The maximum length, in octets, of the pattern of a rule that is checked.
 _MAX_PATTERN = 1_000
 
-# The maximum cost, in octets, of comparing one URL with all patterns (see RuleList.winner()).
+# The maximum number of octets that are processed to compare one URL with all patterns, as RuleList.winner() estimates
+# it. If the number is higher, the rule is not checked.
 _MAX_OCTETS = 100_000
 
-# The result of _winner() if the rule has an effect, or is not checked.
-_NO_RULE = -2
+# _winner() returns this number if it finds no rule that always takes precedence over the checked rule.
+_NO_WINNER = -2
 
 
 def _never_wins(file: LintedFile) -> Iterator[Mistake]:
@@ -667,18 +675,17 @@ def _never_wins(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> int:
-    """Return the index, in *rules*, of a rule that takes precedence over the rule with the pattern *value*, and has
-    the opposite effect. Return ``_NO_RULE`` if no such rule is found. *allows* is whether the rule with the
-    pattern *value* allows URLs.
+    """Return the index, in *rules*, of a rule that takes precedence over the checked rule and has the opposite effect.
+    *value* is the pattern of the checked rule. *allows* is True if the checked rule is an ``Allow``.
 
-    The function tests a few URLs that match *value*. If rules with the opposite effect decide on all these
-    URLs, it returns the index of the rule that decides on the first URL. It does not test a pattern of more
-    than ``_MAX_PATTERN`` octets. It returns :data:`TOO_LONG` if comparing a URL with the patterns of *rules*
-    would cost more than ``_MAX_OCTETS``.
+    Return ``_NO_WINNER`` if the checked rule has an effect, or if its pattern is empty, matches nothing, or is longer
+    than ``_MAX_PATTERN``. Return :data:`TOO_LONG` if the check needs more than ``_MAX_OCTETS``.
     """
     pattern = paths.pattern(value, dialect) if value else None
     if pattern is None or pattern.octets > _MAX_PATTERN:
-        return _NO_RULE
+        return _NO_WINNER
+    # A few URLs that match the pattern are tested. If rules with the opposite effect decide on all these URLs, the rule
+    # that decides on the first URL is returned.
     first_winner = None
     for filler in ("x", "y/z"):
         target = filler.join(pattern.segments)
@@ -689,9 +696,9 @@ def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> i
             if index == TOO_LONG:
                 return TOO_LONG
             if winner is None or winner[0] is allows:
-                return _NO_RULE
+                return _NO_WINNER
             first_winner = index if first_winner is None else first_winner
-    return _NO_RULE if first_winner is None else first_winner
+    return _NO_WINNER if first_winner is None else first_winner
 
 
 # The check of path patterns.
@@ -742,12 +749,12 @@ _GOOD_VALUES = {
 }
 """A description of the valid values of each field."""
 
-_PREFERENCES = {
+_VALUES_OF_LABEL = {
     (label.signal, label.name): {label.allows, label.disallows} for label in LABELS
 }
-"""The valid values of each usage label, such as ``ai-train``. Each key is a pair of the label's signal, which is the
-field in which the label appears, such as ``Content-Signal``, and the label's name."""
-_PREFERENCES[Signal.CONTENT_SIGNAL, "use"] = {"immediate", "reference", "full"}
+"""The valid values of each usage label. For example, the valid values for the key
+``(Signal.CONTENT_SIGNAL, "ai-train")`` are ``yes`` and ``no``."""
+_VALUES_OF_LABEL[Signal.CONTENT_SIGNAL, "use"] = {"immediate", "reference", "full"}
 
 # The maximum total length, in octets, of the usage records (Content-Signal and Content-Usage lines) that are checked
 # in a file. The usage records of real files are far shorter.
@@ -778,7 +785,7 @@ def _is_preference(line: LintedLine) -> bool:
         bool(expression.pairs)
         and not expression.mistake
         and all(
-            value in _PREFERENCES.get((signal, label), ())
+            value in _VALUES_OF_LABEL.get((signal, label), ())
             for label, value in expression.pairs
         )
     )

@@ -2,7 +2,7 @@
 
 The log, the report and the commands show these texts. A reason is a value of
 :class:`~scrapy_rep.protocol.robotstxt.rules.Reason`, the name of an indexing rule, a category of
-use (also called a purpose), or the name of the setting or request meta key that decided.
+use (also called a purpose), or the name of the setting or request meta key that the decision is based on.
 """
 
 from typing import NamedTuple
@@ -100,16 +100,18 @@ REASONS = {
 Three keys are not reasons. In some decisions, :func:`words_of` uses one of them in place of the reason, because these
 decisions need another text:
 
-- ``rel`` in place of ``nofollow`` if the ``rel`` attribute of a link decided
+- ``rel`` in place of ``nofollow`` if the decision is based on the ``rel`` attribute of a link
 - ``pause`` in place of ``back-off`` if the crawl waits for the end of the pause
 - ``disallowed`` in place of ``rule`` if the request is refused
 """
 
 
 def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
-    """Return the text for the *reason* of a decision. The text for some reasons also depends on the decision's
-    *layer*, such as ``rel``, or on its *verdict*, such as ``refused``. The text for an unknown reason is the
-    reason itself.
+    """Return the text for the *reason* of a decision, such as ``noindex``. The text for an unknown reason is the reason
+    itself.
+
+    The text for a few reasons depends on *layer* or *verdict*. *layer* is the source of the decision, such as
+    ``header``, ``meta`` or ``rel``. *verdict* is the result of the decision, such as ``refused``.
     """
     if layer == "rel":
         reason = layer
@@ -125,8 +127,8 @@ def evidence(
 ) -> str:
     """Return the evidence for a decision as one line of text.
 
-    The text contains the reason in *words*, the rule or *statement* that decided, and the number of its *line*
-    in robots.txt. *form* is another form of the URL, for example with decoded octets, on which robots.txt
+    The text contains the reason in *words*, the rule or *statement* that the decision is based on, and the number of
+    its *line* in robots.txt. *form* is another form of the URL, for example with decoded octets, on which robots.txt
     decided in place of the URL as written; the text contains it too. Arguments that are None or empty are left out.
     """
     if statement and line:

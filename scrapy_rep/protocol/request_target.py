@@ -1,10 +1,11 @@
-"""Decides whether a crawler may fetch a URL in every form in which the server may see the URL.
+"""Decides whether a crawler may fetch a URL. The crawler may fetch it only if robots.txt allows every form of the URL
+that the server can see.
 
-The request target is the path and query of a URL (RFC 9112, 3.2). Clients and servers resolve dot segments
-and decode octets. So the server can see a target that differs from the one in the URL as written. A crawler may fetch
-a URL only if robots.txt allows each form of the target that the server can see.
-:meth:`RobotsTxt.decide <scrapy_rep.protocol.robots.RobotsTxt.decide>` decides on a single form. The
-functions of this module check up to four forms, which :func:`forms` describes.
+For example, a server can see ``/a/../%62`` as ``/b``, because clients and servers resolve dot segments and decode
+octets. :func:`forms` returns all forms of a URL, at most four.
+:meth:`RobotsTxt.decide <scrapy_rep.protocol.robots.RobotsTxt.decide>` decides on a single form.
+
+The request target is the path and query of a URL (RFC 9112, 3.2).
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 AIOHTTP = "aiohttp"
 HTTP2 = "http2"
 HTTPX = "httpx"
-""":data:`AIOHTTP`, :data:`HTTP2` and :data:`HTTPX` are HTTP clients that change a URL before they send it, in
-other ways than Twisted does.
+"""The names of the HTTP clients other than Twisted. All clients change a URL before they send it:
 
-- Twisted drops an empty path parameter (``;``) and an empty query. If the path begins with two slashes, Twisted puts two
-  more slashes before it.
-- aiohttp decodes unreserved octets and most reserved octets.
-- Scrapy's HTTP/2 handler changes the same as Twisted, and drops all parameters of the last path segment (``;x``).
-- httpx resolves dot segments, except those with ``%2e`` or a backslash."""
+- Twisted drops an empty path parameter (``;``) and an empty query. If the path begins with two slashes, Twisted puts
+  two more slashes before it.
+- :data:`HTTP2`, Scrapy's HTTP/2 handler, makes the same changes as Twisted, and drops all parameters of the last path
+  segment (``;x``).
+- :data:`AIOHTTP` decodes unreserved octets and most reserved octets.
+- :data:`HTTPX` resolves dot segments, except those with ``%2e`` or a backslash."""
 
 _NO_CLIENTS: frozenset[str] = frozenset()
 
@@ -88,7 +89,7 @@ def decide(
     clients: frozenset[str] = _NO_CLIENTS,
 ) -> Decision:
     """Return the decision whether a crawler may fetch *url*. The crawler may fetch the URL only if *robots* allows
-    all forms in which a server may see the URL (see :func:`forms`).
+    all forms in which a server can see the URL (see :func:`forms`).
 
     If *robots* allows the URL as written but forbids another form, return the decision on that form,
     with the form in the field ``form``. Otherwise, return the decision on the URL as written. *agents* are
@@ -124,15 +125,16 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
 
     1. The URL as written.
     2. ``https://example.com/%62``: the URL as the HTTP client sends it, with dot segments resolved (RFC 3986, 5.2.4).
-       What else a client changes is described at :data:`HTTPX`.
+       See :data:`HTTPX` for the other changes of each client.
     3. ``https://example.com/b``: the URL as a server reads it, with dot segments resolved, unreserved octets
        decoded, and characters outside visible ASCII encoded (RFC 3986, 6.2.2).
 
-    *clients* are the crawl's HTTP clients other than Twisted: :data:`AIOHTTP`, :data:`HTTP2`, :data:`HTTPX`. If
-    *clients* is empty, the second form is that of Twisted. If *clients* contains several clients, the second form
-    is that of aiohttp or, without aiohttp, that of httpx.
+    *clients* are the crawl's HTTP clients other than Twisted. The client in the second form is the first of
+    :data:`AIOHTTP`, :data:`HTTPX` and :data:`HTTP2` that is in *clients*. If *clients* is empty, the
+    client is Twisted.
 
-    If the path begins with two slashes, Twisted and HTTP/2 have a fourth form, in which dot segments are not resolved.
+    If the path begins with two slashes and the client is Twisted or :data:`HTTP2`, there is a fourth form: the URL as
+    the client sends it, with the dot segments as written.
     """
     is_changed = (AIOHTTP in clients and "%" in url) or (
         HTTP2 in clients and ";" in url
@@ -144,15 +146,20 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
         return (url,)
     start, path, query = parts[1], parts[2] or "/", parts[3] or ""
     # The URL as written is one of the forms, because some clients send it unchanged, and some servers do not normalize
-    # it. The decoded octets of the last form matter only in a dialect that does not decode these octets itself.
+    # it.
     sent = (start + target for target in _sent(path, query, clients))
     path, query = _without_empty(path, query, clients)
+    # In the form that a server reads, unreserved octets are decoded. This changes a decision only in a dialect that
+    # does not decode unreserved octets when it compares a URL with patterns.
     read = _without_dots(_normal(path.replace("\\", "/"))) + _normal(query)
     return tuple(dict.fromkeys((url, *sent, start + read)))
 
 
 def have_same_target(url: str, other: str) -> bool:
-    """Whether a server can see the same path and query in *url* and *other*. The hosts are not compared."""
+    """Whether the paths and queries of *url* and *other* differ only in spelling, as ``/%7Ea/./b`` and ``/~a/b`` do.
+    The hosts are not compared.
+    """
+    # They differ only in spelling if at least one form is the same.
     return not _all_targets(url).isdisjoint(_all_targets(other))
 
 
@@ -170,13 +177,14 @@ def is_robotstxt(url: str) -> bool:
 
 
 def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
-    """Return *path* and *query* as the HTTP client sends them, joined to one text, with dot segments resolved.
+    """Return the request targets, such as ``/a?b``, that the HTTP client can send for *path* and *query*.
+
+    Usually there is one target, with dot segments resolved. If *path* begins with two slashes and the client is Twisted
+    or :data:`HTTP2`, there are two targets: the first with the dot segments as written, the second with dot segments
+    resolved.
 
     The client is the first of :data:`AIOHTTP`, :data:`HTTPX` and :data:`HTTP2` that is in *clients*. If *clients* is
     empty, the client is Twisted.
-
-    The result contains one text. For Twisted and HTTP/2, and a *path* that begins with two slashes, it contains two
-    texts: the first with the dot segments as written, the second with dot segments resolved.
     """
     # White space ends the target, as in a request line.
     end = re.search(_WHITE_SPACE, path + query)
@@ -191,6 +199,8 @@ def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
     has_two_slashes = path.startswith("//")
     path, query = _without_empty(path, query, clients)
     resolved = _without_dots(path.replace("\\", "/")) + query
+    # The client puts two more slashes before the path. So the target with the dot segments as written differs from the
+    # URL as written, and must be checked separately.
     return (f"//{path}{query}", f"//{resolved}") if has_two_slashes else (resolved,)
 
 

@@ -209,7 +209,7 @@ class RobotsTxt:
         return groups_of(lines(self.body, self.dialect), self.dialect)
 
     def decide(self, url: str, agents: str | Sequence[str]) -> Decision:
-        """Return the decision whether a crawler may fetch *url*, including the rule that decided.
+        """Return the decision whether a crawler may fetch *url*, and the rule that the decision is based on.
 
         *agents* are the crawler's product tokens, in order of preference. The crawler follows the groups
         for the first token that has groups. If no token has a group, the crawler follows the groups
@@ -254,7 +254,7 @@ class RobotsTxt:
 
     def user_agent_line(self, decision: Decision) -> tuple[int, str] | None:
         """Return the number and the value of the user-agent line that makes the rule in *decision* apply to
-        the crawler. The value is as written. Return None if no rule decided.
+        the crawler. The value is as written. Return None if the decision is not based on a rule.
         """
         agent = decision.agent
         if agent is None or decision.rule is None:

@@ -20,7 +20,8 @@ from scrapy_rep.protocol.access.results import Access, AccessResult
 from scrapy_rep.protocol.dialect import Dialect
 
 TDMREP = "/.well-known/tdmrep.json"
-"""The path of an origin's tdmrep.json."""
+"""The path of tdmrep.json, the file in which a site reserves its rights to text and data mining (TDM Reservation
+Protocol)."""
 
 _TDMREP_RETRY = 60 * 60.0
 """The maximum time, in seconds, until a crawler requests an unreachable tdmrep.json again."""
@@ -67,8 +68,8 @@ class CacheEntry(NamedTuple):
 
     unreachable_since: float | None = None
     """When robots.txt became unreachable; None if robots.txt is reachable. ``fetched - unreachable_since`` is the
-    length of the outage in seconds. A change of the system clock does not affect this length, because the
-    length is measured with a monotonic clock (see *elapsed* of :func:`renew`)."""
+    length of the outage in seconds. If the system clock is set to another time during the outage, :func:`renew` adjusts
+    ``unreachable_since``, so that the length remains correct."""
 
     attempts: int = 0
     """The number of failed fetches of robots.txt in a row."""

@@ -57,10 +57,12 @@ def lifetime(
 ) -> float:
     """Return the lifetime, in seconds, of a response with *headers* that was received at the time *fetched*.
 
-    If the headers state no lifetime, the ``ttl`` of the *dialect* is used. If the ``freshness`` of the *dialect*
-    is ``"cache-control"``, a lifetime longer than *max_age* is reduced to *max_age* (RFC 9309, 2.4). In every
-    dialect, a lifetime longer than 30 days is reduced to 30 days, and a lifetime shorter than *min_age* is raised
-    to *min_age*. If *max_age* is less than *min_age*, it replaces *min_age*.
+    The dialect's ``freshness`` determines which headers state the lifetime. If they state none, the dialect's ``ttl``
+    is used.
+
+    The minimum lifetime is *min_age*, or *max_age* if *max_age* is less. The maximum lifetime is 30 days. If the
+    dialect's ``freshness`` is ``"cache-control"``, the maximum lifetime is *max_age* (RFC 9309, 2.4), but never more
+    than 30 days.
     """
     fields = dict(headers)
     directives = cache_control(fields)

@@ -81,8 +81,8 @@ class Override(NamedTuple):
 
     @property
     def note(self) -> str:
-        """A suffix for messages about the override. It consists of a space, and of the override's reason and end in
-        parentheses. It is empty if the override has no reason and does not end.
+        """A suffix for messages about the override, such as ``" (agreed by mail; until 2026-12-31)"``. Empty if the
+        override has neither a reason nor an end.
         """
         until = self.until and f"until {self.until}"
         note = "; ".join(filter(None, (self.reason, until)))

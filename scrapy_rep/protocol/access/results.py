@@ -55,8 +55,8 @@ class Failure(str, Enum):
 
     DROPPED = "dropped"
     """The crawler itself ended the fetch. For example, a component of the project dropped the request, or
-    robots.txt forbids the URL. So the failure does not mean that the site is down. The next fetch would fail in
-    the same way."""
+    robots.txt forbids the URL of the tdmrep.json. So the failure does not mean that the site is down. The next fetch
+    would fail in the same way."""
 
     OTHER = "other"
     """Any other failure: usually, a server answered, but TLS failed, or the response was invalid or

@@ -65,9 +65,9 @@ _END_OF_DAY = re.compile(
     r"(?<![\d:+-])24:00(?::00(?:[.,]0{1,9})?)?(?![\d:.,])|(?<=\dT)2400(?:00)?(?!\d)"
 )
 _COMMENT = re.compile(r"\(([A-Z ]+|(?:GMT|UTC)[+-]\d\d:?\d\d)\)\Z")
-"""Matches a time zone in parentheses at the end of a date in upper case. In RFC 822, 3.4.3, such a text in parentheses
-is a comment. It is the name of a zone (``(PST)``), an offset (``(GMT+02:00)``), or the name in words that JavaScript
-writes (``(COORDINATED UNIVERSAL TIME)``)."""
+"""Matches a time zone in parentheses at the end of a date: a name (``(PST)``), an offset (``(GMT+02:00)``), or the long
+name that JavaScript writes (``(COORDINATED UNIVERSAL TIME)``). The date must already be in upper case. In RFC 822,
+3.4.3, text in parentheses is called a comment."""
 _LONG_NAMES = {"COORDINATED UNIVERSAL TIME": 0, "GREENWICH MEAN TIME": 0}
 _NAMED_OFFSET = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
 """Matches ``GMT`` or ``UTC`` before an offset. :func:`read_date` deletes this name, because authors write ``GMT+2`` for

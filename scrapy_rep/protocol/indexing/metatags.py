@@ -5,14 +5,14 @@ Usage tags are the tags that state usage preferences: ``<meta>`` tags with the n
 
 Most pages contain none of these tags. A fast search finds the offsets in the page at which such a tag
 might begin. If the search finds any, a tokenizer reads the page up to the last of these offsets. It
-determines at which offsets a real tag begins, and not a part of a comment or a script.
+determines at which of these offsets a real tag begins. Text in a comment or a script is not a real tag.
 
 The tokenizer is that of the HTML Standard (WHATWG, 13.2.5), reduced to the states that determine whether
 bytes are a ``<meta>`` or ``<link>`` tag: comments, elements that contain only text, ``<template>``,
 and attributes with their quotes. It accepts any encoding that extends ASCII. Its time is linear in
-the size of the page, for two reasons: no expression below can match a byte in two ways, and the tokenizer
-stops at the first comment, text element or tag that has no end, so that it does not search the rest of the
-page again.
+the size of the page, for two reasons. No regular expression below has two ways to match the same text. And the
+tokenizer stops at the first comment, text element or tag that has no end, so that it does not search the rest
+of the page again.
 
 The tokenizer does not build a tree. So it finds tags in ``<select>`` and ``<frameset>`` that a browser
 would leave out of its tree. In ``<svg>`` and ``<math>``, it treats text elements and CDATA sections as in

@@ -38,8 +38,8 @@ Source = Literal["header", "meta"]
 Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
-"""The maximum number of statements of a response that are read. The number of findings about a response is limited to
-one more than this number."""
+"""The maximum number of statements that are read in a response. The maximum number of findings about a response is one
+more: usually one finding for each statement, and a finding with the code ``too-many``."""
 
 MAX_PAGE = 4 * 2**20
 """The maximum number of bytes of a page that are read. Every crawler needs a limit, because pages can be of any

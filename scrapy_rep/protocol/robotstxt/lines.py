@@ -82,10 +82,11 @@ _CR_ALONE = re.compile(rb"\r(?!\n)").search
 
 
 def decoded_text(body: bytes, dialect: Dialect) -> bytes:
-    """Return the text of a robots.txt in UTF-8, without a byte order mark, and with LF as the only line end.
+    """Return the text of a robots.txt in UTF-8, without a byte order mark, and with LF as the only line end. The text
+    is cut at the dialect's size limit. Invalid UTF-8 in *body* remains in the result.
 
-    The text is cut at the dialect's size limit. Invalid UTF-8 in *body* remains in the result. If
-    *body* is an HTML page in which a browser shows the plain text of a robots.txt, return that text.
+    A browser that fetches a robots.txt wraps the text of the file in an HTML page. If *body* is a page from a browser,
+    the result is the text without the HTML.
     """
     limit = dialect.size_limit
     is_cut = len(body) > limit
@@ -175,9 +176,10 @@ def plain_lines(
 def user_agent_lines(
     text: bytes, dialect: Dialect
 ) -> list[tuple[int, tuple[str, ...]]]:
-    """Return the offset and the product tokens of each user-agent line in *text*, a result of
-    :func:`decoded_text`. For speed, lines without the word "user" are skipped without being parsed.
+    """Return two values for each user-agent line in *text*: its offset in *text*, and its product tokens. *text* is the
+    content of a robots.txt, as :func:`decoded_text` returns it.
     """
+    # For speed, lines without the word "user" are skipped without being parsed.
     lowered = text.lower()
     is_plain = not _may_be_cut(text, dialect)
     lines: list[tuple[int, tuple[str, ...]]] = []

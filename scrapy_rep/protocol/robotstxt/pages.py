@@ -31,7 +31,8 @@ _AFTER = re.compile(
     rb"\s*(?:</pre>\s*)?(?:<div[^<>]*>\s*</div>\s*)?</body>\s*</html>\s*", re.IGNORECASE
 ).fullmatch
 
-# Matches the character references that browsers write, and numeric references, which other programs write.
+# Matches a character reference, such as "&lt;" for "<". A browser that wraps plain text in a page writes the named
+# references. Numeric references come from other programs.
 _REFERENCE = re.compile(
     rb"&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});"
 )

@@ -73,14 +73,13 @@ class Pattern(NamedTuple):
     octets: int
     """The length of the normalized pattern in octets, including ``*`` and ``$``."""
 
-    has_query: bool = False
-    """Whether the pattern has a query, which is the part after its first ``?``. In the query, ``/`` also matches
-    ``%2F`` in a URL, and ``?`` also matches ``%3F`` (see :func:`with_decoded_query`). Always False in a dialect in which
-    ``/`` does not match ``%2F`` even in a query."""
+    needs_decoded_query: bool = False
+    """Whether the pattern is compared with the result of :func:`with_decoded_query` in place of the normalized target.
+    True if the pattern contains a ``?`` and the dialect's ``path_encoding`` is ``"rfc3986"``."""
 
     written: tuple[str, ...] = ()
-    """The segments as written, without normalization; empty if only the normalized segments are compared
-    with targets."""
+    """The parts of the pattern between its ``*`` wildcards, as written in robots.txt. Empty if the dialect compares
+    only the normalized parts with targets."""
 
 
 EVERYTHING = Pattern(("",), anchored=False, octets=0)
@@ -94,10 +93,8 @@ class Target(NamedTuple):
     """The normalized target."""
 
     written: str = ""
-    """The target before normalization; empty if comparing the normalized target is enough. It is enough in a
-    dialect that compares only normalized targets. It is also enough for a target without a ``%``: if a
-    pattern matches such a target before normalization, the pattern matches it after normalization too.
-    """
+    """The target as written, if it is compared with patterns in addition to the normalized target. Empty if the target
+    contains no ``%``, or if the dialect compares only normalized targets."""
 
 
 def target(url: str, dialect: Dialect) -> Target:
@@ -123,6 +120,8 @@ def plain_target(url: str, dialect: Dialect) -> Target:
         return Target(_ASCII_TO_NORMALIZE.sub(_encoded_by_some, written))
     written = written.encode("utf-8", "surrogatepass").decode("latin-1")
     normal = _normalized(written, dialect)
+    # A target without a "%" need not be compared as written: if a pattern as written matches it, the normalized pattern
+    # matches the normalized target.
     return Target(normal, written) if "%" in written else Target(normal)
 
 
@@ -135,15 +134,16 @@ def has_encoded_delimiter(target: str) -> bool:
 
 def with_decoded_query(target: str, dialect: Dialect) -> str:
     """Return the normalized *target* with each ``%2F`` and ``%3F`` in its query decoded. For example, return
-    ``/a%2Fb?c/d`` for ``/a%2Fb?c%2Fd``. In a dialect in which ``/`` does not match ``%2F`` even in a query, return
-    *target* unchanged.
+    ``/a%2Fb?c/d`` for ``/a%2Fb?c%2Fd``. If the dialect's ``path_encoding`` is not ``"rfc3986"``, return *target*
+    unchanged.
 
-    The caller must compare the result with patterns that contain a ``?``, and must compare *target* itself with all
-    other patterns that contain a ``*``. For a pattern with neither ``?`` nor ``*``, it does not matter.
+    The caller must compare patterns that contain a ``?`` with the result, and other patterns that contain a ``*`` with
+    *target* itself. A pattern with neither ``?`` nor ``*`` can be compared with either of the two.
     """
-    # In a query, "/" and "?" do not delimit anything (RFC 3986, 3.4), so a pattern's "/" should match "%2F" there. But
-    # the "/" of "/*/d", a pattern without a query, should not match the "%2F" of "/a?c%2Fd". A pattern with neither "?"
-    # nor "*" matches only text before the query, where nothing is decoded.
+    # In a query, "/" and "?" do not delimit anything (RFC 3986, 3.4). So a "/" after the "?" of a pattern should match
+    # a "%2F" in the query of a URL. A pattern without a "?" is not compared with the decoded query. Otherwise, "/*/d"
+    # would match "/a?c%2Fd". A pattern with neither "?" nor "*" matches only text before the query, where nothing is
+    # decoded.
     if "%" not in target or dialect.path_encoding != "rfc3986":
         return target
     return _with_decoded_query(target)
@@ -164,9 +164,11 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
         # parsing and sorting the rules of a file would take 1.13 times as long.
         segments = value.removesuffix("$").split("*")
         parts = _without_runs(segments) if "**" in value else tuple(segments)
-        has_query = "?" in value and dialect.path_encoding == "rfc3986"
+        needs_decoded_query = "?" in value and dialect.path_encoding == "rfc3986"
         written = () if dialect.path_encoding == "high-octets" else parts
-        return Pattern(parts, value[-1] == "$", len(value), has_query, written)
+        return Pattern(
+            parts, value[-1] == "$", len(value), needs_decoded_query, written
+        )
     parsed = _segments(value, dialect)
     if parsed is None:
         return None
@@ -217,18 +219,19 @@ def _normalized_segments(segments: list[str], dialect: Dialect) -> list[str]:
 
 def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
     """Return a pattern with the normalized *segments*. *anchored* is whether the pattern ends with ``$``."""
-    has_query = False
+    needs_decoded_query = False
     if dialect.path_encoding == "rfc3986" and any("?" in part for part in segments):
-        has_query = True
+        needs_decoded_query = True
         segments = _with_decoded_query("*".join(segments)).split("*")
     octets = sum(map(len, segments)) + len(segments) - 1 + anchored
     if dialect.path_encoding == "high-octets":
-        # Characters such as brackets and spaces are encoded here, so that they match their encoded forms. Google's
-        # parser does not encode these characters, so `octets`, above, counts them before they are encoded.
+        # Characters such as brackets and spaces are encoded here, as in targets, so that they match their encoded
+        # forms. `octets`, the length that determines the precedence of a rule, is calculated before, because Google's
+        # parser does not encode these characters.
         segments = [
             _ASCII_TO_NORMALIZE.sub(_encoded_by_some, part) for part in segments
         ]
-    return Pattern(_without_runs(segments), anchored, octets, has_query)
+    return Pattern(_without_runs(segments), anchored, octets, needs_decoded_query)
 
 
 def _without_runs(segments: list[str]) -> tuple[str, ...]:
@@ -250,7 +253,7 @@ def matches(pattern: Pattern, target: str, decoded: str, written: str) -> bool:
     - *written* is the target as written (:attr:`Target.written`). If it is empty, only the normalized forms are
       compared.
     """
-    normal = decoded if pattern.has_query else target
+    normal = decoded if pattern.needs_decoded_query else target
     if _matches(pattern.segments, pattern.anchored, normal):
         return True
     if not written or not pattern.written:

@@ -58,7 +58,7 @@ class Decision(NamedTuple):
     allowed: bool
 
     rule: "Rule | None"
-    """The rule that decided; None if no rule decided."""
+    """The rule that the decision is based on; None if the decision is not based on a rule."""
 
     agent: str | None
     """The product token whose groups the crawler follows, or ``*``; None if it follows no group."""
@@ -72,7 +72,7 @@ class Decision(NamedTuple):
 
     @property
     def line(self) -> int:
-        """The line number of the rule that decided, from 1; 0 if no rule decided."""
+        """The line number, from 1, of the rule that the decision is based on; 0 if ``rule`` is None."""
         return self.rule.line if self.rule else 0
 
 
@@ -101,10 +101,14 @@ _MAX_COSTLY = 2_048
 # characters are enough to rule out most patterns with a "*".
 _REQUIRED_LENGTH = 4
 
-# There are two ways to find the patterns whose required text (see _required()) occurs in the target. Up to this limit,
-# the target is searched for each required text, which takes a millisecond for 2,000 patterns and a target of 500
-# octets. Above the limit, it is faster to create a set of all short substrings of the target and to look up each
-# required text in the set. The limit is compared with the number of patterns times the length of the target in octets.
+# RuleList.winner() has two ways to find the patterns whose required text (see _required()) occurs in the target:
+#
+# - It searches the target for each required text. This takes a millisecond for 2,000 patterns and a target of 500
+#   octets.
+# - It creates a set of all short substrings of the target, and looks up each required text in the set.
+#
+# This is the maximum number of patterns, multiplied by the length of the target in octets, for the first way. Above the
+# maximum, the second way is faster.
 _MAX_SEARCHED = 1_000_000
 
 # The maximum total length, in octets, of the patterns that first_answer() sorts. first_answer() needs no other limit:
@@ -130,13 +134,13 @@ _NORMAL_START: Callable[[str], re.Match[str]] = re.compile(
 # an empty string to the result.
 _NORMAL_RUN = re.compile(rf"%[0-9A-Fa-f]{{0,2}}|([{paths.NORMAL_CLASS}]+)").findall
 
-# The characters of paths.NORMAL are divided into eight classes. This dictionary maps each character to a string of all
-# characters of its class. For the first URL on a host, the character after the "/" of its path selects a class, and
-# _candidates_for() compiles one regular expression for each selected class.
+# Divides the characters of paths.NORMAL into eight classes: maps each character to a string of all characters of its
+# class. _candidates_for() compiles one regular expression for each class. For the first URL on a host, such as "/shop",
+# first_answer() uses the expression for the class of the "s", which skips most rules that begin with other characters.
 #
-# More classes make each expression faster, because it finds fewer rules, but more expressions must be compiled. With a
-# single class, the first decision on a host would take 1.1 times as long. The time to compile an expression is saved
-# only after a dozen hosts.
+# The number of classes is a compromise. With a single class, the first decision on a host would take 1.1 times as long.
+# With more classes, more expressions would be compiled, and an expression must be used for about a dozen hosts until it
+# has saved as much time as its compilation took.
 _CLASS_OF = {
     character: paths.NORMAL[number % 8 :: 8]
     for number, character in enumerate(paths.NORMAL)
@@ -226,12 +230,12 @@ class RuleList:
             best[at] = min(best[at], best[parent])
         self._parents = _compact(parents)
         self._best = _compact(best)
-        """For each prefix in ``_prefixes``, the lowest index among the rules with the patterns that the prefix begins
-        with. For the prefix ``/ab``, these are the rules with the patterns ``/``, ``/a`` and ``/ab``.
+        """For each prefix in ``_prefixes``, the index of the first rule whose pattern is the prefix or a beginning of
+        the prefix. For the prefix ``/ab``, these patterns are ``/``, ``/a`` and ``/ab``. The index is the number of
+        rules if no rule has one of these patterns.
 
-        To find the rule without wildcards for a target, look up the longest prefix that the target begins with. The
-        prefix can be empty. If no rule has an empty pattern, the item for the empty prefix is the number of rules,
-        which means that no rule matches."""
+        To find the first rule without wildcards that matches a target, read the item of the longest prefix with which
+        the target begins. The first rule takes precedence."""
 
     def winner(
         self, target: str, written: str = "", max_compared: int = MAX_COMPARED
@@ -246,8 +250,8 @@ class RuleList:
         decoded = target
         if "%" in target:
             decoded = paths.with_decoded_query(target, self._dialect)
-        # Patterns with a "?" must be compared with the decoded target. For patterns with neither "?" nor "*", it does
-        # not matter.
+        # All patterns without a "*" are compared with the decoded target, because patterns with a "?" must be compared
+        # with it. For patterns with neither "*" nor "?", the result is the same as with `target`.
         best = self._best_literal(decoded)
         compared = self._compared
         if not compared:
@@ -285,8 +289,8 @@ class RuleList:
         return min(best, self._exact.get(target, best)) if self._exact else best
 
     def rule(self, index: int) -> tuple[bool, Rule] | None:
-        """Return two values for *index*, a result of :meth:`winner`: whether the rule with this index allows the
-        target, and the rule itself. Return None if *index* means that no rule decided.
+        """Return whether the rule with this *index* allows URLs, and the rule itself. Return None if *index* is the
+        number of rules (no rule matches) or :data:`TOO_LONG`. *index* is a result of :meth:`winner`.
         """
         if not 0 <= index < len(self._values):
             return None
@@ -338,11 +342,14 @@ def first_answer(
 
 @cache
 def _candidates_for(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
-    """Return a function that finds the allow and disallow lines in the text of groups that can match a target such as
-    ``/x...``, where *characters* contains the ``x``. For speed, it leaves out lines such as ``Disallow: /y``, where
-    ``y`` is a character of ``paths.NORMAL`` that is not in *characters*.
+    """Return a function that takes the text of groups, and returns the allow and disallow lines that can match a
+    target.
 
-    The function returns a list with a tuple for each line, for example ``("D", "/a", "*b")`` for ``Disallow: /a*b``:
+    The target's character after the slash must be in *characters*. For example, if *characters* is ``"s"``, the target
+    can be ``/shop``, and the function returns the lines ``Disallow: /s`` and ``Disallow: /*a``, but not
+    ``Disallow: /a``. *characters* is empty if the target has no character of ``paths.NORMAL`` after the slash.
+
+    Each returned line is a tuple, for example ``("D", "/a", "*b")`` for ``Disallow: /a*b``:
 
     1. "d" or "D" for a disallow line; empty for an allow line.
     2. The start of the value, up to the first character that is not in ``paths.NORMAL``. Every matching target
@@ -413,37 +420,37 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
 
 
 def _prefix(pattern: paths.Pattern) -> str:
-    """Return a prefix that all normalized targets matching *pattern* have in common.
-
-    The prefix is the text of the pattern before its first ``*``. It ends earlier in two cases:
-
-    - before a character that normalization changes. The pattern is also compared with the target before
-      normalization, so the normalized target can contain different characters at this position
-    - before a ``/`` or ``?`` in the query, because the target can contain ``%2F`` or ``%3F`` instead
+    """Return a text with which all normalized targets that match *pattern* begin. For example, return ``/a`` for
+    ``/a*b``. The text ends before the first ``*`` of the pattern, or earlier.
     """
+    # The text ends before a character that normalization changes. For example, "/a%2" matches the target "/a%2F" as
+    # written, but the normalized pattern is "/a%252".
+    #
+    # The text ends before a "/" or "?" in the query, because the target can contain "%2F" or "%3F" instead.
     prefix = pattern.segments[0]
     is_changed = pattern.written and pattern.written != pattern.segments
     if is_changed or paths.PERCENT_ALONE.search(prefix):
         prefix = _NORMAL_START(prefix)[0]
     path, mark, query = prefix.partition("?")
-    if pattern.has_query:
+    if pattern.needs_decoded_query:
         query = query.replace("?", "/").partition("/")[0]
     return path + mark + query
 
 
 def _required(pattern: paths.Pattern) -> str:
-    """Return a text of at most four characters that every target matching *pattern* contains, normalized or as written.
-    For example, return ``.pdf`` for ``/*/report.pdf``. Return an empty text if no such text is known.
+    """Return a text of at most four characters that a target must contain to match *pattern*. For example, return
+    ``.pdf`` for ``/*/report.pdf``. Return an empty text if none is known.
 
-    A target that does not contain the text need not be compared with *pattern*.
+    It is enough if either the normalized target or the target as written contains the text. If neither contains it, the
+    target need not be compared with *pattern*.
     """
-    # Only the parts after the first "*" are used, because _prefix() returns the text before it. A character that
-    # normalization changes cannot be used, because it occurs in different forms.
+    # Only the parts after the first "*" are used, because the text before it is checked with _prefix(). A character
+    # that normalization changes is not used, because a target can contain it raw or encoded.
     parts: Iterable[str] = pattern.segments[1:]
     is_normal = not pattern.written or pattern.written == pattern.segments
     if not is_normal:
         parts = _NORMAL_RUN(" ".join(pattern.written[1:]))
-    if pattern.has_query:
+    if pattern.needs_decoded_query:
         # A "/" or "?" in the query of the pattern also matches "%2F" or "%3F" in a target. So the required text must
         # contain neither "/" nor "?".
         parts = "/".join(parts).replace("?", "/").split("/")

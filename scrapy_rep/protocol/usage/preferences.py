@@ -127,8 +127,8 @@ class UsagePreferences:
         :param agents: the crawler's product tokens; only statements that are addressed to one of them, or to
             all crawlers, have an effect
         :param encoding: the encoding of the page, if the ``Content-Type`` header declares it
-        :param tdmrep: the preferences for the page in the site's ``tdmrep.json``; a valid ``tdm-reservation``
-            in a header or a tag of the page overrides those in this file
+        :param tdmrep: the preferences for the page in the site's ``tdmrep.json``; they have no effect if a header or a
+            tag of the page contains a valid ``tdm-reservation``
         :raises TypeError: if *headers* is a text instead of a list of pairs
         """
         if isinstance(headers, (bytes, str)):
@@ -151,8 +151,8 @@ class UsagePreferences:
 
         *fields* are the header fields, with names in lower case. *statements* and *tags* are those of the
         response's :class:`IndexingRules`. *tdmrep* contains the preferences for the page in the site's
-        ``tdmrep.json``. A valid ``tdm-reservation`` in a header or a tag of the page overrides those in this
-        file.
+        ``tdmrep.json``. These preferences have no effect if a header or a tag of the page contains a valid
+        ``tdm-reservation``.
         """
         all_statements = [*page_statements(fields, statements, tags)]
         if tdmrep is not None:

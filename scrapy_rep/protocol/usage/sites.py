@@ -281,7 +281,7 @@ def _records_of(
 
 
 def _within_limit(records: list[OtherRecord]) -> list[OtherRecord]:
-    """Return the first of *records*, up to a total length of ``_MAX_READ`` characters."""
+    """Return the records at the beginning of *records* whose total length is at most ``_MAX_READ`` characters."""
     sizes = accumulate(len(record.value) for record in records)
     return [
         record for record, size in zip(records, sizes, strict=True) if size <= _MAX_READ

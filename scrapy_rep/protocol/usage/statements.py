@@ -217,11 +217,11 @@ class UsageStatement(NamedTuple):
 def statements_at(
     location: Location, text: str, pairs: Iterable[tuple[str, str | None]]
 ) -> Iterator[UsageStatement]:
-    """Yield the usage statements for *pairs*. Each pair consists of the name in a statement (its label), such as
-    ``ai-train``, and the value of this label, such as ``no``; the value is None if the label has no value.
+    """Yield the usage statements for *pairs*. Each pair is a label and its value, such as ``("ai-train", "no")``. The
+    value is None if the label has no value. For a licence or policy, the only pair is its URL and None.
 
-    If a label stands for several categories of use, its pair gives a statement for each of them. If the label is
-    unknown, or is the URL of a licence or policy, its pair gives a single statement without a category.
+    A label that stands for several categories of use gives a statement for each category. An unknown label and the URL
+    of a licence or policy give a single statement without a category.
 
     *location* is the source, signal, agent and position of all these statements, and *text* is their text as
     written.

@@ -190,7 +190,7 @@ def test_requests_are_refused_after_rep_wait_timeout(site: Site, mode: str) -> N
     assert result.stats["elapsed_time_seconds"] >= 2
     first, last = result.lines("WARNING", down.robotstxt)
     assert "wait for up to 0:00:02" in first
-    assert "fetched again, in 0:0" in first
+    assert "fetched again in 0:0" in first
     assert f"({len(ALLOWED)} requests so far)" in last
     exceptions = [key for key in result.stats if "robotstxt/exception_count" in key]
     assert sum(result.stats[key] for key in exceptions) == 8

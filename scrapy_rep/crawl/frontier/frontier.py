@@ -87,8 +87,8 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.sites import Site
     from scrapy_rep.protocol.origins import Origin
 
-# The seconds between two checks for events that Scrapy does not signal: the spider begins to close, or a component of
-# the project keeps the response or error of a request from the wire (the downloader middleware nearest to the network).
+# The number of seconds between two calls of Frontier._check, which looks for events that Scrapy does not signal. An
+# example is a spider that begins to close (Ctrl-C).
 _CHECK_EVERY = 0.2
 
 # A request in the downloader waits for the fetch of its robots.txt for at most this number of seconds, or for
@@ -111,18 +111,20 @@ class Permits(Protocol):
     """
 
     def is_needed(self, request: Request, entry: InFlight) -> bool:
-        """Whether *request* still needs a permit, the permission to send one request to a host to which several workers
-        may send requests. The wire, the downloader middleware that sends requests, calls this method for each request
-        before it sends the request.
+        """Whether *request* has to get a permit before it may be sent. A permit allows this worker to send one request
+        to a host that several workers share. The wire, the downloader middleware nearest to the network, calls this
+        method for each request.
         """
 
     async def acquire(
         self, request: Request, entry: InFlight, *, may_return: bool
     ) -> bool:
-        """Wait for a permit for *request*: the permission to send it to a host to which several workers may send
-        requests. The permit ends with the download of *request*. Return True if the permit was granted or is no longer
-        needed. Return False if *request* has to go back to the scheduler and wait there, which happens only if
-        *may_return* is True. Raises SpiderClosing if the spider closes.
+        """Wait for a permit for *request*, and return True when *request* has it. A permit allows this worker to send
+        one request to a host that several workers share. The permit ends when the download of *request* ends.
+
+        Return True without a permit if *request* turns out to need none. For example, the host asks for too long a
+        pause, so *request* will be refused. Return False if *request* has to go back to the scheduler and wait there.
+        False is returned only if *may_return* is True. Raises SpiderClosing if the spider closes.
         """
 
     def release(self, entry: InFlight) -> None:
@@ -177,8 +179,8 @@ class Frontier:
         process."""
 
         self._returned: set[Request] = set()
-        """The requests that the gate or the wire has sent back to the scheduler, and that the scheduler has not
-        received yet."""
+        """The requests that are on their way back to the scheduler. RobotsTxtMiddleware (the gate) or WireMiddleware
+        (the wire) has sent them back, because they have to wait."""
 
         self.interrupted: set[Request] = set()
         """The requests that failed only because the spider closed. Also the page requests in progress whose callbacks
@@ -198,8 +200,9 @@ class Frontier:
         it reaches the wire or its fetch ends."""
 
         self._waiting: dict[Waiter, tuple[Request, float]] = {}
-        """The requests that wait outside the scheduler: at the gate, at the wire or, for a robots.txt, before its
-        download begins. Each value contains the request, and the time from which its wait is measured."""
+        """The requests that wait outside the scheduler: requests for pages and files at the gate or the wire, and
+        requests for a robots.txt before their downloads begin. Each value contains the request, and the time from which
+        its wait is measured."""
 
         self._tried: Origin | None = None
         """The site whose robots.txt was requested last to find out whether the network is back."""
@@ -210,9 +213,9 @@ class Frontier:
         self.has_page = False
         """Whether the crawl has received any page."""
 
-        self._has_sent = False
-        """True if a sent request has ended since the last check whether the crawl is idle. The check runs every
-        minute."""
+        self._has_download_ended = False
+        """Whether any download has ended in the current minute. If not, and if nothing is in flight, the crawl is idle
+        (:meth:`_log_waiting`)."""
 
         self._has_warned_of_waiting = False
         self._was_exhausted = False
@@ -318,14 +321,15 @@ class Frontier:
             self.limits.end(entry, now)
 
     def _end_unseen(self, *, is_thorough: bool = False) -> None:
-        """Forget the requests in flight whose downloads have ended although neither a response nor an error has reached
-        the wire. Their limiters no longer count them. Usually, there are no such requests.
+        """Forget the requests in flight that are no longer in the downloader. Usually there are none, because the wire
+        (a downloader middleware of this package) calls :meth:`end` after each download. But the wire gets neither the
+        response nor the error if another component does not pass it on.
 
-        By default, this method searches for such requests only if more requests are in flight than the downloader
-        contains. This comparison is fast, but it can miss a request: the downloader may also contain requests that are
-        not counted as in flight yet, such as media downloads that have not reached the gate. If *is_thorough* is True,
-        the method always searches.
+        By default, do nothing unless more requests are in flight than the downloader contains. If *is_thorough* is
+        True, always look for requests to forget.
         """
+        # The comparison of the two numbers is fast, but can miss a request. The downloader can contain requests that
+        # are not counted as in flight yet, such as media downloads that have not reached the gate.
         active = self._downloader.active
         is_usual = active is None or len(self.in_flight) <= len(active)
         if active is None or (is_usual and not is_thorough):
@@ -343,7 +347,7 @@ class Frontier:
             if request not in self._repeated:
                 self.end(request, entry)
 
-    # Methods that the gate and the wire call (the downloader middlewares of this package).
+    # Methods called by the gate and the wire, the downloader middlewares of this package.
 
     def enter(self, request: Request) -> InFlight:
         """Return the state of *request*, and create the state if there is none. The gate and the wire, the downloader
@@ -522,11 +526,12 @@ class Frontier:
     def _note_address(
         self, request: Request, response: Response, entry: InFlight, now: float
     ) -> None:
-        """Record the IP address in *response* as the address of the host of *request*. All hosts at one address share a
-        limit for the requests in flight (``REP_CONCURRENCY_PER_ADDRESS``).
+        """Record the IP address from which the host of *request* sent *response*. All hosts at one IP address together
+        have at most ``REP_CONCURRENCY_PER_ADDRESS`` requests in flight.
 
-        The address is taken from the first response of the host, and from each of its robots.txt files. Responses from
-        a proxy, or from a service that fetches pages, are ignored, because they do not show the address of the host.
+        The address is recorded at the first response of the host. It is updated at each response to a request for
+        robots.txt. A response through a proxy, or through an API that fetches pages for crawlers, is ignored, because
+        it does not show the address of the host.
         """
         host = entry.queue.host
         is_robotstxt = isinstance(request, RobotsTxtRequest)
@@ -632,15 +637,14 @@ class Frontier:
         self.in_flight.pop(request, None)
         if entry.page_of and entry.sent_at == -inf and self.budget is not None:
             self.budget.give_back(request, entry)
-        self._has_sent |= entry.stage is Stage.SENT
+        self._has_download_ended |= entry.stage is Stage.SENT
         self.limits.end(entry, self.clock.monotonic())
         self.flush()
 
     def copy_for_second_download(self, request: Request) -> Request:
-        """Return a copy of *request*. The calling middleware returns the copy to Scrapy, which downloads it in place of
-        *request*. Gate and wire call this method when a component downloads the same request object a second time
-        before its first download has ended. With the copy, each of the two downloads has an entry of its own, and so is
-        counted.
+        """Return a copy of *request*, for a second download of *request* that begins before the first download has
+        ended. The limits count each request object only once, so the second download needs another object. The calling
+        middleware (the gate or the wire) returns the copy to Scrapy, which downloads the copy in place of *request*.
         """
         self._repeated.add(request)
         return (
@@ -681,8 +685,8 @@ class Frontier:
             raise BackingOff(why)
 
     def _cancel(self, waiter: Waiter) -> None:
-        """Remove *waiter*, because its Deferred was cancelled. If no other request waits for the same robots.txt,
-        cancel the fetch.
+        """End the wait of *waiter*, because its Deferred was cancelled. If *waiter* waited for the fetch of a
+        robots.txt, and no other request waits for this fetch, cancel the fetch.
         """
         if self._waiting.pop(waiter, None) is None:
             return
@@ -735,13 +739,15 @@ class Frontier:
         return self.is_awaited_by_browser(limiters)
 
     def _admit_for_browser(self, now: float) -> None:
-        """If a page that is loading in a browser possibly waits for a robots.txt, let the waiting request for this
-        robots.txt continue, even if its limiters are full.
+        """While a browser loads a page of a host, let a waiting request for the host's robots.txt continue, even if the
+        limiters of the host are full. Do nothing for a paused host.
         """
-        # Without this exception, the page and the robots.txt could wait for each other forever, because the limiters
-        # count the page until it has loaded.
+        # The page possibly waits for the robots.txt before it loads a script or an image. The limiters count the page
+        # until it has loaded. So if the robots.txt waited for full limiters, the page and the robots.txt could wait for
+        # each other forever.
         for waiter, (request, _) in list(self._waiting.items()):
-            # Admitting one request may have let the next one continue already.
+            # admit() removes its waiter from a limiter, and can thereby let other waiters of this limiter continue. So
+            # a call of admit() in this loop can already have let *waiter* continue.
             if waiter.may_continue or not isinstance(request, RobotsTxtRequest):
                 continue
             if self._passes_browser_page(waiter.entry):
@@ -763,7 +769,7 @@ class Frontier:
 
     def pause(self, key: str, delay: float | None, cap: float | None, why: str) -> None:
         """Pause the host or download slot *key* for *delay* seconds. If *delay* is None, the first pause lasts one
-        second, and each further pause twice as long as the last one, up to *cap* seconds (None means
+        second, and each further pause twice as long as the pause before it, up to *cap* seconds (None means
         ``REP_BACKOFF_MAX``). *why* is the cause in the log message, such as "is paused by the spider".
         """
         host = self.limits.limiter(key)
@@ -925,21 +931,26 @@ class Frontier:
         self.flush()
 
     def _check(self, now: float) -> None:
-        """Handle three events for which Scrapy sends no signal: the spider has begun to close (Ctrl-C), a download has
-        ended without a response or error at the wire, and a request has waited too long for robots.txt.
+        """React to events for which Scrapy sends no signal:
+
+        - The spider has begun to close (Ctrl-C). Then end all waits with SpiderClosing, and do nothing else.
+        - A download has ended, but its response or error was not passed on to the wire. Then forget the request.
+        - A browser has begun to load a page. Then let the requests for the host's robots.txt continue.
+        - A request has waited too long for its robots.txt. Then let the gate refuse the request.
         """
         if is_closing(self._crawler):
             self._close()
             return
         self._end_unseen()
         if self._has_browser:
-            # Called at each check, because a pause may have ended, or a browser may have begun to load a page.
+            # Called at each check, because nothing notifies the frontier when a browser begins to load a page. If the
+            # host is paused at that time, the first check after the pause lets the request for its robots.txt continue.
             self._admit_for_browser(now)
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
-        # A request waits for its robots.txt for at most ``patience`` seconds. The time does not count while the request
-        # for the robots.txt itself has to wait for the limits of its host, or while the crawler's own network is gone:
-        # the wait is then measured from now.
-        waits_for_room = {
+        # A request waits for its robots.txt for at most ``patience`` seconds. At each check, the count of seconds starts
+        # again at 0 if the request for the robots.txt itself waits for the limits of its host, or if the crawler's own
+        # network is gone.
+        waiting_urls = {
             request.fetch.asked_url
             for request, _ in self._waiting.values()
             if isinstance(request, RobotsTxtRequest)
@@ -947,8 +958,8 @@ class Frontier:
         for waiter, (request, since) in list(self._waiting.items()):
             if waiter.site is None:
                 continue
-            is_waiting = waiter.site.origin.robotstxt_url in waits_for_room
-            if is_waiting or self.limits.network.is_gone:
+            is_robotstxt_waiting = waiter.site.origin.robotstxt_url in waiting_urls
+            if is_robotstxt_waiting or self.limits.network.is_gone:
                 self._waiting[waiter] = request, now
             elif now - since > patience:
                 self.limits.leave(waiter, now)
@@ -1002,8 +1013,9 @@ class Frontier:
         """
         self.interrupted.add(request)
         if not isinstance(request, RobotsTxtRequest):
-            # A page whose callback or item pipeline waits has left the downloader, but is still in progress. It is
-            # unknown which page waits, so the next run fetches all pages again that are in progress.
+            # *request* was possibly made by a callback or item pipeline that waits for the response. The page of this
+            # callback or pipeline has left the downloader, but is still in progress. It is unknown which page this is,
+            # so the next run fetches again all pages that are in progress.
             pages = set(requests_in_progress(self._crawler))
             self.interrupted |= pages - set(self._downloader.active or ())
 
@@ -1053,7 +1065,9 @@ class Frontier:
         self.alarms.at(now + _LOG_EVERY, self._on_minute)
 
     def _log_waiting(self, now: float) -> None:
-        is_idle = not (self.limits.network.is_gone or self._has_sent or self.in_flight)
+        is_idle = not (
+            self.limits.network.is_gone or self._has_download_ended or self.in_flight
+        )
         requests, hosts, first = self.limits.waiting() if is_idle else (0, 0, None)
         if requests:
             seconds = 0.0 if first is None else first.next_at - now
@@ -1069,11 +1083,11 @@ class Frontier:
                 hosts=hosts,
                 first=words,
             )
-        self._has_sent = False
+        self._has_download_ended = False
 
     @property
     def requests_waiting(self) -> int:
-        """The number of requests that wait outside the scheduler: at the gate or the wire (downloader middlewares of
-        this package) or, for a robots.txt, before its download begins.
+        """The number of requests that wait outside the scheduler. Requests for pages and files wait at the gate or the
+        wire, the downloader middlewares of this package. Requests for a robots.txt wait before their downloads begin.
         """
         return len(self._waiting)

@@ -297,9 +297,11 @@ class JobFile:
         self.waiting += _CHANGE_BYTES
 
     def execute(self) -> bool:
-        """Execute all waiting changes, so that :meth:`best` and :meth:`pop` see them, and return True. If SQLite cannot
-        execute a change, roll all changes back, and return False. Further calls do nothing and return False, until
-        :meth:`commit` executes all changes again. Raises JobError if the file is damaged.
+        """Execute all waiting changes, so that :meth:`best` and :meth:`pop` see them, and return True. Raises JobError
+        if the file is damaged.
+
+        If SQLite cannot execute a change, roll all changes back, keep them waiting, and return False. After this
+        failure, do nothing and return False until :meth:`commit` has executed the waiting changes.
         """
         if 0 <= self._executed < len(self._changes):
             self._execute()

@@ -145,12 +145,13 @@ class JobStore:
 
     def open(self, *, keeps_seen: bool) -> Iterator[tuple[QueueKey, JobRequests]]:
         """Open the file of the JOBDIR, and yield the key and the requests of each queue in the file. Before that,
-        continue the pauses and page counts of hosts that an earlier run stored. If the file cannot be used, or the
-        JOBDIR contains a crawl of another scheduler, log an error and stop the crawl.
+        continue the pauses and page counts of hosts that an earlier run stored.
 
-        If *keeps_seen* is True, the fingerprints of seen requests are also stored in the file. In this case, a file of
-        Scrapy's duplicate filter in the JOBDIR shows that another scheduler has used the JOBDIR, unless the JOBDIR also
-        contains the file of this package.
+        If the file cannot be used, log an error and stop the crawl. Do the same if the JOBDIR contains requests of
+        Scrapy's scheduler instead of this file.
+
+        :param keeps_seen: whether the fingerprints of seen requests are stored in the file. If so, the crawl is also
+            stopped if the JOBDIR contains fingerprints of Scrapy's duplicate filter instead of this file
         """
         folder = Path(self._crawler.settings["JOBDIR"])
         path = folder / _FILE

@@ -78,29 +78,29 @@ class Politeness:
         self.measures = self._traffic is not None
         """Whether delays and pauses are measured, because the crawl writes a ledger."""
 
-        # An earlier run with the same JOBDIR may have sent a request to any host just before it ended. So if robots.txt
-        # was fetched before the start of this run, the first crawl delay of its host is measured from the start of this
-        # run.
+        # An earlier run with the same JOBDIR may have sent a request to any host just before the run ended. So the
+        # first crawl delay of a host is measured from the start of this run. If this run fetches the host's robots.txt,
+        # the delay is measured from this fetch instead.
         self._resumed_at = clock.monotonic() if job_dir(crawler.settings) else -inf
         self._names_over = crawler.settings.getfloat("DOWNLOAD_DELAY")
         """The log names the first host whose crawl delay is longer than this number of seconds. Then the number becomes
         ``inf``, so that no other host is named."""
 
         self._has_warned_of_no_pause = False
-        self._logged_once: set[int] = set()
-        """What :meth:`_is_first` has already counted: pairs of a stat and a host (or origin). So each host is counted
-        in a stat, and mentioned in the log, only once. The set contains hashes, which take less memory than the
-        pairs."""
+        self._counted_pairs: set[int] = set()
+        """The hash of each pair of a stat and a host (or origin) that :meth:`_is_first` has counted. So each host is
+        counted in a stat, and mentioned in the log, only once. Hashes take less memory than the pairs."""
 
     # Crawl delays.
 
     def keep_pace(
         self, host: Limiter, origin: Origin, pace: Pace, site_rules: SiteRules | None
     ) -> None:
-        """Keep the delay in *pace* between requests to *host*, and log the delay if it is long. The robots.txt of
-        *origin*, or an override for *origin*, asks for this delay. *site_rules* is the result of the last fetch of this
-        robots.txt; None if it was not fetched. The first delay is measured from this fetch, or from the host's last
-        answer if that is later.
+        """From now on, let requests to *host* wait for the crawl delay in *pace*, and report the delay. The delay comes
+        from the robots.txt of *origin*, or from an override for *origin*.
+
+        *site_rules* is the result of the last fetch of this robots.txt; None if it was not fetched. The first delay is
+        measured from the fetch or from the host's last answer, whichever is later.
         """
         delay = self._settings.delay(pace)
         if not delay and host.crawl_delay is None:
@@ -158,9 +158,9 @@ class Politeness:
         nothing and return False.
         """
         number = hash((stat, owner))
-        is_new = number not in self._logged_once
+        is_new = number not in self._counted_pairs
         if is_new:
-            self._logged_once.add(number)
+            self._counted_pairs.add(number)
             self._crawler.stats.inc_value(stat)
         return is_new
 
@@ -236,15 +236,12 @@ class Politeness:
         *,
         has_failed: bool = False,
     ) -> bool:
-        """Pause *host* for *delay* seconds from now, and return True. If *delay* is None, each pause is twice as long
-        as the last pause, up to *cap* seconds. If *cap* is None, ``REP_BACKOFF_MAX`` is used.
+        """Begin a pause of *host*, and return True. If the request that causes the pause was sent before the end of the
+        host's last pause, extend the last pause instead, and return False.
 
-        If the request that causes the pause was sent before the end of the last pause, the cause belongs to the last
-        pause: extend the last pause, so that it ends at least *delay* seconds from now, and return False.
-
-        Log the first pause of a back-off, unless its cause is a failed connection. If the pauses become so long that
-        requests are refused, log one warning during the back-off.
-
+        :param delay: the length of the pause, in seconds from now. If it is None, the first pause lasts one second, and
+            each new pause is twice as long as the pause before it
+        :param cap: the maximum length, in seconds, if *delay* is None. None means ``REP_BACKOFF_MAX``
         :param sent_at: the time when the request that causes the pause was sent
         :param why: the cause of the pause, for the log, such as "answered 429"
         :param has_failed: True if the connection of the request failed, False if the host answered or a spider asks for
@@ -269,6 +266,8 @@ class Politeness:
             if is_new:
                 collected.inc_value(stats.PAUSES)
             self._is_first(stats.BACK_OFF_HOSTS, host.key)
+        # Log at most two lines for each back-off: the first pause, unless its cause is a failed connection, and a
+        # warning when the pauses have become so long that requests are refused.
         if now < host.refuses_until and not back_off.is_refusal_logged:
             back_off.is_refusal_logged = True
             self._logger.warning(

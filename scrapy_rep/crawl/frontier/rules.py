@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 
-# If fewer of the scheduler's queues than this number have a request that may be sent now (are ready), robots.txt files
-# are fetched for the queues that wait for them. If 2 * CONCURRENT_REQUESTS is larger, that number is used
-# instead of _MIN_READY.
+# A queue of the scheduler is ready if it has a request that may be sent now. While fewer than _MIN_READY queues are
+# ready, the crawl fetches the robots.txt files that the other queues wait for. If 2 * CONCURRENT_REQUESTS is larger
+# than _MIN_READY, 2 * CONCURRENT_REQUESTS is used instead.
 _MIN_READY = 64
 
 # The minimum time, in seconds, before a robots.txt is fetched again. It prevents a busy loop if the clock is wrong.
@@ -148,8 +148,9 @@ class Rules:
             return site_rules is not None
         (robots, seconds), now = decision, self._clock.monotonic()
         if robots is not None:
-            # The delay is measured from the last fetch of robots.txt (site_rules). Even a site with an override can
-            # have such a fetch, made to find out whether the network works again.
+            # The delay is measured from the last fetch of robots.txt (site_rules). An override in REP_OVERRIDES does
+            # not exclude a fetch: the robots.txt is possibly fetched to find out whether the crawler's own network
+            # works again.
             pace = self._identity.pace(robots)
             host = self._limits.limiter(bare_host(site.origin))
             self._politeness.keep_pace(host, site.origin, pace, site_rules)
@@ -181,9 +182,9 @@ class Rules:
     # Fetching robots.txt.
 
     def begin_fetches(self) -> None:
-        """Begin to fetch each robots.txt for which a request in the downloader waits. If only few of the scheduler's
-        queues have a request that may be sent now, also begin to fetch the robots.txt files for which the other queues
-        wait.
+        """Begin to fetch the robots.txt files that requests in the downloader wait for. If fewer than ``_min_ready`` of
+        the scheduler's queues have a request that may be sent now, also begin to fetch the robots.txt files that
+        requests in the scheduler wait for.
 
         At most ``CONCURRENT_REQUESTS`` robots.txt files are fetched at the same time. If any queue has a request that
         may be sent now, the maximum is half of this number. A fetch does not count while its request for robots.txt
@@ -269,10 +270,11 @@ class Rules:
             self._flush()
 
     async def _wait(self, request: RobotsTxtRequest) -> None:
-        """Wait until the delays and limits of its host allow *request*. While it waits, it does not count towards the
-        maximum number of fetches. Otherwise, redirects of robots.txt to a few hosts with a long delay could stop all
-        fetches.
+        """Wait until the limits of the host (concurrency, delays, pauses) allow *request* to be sent. While *request*
+        waits, it does not count towards the maximum number of fetches.
         """
+        # If waiting requests counted, a few robots.txt files that redirect to hosts with long delays could use up the
+        # maximum and block all other fetches.
         self._waiting += 1
         try:
             self._flush()  # Begin another fetch while this request waits.
@@ -322,20 +324,31 @@ class Rules:
         outage = site.outage
         # Log one warning for each change of the phase.
         if outage is not None and site.phase is not before and count:
-            waits = f"wait for up to {duration(wait)}"
-            after = f" after {duration(now - outage.since)}"
-            self._logger.warning(
-                "%(url)s is%(still)s unreachable (%(result)s)%(after)s: requests to this host "
-                "%(what)s (%(count)d requests so far). The setting REP_WAIT_TIMEOUT limits how long they wait. If "
-                "requests still wait or new requests follow, robots.txt is fetched again, in %(retry)s at the earliest",
-                url=site.origin.robotstxt_url,
-                still=" still" if before is Phase.DOWN else "",
-                result=result,
-                after=after if before is Phase.DOWN else "",
-                what="are refused" if site.phase is Phase.REFUSED else waits,
-                count=count,
-                retry=duration(outage.retry_at - now),
-            )
+            if site.phase is Phase.REFUSED:
+                is_still = before is Phase.DOWN
+                after = f" after {duration(now - outage.since)}"
+                self._logger.warning(
+                    "%(url)s is%(still)s unreachable (%(result)s)%(after)s: requests to this host are refused for "
+                    "%(retry)s (%(count)d requests so far). After this time, robots.txt is fetched again for the next "
+                    "request. The maximum wait before a refusal is set by REP_WAIT_TIMEOUT",
+                    url=site.origin.robotstxt_url,
+                    still=" still" if is_still else "",
+                    result=result,
+                    after=after if is_still else "",
+                    count=count,
+                    retry=duration(outage.retry_at - now),
+                )
+            else:
+                self._logger.warning(
+                    "%(url)s is unreachable (%(result)s): requests to this host wait for up to %(wait)s "
+                    "(%(count)d requests so far). The maximum wait is set by REP_WAIT_TIMEOUT. robots.txt is fetched "
+                    "again in %(retry)s at the earliest",
+                    url=site.origin.robotstxt_url,
+                    result=result,
+                    wait=duration(wait),
+                    count=count,
+                    retry=duration(outage.retry_at - now),
+                )
 
     def cancel_if_alone(self, site: Site) -> None:
         """Cancel the fetch of the robots.txt of *site* if no request waits for the rules any more. Do nothing if any

@@ -295,7 +295,8 @@ _CONSEQUENCES = {
         _SLOT_ATTRIBUTES, "scrapy-rep ignores the delays of download slots"
     ),
 }
-"""What happens in the crawl without an attribute, as a clause for the warning, by the path of the attribute."""
+"""What goes wrong in a crawl if Scrapy's engine or downloader lacks an attribute that this package reads. The keys are
+the paths of the attributes. The values are the ends of sentences that begin with "Scrapy has no attribute ..., so"."""
 
 
 @cache

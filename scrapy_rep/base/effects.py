@@ -51,12 +51,12 @@ class Effects(NamedTuple):
     ``"annotate"``. The items are kept. Empty with other settings."""
 
     restrictions: dict[str, bool | int | str] | None = None
-    """The restrictions to write into items, by name, such as ``{"index": False}``. None if there are no
-    restrictions, or if the settings do not annotate items."""
+    """The restrictions to write into items, by name, such as ``{"index": False}``. None if ``REP_NOINDEX`` is not
+    ``"annotate"``, or if no restrictions apply to the response."""
 
     usage: dict[str, dict[str, bool]] | None = None
-    """The disallowed purposes to write into items, such as ``{"usage": {"train-ai": False}}``. None if no purpose is
-    disallowed, or if the settings do not annotate items.
+    """The disallowed purposes to write into items, such as ``{"usage": {"train-ai": False}}``. None if ``REP_USAGE`` is
+    not ``"annotate"``, or if no purpose is disallowed.
 
     The key ``"usage"`` contains the purposes that are disallowed for the page. The key ``"usage_of_images"`` contains
     the purposes that are disallowed only for images of the page. A key without purposes is left out."""

@@ -69,8 +69,8 @@ class Identity:
         return self._default_tokens
 
     def pace(self, robots: RobotsTxt) -> Pace:
-        """Return the crawl delay and request rate that *robots* states for the crawler. The product tokens are those
-        for a request without a ``User-Agent`` header.
+        """Return the crawl delay and request rate that *robots* states for the crawler. The result applies to all
+        requests of the crawl, whatever their ``User-Agent`` headers are.
         """
         return robots.pace(self.tokens(None))
 

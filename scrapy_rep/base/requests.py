@@ -87,9 +87,9 @@ def origin_at(url: str, request: Request | None) -> Origin | None:
     """Return the origin of *url*, a URL that was fetched for *request*, perhaps after redirects. Return None if the
     host or port of *url* is invalid.
 
-    The ``Host`` header of *request* can name another host than the URL. Then, if *url* is on the same server as the URL
-    of *request*, the returned origin includes the other host as its virtual host. If *request* is None, only *url*
-    counts.
+    If the ``Host`` header of *request* names another host than the URL of *request*, the returned origin has the host
+    in the header as its virtual host. But if *url* is on another server than the URL of *request*, the header is
+    ignored. If *request* is None, the returned origin has no virtual host.
     """
     requested = request_origin(request) if request is not None else None
     if request is not None and request.url == url and requested is not None:

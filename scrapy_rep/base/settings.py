@@ -498,7 +498,7 @@ class RepSettings:
     The first pause takes 1 second, the next 2, 4, ... up to this maximum. `0` turns off all pauses, even those
     with `Retry-After`. See [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
 
-    Default: one request a minute for a host that fails for long.
+    Default: a host that keeps failing gets one request a minute.
 
     Example: `REP_BACKOFF_MAX = 300`
     """
@@ -606,11 +606,11 @@ class RepSettings:
     nofollow: str = _one_of("drop", "ignore")(NOFOLLOW, "drop")
     """What happens to requests for the links of pages with `nofollow`.
 
-    With `"drop"`, a GET request for a URL to which such a page links is not sent. With `"ignore"`, it is sent. Requests
-    that submit a form, and requests for other URLs, are always sent. `meta={"dont_obey_nofollow": True}` exempts one
-    request.
+    With `"drop"`, a GET request for a URL to which such a page links is not sent. With `"ignore"`, it is sent. The
+    setting has no effect on requests that submit a form, or on requests for other URLs.
+    `meta={"dont_obey_nofollow": True}` exempts one request.
 
-    Default: dropped; the page asks for this, and a dropped request can be sent later.
+    Default: dropped; the page asks for this, and a later crawl can still send the requests.
 
     Example: `REP_NOFOLLOW = "ignore"`
     """

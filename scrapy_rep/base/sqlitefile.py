@@ -29,9 +29,9 @@ FAILURES = (sqlite3.Error, MemoryError, UnicodeDecodeError)
 causes a MemoryError, which has no message."""
 
 
-def cause_of(failure: BaseException) -> object:
-    """Return the text of *failure*, one of :data:`FAILURES`, for an error message. A MemoryError has no text of its own,
-    so its text says that the file is damaged.
+def cause_of(failure: BaseException) -> str:
+    """Return an error message for *failure*, one of :data:`FAILURES`. Usually, it is the message of the exception. A
+    MemoryError has no message, so the function returns a message that says that the file is damaged.
     """
     return str(failure) or "the file is damaged: a row claims more memory than is free"
 

@@ -92,9 +92,9 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         if settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # Scrapy would import this module later. But the import takes longer if more modules are loaded, so the
-            # module is imported now: it defines deprecated classes, and for each of them, Scrapy calls inspect.stack(),
-            # which searches all loaded modules.
+            # Scrapy would import this module later, when more modules are loaded. The import would then take longer:
+            # the module defines deprecated classes, and Scrapy calls inspect.stack() for each of them, which searches
+            # all loaded modules.
             import_module("scrapy.core.downloader.contextfactory")
         _check_classes(settings)
         if not is_dry_run(settings):
@@ -118,7 +118,9 @@ class Addon:
             self._crawler.signals.connect(self._warn_of_others, signals.spider_opened)
 
     def _warn_of_others(self) -> None:
-        """Warn if another add-on replaced the scheduler of this package, which has a queue for each host."""
+        """Warn if another add-on has set ``SCHEDULER``, so that the crawl does not use ``scrapy_rep.Scheduler``. With
+        another scheduler, requests that have to wait slow down requests to other hosts.
+        """
         assert self._crawler is not None
         settings, addons = self._crawler.settings, self._crawler.addons.addons
         name = "SCHEDULER"

@@ -123,7 +123,7 @@ class DryRun(Judge):
             assert pace is not None
             assert check.origin is not None
             self._frontier.politeness.report_delay(check.origin, pace)
-            self._note_delay(request, delay)
+            self._estimate_duration(request, delay)
 
     async def _known(self, origin: Origin, request: Request) -> SiteRules:
         """Wait until the robots.txt of *origin* was fetched, or the fetch failed. Return the rules of *origin*.
@@ -137,9 +137,10 @@ class DryRun(Judge):
         task.addCallbacks(site_rules.callback, site_rules.errback)
         return await maybe_deferred_to_future(site_rules)
 
-    def _note_delay(self, request: Request, delay: float) -> None:
-        """Count *request*, and update the stat with the estimated duration of a real run in seconds. A real run would
-        wait *delay* seconds between two requests to the host of *request*.
+    def _estimate_duration(self, request: Request, delay: float) -> None:
+        """Add *request* to the number of requests to its host. Then update the stat ``rep/dry_run/seconds``, which is
+        an estimate: the number of seconds that a real run would take for its slowest host. *delay* is the number of
+        seconds that a real run would wait between two requests to the host of *request*.
         """
         slot = slot_state(self._crawler, download_slot(self._crawler, request))
         host, delays = host_of(request), self._delays

@@ -245,7 +245,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """Called by Scrapy. In a dry run, return a :class:`scrapy_rep.crawl.dryrun.DryRun`."""
         if not RepSettings.of(crawler).dry_run:
             return cls(crawler)
-        dry_run: type[Judge] = load_object(_DRY_RUN)  # Other crawls need not import it.
+        # The class is loaded by its path, so that only dry runs import its module.
+        dry_run: type[Judge] = load_object(_DRY_RUN)
         return dry_run(crawler)
 
     # Requests.
@@ -281,12 +282,15 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _judge(
         self, check: Check, entry: InFlight
     ) -> Response | Request | Coroutine[Any, Any, Response | None] | None:
-        """Judge the request of *check* at once if its robots.txt is known. Return the result of :meth:`_judge_now`:
-        None, or a cached robots.txt. Raises RobotsDenied if the request is refused.
+        """Judge the request of *check*, and return a value for Scrapy, as :meth:`process_request` does:
 
-        If its robots.txt is not known, return the request, which then goes back to the scheduler. For a request that
-        cannot go back, such as a media download, return a coroutine that waits for robots.txt and then judges the
-        request.
+        - None if the request may be sent.
+        - The cached response if the request is a spider's own request for a robots.txt that the crawl has cached.
+        - The request itself if its robots.txt is not known yet. Scrapy then passes the request back to the scheduler.
+        - A coroutine if robots.txt is not known yet, and the request cannot go back to the scheduler. For example, a
+          media download cannot. The coroutine waits for robots.txt, and then judges the request.
+
+        Raises RobotsDenied if the request is refused.
         """
         if self.look_up(check) or self._find_other_rules(check, entry):
             return self._judge_now(check, entry)
@@ -309,7 +313,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             and not self._default_host
             and _HOST.isdisjoint(request.headers)
         ):
-            # The queue of an exempt request has no origin. This queue has an origin, so the request is not exempt.
+            # The request is not exempt, because the queue of an exempt request has no origin. The request has no Host
+            # header, so its origin is the origin of its queue.
             return Check(request, origin)
         check = Check(request, self._origin_of(request))
         check.is_exempt = is_exempt(request)
@@ -327,15 +332,16 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def _find_other_rules(
         self, check: Check, entry: InFlight, *, may_use_stale: bool = False
     ) -> bool:
-        """Return False if the request of *check* has to wait until its robots.txt is fetched. Return True if it can be
-        judged without a fresh robots.txt, in one of three cases:
+        """Whether the request of *check* can be judged although no fresh robots.txt is known. If False, the request has
+        to wait until robots.txt is fetched. The result is True in three cases:
 
-        1. Requests to its host are refused, because robots.txt has been unreachable for too long (``REP_WAIT_TIMEOUT``).
-           Set ``check.rules`` to the result of the failed fetch.
-        2. The last known rules apply to the request even if they are stale: the request has waited for these rules
-           (*may_use_stale* is True), or is the first request after their fetch. Set ``check.rules`` to these rules.
-        3. The request itself is for robots.txt, and can be the request by which a component has replaced this package's
-           own request (see :meth:`_is_for_fetch`). ``check.rules`` stays None.
+        1. robots.txt has been unreachable for longer than ``REP_WAIT_TIMEOUT``, so the request will be refused. Set
+           ``check.rules`` to the result of the failed fetch.
+        2. The request has waited for robots.txt (*may_use_stale* is True), or is the first request after the last fetch
+           of robots.txt (see :attr:`Site.holds_for_next`). The fetched rules apply to the request even if they have
+           become stale. Set ``check.rules`` to these rules.
+        3. The request is itself for the robots.txt that is being fetched, and can be a part of the fetch (see
+           :meth:`_is_for_fetch`). So it must not wait for the fetch. ``check.rules`` stays None.
         """
         return (
             self._is_refused_by_outage(check)
@@ -422,17 +428,18 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return None
 
     async def _judge_when_known(self, check: Check, entry: InFlight) -> Response | None:
-        """Wait until the rules for the request of *check* are known. Then judge the request, and return the result of
-        :meth:`_judge_now`. Raises RobotsDenied if the request is refused, also because robots.txt is unreachable or the
-        wait takes too long. Raises SpiderClosing if the spider closes.
+        """Wait until robots.txt is known, or is unreachable. Then judge the request of *check*, and return the result
+        of :meth:`_judge_now`.
 
-        If robots.txt is unreachable, most requests are refused at once. But in a crawl without a scheduler of this
-        package, requests for pages wait here until the next fetch of robots.txt, because they cannot wait in the
-        scheduler.
+        Raises RobotsDenied if the request is refused, for example because robots.txt is unreachable or the wait takes
+        too long. Raises SpiderClosing if the spider closes during the wait.
         """
         assert check.origin is not None
         frontier, request = self._frontier, check.request
         now, site = frontier.clock.monotonic, self._site_of(check.origin, entry)
+        # If robots.txt is unreachable, most requests are refused at once. But in a crawl without a scheduler of this
+        # package, requests for pages wait here for the next fetch of robots.txt, because they cannot wait in the
+        # scheduler.
         waits = not frontier.has_scheduler and frontier.is_page(request, entry)
         is_known = False
         while not is_known:
@@ -450,10 +457,11 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return self._judge_now(check, entry)
 
     def _site_of(self, origin: Origin, entry: InFlight) -> Site:
-        """Return the :class:`Site` of *origin*, the origin of the request of *entry*. A missing site is created.
+        """Return the :class:`Site` of *origin*, the origin of the request of *entry*. If *origin* has no site, create a
+        site.
 
-        Usually, it is the site of the request's queue. But the queue does not depend on the ``Host`` header. If this
-        header names another host than the URL, *origin* has a site of its own.
+        Usually, the result is the site of the request's queue. But if the ``Host`` header of the request names another
+        host than its URL, *origin* has a different site, since queues do not depend on this header.
         """
         frontier, queue = self._frontier, entry.queue
         if queue.site is not None and queue.site.origin == origin:
@@ -614,7 +622,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         RobotsDenied if the URL is refused, and SpiderClosing if the spider closes during the wait.
 
         :param request: a request for the URL, which exists only to be judged
-        :param via: how the browser or download handler came to the URL, for the report
+        :param via: how the browser or download handler reached the URL, for the report
         :param cause: the spider's request that led to the URL; None if it is not known. If the meta key
             ``dont_obey_robotstxt`` of *cause* exempts the origin of the URL (see :meth:`_is_exempt_with`), the URL is
             allowed
@@ -631,9 +639,12 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self.report(entry)
 
     def _is_exempt_with(self, spider_request: Request, origin: Origin | None) -> bool:
-        """Whether a URL of *origin*, which a browser or download handler fetches for *spider_request*, is exempt from
-        robots.txt. It is exempt if *spider_request* has the meta key ``dont_obey_robotstxt``, and *origin* is the
-        origin of *spider_request* or of another recent request with the key.
+        """Whether a URL of *origin* is exempt from robots.txt because of *spider_request*, for which a browser or a
+        download handler fetches the URL. Two conditions must be met:
+
+        - *spider_request* has the meta key ``dont_obey_robotstxt``.
+        - *origin* is the origin of *spider_request*, or of another request with this key. The origins of such requests
+          are remembered in ``_exempt_origins``.
         """
         if not spider_request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
             return False

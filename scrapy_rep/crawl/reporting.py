@@ -123,11 +123,12 @@ _NAME_ADVICE = (
 
 
 class Via(NamedTuple):
-    """How a browser, or another download handler, came to a URL that the spider did not request."""
+    """How a browser, or another download handler, reached a URL that the spider did not request."""
 
     how: Literal["redirect", "browser"]
-    """``"redirect"`` if a redirect or a script led from the requested URL to this URL. The check comes after the fetch.
-    ``"browser"`` if a page in the browser loads this URL, for example as an image. The check comes before the fetch."""
+    """``"redirect"`` if a redirect or a script led from the requested URL to this URL. This URL is checked after it was
+    fetched, before the spider gets the response. ``"browser"`` if a page in the browser loads this URL, for example as
+    an image. This URL is checked before it is fetched."""
 
     page: str
     """For ``"redirect"``, the URL that the spider requested. For ``"browser"``, the URL of the page in the browser;
@@ -147,7 +148,8 @@ class Check:
     """The override that replaces the robots.txt of the origin. None if robots.txt decides."""
 
     via: Via | None = None
-    """How a browser or a download handler came to the URL. None if the spider requested the URL."""
+    """How a browser or a download handler reached the URL if the spider did not request it, for example by a redirect.
+    None if the spider requested the URL."""
 
     is_exempt: bool = False
     """Whether the request's meta key ``dont_obey_robotstxt`` exempts it from robots.txt."""
@@ -171,8 +173,9 @@ class Check:
         return None if self.rules is None else self.rules.entry
 
     def record(self, decision: Decision) -> Record:
-        """Return the record of *decision* about this request. It contains the rule that decided, with its line and the
-        time at which robots.txt was fetched. If an override in ``REP_OVERRIDES`` decided, it contains the override.
+        """Return the record of *decision* about this request. It contains the rule on which the decision is based, with
+        its line, and the time at which robots.txt was fetched. If the decision is based on an override in
+        ``REP_OVERRIDES``, it contains the override.
         """
         return request_record(
             self.request.url,
@@ -185,7 +188,7 @@ class Check:
 
     def message(self, decision: Decision) -> str:
         """Return the message for a *decision* that refuses this request. The message names the robots.txt or override
-        that decided, the line of the rule, and the reason.
+        on which the decision is based, the line of the rule, and the reason.
         """
         if decision.reason in {Reason.BACK_OFF, Reason.BUDGET}:
             return f"Refused by {decision.reason}: {self.why}"
@@ -242,8 +245,8 @@ class DecisionReporter:
 
     - Without a ledger, no allowed requests are reported.
     - With a ledger and ``REP_LEDGER_LEVEL = "all"``, all allowed requests are reported.
-    - With a ledger and ``REP_LEDGER_LEVEL = "denied"``, an allowed request is reported only if an override or
-      ``dont_obey_robotstxt`` allows it.
+    - With a ledger and ``REP_LEDGER_LEVEL = "denied"``, an allowed request is reported only if an override
+      (``REP_OVERRIDES``) or the meta key ``dont_obey_robotstxt`` allows it.
 
     In a dry run, a request that Scrapy's own RobotsTxtMiddleware refused and this package would allow is always
     reported.
@@ -397,8 +400,11 @@ class DecisionReporter:
 
 
 def _stat(record: Record) -> str:
-    """Return the key of the stat that counts the decision in *record*. Return an empty string if no stat counts it: the
-    stats count only what is refused or dropped, and what a dry run would refuse, drop or allow.
+    """Return the key of the stat in which the decision in *record* is counted. Return an empty string if the decision
+    is not counted.
+
+    In a real run, refusals and drops are counted. In a dry run, everything is counted that a real run would refuse or
+    drop, and each request that a real run would allow although Scrapy's own RobotsTxtMiddleware has refused it.
     """
     if record.verdict is Verdict.WOULD_ALLOW:
         return stats.DRY_RUN_ALLOWED.format(reason=record.reason)
@@ -586,7 +592,7 @@ def _is_nameless(record: Record) -> bool:
 def _in_words(what: str, record: Record) -> dict[str, Any]:
     """Return the values for the placeholders of a log message about the decision in *record*. The key ``what`` contains
     *what*, which says what was decided. ``why`` contains the reason, with advice on how to change such decisions.
-    ``example`` contains the URL in *record*, with the rule or statement that decided.
+    ``example`` contains the URL in *record*, with the rule or statement on which the decision is based.
     """
     words = _words(record)
     return {

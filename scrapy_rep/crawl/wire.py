@@ -153,8 +153,9 @@ class WireMiddleware:
                 if gate is not None:
                     gate.report(entry)
                 return None
-            # The rules have become stale, the host has asked for a pause, or the permit was lost. Until the request may
-            # be sent, it gives up its room in the limiters and its permit, so that other requests can be sent.
+            # The request has to wait again: its rules have become stale, its host has asked for a pause, or it needs
+            # another permit from the Redis server. While the request waits, it has no permit, and the limiters of its
+            # host do not count it, so that other requests can be sent.
             frontier.unsend(entry)
             if permits is not None:
                 permits.release(entry)

@@ -288,15 +288,15 @@ class RobotsTxtCache:
         return self._read(origin, entry, learned)
 
     def _put(self, rules: SiteRules, result: AccessResult) -> None:
-        """Keep *rules* in memory after a fetch, and write them to the store for other crawlers. *result* is the result
-        of the fetch, which was for robots.txt or for tdmrep.json.
-
-        The store is written only if the server answered this fetch and the last fetch of robots.txt.
+        """Keep *rules* in memory after a fetch. If the server answered, also write *rules* to the store, where other
+        crawlers find them. *result* is the result of the fetch, which was for robots.txt or for tdmrep.json.
         """
         self._memory.put(rules)
         if self._store is None:
             return
-        # If the server did not answer, the cause may lie with this crawler. Others should still try to fetch the files.
+        # If the server did not answer, the cause can be this crawler or its network. Then nothing is stored, so that
+        # the other crawlers with this store try to fetch the file themselves. A tdmrep.json is stored together with
+        # robots.txt, so after a fetch of tdmrep.json, the result of the last fetch of robots.txt is checked as well.
         if result.is_of_server and rules.entry.result.is_of_server:
             stored = self._store.put(rules.origin, rules.entry)
             # If the store skips the write, the returned Deferred has already fired. It must not replace the Deferred
@@ -358,13 +358,14 @@ class RobotsTxtCache:
         return rules
 
     async def _check(self, request: RobotsTxtRequest, templates: list[Request]) -> None:
-        """Raise RobotsDenied if *request*, a request for a tdmrep.json, is forbidden: robots.txt or an override
-        disallows its URL, or asks for a longer delay than the crawl accepts.
+        """Raise RobotsDenied if *request*, a request for a tdmrep.json, must not be sent: the robots.txt of its origin
+        disallows its URL, or states a longer delay than the crawl accepts. If there is an override for the origin, it
+        is used in place of robots.txt.
 
-        The robots.txt is that of the origin of *request*, which after a redirect can differ from the origin of the
-        tdmrep.json. If this robots.txt is not known, it is fetched. *templates* are page requests that wait for the
-        tdmrep.json.
+        If the robots.txt is not known, it is fetched. *templates* are page requests that wait for the tdmrep.json. The
+        request for robots.txt copies their User-Agent and proxy.
         """
+        # If *request* follows a redirect to another site, this is the origin of the other site.
         origin = origin_of(request.url)
         if origin is not None and request.fetch.virtual_host:
             origin = origin.at_virtual_host(request.fetch.virtual_host)

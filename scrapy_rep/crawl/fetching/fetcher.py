@@ -242,11 +242,11 @@ class RobotsTxtFetcher:
                 # would take 70 times 11 µs. This is as much as all other work of a crawl for a page (700 µs).
                 signal_manager.connect(self._received, signals.bytes_received)
             answer = await self._crawler.engine.download_async(request)
-            # If a component of the project stopped the download, the body is incomplete, and the request has failed.
-            # There are two exceptions. If this package stopped the download at the size limit (is_stopped), the
-            # received part of the body is enough. If the response does not have a 2xx status, its body is not used.
-            is_whole = request.fetch.is_stopped or answer.status // 100 != 2
-            if not is_whole and "download_stopped" in answer.flags:
+            # If a component of the project stopped the download, the body is incomplete. An incomplete body is accepted
+            # in two cases: this package itself stopped the download at the size limit (is_stopped), or the status is
+            # not 2xx, so that the body is not used. Otherwise, the request has failed.
+            may_be_incomplete = request.fetch.is_stopped or answer.status // 100 != 2
+            if not may_be_incomplete and "download_stopped" in answer.flags:
                 raise StopDownload
             return answer
         except Exception as exception:  # noqa: BLE001  any component may raise it
@@ -521,9 +521,10 @@ def _description(error: BaseException) -> str:
 
 
 def _names(error: BaseException) -> str:
-    """Return a text in which the regular expressions in :data:`_DESCRIPTIONS` are searched. The text contains the names
-    of the error's classes and the name of its error number, such as ``ECONNRESET``. For an error of libcurl, the text
-    also contains ``curl`` and the code, such as ``curl28;`` (https://curl.se/libcurl/c/libcurl-errors.html).
+    """Return a text to match with the regular expressions in :data:`_DESCRIPTIONS`. The text contains the name of the
+    error's class, the names of all base classes, and the name of the error number, such as ``ECONNRESET``. For an error
+    of libcurl, the text also contains ``curl`` and the code, such as ``curl28;``
+    (https://curl.se/libcurl/c/libcurl-errors.html).
     """
     names = [f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__]
     codes: Mapping[int, str] = errno.errorcode

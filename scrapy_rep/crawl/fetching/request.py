@@ -129,9 +129,11 @@ class RobotsTxtRequest(Request):
         return copy
 
     def reached_middleware(self) -> None:
-        """Count this request, and raise IgnoreRequest if components have replaced the first request of the download
-        more than :data:`_MAX_REPLACED` times. RobotsTxtMiddleware (in a dry run, DryRun) calls this method for the
-        first request and for each replacement.
+        """Count this request, since it has reached RobotsTxtMiddleware (in a dry run, DryRun).
+
+        A downloader middleware can replace a request for robots.txt by a new request, for example to use another proxy.
+        The new request reaches RobotsTxtMiddleware too. Raises IgnoreRequest if requests have been replaced more than
+        :data:`_MAX_REPLACED` times in one fetch.
         """
         self.fetch.request_count += 1
         if self.fetch.request_count > 1 + _MAX_REPLACED:
@@ -220,12 +222,13 @@ class RobotsTxtRequest(Request):
 
 
 def add_template(templates: list[Request], request: Request) -> None:
-    """Add the page request *request* to the *templates* of a fetch, unless *templates* already contains a request with
-    the same proxy. If there are then more than :data:`_MAX_TEMPLATES` templates, the last one is removed.
+    """Insert *request* at the beginning of *templates*, unless *templates* contains a request with the same proxy. If
+    *templates* then contains more than :data:`_MAX_TEMPLATES` requests, remove the request at the end.
 
-    A template is a page request that waits for the robots.txt or tdmrep.json of its site. A request for the file
-    copies the template's User-Agent, proxy, and meta keys in ``REP_REQUEST_META_KEYS``. Each attempt uses the next
-    template, and so another proxy. Templates can also be added during the fetch.
+    *templates* contains page requests that wait for the robots.txt or tdmrep.json of their site. Each attempt to fetch
+    the file copies the User-Agent, the proxy, and the meta keys in ``REP_REQUEST_META_KEYS`` from the request at the
+    beginning, and moves it to the end. So each attempt uses the next proxy. Requests can also be added during the
+    fetch.
     """
     proxy = request.meta.get("proxy")
     if all(template.meta.get("proxy") != proxy for template in templates):
@@ -249,10 +252,10 @@ class FetchMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
-        """Return a middleware for commands and dry runs. In other crawls, WireMiddleware records which requests have
-        passed all middlewares. Commands and dry runs have no WireMiddleware. So the returned middleware records these
-        requests itself, in a handler of the signal ``request_reached_downloader``.
+        """Return a middleware for a dry run, or for a command such as ``scrapy rep check``. The returned middleware
+        records by itself when a request for robots.txt has passed all middlewares (:attr:`Fetch.is_sent`).
         """
+        # In other crawls, WireMiddleware records this. Dry runs and commands have no WireMiddleware.
         middleware = cls(crawler)
         crawler.signals.connect(
             middleware.reached_downloader, signals.request_reached_downloader
@@ -311,9 +314,9 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
     "zstd": lambda _: import_module(_ZSTD).ZstdDecompressor(),
 }
 
-# Two properties distinguish the text of a robots.txt from compressed data. The text contains no control characters. If
-# it is not in UTF-8, less than 30 % of its bytes are above 0x7F, since field names and most paths are ASCII. In
-# compressed data, half of the bytes are.
+# A body is plain text, and not compressed data, if it contains no control characters, and is either UTF-8 or has less
+# than 30 % of its bytes above 0x7F. In other encodings of a robots.txt, few bytes are above 0x7F, since field names and
+# most paths are ASCII. Compressed data contains control characters, and half of its bytes are above 0x7F.
 _CONTROL_CHARACTERS = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
 _MAX_ABOVE_ASCII = 0.3
 

@@ -53,9 +53,10 @@ _WRITE_INTERVAL = 1.0
 # forgotten, and can be recorded a second time.
 _MAX_REMEMBERED = 10_000
 
-# All reasons of decisions about a single request, such as "rule". If an override or the meta key dont_obey_robotstxt
-# allows requests, the ledger level "denied" records only the first of these requests for each origin. The reason does
-# not count: the robots.txt in an override can allow one request by a rule, and the next because no rule matches.
+# The reasons of all decisions about a single request, such as "rule". If an override or the meta key
+# dont_obey_robotstxt allows requests to an origin, the ledger level "denied" records only the first of these requests,
+# whatever their reasons are. For example, the robots.txt in an override can allow one request by a rule, and the next
+# request because no rule matches. Then only the first request is recorded.
 _REQUEST_REASONS = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
 # The reasons in records about indexing rules that have no effect. "data": the response is data, such as JSON, and not a
@@ -219,7 +220,9 @@ class LedgerExtension:
         self._check_writer()
 
     def _add_traffic(self) -> None:
-        """Give the writer of the ledger the traffic that was counted since the last call of this method."""
+        """Pass the numbers that :class:`Traffic` has collected since the last call of this method to the writer of the
+        ledger. For example, these are the numbers of pages and bytes from each origin.
+        """
         for row in self._traffic.take(time.time()):
             self._writer.write(*row)
 

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 _HOUR, _MINUTE = 3600, 60
 
-# For each origin, the shortest gap of a crawl delay and the shortest gap of a pause are remembered. This is the maximum
-# number of remembered gaps. When it is reached, all are forgotten. The only effect is that the ledger gets additional
-# rows, with gaps that are not the shortest ones.
+# Only extreme gaps are written to the ledger (see Traffic.note_gap). For each origin, the extremes so far are
+# remembered, for crawl delays and for pauses separately. This is the maximum number of remembered extremes. When it is
+# reached, all extremes are forgotten. The ledger then gets additional rows, for gaps that are less extreme than gaps in
+# earlier rows.
 _MAX_REMEMBERED = 100_000
 
 
@@ -42,6 +43,8 @@ class Traffic:
         requests are counted only once between two calls of :meth:`take`: :meth:`note_waiting` sets this attribute to
         False, and :meth:`take` sets it to True again."""
 
+        # Only LedgerExtension calls take(), which empties the collections below. Until the ledger is written, nothing
+        # is collected, because nothing would empty them.
         self._is_open = False
         self._pages: dict[Origin, list[int]] = {}
         self._waiting: int | None = None
@@ -58,9 +61,8 @@ class Traffic:
         return shared_component(crawler, _new_traffic)
 
     def open(self) -> None:
-        """Start counting. LedgerExtension calls this method when it starts to write the ledger. Before this call,
-        nothing is counted, because the counts would accumulate in memory: only a ledger that is being written calls
-        :meth:`take`, which resets the counts.
+        """Start to count pages and gaps. LedgerExtension calls this method when it starts to write the ledger. Before
+        this call, pages and gaps are ignored.
         """
         self._is_open = True
 

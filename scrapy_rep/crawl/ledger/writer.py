@@ -78,14 +78,15 @@ _CONFLICTS = {
 _COUNTED_TABLES = "snapshot", "decision"
 """The tables whose rows are counted in ``recorded`` and ``dropped``. Rows of other tables are not counted."""
 
-# Failures that may be temporary, so that the writer tries again. SQLite's error messages contain one of the words in
-# _TRANSIENT, and errors of the operating system have one of the numbers in _NO_ROOM.
+# These failures can be temporary, so a crawl starts in spite of them, and the writer tries again. They are errors of
+# SQLite whose message contains one of the words in _TRANSIENT, and errors of the operating system whose number is in
+# _NO_ROOM.
 _TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-# An error of exactly one of these classes affects the whole file. An error of any other class, even of a subclass such
-# as IntegrityError, means only that SQLite cannot store a value of a row.
+# If the type of an error is one of these classes, the error affects the whole file. Any other error means only that
+# SQLite cannot store a value of a row, even if its type is a subclass, such as IntegrityError.
 _FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
@@ -266,11 +267,11 @@ class LedgerWriter:
             self._start(self._write)
 
     def close(self, end: tuple[Any, ...]) -> None:
-        """Write the remaining rows and the *end* of the crawl. Rows that are added during this call are written too.
-        *end* is a tuple: the time at which the crawl ended, its finish reason, and its stats in JSON.
+        """Write the remaining rows, and *end*: a tuple of the time at which the crawl ended, its finish reason, and its
+        stats in JSON. Rows that are added during this call are written too.
 
-        This method blocks for at most 10 seconds. Records that are not written within this time count as dropped,
-        although the thread continues to write them until the process exits.
+        This method blocks for at most 10 seconds. Rows that are not written by then are counted as dropped. The writing
+        thread can still write these rows before the process exits.
         """
         self._start(self._write_end, self._thread, end)
         if self._thread.is_alive():
@@ -322,8 +323,8 @@ class LedgerWriter:
     # The methods below run in the writing thread, not in the event loop.
 
     def _write_end(self, last_thread: Thread, end: tuple[Any, ...]) -> None:
-        """Write the remaining rows and the *end* of the crawl, after *last_thread* has ended its write. If rows are
-        added during a successful write, for example by handlers of ``spider_closed``, write again.
+        """Wait until *last_thread* has ended. Then write the remaining rows and *end* (see :meth:`close`). If rows are
+        added during the write, for example by handlers of ``spider_closed``, write again. If a write fails, stop.
         """
         if last_thread.is_alive():
             last_thread.join()

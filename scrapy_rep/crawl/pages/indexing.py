@@ -125,15 +125,15 @@ class IndexingMiddleware:
         rules: IndexingRules,
         preferences: UsagePreferences,
     ) -> None:
-        """Report the statements of *response* to the ledger, and each setting or meta key that overrides a statement.
+        """Report the statements of *response* to the ledger, and the settings and meta keys that override statements:
 
-        At the ledger level ``"all"``, all usage preferences and all known indexing rules are reported, but at most
-        :data:`_MAX_STATEMENTS` of each. At the level ``"denied"``, usage preferences are not reported, and indexing
-        rules only in one case: they would forbid something, but have no effect on *response*, because it is a data
-        file or does not have a 2xx status.
+        - At the ledger level ``"all"``, all usage preferences and all known indexing rules are reported.
+        - At the level ``"denied"``, indexing rules are reported if they forbid something, but have no effect on
+          *response*: it is data, such as JSON, or its status is not 2xx.
+        - At each level, a setting or meta key, such as ``dont_obey_noindex``, is reported if it overrides an indexing
+          rule.
 
-        If indexing rules have an effect on *response*, other methods later report each item, link or file that is
-        dropped.
+        At most :data:`_MAX_STATEMENTS` usage preferences and as many indexing rules are reported.
         """
         report = partial(
             self._reporter.stated,
@@ -142,6 +142,7 @@ class IndexingMiddleware:
             response=response,
             entry=self._usage.entry(request),
         )
+        # Items, links and files that are dropped because of *rules* are reported later, by other methods.
         has_all = self._settings.ledger_level == "all"
         no_effect = ""
         if not is_success(response):
@@ -184,13 +185,13 @@ class IndexingMiddleware:
         """
         effects = self._usage.effects_of(request, response)
         rels = self._settings.rel if is_success(response) else frozenset()
-        why = "; ".join(_drops(effects, rels))
-        if why:
+        dropped = "; ".join(_drops(effects, rels))
+        if dropped:
             CrawlLog(__name__, self._crawler).warning(
                 "scrapy parse shows all items and links of %(url)s, but a crawl would drop "
-                "%(why)s",
+                "%(dropped)s",
                 url=response.url,
-                why=why,
+                dropped=dropped,
             )
 
     # Files of media pipelines.

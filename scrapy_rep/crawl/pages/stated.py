@@ -50,7 +50,8 @@ def stated_by(response: Response) -> Stated | None:
 
 
 def indexing_rules(response: Response) -> IndexingRules:
-    """Return the indexing rules of a response, as they apply to this crawl, with its product tokens and its dialect.
+    """Return the indexing rules that a response states for this crawler. The crawler's product tokens decide which
+    statements apply, and ``REP_DIALECT`` decides how the statements are read.
 
     The function works in callbacks, errbacks (``failure.value.response``) and pipelines, and for copies made by
     ``response.replace()``. The rules are kept as long as the response or its ``request`` exists. Nothing is

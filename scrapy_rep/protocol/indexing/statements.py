@@ -38,8 +38,8 @@ Source = Literal["header", "meta"]
 Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
-"""The maximum number of statements that are read in a response. The maximum number of findings about a response is one
-more: usually one finding for each statement, and a finding with the code ``too-many``."""
+"""The maximum number of statements that are read in a response. It is also the maximum number of findings about a
+response, apart from the findings with the code ``too-many``, of which there are at most two."""
 
 MAX_PAGE = 4 * 2**20
 """The maximum number of bytes of a page that are read. Every crawler needs a limit, because pages can be of any
@@ -213,8 +213,10 @@ class StatementReader:
         """Whether the response has more than :data:`MAX_STATEMENTS` statements, so that the rest is ignored."""
 
     def add_finding(self, code: str, message: str, location: Location) -> None:
-        """Add a finding, unless this reader already contains more than :data:`MAX_STATEMENTS` findings."""
-        if len(self.findings) <= MAX_STATEMENTS:
+        """Add a finding. If this reader already contains :data:`MAX_STATEMENTS` findings, add only a finding with the
+        code ``too-many``, which says that the rest of the response is ignored.
+        """
+        if code == "too-many" or len(self.findings) < MAX_STATEMENTS:
             self.findings.append(
                 IndexingFinding(code, message, location[0], location[2])
             )

@@ -292,6 +292,11 @@ def test_statements_and_findings_of_a_page_are_bounded() -> None:
     headers = [f"mybot: {line}".encode(), b"mybot: noindex, x"]
     rules = IndexingRules.of_page(headers, META.encode(), ("mybot",))
     assert (len(rules.statements), codes(rules)) == (MAX_STATEMENTS, ["too-many"])
+    # Three findings for two statements: one for each bad value, and one for the missing comma.
+    header = b"max-snippet: x; max-snippet: y, " * 999
+    rules = IndexingRules.of_page([header], b"", ())
+    assert len(rules.statements) == MAX_STATEMENTS
+    assert (len(codes(rules)), codes(rules)[-1]) == (MAX_STATEMENTS + 1, "too-many")
     html = '<meta name="tdm-reservation" content="1">'
     tags = parse("<meta name=tdm-reservation><link rel=license>" + html * 500).tags
     assert [(tag.name, tag.content) for tag in tags] == [("tdm-reservation", "1")] * 100

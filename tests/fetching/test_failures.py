@@ -152,7 +152,7 @@ def bind_error() -> Exception:
 
 
 def lookup_error() -> Exception:
-    """Return the error of the system for a lookup of a host name that fails."""
+    """Return the exception that Python raises if a host name cannot be looked up."""
     with pytest.raises(socket.gaierror) as caught:
         socket.getaddrinfo("example.com", "no such service")
     return caught.value

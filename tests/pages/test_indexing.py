@@ -70,7 +70,7 @@ class ParseSpider(Spider):
 
 
 class Crawl:
-    """A crawl with both middlewares, without an engine."""
+    """A crawl with :class:`IndexingMiddleware` and :class:`OutputMiddleware`, but without an engine."""
 
     def __init__(self, **settings: Any) -> None:
         self.crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
@@ -458,7 +458,9 @@ def test_only_a_get_for_a_linked_url_follows_a_link(response: Response) -> None:
 
 @pytest.mark.newest
 def test_each_get_counts_as_a_link_if_the_page_has_too_many_links() -> None:
-    """If not all links of a nofollow page can be read, a GET for any URL may follow one of its links."""
+    """If a nofollow page has too many links to read them all, each GET request from the page is dropped, because its
+    URL could be that of an unread link. Other requests are kept.
+    """
     crawl = Crawl()
     links = b"".join(b'<a href="/%d">' % number for number in range(30_000))
     response = crawl.receive(page("nofollow", body=links))
@@ -708,8 +710,9 @@ def test_a_media_pipeline_does_not_get_a_file_that_must_not_be_indexed_or_used(
     meta: dict[str, Any],
     refused: str | None,
 ) -> None:
-    """A media pipeline does not get a file whose headers say noindex or whose date is over, an image whose headers say
-    noimageindex, or a file that must not be used for a purpose of the crawl. A spider gets all of these files.
+    """A media pipeline does not get a document whose headers say noindex, or whose date in unavailable_after has
+    passed. It does not get an image whose headers say noimageindex, or a file whose headers disallow a purpose of the
+    crawl. A spider gets all of these files.
     """
     crawl = Crawl(**settings)
     response = Response(URL, headers={"Content-Type": "image/png", **fields})

@@ -425,10 +425,10 @@ def test_a_line_that_is_no_url_makes_the_exit_status_2(rep: Rep) -> None:
 
 
 def test_urls_whose_verdict_changed_since_a_crawl_are_shown(rep: Rep) -> None:
-    """A ledger is compared with a robots.txt. The output has fetched URLs that are now denied, and
-    refused URLs that are now allowed, each with the recorded and the new reason. URLs that were
-    fetched because of an override are also listed, with the override. The purge list has exactly
-    the fetched URLs that are now denied.
+    """``diff LEDGER robots.txt`` lists the URLs that the crawl fetched and the robots.txt now denies, and those that
+    the crawl refused and the robots.txt now allows. Each URL comes with the recorded and the new reason. If the
+    recorded reason is an override, the output shows the override. The purge list contains the fetched URLs that are now
+    denied.
     """
     unnormalized = FORBIDDEN.replace("/basket", "/tea/../basket")
     ledger = make_ledger(
@@ -609,8 +609,8 @@ def test_a_list_of_urls_is_judged_by_the_robots_txt_files_of_a_ledger(rep: Rep) 
 
 
 def test_two_live_robots_txt_files_are_compared(site: Site, tmp_path: Path) -> None:
-    """URLs of other hosts in the list are ignored. If one of the files is unreachable, the verdicts
-    are unknown.
+    """The first host is the old side, the second is the new side. Listed URLs of hosts other than the new one are
+    ignored. If one of the two robots.txt files is unreachable, the verdicts are unknown.
     """
     old, new = site.add(ROBOTS), site.add("User-agent: *\nDisallow: /tea")
     urls = "\n".join([new.url("/tea"), new.url("/basket/"), old.url("/tea"), "/coffee"])

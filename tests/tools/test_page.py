@@ -1,6 +1,6 @@
 """Tests of ``scrapy rep page``, on files and on live servers.
 
-The text of a result is shown in ``docs/commands.md``, and compared in ``test_docs.py``.
+``docs/commands.md`` shows a complete output. ``test_docs.py`` compares it with the real output.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ def test_each_rule_is_shown_with_its_statements(rep: Rep) -> None:
 def test_the_exit_status_tells_whether_a_page_may_be_indexed(
     rep: Rep, tag: str, settings: dict[str, str], expected: str, in_a_crawl: str
 ) -> None:
-    """The output has the statements for each rule that they change, and what a crawl does with
-    items and links. All cases of the latter are in ``tests/pages/test_indexing.py``.
+    """The status is 1 if the page must not be indexed or used, and 0 otherwise. The output lists each indexing rule
+    that differs from its default, with the statements that changed it. It says what a crawl does with the items and
+    links of the page. ``tests/pages/test_indexing.py`` tests this behaviour of crawls.
     """
     header = f"X-Robots-Tag: {'none' if tag == 'data' else tag}"
     arguments, body = (
@@ -141,8 +142,8 @@ def test_the_allowed_use_is_shown_with_its_statement(rep: Rep) -> None:
 def test_an_allowed_page_is_fetched_and_its_rules_are_read(
     site: Site, tmp_path: Path
 ) -> None:
-    """If robots.txt allows the page, it is fetched, and redirects are followed. Statements about
-    its use in robots.txt and tdmrep.json count, too.
+    """If robots.txt allows the page, the command fetches it and follows redirects. The output includes usage
+    preferences that robots.txt and tdmrep.json state for the page.
     """
     shop = site.add("User-agent: *\nContent-Usage: /tea search=n\n")
     shop.answers["/old"] = redirect("/tea")

@@ -190,8 +190,8 @@ def test_the_package_and_html5lib_find_the_same_meta_tags_in_any_page(
         (f"<frameset>{META}</frameset>", 1, 0),
         # By the current standard, this end tag ends SVG. html5lib follows an older standard.
         (f"<svg></p><style/>{META}", 0, 1),
-        # In SVG and MathML, these elements have markup in them. The package treats them as it does
-        # outside, where they have only text.
+        # In HTML, an element such as <title> contains only text. In SVG and MathML, it can contain other
+        # elements, but the package reads its content as text.
         (f"<svg><title>{META}</title></svg>", 0, 1),
         # For the package, a CDATA section, which only SVG and MathML have, ends at the first ">".
         (f"<svg><![CDATA[ > {META} ]]></svg>", 1, 0),

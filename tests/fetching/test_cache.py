@@ -154,9 +154,7 @@ async def test_a_fresh_entry_in_memory_needs_no_fetch() -> None:
 async def test_a_stale_file_is_not_fetched_again_if_a_newer_entry_is_in_memory() -> (
     None
 ):
-    """A caller that finds an entry wrong passes it as *stale*. Then the file is fetched again, unless the entry in
-    memory is newer.
-    """
+    """If a call passes an entry as *stale*, the file is fetched again, unless the entry in memory is newer."""
     crawl = Crawl()
     stale = entry(ROBOTS_URL, ROBOTS, age=30)
     crawl.put_in_memory(stale)
@@ -189,7 +187,7 @@ async def test_entries_in_memory_do_not_need_the_store() -> None:
 async def test_an_entry_that_another_worker_has_stored_is_used(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A fresh entry in the store replaces an expired entry in memory. It is not reported as fetched."""
+    """A fresh entry in the store replaces an expired entry in memory, and is not reported as fetched."""
     caplog.set_level("DEBUG")
     store = SharedMemory()
     stored = entry(ROBOTS_URL, b"User-agent: *\nDisallow: /other\n")
@@ -277,7 +275,7 @@ async def test_a_short_retry_after_is_used_only_while_requests_wait(
     hours: int, state: State, fresh_seconds: int
 ) -> None:
     """While requests wait for robots.txt, a short Retry-After decides when the file is fetched again. While the last
-    good copy is used, it does not: otherwise each later request would need another fetch.
+    good copy is used, a short Retry-After has no effect: otherwise each later request would need another fetch.
     """
     crawl = Crawl(REP_DIALECT="google")
     retry_soon = DOWN._replace(headers=(("retry-after", "1"),))

@@ -153,7 +153,7 @@ def test_a_decompression_bomb_is_decoded_only_up_to_the_size_limit(
 
 @pytest.mark.parametrize("status", [301, 404, 503])
 def test_the_body_of_an_unsuccessful_response_is_removed(status: int) -> None:
-    """It is not decoded, so an invalid body is not an error."""
+    """The body is removed without decoding, so an invalid body is not an error."""
     for encoding in ("gzip", "lzma", "gzip, gzip"):
         assert decode(gzip.compress(LONG)[:99], encoding, status=status) == b""
 

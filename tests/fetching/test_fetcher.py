@@ -49,7 +49,7 @@ async def fetch(
 
 @coroutine_test
 async def test_scrapys_robotstxt_stats_do_not_count_other_files() -> None:
-    """They count neither the fetch of a tdmrep.json nor errors after its redirect."""
+    """Scrapy's stats ``robotstxt/...`` count no fetch or redirect of tdmrep.json, and no error after the redirect."""
     file, moved = "http://example.com/.well-known/tdmrep.json", "http://a.example/moved"
     answers = {file: answer(file, b"", 301, Location=moved), moved: OSError("reset")}
     crawler = fake_crawler({}, answers)

@@ -63,8 +63,8 @@ def test_entries_expire_on_the_server(store: RedisStore, client: Redis) -> None:
 def test_the_store_works_again_when_its_server_is_back(
     server: RedisServer, store: RedisStore
 ) -> None:
-    """While the server is down, each call raises StoreError. After it has started again, the store works; this server
-    has lost the entries. A restart between two calls causes no error.
+    """While the server is down, each call raises StoreError. After the server has started again, the store works, but
+    the server has lost the entries. A restart between two calls causes no error.
     """
     server.stop()
     for call in (

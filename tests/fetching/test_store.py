@@ -114,7 +114,7 @@ async def test_an_entry_from_the_future_is_not_used() -> None:
 
 @coroutine_test
 async def test_an_entry_that_is_too_long_is_not_stored() -> None:
-    """This is not counted as an error of the store."""
+    """The stats do not count a too long entry as an error of the store."""
     worker = Worker()
     await worker.put(entry(body=b"x" * 2**20))
     assert worker.store.stored == {}
@@ -179,7 +179,7 @@ async def test_all_writes_end_before_the_store_is_closed() -> None:
 
 @coroutine_test
 async def test_each_method_of_a_store_is_called_on_the_same_thread() -> None:
-    """It is not the thread of the event loop."""
+    """The thread is not that of the event loop."""
     worker, threads = Worker(), []
     for name in ("get", "put", "close"):
         method = getattr(worker.store, name)

@@ -162,8 +162,8 @@ def test_a_file_that_is_no_ledger_is_refused_and_not_changed(
 def test_a_full_disk_or_a_lock_does_not_stop_the_start_of_a_crawl(
     path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_temporary: bool
 ) -> None:
-    """A crawl starts although the disk is full or the ledger is locked, since that can pass. Other
-    errors stop it.
+    """A crawl starts although the disk is full or the ledger is locked, because the writer tries again later. Other
+    errors stop the start of the crawl.
     """
 
     def fail(path: Path) -> None:

@@ -196,7 +196,7 @@ def test_the_rules_of_a_response_are_freed_with_it() -> None:
 
 
 def test_pages_that_are_too_long_are_counted() -> None:
-    """Such a page is longer than MAX_PAGE, so its end is not read."""
+    """Only the first MAX_PAGE bytes of a page are read. A stat counts the pages that are longer."""
     crawl = Crawl()
     for size in (MAX_PAGE, MAX_PAGE + 1):
         crawl.receive(page(body=b" " * size))
@@ -418,7 +418,7 @@ def test_a_marked_link_is_found_in_each_encoding(encoding: str) -> None:
 
 @pytest.mark.parametrize("rel", ["&#117;gc", "u&#x67;c", "ugc&#32;x", "UG&#67"])
 def test_character_references_in_a_rel_are_decoded(rel: str) -> None:
-    """Such a rel is found even if it is the only rel of the page. A search for the plain value would miss it."""
+    """A rel value is found even if the page writes it with character references, such as ``&#117;gc`` for ``ugc``."""
     crawl = Crawl(REP_REL=["ugc"])
     response = crawl.receive(page(body=f'<a rel="{rel}" href="/other">'.encode()))
     assert crawl.filter_output(response, Request(OTHER)) == []
@@ -505,7 +505,7 @@ async def test_copied_meta_contains_no_rules() -> None:
 def test_items_and_links_of_responses_that_were_not_read_are_kept(
     request_: Request | None,
 ) -> None:
-    """Such responses did not pass through the downloader middleware."""
+    """A response that did not pass through the downloader middleware was not read."""
     output = [{"a": 1}, Request(OTHER)]
     assert Crawl().filter_output(HtmlResponse(URL, request=request_), *output) == output
 

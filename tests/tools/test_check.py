@@ -1,6 +1,6 @@
 """Tests of ``scrapy rep check``, with robots.txt files and with live servers.
 
-The text of a verdict is shown in ``docs/commands.md``, and compared in ``test_docs.py``.
+``docs/commands.md`` shows complete outputs. ``test_docs.py`` compares them with the real output.
 """
 
 from __future__ import annotations

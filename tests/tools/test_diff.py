@@ -286,7 +286,7 @@ def test_only_the_group_that_the_dialect_follows_is_compared() -> None:
 
 
 def test_sample_paths_are_made_from_patterns() -> None:
-    """For each pattern, there is a path that it matches, and a path below it."""
+    """For each pattern, the sample paths contain a path that the pattern matches, and a path below this path."""
     robots = RobotsTxt.parse(
         b"User-agent: *\nDisallow: /a*/b$\nAllow: c\nAllow: /a/b\n"
     )
@@ -575,8 +575,8 @@ def test_agents_and_dialect_are_those_of_the_crawl(
 def test_a_ledger_that_only_has_the_urls_does_not_set_the_crawler(
     rep: Rep,
 ) -> None:
-    """If two files are compared on the URLs of a ledger, the crawler is that of the settings. If
-    the settings do not name one, a note says so.
+    """If two files are compared on the URLs of a ledger, the crawler is that of the settings. If the settings name no
+    crawler, a note says so.
     """
     make_ledger((FORBIDDEN, "denied")).close()
     arguments = ("open.txt", "--origin", ORIGIN)
@@ -633,12 +633,11 @@ def test_two_live_robots_txt_files_are_compared(site: Site, tmp_path: Path) -> N
 def test_a_crawl_is_compared_with_the_present_robots_txt_files(
     site: Site, tmp_path: Path
 ) -> None:
-    """``diff LEDGER live`` fetches each robots.txt once. Verdicts of an unreachable robots.txt are
-    unknown: its URLs are not added to the purge list, and if it was unreachable in the crawl,
-    nothing has changed.
+    """``diff LEDGER live`` fetches each robots.txt once. Verdicts of an unreachable robots.txt are unknown: its URLs
+    are not added to the purge list, and if it was unreachable in the crawl, nothing has changed.
 
-    A URL that the present REP_OVERRIDES allow is marked as overridden, and is neither a change nor
-    purged. A URL that they deny is purged.
+    A URL that the present REP_OVERRIDES allow is marked as overridden, and is neither a change nor purged. A URL that
+    the present REP_OVERRIDES deny is purged.
     """
     shop, down = site.add(ROBOTS), site.add(Answer(status=500))
     basket, tea = shop.url("/basket/1"), shop.url("/tea")

@@ -102,8 +102,8 @@ def test_the_exit_status_tells_whether_a_page_may_be_indexed(
 
 
 def test_the_allowed_use_is_shown_with_its_statement(rep: Rep) -> None:
-    """Statements about use are in headers and meta tags; the output has the one that decides for
-    each purpose. A purpose is left out if no option names it and the page states nothing about it.
+    """For each purpose, the output has the statement that decides. Statements about use are in headers and meta tags. A
+    purpose is left out if no option names it and the page states nothing about it.
     """
     html = (
         '<meta name="tdm-reservation" content="0"><meta name="robots" content="noimageai">'
@@ -179,7 +179,7 @@ def test_an_allowed_page_is_fetched_and_its_rules_are_read(
 def test_a_forbidden_page_is_only_fetched_with_force(
     site: Site, tmp_path: Path
 ) -> None:
-    """The same applies to a page that is redirected to a forbidden one."""
+    """Without ``--force``, a redirect to a forbidden page is not followed either."""
     shop, other = site.add(ROBOTS), site.add()
     other.answers["/"] = redirect(shop.url("/basket/1"))
     for url in (shop.url("/basket/1"), other.url("/")):
@@ -235,8 +235,8 @@ BUSY = Answer(PAGE, status=503, headers={"X-Robots-Tag": "index"})
 def test_a_page_that_cannot_be_fetched_must_not_be_indexed(
     site: Site, tmp_path: Path, answer: Answer, message: str, status: int
 ) -> None:
-    """This holds in every dialect, and the output has the reason. If the server does not respond,
-    or responds with an error, the verdict is unknown.
+    """In every dialect, the verdict is that the page must not be indexed, and the output has the reason. If the server
+    does not respond, or responds with an error, the verdict is unknown.
     """
     host = site.add()
     host.answers["/"] = answer
@@ -250,7 +250,7 @@ def test_a_page_that_cannot_be_fetched_must_not_be_indexed(
 def test_a_page_is_not_fetched_while_robots_txt_is_unreachable(
     site: Site, tmp_path: Path
 ) -> None:
-    """The verdict is unknown then."""
+    """The verdict on the page is unknown while robots.txt is unreachable."""
     down = site.add(Answer(status=503))
     arguments = ("page", down.url("/"), "--json", "-s", "RETRY_ENABLED=False")
     result = scrapy_rep(*arguments, cwd=tmp_path)

@@ -124,8 +124,8 @@ def test_a_message_says_what_to_install_if_jinja_is_missing(
 def test_the_json_of_any_ledger_fits_the_schema(
     rep: Rep, make_ledger: type[Ledger]
 ) -> None:
-    """The JSON is in ASCII, and has all rows of all tables, also those that the page leaves out. No
-    page is written.
+    """The JSON is in ASCII, and has all rows of all tables, even if the HTML report leaves them out. No HTML report is
+    written.
     """
     ledger = make_ledger(Path("ledger"))
     # An empty ledger is tested first, then one with more rows than the page shows.

@@ -233,7 +233,7 @@ def test_the_exit_status_is_1_if_something_was_withheld(
 
 def test_decisions_on_links_and_files_come_with_their_page(rep: Rep) -> None:
     """The decisions on a URL are followed by those on the links, items and files of the page at
-    that URL. ``--limit`` cuts the latter first.
+    that URL. ``--limit`` first leaves out the decisions on links, items and files.
     """
     other_origin = "http://b.example"
     on_page: dict[str, Any] = {

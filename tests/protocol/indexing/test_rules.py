@@ -336,7 +336,7 @@ def test_rules_that_allow_the_same_are_equal() -> None:
 
 
 def test_rules_and_preferences_cannot_be_changed() -> None:
-    """Several pages share these objects."""
+    """Several pages can share one object of rules or preferences."""
     rules = IndexingRules.parse()
     with pytest.raises(AttributeError, match="IndexingRules cannot be changed"):
         rules.follow = False

@@ -165,7 +165,7 @@ def test_the_first_decision_equals_later_decisions(path: str, count: int) -> Non
 
 @pytest.mark.parametrize("fill", [0, 5_000])
 def test_alternating_questions_for_many_crawlers_get_the_right_lines(fill: int) -> None:
-    """A long body, which is kept compressed, gives the same answers."""
+    """The decisions are the same for a long file, whose text is kept compressed in memory."""
     names = [f"bot{'x' * i}" for i in range(100)]
     groups = [f"User-agent: {name}\nDisallow: /{name}$\n" for name in names]
     body = ("".join(groups) + f"#{'-' * fill}").encode()

@@ -106,7 +106,7 @@ def test_a_statement_has_the_location_value_and_number_of_its_rule() -> None:
 def test_a_location_matches_like_a_pattern_of_robots_txt(
     locations: list[str], path: str, number: int
 ) -> None:
-    """In contrast to robots.txt, the first matching rule counts."""
+    """But the first location that matches counts, not the longest as in robots.txt."""
     statements = usage(path, *map(rule, locations)).statements
     assert {statement.position for statement in statements} == (
         {number} if number else set()

@@ -553,8 +553,8 @@ def test_rows_beyond_the_limits_are_left_out_and_counted(tmp_path: Path) -> None
 
 
 def test_versions_of_a_robots_txt_are_listed_latest_first(tmp_path: Path) -> None:
-    """Each line of a version has the number of its decisions. If an older copy was used, because
-    robots.txt was unreachable, its time is that of its own fetch, not of the failed one.
+    """Each line of a version has the number of its decisions. If robots.txt was unreachable and an older copy was used,
+    the report shows the time at which the copy was fetched, not the time of the failed fetch.
     """
     path = write_eventful_ledger(tmp_path / "ledger")
     with closing(ReportLedgers([path], DEFAULT)) as ledgers:

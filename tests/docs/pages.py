@@ -51,7 +51,9 @@ class Sample(NamedTuple):
 
 
 def samples(*languages: str) -> list[Sample]:
-    """Return the samples of all pages in these *languages*, or in any language."""
+    """Return the code samples of all pages, for example ``samples("sh", "console")`` for those in two languages.
+    Without *languages*, return the samples in all languages.
+    """
     return [
         Sample(
             str(path.relative_to(ROOT)),
@@ -68,15 +70,15 @@ def samples(*languages: str) -> list[Sample]:
 
 
 def python_samples(kind: str) -> list[Sample]:
-    """Return the Python samples of this *kind*."""
+    """Return the Python samples of all pages whose :attr:`Sample.kind` is *kind*: "settings", "spider" or "code"."""
     return [sample for sample in samples("python") if sample.kind == kind]
 
 
 def environment() -> dict[str, str]:
-    """Return the environment for subprocesses: this one, with the package on the Python path, and
-    without variables that select another project or measure coverage. Coverage is left out since
-    other tests cover the same code.
+    """Return the environment variables for a subprocess: those of this process, with the package on the Python path.
+    Variables that select another Scrapy project or measure coverage are left out.
     """
+    # Other tests measure the coverage of the same code.
     excluded_words = ("SCRAPY", "COVERAGE")
     variables = {
         name: value

@@ -102,8 +102,8 @@ def test_interactive_sessions_print_the_shown_output(page: str) -> None:
 
 @pytest.mark.parametrize("sample", python_samples("code"), ids=str)
 def test_code_samples_run(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples of code run with the variables and modules that they expect: a robots.txt, a
-    response, and the project ``myproject``.
+    """A sample can use the variables ``body``, a robots.txt, and ``response``, and the modules of a project
+    ``myproject``.
     """
     for name in ("myproject", "myproject.stores"):
         monkeypatch.setitem(sys.modules, name, own_store)
@@ -118,8 +118,8 @@ def test_code_samples_run(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> No
 def crawl_results(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Any]:
-    """Run all spiders of the documentation against the example site. Return the result of each, by
-    the name of the sample, and the log of all of them under "log".
+    """Run all spiders of the documentation against the example site. Return a dict that maps each sample, such as
+    "README.md:12", to the items and stats of its spider. The key "log" has the log of all spiders.
     """
     folder = tmp_path_factory.mktemp("samples")
     with pytest.MonkeyPatch.context() as patch:
@@ -162,9 +162,7 @@ def spiders() -> list[Sample]:
 def test_spiders_crawl_without_an_error(
     crawl_results: dict[str, Any], sample: Sample
 ) -> None:
-    """All items that a spider makes are in its feed. A spider without items has a request that is
-    refused.
-    """
+    """All items that a spider makes are in its feed. If a spider makes no items, robots.txt has refused a request."""
     result = crawl_results[str(sample)]
     stats = result["stats"]
     reason = "finished" if result["items"] else "robots_denied"
@@ -177,9 +175,9 @@ def test_spiders_crawl_without_an_error(
 def test_spiders_make_the_items_that_the_pages_describe(
     crawl_results: dict[str, Any],
 ) -> None:
-    """The archive has pages with noindex, with their content and their rules. The data set has
-    pages that allow its purpose, or state nothing about it. An item in a JSON sample is the only
-    one of the named spider on the page.
+    """The spider of ``archive.md`` also stores pages with noindex, with their content and rules. The spider of
+    ``data-set.md`` stores only pages that allow training or state nothing about it. If a page of the documentation
+    shows an item as JSON, the spider that makes the item makes no other items.
     """
     results = {
         (sample.page, *re.findall(r'name = "(\w+)"', sample.code)): crawl_results[
@@ -218,7 +216,7 @@ def test_log_lines_of_the_pages_are_in_the_logs_of_the_spiders(
 
 @pytest.mark.slow
 def test_log_lines_of_the_demo_are_in_its_log(tmp_path: Path) -> None:
-    """The example URL at the end of a line can be another one."""
+    """If a line ends with an example URL, the log of this run can have another URL in its place."""
     project = shutil.copytree(PROJECT, tmp_path / "project")
     command = ["scrapy", "crawl", "demo", "-s", "LOG_LEVEL=INFO"]
     process = forks.run(command, cwd=project, env=environment())

@@ -18,7 +18,7 @@ URL = f"{ORIGIN}/robots.txt"
 AT = Origin("https", "example.com", 443)
 DAY = 24 * 3600.0
 
-# The fields of a CacheEntry except the result. All other fields are those of an AccessResult.
+# The keyword arguments of entry() that are fields of the CacheEntry. All others are fields of its AccessResult.
 _ENTRY_FIELDS = {
     "fetched",
     "expires",

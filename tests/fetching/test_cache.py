@@ -154,9 +154,7 @@ async def test_a_fresh_entry_in_memory_needs_no_fetch() -> None:
 async def test_a_stale_file_is_not_fetched_again_if_a_newer_entry_is_in_memory() -> (
     None
 ):
-    """A caller that finds an entry wrong passes it as *stale*. Then the file is fetched again, unless the entry in
-    memory is newer.
-    """
+    """If a call passes an entry as *stale*, the file is fetched again, unless the entry in memory is newer."""
     crawl = Crawl()
     stale = entry(ROBOTS_URL, ROBOTS, age=30)
     crawl.put_in_memory(stale)
@@ -189,7 +187,7 @@ async def test_entries_in_memory_do_not_need_the_store() -> None:
 async def test_an_entry_that_another_worker_has_stored_is_used(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A fresh entry in the store replaces an expired entry in memory. It is not reported as fetched."""
+    """A fresh entry in the store replaces an expired entry in memory, and is not reported as fetched."""
     caplog.set_level("DEBUG")
     store = SharedMemory()
     stored = entry(ROBOTS_URL, b"User-agent: *\nDisallow: /other\n")
@@ -277,7 +275,7 @@ async def test_a_short_retry_after_is_used_only_while_requests_wait(
     hours: int, state: State, fresh_seconds: int
 ) -> None:
     """While requests wait for robots.txt, a short Retry-After decides when the file is fetched again. While the last
-    good copy is used, it does not: otherwise each later request would need another fetch.
+    good copy is used, a short Retry-After has no effect: otherwise each later request would need another fetch.
     """
     crawl = Crawl(REP_DIALECT="google")
     retry_soon = DOWN._replace(headers=(("retry-after", "1"),))
@@ -354,9 +352,11 @@ async def test_crawls_with_and_without_purposes_share_a_store() -> None:
 
 @coroutine_test
 async def test_a_tdmrep_beside_an_unreachable_robotstxt_is_not_stored() -> None:
-    """An entry whose robots.txt could not be reached stays in this process, even after its tdmrep.json was fetched.
-    Here tdmrep.json is fetched because the outage is so long that the last good copy of robots.txt is used.
+    """If the server does not answer the request for robots.txt, the entry is kept in memory, but is not written to the
+    store. A tdmrep.json that is fetched afterwards is not written, either.
     """
+    # In Google's dialect, the last good copy of robots.txt is used after 12 hours of outage. The copy allows the fetch
+    # of tdmrep.json.
     store = SharedMemory()
     crawl = Crawl(store, REP_PURPOSES=["tdm"], REP_DIALECT="google")
     last_good = entry(ROBOTS_URL, ROBOTS, age=120)
@@ -408,8 +408,8 @@ UNANSWERED = {
 @pytest.mark.parametrize("failure", UNANSWERED.values(), ids=UNANSWERED)
 @coroutine_test
 async def test_only_answers_of_the_server_are_stored(failure: AccessResult) -> None:
-    """A result without an answer of the server stays in this process. It stays in memory although the store has the
-    last good copy: the outage must grow, and with it the pauses between the attempts.
+    """If the server does not answer, the result is kept in memory, but is not written to the store, which keeps the
+    last good copy. The next attempt adds to the outage and to the number of attempts in memory.
     """
     store = SharedMemory()
     last_good = dumps(entry(ROBOTS_URL, ROBOTS, age=3600))
@@ -450,9 +450,10 @@ async def test_the_cache_reports_when_all_entries_are_stored() -> None:
 
 @coroutine_test
 async def test_concurrent_calls_share_the_fetch_of_a_robotstxt() -> None:
-    """The fetch of another file, which was redirected to the origin, needs its robots.txt, and page requests need it
-    at the same time.
+    """Two calls need the robots.txt of one host at the same time: a page request, and a request for the tdmrep.json of
+    another host that is redirected to this host. The robots.txt is fetched once.
     """
+    # The cache calls learn() with needs_tdmrep=False for a redirect.
     crawl = Crawl()
     pending: Deferred[AccessResult] = Deferred()
     crawl.fetcher.outcomes[ROBOTS_URL] = pending

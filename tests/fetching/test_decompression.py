@@ -22,7 +22,7 @@ LIMIT = 512_001
 # A skippable frame of Zstandard, with two bytes of data that are not part of the text.
 SKIPPABLE_FRAME = b"\x50\x2a\x4d\x18\x02\0\0\0\xff\xff"
 
-# It has no repetitions, so that half of the compressed text decodes to a large part of the text.
+# A text of different numbers, which compresses badly. So half of the compressed text decodes to a large part of LONG.
 LONG = b"\n".join(b"Disallow: /%d" % (n * n) for n in range(20_000))
 ZSTD = f"{'compression' if sys.version_info >= (3, 14) else 'backports'}.zstd"
 GZIPPED = ("gzip", " GZip, ", "identity, gzip", "gzip, identity", "x-gzip")
@@ -153,7 +153,7 @@ def test_a_decompression_bomb_is_decoded_only_up_to_the_size_limit(
 
 @pytest.mark.parametrize("status", [301, 404, 503])
 def test_the_body_of_an_unsuccessful_response_is_removed(status: int) -> None:
-    """It is not decoded, so an invalid body is not an error."""
+    """The body is removed without decoding, so an invalid body is not an error."""
     for encoding in ("gzip", "lzma", "gzip, gzip"):
         assert decode(gzip.compress(LONG)[:99], encoding, status=status) == b""
 

@@ -65,7 +65,9 @@ json_values = st.recursive(
 
 
 def packed(head: object, body: bytes = b"") -> bytes:
-    """Return data in the format of an entry. *head* is any JSON value, even if no entry has it."""
+    """Return *head* as JSON, and *body*, in the format in which a store keeps an entry. *head* can be a value that is
+    not valid in an entry.
+    """
     return zlib.compress(json.dumps(head).encode() + b"\n" + body)
 
 

@@ -49,7 +49,7 @@ def refused_handshake() -> Exception:
 
 
 def circular_causes() -> Exception:
-    """Return an error whose cause was caused by the error itself."""
+    """Return an exception whose cause has the exception itself as its cause."""
     first, second = RuntimeError("one"), RuntimeError("other")
     first.__cause__, second.__cause__ = second, first
     return first
@@ -152,14 +152,16 @@ def bind_error() -> Exception:
 
 
 def lookup_error() -> Exception:
-    """Return the error of the system for a lookup of a host name that fails."""
+    """Return the exception that Python raises if a host name cannot be looked up."""
     with pytest.raises(socket.gaierror) as caught:
         socket.getaddrinfo("example.com", "no such service")
     return caught.value
 
 
 def very_many_causes() -> Exception:
-    """Return the first of 60 errors, each of which is a cause of all. The chains of causes are too many to follow."""
+    """Return one of 60 exceptions, each with all 60 as its causes. There are too many chains of causes to follow them
+    all.
+    """
     errors = [ResponseFailed([]) for _ in range(60)]
     for error_ in errors:
         error_.reasons = [Failure(cause) for cause in errors]

@@ -49,7 +49,7 @@ async def fetch(
 
 @coroutine_test
 async def test_scrapys_robotstxt_stats_do_not_count_other_files() -> None:
-    """They count neither the fetch of a tdmrep.json nor errors after its redirect."""
+    """Scrapy's stats ``robotstxt/...`` count no fetch or redirect of tdmrep.json, and no error after the redirect."""
     file, moved = "http://example.com/.well-known/tdmrep.json", "http://a.example/moved"
     answers = {file: answer(file, b"", 301, Location=moved), moved: OSError("reset")}
     crawler = fake_crawler({}, answers)
@@ -240,8 +240,8 @@ async def test_each_attempt_uses_another_proxy() -> None:
 
 @coroutine_test
 async def test_the_request_disables_scrapys_interfering_components() -> None:
-    """It has the proxy, the download slot and the User-Agent of the page request, but not its cookies and other headers
-    and meta keys.
+    """The request for robots.txt copies the User-Agent, proxy and download slot of the page request. It copies no
+    cookies, no other headers and no other meta keys.
     """
     template = Request(
         "http://example.com/page",
@@ -329,7 +329,9 @@ async def fetch_in_chunks(
 
 @coroutine_test
 async def test_the_download_stops_at_the_size_limit() -> None:
-    """The signal handler is connected only during a download."""
+    """The package stops the download in a handler of the signal ``bytes_received``. The handler is disconnected after
+    the download.
+    """
     result, (before, after), crawler = await fetch_in_chunks(b"x" * 512_000, b"x")
     assert (result.status, before) == (200, None)
     assert isinstance(after, StopDownload)

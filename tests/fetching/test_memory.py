@@ -146,7 +146,8 @@ OVERHEAD = 16_384
 @pytest.mark.parametrize(
     ("bodies", "limit", "count", "hosts_in_memory"),
     [
-        # None: some of the hosts, but not all.
+        # The last value is the number of hosts in memory at the end. None means that some hosts are missing, but not
+        # all.
         ([b""], 300 * HOSTS, HOSTS, None),
         ([rules(3_000)], 300_000, 300, None),
         # 128 MB are enough for 100,000 hosts, that is 1,280 bytes for each. 552 bytes is the median size of the files
@@ -159,9 +160,9 @@ OVERHEAD = 16_384
 def test_the_memory_that_python_allocates_does_not_exceed_the_counted_size(
     bodies: list[bytes], limit: int, count: int, hosts_in_memory: int | None
 ) -> None:
-    """``Memory.size`` is an upper bound of the allocated memory, apart from OVERHEAD. It stays below the limit plus the
-    size of one parsed file, even for hostile files, and also after the rules have decided about pages, for which they
-    build lookup tables.
+    """The memory that Python allocates is at most ``Memory.size`` plus OVERHEAD. ``Memory.size`` is at most the limit
+    plus the size of one parsed file. Hostile files do not exceed these bounds. Lookup tables, which the rules of a
+    file build for its first decisions, do not exceed them, either.
     """
     excess = max(map(parsed_size, bodies)) if len(bodies) > 1 else 0
     memory = Memory(10**6, parse)

@@ -63,8 +63,8 @@ def test_entries_expire_on_the_server(store: RedisStore, client: Redis) -> None:
 def test_the_store_works_again_when_its_server_is_back(
     server: RedisServer, store: RedisStore
 ) -> None:
-    """While the server is down, each call raises StoreError. After it has started again, the store works; this server
-    has lost the entries. A restart between two calls causes no error.
+    """While the server is down, each call raises StoreError. After the server has started again, the store works, but
+    the server has lost the entries. A restart between two calls causes no error.
     """
     server.stop()
     for call in (
@@ -131,8 +131,8 @@ def test_the_address_of_a_store_is_used_and_its_password_is_not_in_errors() -> N
 def test_values_of_other_programs_are_not_used_and_can_be_replaced(
     store: RedisStore, client: Redis
 ) -> None:
-    """At most one byte more than the maximum size of an entry is read of a value. A key with a value of another Redis
-    type raises StoreError until the next write, which replaces the value.
+    """If a value in Redis is too long for an entry, the store reads only the maximum size of an entry plus one byte. If
+    a value is not a string but, for example, a list, reading raises StoreError. The next write replaces the value.
     """
     client.set(REDIS_KEY, bytes(5 * MAX_SIZE))
     assert len(store.get(ORIGIN)) == MAX_SIZE + 1

@@ -15,7 +15,7 @@ BODY = b"User-agent: mybot\nCrawl-delay: 2.5\nDisallow: /private/\n"
     "agent", ["mybot", b"mybot", "mybot/1.0 (+https://example.com)", "MyBot"]
 )
 def test_the_user_agent_may_be_a_token_or_a_header(agent: str | bytes) -> None:
-    """Both are accepted as text and as bytes."""
+    """Product tokens and User-Agent headers are accepted as text and as bytes."""
     parser = RobotParser.from_crawler(None, BODY)
     assert not parser.allowed("http://example.com/private/", agent)
     assert not parser.allowed(b"http://example.com/private/", agent)
@@ -46,8 +46,8 @@ def test_urls_are_normalised_as_in_the_middleware_of_this_package() -> None:
 
 
 def test_the_urls_of_sitemaps_are_absolute_if_the_url_of_robotstxt_is_known() -> None:
-    """Otherwise the URLs are listed as written, so that none is lost. Values that cannot be URLs of sitemaps are left
-    out.
+    """If the URL of robots.txt is not known, the URLs of sitemaps are listed as written. Values that cannot be URLs of
+    sitemaps are left out.
     """
     body = (
         b"Sitemap: https://example.com/a.xml\nUser-agent: *\nDisallow: /\nsitemap: /b.xml\n"

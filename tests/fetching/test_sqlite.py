@@ -81,8 +81,8 @@ def test_all_entries_that_a_killed_process_has_written_can_be_read(
 def test_on_a_full_disk_entries_can_be_read_and_writing_resumes(
     path: Path, store: SqliteStore
 ) -> None:
-    """On a full disk, a write raises StoreError. It works again when there is free space. Here a limit on the size of
-    files replaces the full disk.
+    """On a full disk, a write raises StoreError. Writes work again when there is free space. Here a limit on the size
+    of files replaces the full disk.
     """
     put(store)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -83,7 +83,7 @@ def entry(age: float = 0, ttl: float = 3600, body: bytes = b"x") -> CacheEntry:
 
 @coroutine_test
 async def test_a_stored_entry_is_found_by_its_origin() -> None:
-    """A virtual host, which is reached at the same address, is another origin."""
+    """A virtual host has entries of its own, even if it has the same network address as the origin."""
     worker, stored = Worker(), entry()
     await worker.put(stored)
     assert await worker.get() == stored
@@ -103,8 +103,8 @@ async def test_an_entry_is_used_until_30_days_after_its_expiry() -> None:
 
 @coroutine_test
 async def test_an_entry_from_the_future_is_not_used() -> None:
-    """An entry whose time of fetching is in the future is not used. It would always be the last good copy, so an outage
-    would begin anew at each fetch. Clocks may differ by a few minutes.
+    """If the clock of a worker is wrong, the time at which an entry was fetched can be in the future. The entry is not
+    used, unless the difference is less than five minutes.
     """
     worker = Worker()
     for seconds, is_used in ((200, True), (DAY, False), (100 * 365 * DAY, False)):
@@ -114,7 +114,7 @@ async def test_an_entry_from_the_future_is_not_used() -> None:
 
 @coroutine_test
 async def test_an_entry_that_is_too_long_is_not_stored() -> None:
-    """This is not counted as an error of the store."""
+    """The stats do not count a too long entry as an error of the store."""
     worker = Worker()
     await worker.put(entry(body=b"x" * 2**20))
     assert worker.store.stored == {}
@@ -179,7 +179,7 @@ async def test_all_writes_end_before_the_store_is_closed() -> None:
 
 @coroutine_test
 async def test_each_method_of_a_store_is_called_on_the_same_thread() -> None:
-    """It is not the thread of the event loop."""
+    """The thread is not that of the event loop."""
     worker, threads = Worker(), []
     for name in ("get", "put", "close"):
         method = getattr(worker.store, name)

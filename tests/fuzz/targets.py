@@ -1,8 +1,8 @@
-"""The fuzz targets. Each target gets any bytes. It fails if the package needs too much processor time for
-them, or if a statement in the docstring of the target is not true.
+"""The fuzz targets: functions that take any bytes, the *input*, and pass them to the package. A target fails if
+the package needs too much processor time, or if a check in the docstring of the target fails.
 
-If an input has several parts, a line ``%%`` separates them. A fuzzer does not find long inputs on its own,
-but only long inputs reveal slow code. So a line that begins with ``%400x `` is repeated 400 times.
+If an input has several parts, a line ``%%`` separates them. A line that begins with ``%400x `` stands for 400
+lines. Without this notation, a fuzzer would not find the long inputs that reveal slow code.
 """
 
 from __future__ import annotations
@@ -57,23 +57,25 @@ SEEDS = Path(__file__).with_name("seeds")
 AGENTS = ("mybot", "mybot-image")
 # The first rule of TDMRep that matches decides.
 FIRST_RULE = replace(RFC9309, name="tdmrep", rule_choice="first")
-# The limit for processor time: a constant, and a time for each byte. It is enough for a slow machine that
-# also measures coverage, but not for quadratic time: to compare each byte of 64 KiB with each other byte
-# takes four thousand million steps.
+# The limit for processor time is SECONDS plus SECONDS_PER_BYTE for each byte. The limit is enough for a slow machine
+# that measures coverage, but not for quadratic time: comparing each byte of 64 KiB with each other byte takes four
+# thousand million steps.
 SECONDS = 2.0
 SECONDS_PER_BYTE = 100e-6
 # The maximum size in bytes of a part with its repeated lines.
 MAX_PART = 65_536
-# The maximum size in bytes of an input that is also tested with the slow reference.
+# The maximum size in bytes of an input that is compared with the reference implementation, which is slow.
 MAX_FOR_REFERENCE = 2_000
 
 
 def robotstxt(data: bytes) -> None:
-    """Parse a robots.txt. The parts are the file, a URL or path, and product tokens.
+    """Parse a robots.txt and decide on a URL. The parts of the input are the file, the URL or its path, and product
+    tokens.
 
-    In every dialect, decisions agree with the reference implementation. So does the first decision after
-    parsing, which uses only a part of the rules. Findings are valid. A line with the finding that it is
-    outside of any group does not decide.
+    Check in every dialect that the decision agrees with the reference implementation, and that the linter's findings
+    are valid. If the linter finds that a line is outside of any group, the rule in this line must not decide. The
+    first decision after parsing, for which the package reads only some of the rules, must be the same as later
+    decisions.
     """
     body, url, names = _parts(data, 3)
     body, url = _repeated(body), _text(_repeated(url))
@@ -104,10 +106,10 @@ def robotstxt(data: bytes) -> None:
 
 
 def robotstag(data: bytes) -> None:
-    """Parse lines, each of which is a value of ``X-Robots-Tag``.
+    """Parse ``X-Robots-Tag`` headers. Each line of the input is the value of a header.
 
-    The header that is written from the rules is parsed as the same rules. An additional ``noindex`` never
-    allows more. Statements for other crawlers have no effect.
+    Check that an additional ``noindex`` never allows more, and that statements for other crawlers have no effect. If
+    the rules are written as a header and parsed again, they must stay the same.
     """
     values = _repeated(data).split(b"\n")
     with _bounded(sum(map(len, values))):
@@ -120,10 +122,11 @@ def robotstag(data: bytes) -> None:
 
 
 def html(data: bytes) -> None:
-    """Parse a page. The parts are the page, and the encoding that its header declares.
+    """Parse the indexing rules of an HTML page. The parts of the input are the page, and the encoding that the
+    Content-Type header declares.
 
-    The fast search, which skips most tags of a page, misses no tag with a rule. A page in ASCII has the
-    same rules in UTF-16.
+    For speed, the package skips meta tags with names that cannot matter. Check that the rules are the same without
+    skipping. If the page is ASCII, check that it has the same rules in UTF-16.
     """
     page, encoding = _parts(data, 2)
     page, declared = _repeated(page), _text(encoding[:40]) or None
@@ -132,7 +135,8 @@ def html(data: bytes) -> None:
         check_round_trip(rules, RFC9309)
     with patch.object(metatags, "_may_be_ours", lambda *_: True):
         assert rules == IndexingRules.parse((), page, AGENTS, RFC9309, declared)
-    # Null bytes and escapes are looked for before the page is decoded.
+    # Not for pages with null bytes or escape characters: the parser looks for them before it decodes a page, so they
+    # can have another effect in UTF-16.
     if page.isascii() and not {0, 0x1B} & set(page):
         utf_16_page = page.decode().encode("utf-16")
         ascii_rules = IndexingRules.parse((), page, AGENTS)
@@ -140,10 +144,11 @@ def html(data: bytes) -> None:
 
 
 def dates(data: bytes) -> None:
-    """Parse a date.
+    """Parse the input as a date.
 
-    It is in UTC, and not before 1900. Its ISO form is parsed as the same date. Case, and white space
-    around it, do not matter. ``unavailable_after`` has the same date.
+    If the input is a date, check that the result is in UTC and not before 1900, and that parsing the result in ISO
+    format returns the same date. Upper case, lower case, and white space around the input must not change the
+    result. The header ``unavailable_after: <input>`` must have the same date.
     """
     text = _text(data)
     with _bounded(len(data)):
@@ -159,10 +164,10 @@ def dates(data: bytes) -> None:
 
 
 def usage(data: bytes) -> None:
-    """Parse usage preferences. The parts are header fields, a page, a robots.txt and a path.
+    """Parse usage preferences. The parts of the input are header fields, a page, a robots.txt and a path.
 
-    Each value has a statement. The line number of a statement in the robots.txt is one of its lines. The
-    robots.txt has no statement for a disallowed path.
+    Check that each preference comes with the statement that states it. A statement of the robots.txt must have the
+    number of a line that exists. If the robots.txt disallows the path, it must state no preference for the path.
     """
     headers, page, body, path = (_repeated(part) for part in _parts(data, 4))
     fields = [
@@ -186,10 +191,10 @@ def usage(data: bytes) -> None:
 
 
 def tdmrep(data: bytes) -> None:
-    """Parse a ``tdmrep.json``. The parts are the file and a path.
+    """Parse a ``tdmrep.json``. The parts of the input are the file and a path.
 
-    The rule that decides is the first rule whose location matches, according to the reference
-    implementation.
+    Check that the first rule whose location matches the path decides. The reference implementation determines which
+    locations match.
     """
     body, path = _parts(data, 2)
     body, url = _repeated(body), f"https://example.com/{_text(_repeated(path))}"
@@ -211,10 +216,10 @@ def tdmrep(data: bytes) -> None:
 
 
 def stored(data: bytes) -> None:
-    """Load an entry of a store: a line of JSON and a body. The input is loaded as it is, and compressed as
-    entries are.
+    """Load a cache entry from the bytes that a store returns. An entry is a line of JSON and a body, compressed with
+    zlib. The input is loaded twice: first as it is, then compressed.
 
-    Either ``ValueError`` is raised, or the entry can be used.
+    Check that loading raises ``ValueError`` or returns an entry that a crawl can use.
     """
     with _bounded(len(data) + MAX_SIZE):
         for stored_data in (data, zlib.compress(data)):
@@ -222,9 +227,10 @@ def stored(data: bytes) -> None:
 
 
 def sqlite(data: bytes) -> None:
-    """Overwrite parts of the file of an SQLite store.
+    """Damage the file of an SQLite store. The input says which bytes are overwritten (see :func:`_overwritten`).
 
-    Each call succeeds or raises ``StoreError``. What is read is a whole entry.
+    Check that ``get`` and ``put`` of the store succeed or raise ``StoreError``, and that ``get`` never returns only a
+    part of an entry.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store"
@@ -240,9 +246,9 @@ def sqlite(data: bytes) -> None:
 
 
 def ledger(data: bytes) -> None:
-    """Overwrite parts of the file of a ledger.
+    """Damage the file of a ledger. The input says which bytes are overwritten (see :func:`_overwritten`).
 
-    The commands that read it exit with status 0 or 1, or with status 2 and a message of one line.
+    Check that each command that reads a ledger exits with status 0 or 1, or with status 2 and a message of one line.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "crawl.rep"
@@ -277,8 +283,8 @@ def _parts(data: bytes, count: int) -> list[bytes]:
 
 
 def _repeated(part: bytes) -> bytes:
-    """Return the part after repetition of the lines that begin with a number of repetitions. Lines are
-    repeated as long as the part has at most ``MAX_PART`` bytes.
+    """Return *part* with its repeated lines written out. For example, ``%3x a`` becomes three lines ``a``. If the
+    result would be longer than ``MAX_PART`` bytes, lines are repeated less often, but at least once.
     """
     lines, size = [], 0
     for line in part.split(b"\n"):
@@ -306,7 +312,7 @@ def _bounded(size: int) -> Iterator[None]:
 
 
 def _check_statements(preferences: UsagePreferences) -> None:
-    """Assert that each value has a statement, and that the preferences can be written as JSON."""
+    """Assert that each preference has the statement that states it, and that *preferences* can be written as JSON."""
     for category in CATEGORIES:
         value, statement = preferences.get(category), preferences.because(category)
         assert (value is None) == (statement is None)
@@ -327,8 +333,8 @@ def _is_rule_for(target: Target, rule: object) -> bool:
 
 
 def _overwritten(octets: bytes, data: bytes) -> bytes:
-    """Return the content of a file after changes. *data* is a sequence of changes: two bytes for the
-    position, a byte for the length, and the new bytes.
+    """Return *octets*, the content of a file, with some bytes overwritten. *data* is a sequence of changes. Each
+    change is two bytes for the position, one byte for the length, and the new bytes.
     """
     file = bytearray(octets)
     while len(data) > 3:

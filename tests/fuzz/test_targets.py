@@ -1,4 +1,4 @@
-"""Tests that run each fuzz target with its seeds, and with random inputs that are similar to them."""
+"""Tests that run each fuzz target with its seeds, which are example inputs, and with random variations of the seeds."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_the_target_of_each_seed_succeeds(seed: Path) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_each_target_succeeds_for_mixtures_of_its_seeds(name: str) -> None:
-    """A mixture is a seed in which a part is replaced with other pieces, or a random sequence of pieces.
-    Pieces are the words and characters of all seeds, and short random bytes.
+    """A mixture is a random sequence of words from the seeds and short random bytes, or a seed in which such a sequence
+    replaces a part.
     """
     contents = [seed.read_bytes() for seed in seeds(name)]
     words = sorted({word for data in contents for word in re.findall(rb"\w+|\W", data)})

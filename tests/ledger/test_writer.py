@@ -162,8 +162,8 @@ def test_a_file_that_is_no_ledger_is_refused_and_not_changed(
 def test_a_full_disk_or_a_lock_does_not_stop_the_start_of_a_crawl(
     path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_temporary: bool
 ) -> None:
-    """A crawl starts although the disk is full or the ledger is locked, since that can pass. Other
-    errors stop it.
+    """A crawl starts although the disk is full or the ledger is locked, because the writer tries again later. Other
+    errors stop the start of the crawl.
     """
 
     def fail(path: Path) -> None:
@@ -255,13 +255,12 @@ def test_a_body_beyond_the_size_limit_is_cut() -> None:
 def test_traffic_has_pages_by_hour_and_the_shortest_gaps(
     path: Path, write_each_event: bool
 ) -> None:
-    """Pages are counted by host and hour. A gap is recorded if it is shorter than the earlier gaps
-    of the host for the same delay or pause. A pause is recorded if it is longer than the earlier
-    pauses of the host.
+    """Pages are counted for each host and hour. A gap is the time from a response to the next request to the same host.
+    A gap is recorded if it is shorter than all earlier gaps, relative to the delay or pause that the host asked for. A
+    delay or pause is recorded if it is longer than all earlier delays or pauses of the host.
 
-    Traffic is added up in memory, and the ledger is the same whether the counts are written at the
-    end or after each event (*write_each_event*). The rows of traffic do not count as records of the
-    writer. Events before ``Traffic.open`` are ignored.
+    The ledger is the same whether the rows are written at the end or after each event (*write_each_event*).
+    ``writer.recorded`` does not count rows of traffic. Pages before ``Traffic.open`` are ignored.
     """
     writer, traffic = start_writer(path), Traffic()
     a, b = (origin_of(url) for url in (A, B))
@@ -497,8 +496,8 @@ def test_a_row_that_arrives_while_the_thread_takes_rows_is_written_later(
 
 
 def test_after_temporary_failures_no_row_is_missing_or_doubled(path: Path) -> None:
-    """After a temporary failure, the writer tries again, and writes each row exactly once. If the
-    file cannot be written until the end of the crawl, the unwritten records are counted as dropped.
+    """After a temporary failure, the writer tries again, and writes each row exactly once. If the file still cannot be
+    written when the crawl ends, the unwritten records are counted as dropped.
     """
     path.mkdir()
     failed_writer = write_ledger(path, make_decision(1), make_decision(2))

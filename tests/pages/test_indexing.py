@@ -70,7 +70,7 @@ class ParseSpider(Spider):
 
 
 class Crawl:
-    """A crawl with both middlewares, without an engine."""
+    """A crawl with :class:`IndexingMiddleware` and :class:`OutputMiddleware`, but without an engine."""
 
     def __init__(self, **settings: Any) -> None:
         self.crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
@@ -196,7 +196,7 @@ def test_the_rules_of_a_response_are_freed_with_it() -> None:
 
 
 def test_pages_that_are_too_long_are_counted() -> None:
-    """Such a page is longer than MAX_PAGE, so its end is not read."""
+    """Only the first MAX_PAGE bytes of a page are read. A stat counts the pages that are longer."""
     crawl = Crawl()
     for size in (MAX_PAGE, MAX_PAGE + 1):
         crawl.receive(page(body=b" " * size))
@@ -418,7 +418,7 @@ def test_a_marked_link_is_found_in_each_encoding(encoding: str) -> None:
 
 @pytest.mark.parametrize("rel", ["&#117;gc", "u&#x67;c", "ugc&#32;x", "UG&#67"])
 def test_character_references_in_a_rel_are_decoded(rel: str) -> None:
-    """Such a rel is found even if it is the only rel of the page. A search for the plain value would miss it."""
+    """A rel value is found even if the page writes it with character references, such as ``&#117;gc`` for ``ugc``."""
     crawl = Crawl(REP_REL=["ugc"])
     response = crawl.receive(page(body=f'<a rel="{rel}" href="/other">'.encode()))
     assert crawl.filter_output(response, Request(OTHER)) == []
@@ -458,7 +458,9 @@ def test_only_a_get_for_a_linked_url_follows_a_link(response: Response) -> None:
 
 @pytest.mark.newest
 def test_each_get_counts_as_a_link_if_the_page_has_too_many_links() -> None:
-    """If not all links of a nofollow page can be read, a GET for any URL may follow one of its links."""
+    """If a nofollow page has too many links to read them all, each GET request from the page is dropped, because its
+    URL could be that of an unread link. Other requests are kept.
+    """
     crawl = Crawl()
     links = b"".join(b'<a href="/%d">' % number for number in range(30_000))
     response = crawl.receive(page("nofollow", body=links))
@@ -503,7 +505,7 @@ async def test_copied_meta_contains_no_rules() -> None:
 def test_items_and_links_of_responses_that_were_not_read_are_kept(
     request_: Request | None,
 ) -> None:
-    """Such responses did not pass through the downloader middleware."""
+    """A response that did not pass through the downloader middleware was not read."""
     output = [{"a": 1}, Request(OTHER)]
     assert Crawl().filter_output(HtmlResponse(URL, request=request_), *output) == output
 
@@ -708,8 +710,9 @@ def test_a_media_pipeline_does_not_get_a_file_that_must_not_be_indexed_or_used(
     meta: dict[str, Any],
     refused: str | None,
 ) -> None:
-    """A media pipeline does not get a file whose headers say noindex or whose date is over, an image whose headers say
-    noimageindex, or a file that must not be used for a purpose of the crawl. A spider gets all of these files.
+    """A media pipeline does not get a document whose headers say noindex, or whose date in unavailable_after has
+    passed. It does not get an image whose headers say noimageindex, or a file whose headers disallow a purpose of the
+    crawl. A spider gets all of these files.
     """
     crawl = Crawl(**settings)
     response = Response(URL, headers={"Content-Type": "image/png", **fields})

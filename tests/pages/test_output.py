@@ -53,7 +53,9 @@ X = "http://example.com/x"
 def test_urls_with_only_marked_links_are_found(
     body: str, expected: dict[str, str]
 ) -> None:
-    """``only_marked`` returns the URLs to which the page has no unmarked link."""
+    """A link is marked if its rel attribute contains a value of RELS. ``only_marked`` returns a URL if all links to it
+    are marked.
+    """
     links = Links.of(HtmlResponse(PAGE, body=body.encode()))
     assert links.only_marked(RELS) == expected
 

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# The second input is this many times as large. A quadratic task takes FACTOR * FACTOR as long for it.
+# assert_linear() compares two inputs. The long input is FACTOR times as large as the short one. A linear task takes
+# FACTOR times as long for the long input, and a quadratic task takes FACTOR * FACTOR times as long.
 FACTOR = 8
+# The long input may take this much longer, since short measurements are inexact.
 SLACK = 0.015  # seconds
 SIZE = (64 if effort.is_long else 32) * 1_024  # octets
 
@@ -45,8 +47,8 @@ def assert_linear(
 ) -> None:
     """Assert that the time of *task* grows in proportion to the size of its input.
 
-    *make_input* makes an input of a size in octets. The function compares the processor time for an
-    input of *size* and for one of an eighth of it. Each time is the best of up to four runs.
+    *make_input* gets a size in octets, and returns an input of this size. The processor time for an input of *size*
+    octets is compared with the time for an eighth of *size*. Each time is the shortest of up to four runs.
     """
     short, long = make_input(size // FACTOR), make_input(size)
     short_time = long_time = float("inf")

@@ -22,7 +22,7 @@ WHITE_SPACE = b" \t\x0b\x0c"
 LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 HEX = b"0123456789ABCDEFabcdef"
 UNRESERVED = LETTERS + b"0123456789-._~"
-# Reserved characters that delimit nothing in a path or query, and those that do.
+# Reserved characters that are not delimiters in a path or query, and reserved characters that are delimiters.
 NO_DELIMITERS = b":@!'(),;[]"
 DELIMITERS = b"/?&=+"
 # Characters that may stand raw, and that only some URL libraries encode.
@@ -45,16 +45,15 @@ Verdict = tuple[bool, int, "str | None", str]
 class Pattern(NamedTuple):
     octets: list[int]  # Normalized.
     length: int  # The longest of the matching patterns decides.
-    written: list[int] | None = (
-        None  # Not normalized; None if only normalized patterns match.
-    )
+    # The pattern without normalization. None if the pattern is only compared in its normalized form.
+    written: list[int] | None = None
 
 
 class Target(NamedTuple):
     """The part of a URL that patterns are compared with."""
 
     octets: bytes  # Normalized.
-    written: bytes
+    written: bytes  # Not normalized.
 
 
 class Rule(NamedTuple):
@@ -315,15 +314,15 @@ def normalize(
 
 
 def with_decoded_query(octets: list[int]) -> list[int]:
-    """Return a pattern or target in which the encoded slashes and question marks after the first raw
-    question mark are decoded.
+    """Decode the encoded slashes and question marks in the query of a pattern or target: ``/a%2Fb?c%2Fd`` becomes
+    ``/a%2Fb?c/d``. The query begins after the first raw question mark.
     """
     i = octets.index(ord("?")) + 1 if ord("?") in octets else len(octets)
     return octets[:i] + decoded(octets[i:])
 
 
 def decoded(octets: Sequence[int]) -> list[int]:
-    """Return *octets*, in which encoded slashes and question marks are decoded."""
+    """Decode the encoded slashes and question marks in *octets*: ``a%2Fb`` becomes ``a/b``."""
     result: list[int] = []
     i = 0
     while i < len(octets):
@@ -358,7 +357,8 @@ def normalize_raw(octet: int, encoding: str, in_pattern: bool) -> bytes:
     if octet == ord("%") and encoding != "rfc3986":
         return b"%"
     if encoding == "rfc3986":
-        # A "*" or "$" that is not special is encoded, because patterns can only have it encoded.
+        # A raw "*" or "$" in a URL is encoded, because a pattern must encode it: a raw "*" or "$" in a pattern is a
+        # wildcard or the end.
         stays_raw = octet in UNRESERVED + NO_DELIMITERS + DELIMITERS
         return bytes([octet]) if stays_raw else encoded
     is_google = encoding == "high-octets"

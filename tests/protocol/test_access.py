@@ -330,9 +330,12 @@ def test_any_retry_after_is_ignored_or_gives_a_valid_pause(
 
 
 def test_the_delay_of_a_retry_doubles_up_to_an_hour() -> None:
-    """Without Retry-After, the first delay is half a minute. With Retry-After, the delay is as requested,
-    up to a day, but the minimum after the first attempt is a second. The first delay and the minimum
-    double with each attempt. Jitter spreads the retries of hosts that failed at the same time.
+    """Without Retry-After, the delay is 30 seconds after the first failed attempt, and doubles with each further
+    attempt. Jitter makes it up to 1.5 times as long, so that hosts that failed at the same time are not retried at the
+    same time.
+
+    With Retry-After, the delay is as the server asks, up to a day. The minimum is a second after the first failed
+    attempt, and doubles with each further attempt.
     """
     delay_by_value = {"120": 120, "0": 1, "9999999999": DAY, "soon": 30, "": 30}
     for value, seconds in {**delay_by_value, date(600): 600, date(-9): 1}.items():

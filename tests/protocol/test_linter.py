@@ -314,7 +314,9 @@ def test_a_finding_has_a_printable_message() -> None:
 
 
 def test_an_unsupported_byte_order_mark_is_a_single_finding() -> None:
-    """Google's dialect does not support UTF-16. Each line has at most one finding of a code."""
+    """A byte order mark of UTF-16, which Google's dialect does not support, is reported once. No line has two findings
+    with the same code.
+    """
     body = b"\xff\xfe" + "User-agent: *\nDisallow: /a\n".encode("utf-16-le")
     findings = lint(body, GOOGLE)
     assert len({(finding.line, finding.code) for finding in findings}) == len(findings)

@@ -1,5 +1,5 @@
-"""Tests of the forms of a URL, which are the request targets that a server can see for it, and of
-the decision on all of them.
+"""Tests of the forms of a URL, and of decisions on a URL with several forms. A server can see a URL in several forms:
+for example, ``/a/../%62`` as it is written, as ``/%62``, or as ``/b``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ PATHS = st.lists(st.sampled_from(PIECES), max_size=10).map(
     ],
 )  # fmt: skip
 def test_the_forms_of_a_url_are_unique(path: str, other_forms: list[str]) -> None:
-    """The forms of a URL are the URL as written, as sent, and as a server reads it."""
+    """The forms of a URL are the URL as written, as the HTTP client sends it, and as a server reads it. If two forms
+    are equal, ``forms`` returns only one of them.
+    """
     assert forms(HOST + path) == tuple(HOST + form for form in (path, *other_forms))
 
 
@@ -123,8 +125,8 @@ def test_the_form_for_http2_has_no_parameters_in_the_last_segment() -> None:
 def test_the_last_form_has_no_dot_segments_and_forms_are_few(
     path: str, clients: frozenset[str]
 ) -> None:
-    """A URL has at most three forms, or four if its path begins with two slashes. The last form has no dot
-    segments, because a server may resolve dot segments.
+    """A server can see a URL in at most three forms, or in four if the path begins with two slashes. The last form is
+    the URL as a server reads it, with ``.`` and ``..`` in the path resolved.
     """
     targets = forms(HOST + path, clients)
     assert len(set(targets)) == len(targets) <= 3 + path.startswith("//")

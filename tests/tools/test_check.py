@@ -1,6 +1,6 @@
 """Tests of ``scrapy rep check``, with robots.txt files and with live servers.
 
-The text of a verdict is shown in ``docs/commands.md``, and compared in ``test_docs.py``.
+``docs/commands.md`` shows complete outputs. ``test_docs.py`` compares them with the real output.
 """
 
 from __future__ import annotations
@@ -416,7 +416,7 @@ def test_each_live_robotstxt_is_fetched_once(
         stdin="\n".join(urls), cwd=tmp_path,
     )  # fmt: skip
     assert result.status == 1
-    # Scrapy warns of features that need a reactor.
+    # Without a reactor, Scrapy warns that this mode is experimental.
     lines = [line for line in result.err.splitlines() if "experimental" not in line]
     assert lines == ["scrapy rep: 7 URLs: 2 allowed, 3 denied, 2 unknown"]
     records = result.records("check")

@@ -100,8 +100,8 @@ HARMLESS = {
 
 @pytest.fixture(autouse=True)
 def ledger(rep: Rep) -> None:
-    """Write a ledger with rows in the tables. It has no views, since SQLite does not change tables
-    that a view uses.
+    """Write a ledger with some rows, but without its views. SQLite refuses to rename a table, or to drop a column, that
+    a view uses. Some tests do this.
     """
     origin = "http://a.example"
     ledger = new_ledger(LEDGER, [])

@@ -286,7 +286,7 @@ def test_only_the_group_that_the_dialect_follows_is_compared() -> None:
 
 
 def test_sample_paths_are_made_from_patterns() -> None:
-    """For each pattern, there is a path that it matches, and a path below it."""
+    """For each pattern, the sample paths contain a path that the pattern matches, and a path below this path."""
     robots = RobotsTxt.parse(
         b"User-agent: *\nDisallow: /a*/b$\nAllow: c\nAllow: /a/b\n"
     )
@@ -425,10 +425,10 @@ def test_a_line_that_is_no_url_makes_the_exit_status_2(rep: Rep) -> None:
 
 
 def test_urls_whose_verdict_changed_since_a_crawl_are_shown(rep: Rep) -> None:
-    """A ledger is compared with a robots.txt. The output has fetched URLs that are now denied, and
-    refused URLs that are now allowed, each with the recorded and the new reason. URLs that were
-    fetched because of an override are also listed, with the override. The purge list has exactly
-    the fetched URLs that are now denied.
+    """``diff LEDGER robots.txt`` lists the URLs that the crawl fetched and the robots.txt now denies, and those that
+    the crawl refused and the robots.txt now allows. Each URL comes with the recorded and the new reason. If the
+    recorded reason is an override, the output shows the override. The purge list contains the fetched URLs that are now
+    denied.
     """
     unnormalized = FORBIDDEN.replace("/basket", "/tea/../basket")
     ledger = make_ledger(
@@ -575,8 +575,8 @@ def test_agents_and_dialect_are_those_of_the_crawl(
 def test_a_ledger_that_only_has_the_urls_does_not_set_the_crawler(
     rep: Rep,
 ) -> None:
-    """If two files are compared on the URLs of a ledger, the crawler is that of the settings. If
-    the settings do not name one, a note says so.
+    """If two files are compared on the URLs of a ledger, the crawler is that of the settings. If the settings name no
+    crawler, a note says so.
     """
     make_ledger((FORBIDDEN, "denied")).close()
     arguments = ("open.txt", "--origin", ORIGIN)
@@ -609,8 +609,8 @@ def test_a_list_of_urls_is_judged_by_the_robots_txt_files_of_a_ledger(rep: Rep) 
 
 
 def test_two_live_robots_txt_files_are_compared(site: Site, tmp_path: Path) -> None:
-    """URLs of other hosts in the list are ignored. If one of the files is unreachable, the verdicts
-    are unknown.
+    """The first host is the old side, the second is the new side. Listed URLs of hosts other than the new one are
+    ignored. If one of the two robots.txt files is unreachable, the verdicts are unknown.
     """
     old, new = site.add(ROBOTS), site.add("User-agent: *\nDisallow: /tea")
     urls = "\n".join([new.url("/tea"), new.url("/basket/"), old.url("/tea"), "/coffee"])
@@ -633,12 +633,11 @@ def test_two_live_robots_txt_files_are_compared(site: Site, tmp_path: Path) -> N
 def test_a_crawl_is_compared_with_the_present_robots_txt_files(
     site: Site, tmp_path: Path
 ) -> None:
-    """``diff LEDGER live`` fetches each robots.txt once. Verdicts of an unreachable robots.txt are
-    unknown: its URLs are not added to the purge list, and if it was unreachable in the crawl,
-    nothing has changed.
+    """``diff LEDGER live`` fetches each robots.txt once. Verdicts of an unreachable robots.txt are unknown: its URLs
+    are not added to the purge list, and if it was unreachable in the crawl, nothing has changed.
 
-    A URL that the present REP_OVERRIDES allow is marked as overridden, and is neither a change nor
-    purged. A URL that they deny is purged.
+    A URL that the present REP_OVERRIDES allow is marked as overridden, and is neither a change nor purged. A URL that
+    the present REP_OVERRIDES deny is purged.
     """
     shop, down = site.add(ROBOTS), site.add(Answer(status=500))
     basket, tea = shop.url("/basket/1"), shop.url("/tea")

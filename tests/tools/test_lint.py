@@ -114,8 +114,8 @@ def test_explain_shows_an_example_of_a_code(rep: Rep) -> None:
 
 
 def test_a_url_of_a_host_means_its_robots_txt(site: Site, tmp_path: Path) -> None:
-    """For the URL of a host, its robots.txt is linted. A missing robots.txt is clean. The findings
-    of an unreachable one are unknown, and the exit status is 3, unless another file has findings.
+    """For the URL of a host, its robots.txt is linted. A missing robots.txt is clean. The findings of an unreachable
+    robots.txt are unknown, and the exit status is 3, unless another file has findings.
     """
     faulty = site.add("User-agent: *\nDisalow: /basket/\n")
     faulty.answers["/old.txt"] = Answer(b"User-agent: *\nDissallow: /\n")

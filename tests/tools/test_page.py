@@ -1,6 +1,6 @@
 """Tests of ``scrapy rep page``, on files and on live servers.
 
-The text of a result is shown in ``docs/commands.md``, and compared in ``test_docs.py``.
+``docs/commands.md`` shows a complete output. ``test_docs.py`` compares it with the real output.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ def test_each_rule_is_shown_with_its_statements(rep: Rep) -> None:
 def test_the_exit_status_tells_whether_a_page_may_be_indexed(
     rep: Rep, tag: str, settings: dict[str, str], expected: str, in_a_crawl: str
 ) -> None:
-    """The output has the statements for each rule that they change, and what a crawl does with
-    items and links. All cases of the latter are in ``tests/pages/test_indexing.py``.
+    """The status is 1 if the page must not be indexed or used, and 0 otherwise. The output lists each indexing rule
+    that differs from its default, with the statements that changed it. It says what a crawl does with the items and
+    links of the page. ``tests/pages/test_indexing.py`` tests this behaviour of crawls.
     """
     header = f"X-Robots-Tag: {'none' if tag == 'data' else tag}"
     arguments, body = (
@@ -101,8 +102,8 @@ def test_the_exit_status_tells_whether_a_page_may_be_indexed(
 
 
 def test_the_allowed_use_is_shown_with_its_statement(rep: Rep) -> None:
-    """Statements about use are in headers and meta tags; the output has the one that decides for
-    each purpose. A purpose is left out if no option names it and the page states nothing about it.
+    """For each purpose, the output has the statement that decides. Statements about use are in headers and meta tags. A
+    purpose is left out if no option names it and the page states nothing about it.
     """
     html = (
         '<meta name="tdm-reservation" content="0"><meta name="robots" content="noimageai">'
@@ -141,8 +142,8 @@ def test_the_allowed_use_is_shown_with_its_statement(rep: Rep) -> None:
 def test_an_allowed_page_is_fetched_and_its_rules_are_read(
     site: Site, tmp_path: Path
 ) -> None:
-    """If robots.txt allows the page, it is fetched, and redirects are followed. Statements about
-    its use in robots.txt and tdmrep.json count, too.
+    """If robots.txt allows the page, the command fetches it and follows redirects. The output includes usage
+    preferences that robots.txt and tdmrep.json state for the page.
     """
     shop = site.add("User-agent: *\nContent-Usage: /tea search=n\n")
     shop.answers["/old"] = redirect("/tea")
@@ -178,7 +179,7 @@ def test_an_allowed_page_is_fetched_and_its_rules_are_read(
 def test_a_forbidden_page_is_only_fetched_with_force(
     site: Site, tmp_path: Path
 ) -> None:
-    """The same applies to a page that is redirected to a forbidden one."""
+    """Without ``--force``, a redirect to a forbidden page is not followed either."""
     shop, other = site.add(ROBOTS), site.add()
     other.answers["/"] = redirect(shop.url("/basket/1"))
     for url in (shop.url("/basket/1"), other.url("/")):
@@ -234,8 +235,8 @@ BUSY = Answer(PAGE, status=503, headers={"X-Robots-Tag": "index"})
 def test_a_page_that_cannot_be_fetched_must_not_be_indexed(
     site: Site, tmp_path: Path, answer: Answer, message: str, status: int
 ) -> None:
-    """This holds in every dialect, and the output has the reason. If the server does not respond,
-    or responds with an error, the verdict is unknown.
+    """In every dialect, the verdict is that the page must not be indexed, and the output has the reason. If the server
+    does not respond, or responds with an error, the verdict is unknown.
     """
     host = site.add()
     host.answers["/"] = answer
@@ -249,7 +250,7 @@ def test_a_page_that_cannot_be_fetched_must_not_be_indexed(
 def test_a_page_is_not_fetched_while_robots_txt_is_unreachable(
     site: Site, tmp_path: Path
 ) -> None:
-    """The verdict is unknown then."""
+    """The verdict on the page is unknown while robots.txt is unreachable."""
     down = site.add(Answer(status=503))
     arguments = ("page", down.url("/"), "--json", "-s", "RETRY_ENABLED=False")
     result = scrapy_rep(*arguments, cwd=tmp_path)

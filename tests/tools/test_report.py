@@ -124,8 +124,8 @@ def test_a_message_says_what_to_install_if_jinja_is_missing(
 def test_the_json_of_any_ledger_fits_the_schema(
     rep: Rep, make_ledger: type[Ledger]
 ) -> None:
-    """The JSON is in ASCII, and has all rows of all tables, also those that the page leaves out. No
-    page is written.
+    """The JSON is in ASCII, and has all rows of all tables, even if the HTML report leaves them out. No HTML report is
+    written.
     """
     ledger = make_ledger(Path("ledger"))
     # An empty ledger is tested first, then one with more rows than the page shows.
@@ -169,9 +169,9 @@ def test_the_schema_has_the_columns_of_the_views(rep: Rep) -> None:
 
 
 def test_an_older_report_is_replaced(rep: Rep, ledger: str) -> None:
-    """A report replaces an older report or an empty file, such as one of mktemp, also through a
-    symbolic link. The file gets the mode of a new file, and no other file is left. With ``--json``,
-    the page is written only if ``-o`` names a file.
+    """A report replaces an older report or an empty file. If the path is a symbolic link, the file that it points to is
+    replaced. The new file has the mode of any new file, and no temporary file is left. With ``--json``, the HTML report
+    is written only if ``-o`` names a file.
     """
     PAGE.touch()
     Path("link").symlink_to(PAGE)

@@ -224,8 +224,8 @@ def test_all_decisions_on_a_url_are_shown_in_order(rep: Rep) -> None:
 def test_the_exit_status_is_1_if_something_was_withheld(
     rep: Rep, verdict: str, status: int
 ) -> None:
-    """A decision that withheld something is a refusal or a drop, also one that a dry run would have
-    made.
+    """Something was withheld if a request was refused, or an item, link or file was dropped. In a dry run, decisions
+    that would withhold something in a real crawl count, too.
     """
     write_ledger(FETCHED, decision_on("/1", verdict=verdict))
     assert rep("why", f"{ORIGIN}/1", "ledger").status == status
@@ -233,7 +233,7 @@ def test_the_exit_status_is_1_if_something_was_withheld(
 
 def test_decisions_on_links_and_files_come_with_their_page(rep: Rep) -> None:
     """The decisions on a URL are followed by those on the links, items and files of the page at
-    that URL. ``--limit`` cuts the latter first.
+    that URL. ``--limit`` first leaves out the decisions on links, items and files.
     """
     other_origin = "http://b.example"
     on_page: dict[str, Any] = {

@@ -190,8 +190,8 @@ def test_the_package_and_html5lib_find_the_same_meta_tags_in_any_page(
         (f"<frameset>{META}</frameset>", 1, 0),
         # By the current standard, this end tag ends SVG. html5lib follows an older standard.
         (f"<svg></p><style/>{META}", 0, 1),
-        # In SVG and MathML, these elements have markup in them. The package treats them as it does
-        # outside, where they have only text.
+        # In HTML, an element such as <title> contains only text. In SVG and MathML, it can contain other
+        # elements, but the package reads its content as text.
         (f"<svg><title>{META}</title></svg>", 0, 1),
         # For the package, a CDATA section, which only SVG and MathML have, ends at the first ">".
         (f"<svg><![CDATA[ > {META} ]]></svg>", 1, 0),
@@ -264,7 +264,7 @@ def test_a_statement_has_its_agent_and_the_line_of_its_tag_in_each_encoding() ->
 
 
 def test_only_the_first_4_mib_of_a_page_are_parsed() -> None:
-    """A tag after them has no effect. Therefore a longer page has a finding."""
+    """A tag after the first 4 MiB has no effect. A page that is longer has a finding."""
     whole = parse(" " * (MAX_PAGE - len(META)) + META)
     assert (whole.index, codes(whole)) == (False, [])
     longer = parse(" " * MAX_PAGE + META)
@@ -325,7 +325,7 @@ def test_very_many_incomplete_tags_take_linear_time(unit: str) -> None:
 
 
 def test_a_tag_named_robot_is_a_finding_unless_it_is_the_name_of_the_crawler() -> None:
-    """The tag has no effect otherwise."""
+    """A tag named ``robot`` has an effect only if ``robot`` is a product token of the crawler."""
     html = b"<p>\n<META name=' Robot' content=noindex>"
     rules = IndexingRules.parse(html=html, agents="mybot")
     assert rules == IndexingRules()

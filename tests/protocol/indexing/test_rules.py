@@ -53,7 +53,7 @@ def restrictions(rules: IndexingRules) -> dict[str, Any]:
     }
 
 
-# The statement, the attributes of IndexingRules that it changes, and its value in the evidence.
+# The text of a statement, the attributes of IndexingRules that it changes, and the field ``value`` of its Statement.
 RULES: list[tuple[str, dict[str, Any], Any]] = [
     ("all", {}, None),
     ("index", {}, None),
@@ -90,7 +90,7 @@ RULES: list[tuple[str, dict[str, Any], Any]] = [
 def test_each_statement_has_its_effect_in_header_and_tag(
     text: str, changes: dict[str, Any], value: Any, source: str
 ) -> None:
-    """The statement is the evidence. RULES has every name of the vocabulary."""
+    """``rules.statements`` contains the statement with its source. RULES has every name of the vocabulary."""
     html = f'<html>\n<meta name="robots" content=" {text} ">'.encode()
     headers, page = ([b"", text.encode()], b"") if source == "header" else ([], html)
     rules = IndexingRules.of_page(headers, page)
@@ -104,7 +104,7 @@ def test_each_statement_has_its_effect_in_header_and_tag(
 @pytest.mark.parametrize(
     ("dialect", "line", "changes", "unknown"),
     [
-        # Among them are rules that Google documents as no longer used.
+        # Google documents some of the unknown names as no longer used.
         (GOOGLE, "noindex, noarchive, nocache, nositelinkssearchbox, noai, noodp", NOINDEX,
          "noarchive, nocache, nositelinkssearchbox, noai, noodp"),
         (CLASSIC, "max-snippet: 0, nosnippet, unavailable_after: Fri, 25 Jun 2010, nofollow",
@@ -177,10 +177,12 @@ def test_the_most_restrictive_statement_wins(
         (["robots: noindex"], [("robots", 1, "noindex")]),
     ],
 )  # fmt: skip
-def test_the_scope_of_an_agent_ends_at_the_next_one_or_with_the_line(
+def test_an_agent_applies_up_to_the_next_agent_or_the_end_of_the_line(
     lines: list[str], statements: list[tuple[str | None, int, str]]
 ) -> None:
-    """The scope of an agent is the statements in a header that are only for this crawler."""
+    """An agent is the name of a crawler before a colon, as in ``mybot: noindex, nofollow``. The statements after it are
+    only for this crawler.
+    """
     evidence = parse(*lines, agents="MyBot").statements
     assert [
         (statement.agent, statement.position, statement.text) for statement in evidence
@@ -209,7 +211,7 @@ def test_noindex_is_found_next_to_odd_statements(line: str) -> None:
     [
         ["unavailable_after: Friday, 25-Jun-10 15:00:00 GMT", "noindex"],
         ["unavailable_after: Friday, June 25, 2010, 3:00 PM, PST", "noindex"],
-        # dateutil could take any of these letters for a time zone.
+        # dateutil alone would read "NONE" after a time as the name of a time zone.
         ["unavailable_after: 25 Jun 2010 15:00:00", "NONE"],
         ["unavailable_after: Friday", "never", "noindex"],
         ["unavailable_after: 2010-06-25", "unavailable_after: 2020-06-25"],
@@ -218,7 +220,7 @@ def test_noindex_is_found_next_to_odd_statements(line: str) -> None:
 def test_the_date_is_the_longest_sequence_of_parts_that_is_a_date(
     texts: list[str],
 ) -> None:
-    """Parts are the text between commas in a header."""
+    """The commas of a header divide it into parts. A date can contain commas."""
     assert [statement.text for statement in parse(", ".join(texts)).statements] == texts
 
 
@@ -334,7 +336,7 @@ def test_rules_that_allow_the_same_are_equal() -> None:
 
 
 def test_rules_and_preferences_cannot_be_changed() -> None:
-    """Several pages share these objects."""
+    """Several pages can share one object of rules or preferences."""
     rules = IndexingRules.parse()
     with pytest.raises(AttributeError, match="IndexingRules cannot be changed"):
         rules.follow = False
@@ -479,8 +481,8 @@ def check_headers(values: list[bytes], restriction: bytes, dialect: Dialect) -> 
 def test_an_additional_restriction_never_allows_more(
     statements: list[str], statement: str, dialect: Dialect
 ) -> None:
-    """Statements for other crawlers have no effect. The canonical header of the rules is parsed as equal
-    rules.
+    """Statements for other crawlers have no effect. If the rules are written as a header with ``to_header()`` and
+    parsed again, they are equal.
     """
     values = [", ".join(statements).encode()]
     permissions = {"all", "index", "follow", "indexifembedded"}

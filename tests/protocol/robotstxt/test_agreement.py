@@ -150,8 +150,9 @@ def test_the_order_of_questions_does_not_matter(case: Case) -> None:
 @pytest.mark.parametrize("count", [1, 50, 5_000])
 @pytest.mark.parametrize("path", ["/ab", "/abz", "/xab7z", f"/{'ab' * 900}z"])
 def test_the_first_decision_equals_later_decisions(path: str, count: int) -> None:
-    """The first decision uses only the rules that may match. The later decisions use all rules. They
-    are also equal if so many rules may match that the URL is too long to be compared with all of them.
+    """For speed, the first decision on a file parses only the rules that can match the URL. Later decisions use all
+    rules, parsed and sorted. The result is the same, even if so many rules can match that the URL is refused as too
+    long to be compared with all of them.
     """
     rules = "".join(
         f"Disallow: /*ba*ababab*q{n}\nAllow: /ab{n}\n" for n in range(count)
@@ -164,7 +165,7 @@ def test_the_first_decision_equals_later_decisions(path: str, count: int) -> Non
 
 @pytest.mark.parametrize("fill", [0, 5_000])
 def test_alternating_questions_for_many_crawlers_get_the_right_lines(fill: int) -> None:
-    """A long body, which is kept compressed, gives the same answers."""
+    """The decisions are the same for a long file, whose text is kept compressed in memory."""
     names = [f"bot{'x' * i}" for i in range(100)]
     groups = [f"User-agent: {name}\nDisallow: /{name}$\n" for name in names]
     body = ("".join(groups) + f"#{'-' * fill}").encode()

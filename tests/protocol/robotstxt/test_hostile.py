@@ -140,8 +140,8 @@ def test_the_cost_is_linear_in_the_number_of_lines(name: str, dialect: Dialect) 
 def test_a_file_of_500_kib_is_decided_on_and_linted_in_time(
     name: str, dialect: Dialect
 ) -> None:
-    """The decisions are for several crawlers. The number of findings is bounded, too. Without
-    ``--long``, the file is only a sixteenth as large.
+    """Decisions are made for several crawlers. The number of findings is limited. Without ``--long``, the file has only
+    a sixteenth of 500 KiB.
     """
     start = process_time()
     robots = RobotsTxt.parse(
@@ -168,7 +168,10 @@ def parse(rules: Iterable[str], dialect: Dialect = RFC9309) -> RobotsTxt:
 def test_the_rule_that_matches_a_long_url_is_found_among_thousands(
     dialect: Dialect,
 ) -> None:
-    """The search finds the rule, although it does not look for all words of the patterns in the URL."""
+    """If a URL is long and there are many rules, the package first checks whether up to four characters of each pattern
+    occur in the URL. It compares the URL only with the patterns that pass. The check must not exclude the rule that
+    matches.
+    """
     rules = [f"Disallow: /*ab{n}q" for n in range(5_000)]
     robots = parse(
         [*rules, "Allow: /*/ab777q/*ok", "Disallow: /*?/ab5q", "Allow: /a*"], dialect
@@ -200,7 +203,7 @@ def test_a_very_long_url_is_decided_fast(rule: str, dialect: Dialect) -> None:
 
 
 def test_a_very_long_url_that_is_not_ascii_is_decided_fast() -> None:
-    """The decision on all forms of the URL takes less than a second."""
+    """Deciding on all forms of the URL, raw and percent-encoded, takes less than a second."""
     robots = parse(["Disallow: /*?q=", "Disallow: /ab"], RFC9309)
     url = f"{ORIGIN}/" + "ツ" * 1_000_000
     start = process_time()

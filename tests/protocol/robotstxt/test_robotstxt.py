@@ -41,8 +41,8 @@ def ask(
 @pytest.mark.parametrize(
     ("dialect", "rules", "path", "line"),
     [
-        # In the dialects that normalize URLs, a pattern matches as written, even if it ends within an
-        # encoded octet; or normalized, where "%25" stands for a "%" that encodes nothing.
+        # In the dialects that normalize URLs, a pattern and a URL are compared twice: as written, and
+        # normalized. As written, "/%c" matches "/%c3%a9". Normalized, a "%" that encodes nothing is "%25".
         (RFC9309, "Disallow: /%c", "/%c3%a9", 2), (CLASSIC, "Disallow: /%c", "/%c3%a9", 2), (GOOGLE, "Disallow: /%c3%a", "/%c3%a9", 0),
         (RFC9309, "Disallow: /%%2", "/%%2A", 2), (RFC9309, "Disallow: /%c3%$", "/%c3%a9", 0),
         (RFC9309, "Disallow: /a?b=%2Fc&d=%2", "/a?b=%2Fc&d=%2Fe", 2), (RFC9309, "Disallow: /*41", "/%41", 2),
@@ -70,8 +70,8 @@ def ask(
         # does a slash that is assumed.
         (RFC9309, "Allow: /a%3A\nDisallow: /a:*", "/a:c", 3), (RFC9309, "Allow: /?%2F\nDisallow: /?/*", "/?/c", 3),
         (RFC9309, "Disallow: /ab\nAllow: ab$", "/ab", 3), (RFC9309, "Disallow: /a\nAllow: a", "/a", 3),
-        # In Google's dialect, the length is that of the pattern as Google's parser escapes it; that of
-        # index.html is the length of the directory and "$".
+        # In Google's dialect, the length of a pattern is counted after Google's parser has escaped it: "é"
+        # counts as the six characters "%C3%A9". "/a/index.html" also matches as "/a/$", with a length of 4.
         (GOOGLE, "Disallow: /é\nAllow: /*****", "/%C3%A9", 2), (GOOGLE, "Disallow: /é\nAllow: /******", "/%C3%A9", 3),
         (GOOGLE, "Allow: /a%5B\nDisallow: /a[**", "/a[b", 2), (GOOGLE, "Allow: /a[\nDisallow: /a[**", "/a%5Bb", 3),
         (GOOGLE, "Allow: /a/index.html\nDisallow: /a/*$", "/a/", 3), (GOOGLE, "Allow: /a/index.html\nDisallow: /a/$", "/a/", 2),
@@ -277,7 +277,7 @@ def test_a_crawl_delay_is_a_decimal_number_of_seconds(
         # the same group.
         ("User-agent: a\nHost: x\nUser-agent: b\nCrawl-delay: 2", {"a": None, "b": 2}),
         ("User-agent: a\nDisallow:\nCrawl-delay: 2\nDisallow: /\nCrawl-delay: 3", {"a": 3}),
-        # If two runs of user-agent lines name a crawler, the records below both count.
+        # If several runs of user-agent lines name a crawler, the records below each of these runs count.
         (("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nCrawl-delay: 5\nDisallow: /\n"
          "User-agent: a\nUser-agent: c\nCrawl-delay: 3"), {"a": 3, "b": 5, "c": 3}),
         ("User-agent: a, b\nCrawl-delay: 1\nUser-agent: c\nDisallow: /", {"b": 1, "c": None}),

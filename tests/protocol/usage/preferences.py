@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scrapy_rep import RFC9309, Dialect, RobotsTxt, UsagePreferences
 
-# No preference is stated. real.txt has the same sign.
+# The result of stated() if no preference is stated. The expected results in real.txt, in this folder, use it too.
 NOTHING = "-"
 
 

@@ -42,12 +42,14 @@ STATEMENTS = st.builds(
 )
 PREFERENCES = st.lists(STATEMENTS, max_size=8).map(tuple).map(UsagePreferences)
 
-# How restrictive a value is.
+# A higher number is a more restrictive value.
 RANK = {None: 0, True: 1, False: 2}
 
 
 def ranks(preferences: UsagePreferences) -> list[int]:
-    """Return the rank of the value for each category, for pages and for images."""
+    """Return two numbers for each category of use: how restrictive *preferences* are for pages, and for images. The
+    numbers are those of RANK.
+    """
     return [
         RANK[preferences.get(category, image=image)]
         for category in CATEGORIES
@@ -59,8 +61,8 @@ def ranks(preferences: UsagePreferences) -> list[int]:
 def test_the_order_of_sources_changes_nothing_and_more_statements_allow_no_more(
     a: UsagePreferences, b: UsagePreferences, c: UsagePreferences
 ) -> None:
-    """The grouping of sources changes nothing, either. More statements never allow a disallowed
-    category, and never make a known value unknown.
+    """Preferences of several sources can be combined in any order and grouping. More statements never allow a category
+    that was disallowed, and never make a stated preference unknown.
     """
     for combined, reordered in ((a | b, b | a), ((a | b) | c, a | (b | c))):
         assert combined == reordered

@@ -469,7 +469,7 @@ def test_each_level_of_use_is_a_statement_about_search_and_training(level: str) 
 
 
 def test_a_statement_that_disallows_wins_whatever_its_source() -> None:
-    """The draft vocab-08 requires it in 5.1."""
+    """This is required by section 5.1 of draft-ietf-aipref-vocab-08."""
     robots = robots_usage(
         "User-agent: *\nContent-Usage: train-ai=y, search=y\nContent-Signal: ai-input=no"
     )

@@ -85,7 +85,8 @@ def test_a_statement_has_the_location_value_and_number_of_its_rule() -> None:
         (["/", "/a/b"], "/a/b", 1),
         (["/a/b", "/"], "/a/c", 2),
         (["/a", "/a"], "/a", 1),
-        # Matching is case-sensitive, and compares encoded characters.
+        # Matching is case-sensitive. Location and path are compared after normalization: "%61" is "a", and a
+        # character such as "\u30c4" is percent-encoded.
         (["/A"], "/a", 0),
         (["/%61"], "/a", 1),
         (["/\u30c4"], "/%E3%83%84", 1),
@@ -105,7 +106,7 @@ def test_a_statement_has_the_location_value_and_number_of_its_rule() -> None:
 def test_a_location_matches_like_a_pattern_of_robots_txt(
     locations: list[str], path: str, number: int
 ) -> None:
-    """In contrast to robots.txt, the first matching rule counts."""
+    """But the first location that matches counts, not the longest as in robots.txt."""
     statements = usage(path, *map(rule, locations)).statements
     assert {statement.position for statement in statements} == (
         {number} if number else set()
@@ -163,7 +164,7 @@ def test_a_deeply_nested_value_reserves_nothing() -> None:
         (1, [], "0", FREE),
         # The specification does not say which of several header fields counts. Here, the strictest does.
         (0, ["0", "1"], None, RESERVED),
-        # An unset value supersedes nothing.
+        # A value other than "0" and "1" counts as unset, and supersedes nothing.
         (1, ["2"], "x", RESERVED),
         (0, ["1"], "", RESERVED),
         *((None, [value], value, "-") for value in ("2", "", "yes", "true", "01", "-1")),

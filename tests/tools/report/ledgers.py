@@ -170,8 +170,8 @@ Sitemap: https://press.example/sitemap.xml
 
 
 def write_eventful_ledger(path: Path) -> str:  # noqa: PLR0912, PLR0915  A long list of rows.
-    """Write two crawls with about every kind of event. They have no gaps between requests, so no
-    request had to keep to a delay.
+    """Write a ledger of two crawls with nearly all kinds of events. Return its path. The times between requests are not
+    recorded, so the report says that no request had to keep to a delay.
     """
     ledger = Ledger(path)
     overrides = {"staging.example": "ignore", "*.partner.example": "User-agent: *\n"}
@@ -284,8 +284,8 @@ Crawl-delay: 5
 
 
 def write_measured_ledger(path: Path) -> str:
-    """Write a crawl at level "denied", with its traffic, its progress, and the gaps between
-    requests, which keep to the delays.
+    """Write a ledger of a crawl that recorded no allowed requests (level "denied"). Return its path. The ledger has
+    traffic, progress and times between requests. The crawl kept to all delays.
     """
     ledger = Ledger(path)
     ledger.crawl("denied", started=START, ended=START + 5400)
@@ -319,7 +319,7 @@ BIDI = "\u202egnp.exe\u2066\u200f\u061c\ufeff\u2028"
 
 
 def write_hostile_ledger(path: Path) -> str:
-    """Write a ledger with malicious text in each column whose text can come from a site."""
+    """Write a ledger with malicious text in each column whose text can come from a site. Return its path."""
     nasty = MARKUP + TERMINAL + BIDI + "{{ 7 * 7 }}{% raw %}\"'><b>"
     ledger = Ledger(path)
     json_list, json_object = json.dumps([nasty]), json.dumps({nasty: nasty})

@@ -130,7 +130,7 @@ def test_a_report_can_be_sorted_filtered_and_read_without_scripts(
 def test_hostile_text_adds_no_element_and_runs_no_script(
     browser: Any, tmp_path: Path
 ) -> None:
-    """Links in the page lead nowhere else, either, and control characters are shown as escapes."""
+    """No link in the report leads to another page. Control characters are shown as escapes."""
     page, events = open_report(
         browser, tmp_path, ledgers.write_hostile_ledger(tmp_path / "ledger")
     )

@@ -53,8 +53,8 @@ def rows(
     limits: ReportLimits = DEFAULT,
     **parameters: object,
 ) -> list[tuple[object, ...]]:
-    """Return these *columns* of the rows of a view over the ledgers at *paths*. *parameters* are
-    those of the view.
+    """Return the rows of a *view* of the report on the ledgers at *paths*. *columns* are the names of the wanted
+    columns, such as "origin pages". *parameters* are those of the view.
     """
     with closing(ReportLedgers(paths, limits)) as ledgers:
         view_rows = ledgers.view(view, **parameters).fetchall()
@@ -85,8 +85,8 @@ def page_of(*paths: str, limits: ReportLimits = DEFAULT) -> str:
 
 
 def test_a_measured_crawl_answers_each_question_of_the_report(tmp_path: Path) -> None:
-    """An answer is a sentence or two. It does not need the allowed requests, which this ledger does
-    not have.
+    """The report answers five questions, each in a few sentences. The answers do not need the allowed requests, which
+    ledgers with the level "denied" do not have.
     """
     path = write_measured_ledger(tmp_path / "measured")
     fetched, refused, delays, pauses, crawlers = answers_of(path)
@@ -121,8 +121,8 @@ def test_a_measured_crawl_answers_each_question_of_the_report(tmp_path: Path) ->
 def test_delays_and_pauses_that_were_not_measured_are_not_called_kept(
     tmp_path: Path, ledger: Ledger
 ) -> None:
-    """If no request had to keep to a delay, or no gap after a pause was measured, the answer says
-    so. The answers for a crawl that fetched nothing are also tested.
+    """If no request had to keep to a delay, or if it was not measured whether the crawl kept to a pause, the report
+    says so. The report on a crawl that fetched nothing is also tested.
     """
     no_request = "no request had to keep to it (a setting or a dry run ignores it, or none was sent)."
     fetched, refused, *other_answers = answers_of(
@@ -153,8 +153,8 @@ def test_delays_and_pauses_that_were_not_measured_are_not_called_kept(
 
 
 def test_delays_and_pauses_that_were_not_kept_are_named(ledger: Ledger) -> None:
-    """The answer names the hosts whose delay or pause was not kept, with the gap and what the host
-    asked for. A gap of 0.999 of the delay is not rounded to 1.
+    """The report names hosts whose delay or pause the crawl did not keep, with the shortest time between two requests
+    and the time that the host asked for. A wait of 1.997 s for a delay of 2 s is too short.
     """
     ledger.crawl("denied")
     for number, gap in enumerate((1.997, 0.0, 2.0, 1.9995, None)):
@@ -187,8 +187,8 @@ def test_delays_and_pauses_that_were_not_kept_are_named(ledger: Ledger) -> None:
 
 
 def test_the_notes_say_what_was_checked_again(tmp_path: Path) -> None:
-    """The report checks requests again that robots.txt allowed. Its notes say how many it has
-    checked, and why others cannot be checked.
+    """The report checks once more, with the robots.txt in the ledger, the requests that robots.txt allowed. Its notes
+    say how many requests it has checked, and why it could not check others.
     """
     path = write_eventful_ledger(tmp_path / "ledger")
     summary = summary_of(path)
@@ -553,8 +553,8 @@ def test_rows_beyond_the_limits_are_left_out_and_counted(tmp_path: Path) -> None
 
 
 def test_versions_of_a_robots_txt_are_listed_latest_first(tmp_path: Path) -> None:
-    """Each line of a version has the number of its decisions. If an older copy was used, because
-    robots.txt was unreachable, its time is that of its own fetch, not of the failed one.
+    """Each line of a version has the number of its decisions. If robots.txt was unreachable and an older copy was used,
+    the report shows the time at which the copy was fetched, not the time of the failed fetch.
     """
     path = write_eventful_ledger(tmp_path / "ledger")
     with closing(ReportLedgers([path], DEFAULT)) as ledgers:
@@ -667,8 +667,8 @@ def test_pages_and_bytes_are_added_up_by_host_and_day(ledger: Ledger) -> None:
 def test_the_timeline_has_a_bounded_number_of_bars(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    """A bar has the pages fetched, the requests refused, and the requests of all crawls that
-    waited. The number of bars is limited, however long the crawls took.
+    """Each bar shows the pages that all crawls fetched in a period, and the numbers of refused and waiting requests.
+    The number of bars is limited, however long the crawls took.
     """
     for number in range(2):
         ledger.crawl("denied")
@@ -757,7 +757,8 @@ def test_the_delay_of_a_host_is_the_longer_of_crawl_delay_and_request_rate(
         # A duration has at most two units.
         (", ".join(map(answers.duration, (None, -3, 0.25, 2.0, 60, 61, 3599, 3600, 86399, 90000))),
          "–, 0 s, 0.25 s, 2 s, 1 min, 1 min 1 s, 59 min, 1 h, 23 h, 1 d 1 h"),
-        # A span has its day once if both ends are on that day, and only its start if both are in one minute.
+        # If a span begins and ends on one day, the day is shown once. If it begins and ends in one minute, only
+        # the start is shown.
         (", ".join(map(answers.moment, (0, 1e30, float("nan")))), "1970-01-01 00:00, –, –"),
         (answers.span(0, 59), "1970-01-01 00:00"),
         (answers.span(0, 3660), "1970-01-01 00:00 to 01:01"),

@@ -90,12 +90,12 @@ IMAGE = Answer(
 
 
 def image(**headers: str) -> Answer:
-    """Return a GIF image with *headers* in addition. Names have ``_`` in place of ``-``: ``X_Robots_Tag``."""
+    """Return a GIF image with additional *headers*. Their names have ``_`` in place of ``-``: ``X_Robots_Tag``."""
     return replace(IMAGE, headers={**IMAGE.headers, **_fields(headers)})
 
 
 def html(body: str = "", head: str = "", tag: str = "", **headers: str) -> Answer:
-    """Return an HTML page with *tag* as its X-Robots-Tag, and with *headers*, as :func:`image` takes them."""
+    """Return an HTML page with the X-Robots-Tag *tag*, and with additional *headers*, such as ``Content_Usage``."""
     fields = {"Content-Type": "text/html; charset=utf-8", **_fields(headers)}
     if tag:
         fields["X-Robots-Tag"] = tag
@@ -103,7 +103,7 @@ def html(body: str = "", head: str = "", tag: str = "", **headers: str) -> Answe
 
 
 def meta(content: str, name: str = "robots") -> str:
-    """Return a META element. Its upper-case names, and the order of its attributes, are valid HTML."""
+    """Return a META element. Upper-case names, and ``content`` before ``name``, are unusual but valid."""
     return f'<META content="{content}" NAME="{name}">'
 
 

@@ -76,7 +76,10 @@ def stages(stop: Then | None) -> dict[str, Answer]:
 
 
 def compressed(body: Iterable[bytes]) -> dict[str, bytes]:
-    """Return *body*, which is given in parts, in each compression that Scrapy accepts, by the name of its encoding."""
+    """Return *body* in each compression that Scrapy accepts. The keys are Content-Encodings, such as "gzip".
+
+    *body* is an iterable of the parts of the body.
+    """
     # Only the newest Scrapy requires these packages, so other tests must be able to import this module without them.
     import brotli  # noqa: PLC0415
 

@@ -103,10 +103,9 @@ class DropRobotsTxt(Component):
 
 
 class ReplaceRobotsTxt(Component):
-    """Returns a request for the URL ``instead`` in place of the response for a robots.txt.
+    """Replaces the response for a robots.txt by a request for another URL, the spider attribute ``instead``.
 
-    If ``is_copy`` is true, it is a copy of the request for robots.txt, otherwise a new request. Both are attributes of
-    the spider.
+    If the spider attribute ``is_copy`` is true, the new request is a copy of the request for robots.txt.
     """
 
     def process_response(
@@ -120,9 +119,10 @@ class ReplaceRobotsTxt(Component):
 
 
 class SolveChallenges(Component):
-    """Repeats each request that was answered with a challenge.
+    """Repeats each request that was answered with a challenge, with the header ``X-Solved``.
 
-    The stat ``solved/ENCODING/TIMEOUT`` counts the requests for robots.txt by their Accept-Encoding and time-out.
+    The stat ``solved/ENCODING/TIMEOUT`` counts the repeated requests for robots.txt, by the Accept-Encoding and the
+    time-out of the request that got the challenge.
     """
 
     def process_response(
@@ -165,7 +165,9 @@ class RemoveHost(Component):
 
 
 class PassOnce(Component):
-    """Drops the second request for each URL. The first request may pass again after a return to the scheduler."""
+    """Drops each request for a URL except the first one. The first request can pass again after it has
+    returned to the scheduler.
+    """
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
@@ -177,8 +179,9 @@ class PassOnce(Component):
 
 
 class ForgetSlots(Component):
-    """Deletes idle download slots after each response; Scrapy does so once a minute. The stat ``forgotten`` counts the
-    slots.
+    """Deletes idle download slots after each response. Scrapy itself deletes them once a minute.
+
+    The stat ``forgotten`` counts the deleted slots.
     """
 
     def process_response(self, request: Request, response: Response) -> Response:
@@ -211,7 +214,7 @@ class HoldBack(Component):
 
 
 class LogIn(Component):
-    """Downloads ``/token`` from the host of each request before the request may pass."""
+    """Downloads ``/token`` from the host of each request before the request passes this middleware."""
 
     async def process_request(self, request: Request) -> None:
         if request.callback is not NO_CALLBACK:
@@ -227,10 +230,10 @@ class HideErrors(Component):
 
 
 class Service(Component):
-    """Sends each request to a service that renders pages, as scrapy-splash does.
+    """Replaces the request for each page by a request to a service that renders pages, as scrapy-splash does.
 
-    The request to the service is in the download slot of the site, and its response gets the URL of the site. The
-    header ``X-Landed`` of the service says at which URL a page ended after redirects.
+    The new request is in the download slot of the page's host, and its response gets the URL of the page. If the page
+    redirects, the response gets the URL in the service's header ``X-Landed``, at which the redirects ended.
     """
 
     is_exempt = False
@@ -254,7 +257,7 @@ class Service(Component):
 
 
 class ExemptService(Service):
-    """A Service whose requests have the meta key ``dont_obey_robotstxt``, as those of scrapy-splash do."""
+    """A Service whose requests have the meta key ``dont_obey_robotstxt``, like the requests of scrapy-splash."""
 
     is_exempt = True
 
@@ -309,17 +312,15 @@ class PowerlessSpider(PlanSpider):
 
 
 class PoetSpider(PlanSpider):
-    """Fetches two more pages for each page, with the HttpClient of scrapy-poet.
-
-    scrapy-poet evaluates the annotations of callbacks. It could not evaluate those of this module, which are imported
-    only for type checkers, so this spider replaces them.
-    """
+    """Fetches two more pages for each page, with the HttpClient of scrapy-poet."""
 
     def request(self, arguments: dict[str, Any]) -> Request:
         # scrapy-poet may not be installed where this module is imported.
         from web_poet import HttpClient  # noqa: PLC0415
 
         request = super().request(arguments).replace(callback=self.parse_with)
+        # scrapy-poet evaluates the annotations of callbacks. The names in the annotations of this module are imported
+        # only for type checkers, so scrapy-poet could not evaluate them.
         annotations = type(self).parse_with.__annotations__
         annotations.pop("return", None)
         annotations.pop("response", None)

@@ -72,11 +72,13 @@ def has_reactorless_mode() -> bool:
 class CrawlResult:
     """The result of a crawl, as its process has reported it.
 
-    ``responses``: what callbacks got (url, status, flags, body, meta).
-    ``errors``: what errbacks got (url, error; for a refused request also reason, line, rule, agent, robotstxt_url).
+    ``responses``: the responses that callbacks got (url, status, flags, body, dont_filter, and the keys of meta).
+    ``errors``: the errors that errbacks got (url, error, message). A refused request also has reason, line, rule,
+        agent and robotstxt_url.
     ``denied``: the refusals that the signal ``decision_made`` reported.
-    ``parsed``: what the parsers of the signal ``robots_parsed`` allow.
-    ``read``: all responses, also those for robots.txt (url, time by the monotonic clock).
+    ``parsed``: one entry for each signal ``robots_parsed``: the URL of its request (url), whether its parser allows
+        this URL (allowed), and whether its parser allows the page ``private`` in the same folder (private).
+    ``read``: all responses, including those for robots.txt (url, time by the monotonic clock).
     ``memory``: the peak memory of the process in bytes.
     """
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def small_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
-    """Mount a tmpfs file system of this size at *folder*. Skip the test if this process may not mount."""
+    """Mount a tmpfs file system of *kilobytes* KB at *folder*. Skip the test if this process may not mount."""
     folder.mkdir()
     mount = shutil.which("mount") or "mount"
     options = ["-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)]
@@ -47,14 +47,14 @@ def make_read_only(folder: Path) -> None:
 
 
 def forbid(folder: Path) -> None:
-    """Remove the write permission of *folder* and of its files. Root may still write to them."""
+    """Remove the write permission of *folder* and of its files. Root can still write to them."""
     for path in (*folder.iterdir(), folder):
         path.chmod(0o500 if path.is_dir() else 0o400)
 
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """Make writes of this process fail inside the block if they would make a file grow, as on a full disk."""
+    """Inside the ``with`` block, this process cannot make a file grow, as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:

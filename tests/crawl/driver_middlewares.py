@@ -1,4 +1,4 @@
-"""A downloader middleware that fetches pages by itself, as those that drive a browser do, and an extension that
+"""A downloader middleware that fetches pages by itself, like middlewares that drive a browser, and an extension that
 simulates outages of DNS.
 """
 
@@ -23,7 +23,9 @@ AGENT = "driver"
 
 
 class Driver:
-    """Fetches each request whose meta has ``driver`` by itself. Scrapy's downloader does not get these requests."""
+    """A downloader middleware that sends requests itself if they have the meta key ``driver``. Scrapy's downloader does
+    not get these requests.
+    """
 
     def process_request(self, request: Request) -> HtmlResponse | None:
         if not request.meta.get("driver"):
@@ -47,7 +49,7 @@ class Outages:
     """An extension that makes all DNS lookups fail during two outages.
 
     The first outage begins with the crawl, the second when the crawl has received OUTAGE_AFTER pages. The setting
-    OUTAGE_SECONDS has the lengths of the two.
+    OUTAGE_SECONDS is a list: the seconds of the first outage, and the seconds of the second.
     """
 
     def __init__(self, crawler: Crawler) -> None:

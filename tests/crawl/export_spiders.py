@@ -59,7 +59,7 @@ class ExportSpider(PlanSpider):
     """Makes an item of each response that a callback or errback gets, and follows the links of each page. The item of
     ``/open`` has the URL of a file for FilesPipeline.
 
-    Notes each response that Scrapy receives, also those to requests of other components.
+    Records each response that Scrapy receives, including responses to requests of other components.
     """
 
     name = "export"
@@ -74,15 +74,15 @@ class ExportSpider(PlanSpider):
         self.seen["read"].append(exported(response))
 
     def note_read(self, response: Response) -> None:
-        """Do nothing, since :meth:`note_received` notes all responses."""
+        """Do nothing, since :meth:`note_received` records all responses."""
 
-    def note_rules(self, response: Response, where: str) -> None:
-        """Note what ``indexing_rules`` returns for *response*. *where* names the caller, such as "callback"."""
+    def note_rules(self, response: Response, caller: str) -> None:
+        """Record the result of ``indexing_rules`` for *response*. *caller* is a name, such as "callback"."""
         try:
             rules = indexing_rules(response).to_header()
         except ValueError as error:
             rules = type(error).__name__
-        self.seen["denied"].append({"url": response.url, "in": where, "says": rules})
+        self.seen["denied"].append({"url": response.url, "in": caller, "says": rules})
 
     def note_response(self, response: Response) -> Iterator[Any]:
         self.note_rules(response, "callback")
@@ -104,7 +104,7 @@ class ExportSpider(PlanSpider):
 
 
 class ExportPipeline(FilesPipeline):
-    """Notes the responses for files as the spider notes those for pages."""
+    """A FilesPipeline that records each response for a file, and its indexing rules, in ``seen`` of the spider."""
 
     def media_downloaded(
         self, response: Response, request: Request, info: Any, *, item: Any = None

@@ -1,4 +1,4 @@
-"""Simulates a version of Scrapy that lacks one of the private names that this package uses."""
+"""Simulates a version of Scrapy without one of the private names of Scrapy that this package uses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SlotsWithoutAttribute:
 
 
 class HidePrivateName:
-    """An extension that hides a private name of Scrapy from this package. The setting MISSING has the name.
+    """An extension that hides a private name of Scrapy from this package: the setting MISSING, such as "slot.delay".
 
     Scrapy's own components still find the name, since they need it.
     """

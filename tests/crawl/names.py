@@ -54,7 +54,7 @@ class KnowsNoName:
 
 
 def is_address(name: str, getaddrinfo: Any = socket.getaddrinfo) -> bool:
-    """Return whether *name* is an IP address for the system. 127.1 and 0x7f.0.0.1 are addresses, too."""
+    """Return whether the system reads *name* as an IP address. It also reads 127.1 and 0x7f.0.0.1 as addresses."""
     try:
         getaddrinfo(name, None, flags=socket.AI_NUMERICHOST)
     except OSError:

@@ -7,7 +7,10 @@ from twisted.internet.error import DNSLookupError
 
 
 class PublicResolver(CachingThreadedResolver):
-    """Finds no private address: TWISTED_DNS_RESOLVER = "myproject.resolver.PublicResolver"."""
+    """Fails to resolve hosts with a private address.
+
+    In the settings: TWISTED_DNS_RESOLVER = "myproject.resolver.PublicResolver"
+    """
 
     def getHostByName(self, name, timeout=()):
         return super().getHostByName(name, timeout).addCallback(self.check)

@@ -37,10 +37,9 @@ class PageSpider(PlanSpider):
 
 
 class BrokenAnswersSpider(PlanSpider):
-    """Makes an item of each page, whatever its size."""
+    """Makes an item of each page, and does not record the response."""
 
     def note_response(self, response: Response) -> Iterator[dict[str, Any]]:
-        # The base method is not called, since it lets Scrapy parse the large pages for the report.
         yield {"url": response.url}
 
 
@@ -105,8 +104,8 @@ class FrozenItem:
 
 
 class MediaPageSpider(PageSpider):
-    """Makes an item of each page: the URLs of images are for ImagesPipeline, those of links for FilesPipeline. The item
-    of ``/covers`` is a :class:`FrozenItem`.
+    """Makes an item of each page, with the URLs of its images for ImagesPipeline, and the URLs of its links for
+    FilesPipeline. The item of ``/covers`` is a :class:`FrozenItem`, and has only images.
     """
 
     def note_response(self, response: Response) -> Iterator[Any]:
@@ -141,7 +140,7 @@ class LoginSpider(PlanSpider):
 
 
 class EndlessSpider(Spider):
-    """Fetches the pages ``/0``, ``/1`` and so on, until the text of a page contains *stop*."""
+    """Fetches the pages ``/0``, ``/1`` and so on of ``origin``, until a page contains the text ``stop``."""
 
     name = "endless"
     origin: str

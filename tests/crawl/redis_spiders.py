@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
 _TIMER_INTERVAL = 0.005
-"""The interval of the timer with which :class:`WatchedScheduler` measures the event loop, in seconds."""
+"""The seconds between two runs of the timer with which :class:`WatchedScheduler` notices a blocked event loop."""
 
 
 class LinkSpider(NotingSpider):
-    """Follows the paths that ``links`` has for the path of a page."""
+    """Follows links from page to page: ``links["/1"]`` has the paths that the page ``/1`` leads to."""
 
     name = "links"
     links: dict[str, list[str]] = {}
@@ -40,7 +40,7 @@ class LinkSpider(NotingSpider):
 
 
 class StartUrlSpider(RedisSpider, LinkSpider):
-    """A LinkSpider that gets its start URLs from a list on the Redis server, as those of scrapy-redis do."""
+    """A LinkSpider that gets its start URLs from a list on the Redis server, like the spiders of scrapy-redis."""
 
     redis_key = "links:start_urls"
 
@@ -130,7 +130,7 @@ class BranchingSpider(WorkerSpider):
         yield from self.branch(self.links)
 
     def branch(self, urls: list[str]) -> Iterator[Request]:
-        """Return requests for the first URL of each half of *urls*. Their callbacks follow the rest of each half."""
+        """Return a request for the first URL of each half of *urls*. Its callback follows the rest of this half."""
         middle = len(urls) // 2
         for half in (urls[:middle], urls[middle:]):
             if half:
@@ -145,14 +145,14 @@ class BranchingSpider(WorkerSpider):
 
 
 class OldWorkerSpider(WorkerSpider):
-    """The version of the spider before :class:`NewWorkerSpider`, without the new callback."""
+    """An old version of a spider. :class:`NewWorkerSpider` is its new version, which has one more callback."""
 
     def first_page(self, response: Response) -> Iterator[Request]:
         yield from super().first_page(response)
 
 
 class NewWorkerSpider(WorkerSpider):
-    """A later version of the spider: two of five pages have a new callback."""
+    """The new version of :class:`OldWorkerSpider`: two of five pages have a new callback."""
 
     def first_page(self, response: Response) -> Iterator[Request]:
         for number, request in enumerate(super().first_page(response)):

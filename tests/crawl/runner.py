@@ -50,7 +50,7 @@ def run(spec: dict[str, Any]) -> tuple[Crawler, bool]:
 
 
 def report(crawler: Crawler) -> dict[str, Any]:
-    """Return what the process reports of its crawl: stats, memory, and what the spider has seen."""
+    """Return the report of the process: stats, memory, and the lists in the attribute ``seen`` of the spider."""
     # The public attribute ``stats`` raises an exception if the crawl did not start.
     stats = getattr(crawler, "_stats", None) or vars(crawler).get("stats")
     seen = getattr(crawler.spider, "seen", None) or {name: [] for name in SEEN}

@@ -193,7 +193,7 @@ class Site:
         listening.result(timeout=120)
 
     def settle(self) -> None:
-        """Wait until all requests that were sent are in the access log, also those of processes that have ended."""
+        """Wait until all requests that were sent are in the access log, even if their processes have ended."""
 
         async def read() -> None:
             for _ in range(20):
@@ -297,7 +297,7 @@ async def _send_raw(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> None:
-    """Send *parts* byte for byte, or do what they say."""
+    """Send *parts* byte for byte. If a part is a :class:`Then`, do what it says."""
     for part in parts:
         if part is Then.STOP:
             await reader.read()

@@ -34,11 +34,11 @@ class SurvivorSpider(PlanSpider):
     journal: str
     _file: int | None = None
 
-    def note(self, what: str, url: str) -> None:
+    def note(self, event: str, url: str) -> None:
         if self._file is None:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
             self._file = os.open(self.journal, flags)
-        os.write(self._file, f"{what} {url}\n".encode())
+        os.write(self._file, f"{event} {url}\n".encode())
 
     def note_item(self, item: dict[str, Any]) -> None:
         self.note("item", item["url"])
@@ -60,8 +60,9 @@ class SurvivorSpider(PlanSpider):
 
 
 class LimitedSurvivorSpider(SurvivorSpider):
-    """A SurvivorSpider in whose process no file may grow beyond ``limit`` bytes, from its page number ``first`` to
-    number ``last``.
+    """A SurvivorSpider whose process cannot write beyond ``limit`` bytes in a file for a while.
+
+    The limit begins with page number ``first``, and ends with page number ``last``.
     """
 
     limit: int
@@ -139,7 +140,7 @@ class ReplaceSome:
 
 
 class OwnFilter:
-    """A duplicate filter of a project that drops the requests whose paths end in 9, and no others."""
+    """A duplicate filter of a project that drops only the requests whose paths end in 9, duplicates or not."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> OwnFilter:
@@ -184,7 +185,7 @@ class DownloadingSurvivorSpider(SurvivorSpider):
 
 
 class StartUrlsSpider(SurvivorSpider):
-    """A SurvivorSpider that starts as spiders without a ``start`` method do, with ``start_urls``."""
+    """A SurvivorSpider that starts with ``start_urls``, like a spider without a ``start`` method."""
 
     async def start(self) -> AsyncIterator[Request]:
         self.start_urls = [step["url"] for step in self.steps.pop(0)]

@@ -1,7 +1,7 @@
 """Tests of back-off in real crawls: the access log of a host that answers 429 or 503 has no request within the pause.
 
 ``tests/frontier/test_back_off.py`` tests the length of each pause, and the number of requests after it.
-``tests/simulation`` tests both in simulated crawls.
+``tests/simulation`` tests pauses in simulated crawls.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ CASES = {
     "Retry-After with a date": Case(busy(429, A_SECOND_LATER, 1, headers=MIDNIGHT)),
     # The spider calls back_off for a page with status 200.
     "a page that asks for a pause": Case(Busy(b"slow down", pause=1.0)),
-    # The limiter has let these requests pass before the pause begins; a downloader middleware delays them.
+    # These requests pass the limiter before the pause begins. Then a downloader middleware holds them back.
     "requests held back by a component": Case(
         busy(503, "1", delay=0.3), before_pause=("page", "held", "held-too")
     ),
@@ -92,8 +92,8 @@ def test_no_request_of_any_kind_is_sent_to_a_host_within_its_pause(
     hosts = {
         name: site.add(RULES, name=f"127.0.0.{n}") for n, name in enumerate(CASES, 21)
     }
-    # The requests that follow /late are made when all pauses have begun. The response for /go makes HoldBack let the
-    # requests pass that it holds back.
+    # The callback of /late makes its requests when all pauses have begun. When the response for /go arrives, HoldBack
+    # releases the requests that it has held back.
     control.answers["/late"] = Answer(after=lambda: all(map(was_busy, hosts.values())))
     control.answers["/go"] = Answer(delay=1.8)
     downloads_of: dict[str, dict[str, list[str]]] = {
@@ -261,8 +261,8 @@ def test_a_503_without_retry_after_begins_a_pause_if_the_answer_before_it_was_a_
 
 @pytest.mark.newest
 def test_rep_backoff_max_limits_pauses_and_0_disables_them(site: Site) -> None:
-    """REP_BACKOFF_MAX limits the length of pauses for answers without Retry-After. With 0, there are no pauses at all,
-    also not for answers with Retry-After.
+    """REP_BACKOFF_MAX limits the length of pauses for answers without Retry-After. With 0, there are no pauses,
+    not even for answers with Retry-After.
     """
     host = limit(site.add(RULES), 4, busy(503))
     settings = {**SETTINGS, "REP_BACKOFF_MAX": 0.2, "REP_WAIT_TIMEOUT": 10}
@@ -280,8 +280,8 @@ def test_rep_backoff_max_limits_pauses_and_0_disables_them(site: Site) -> None:
 def test_a_late_429_begins_a_pause_even_after_a_success(site: Site) -> None:
     """A 429 without Retry-After begins a pause, even if it arrives late.
 
-    By then, the pause after an earlier 429 is over, and the host has answered another request with success. A component
-    of the project sent this request by itself.
+    When it arrives, the pause after an earlier 429 is over, and the host has successfully answered a request that a
+    component of the project sent by itself.
     """
     host, control = (site.add(RULES, name=f"127.0.0.{n}") for n in (2, 3))
     busy_url, slow, held, after = map(host.url, ("/busy", "/slow", "/held", "/after"))
@@ -312,7 +312,7 @@ def test_a_late_429_begins_a_pause_even_after_a_success(site: Site) -> None:
 
 @pytest.mark.newest
 def test_a_back_off_also_ends_in_download_slots_with_other_names(site: Site) -> None:
-    """A back-off ends when a download slot has its full concurrency again, also if the slot has another name than the
+    """A back-off ends when a download slot has its full concurrency again, even if the slot is not called like the
     host.
 
     Four slots have a concurrency of 1 each. After one success, all four send a request at the same time.
@@ -350,7 +350,9 @@ def test_a_back_off_also_ends_in_download_slots_with_other_names(site: Site) -> 
 
 
 class SlotPausingSpider(PlanSpider):
-    """Sends the requests in ``follow`` after each page. If the meta has ``pauses``, pauses the download slot."""
+    """Sends the requests in ``follow`` after each page. If the page has the meta key ``pauses``, pauses its slot
+    first.
+    """
 
     name = "slot-pausing"
     follow: dict[str, list[dict[str, object]]]
@@ -366,8 +368,8 @@ class SlotPausingSpider(PlanSpider):
 def test_each_success_after_a_pause_raises_the_concurrency_of_a_download_slot(
     site: Site,
 ) -> None:
-    """A spider pauses a download slot that has another name than the host. After the pause, each success in the slot
-    raises its concurrency by one.
+    """A spider pauses a download slot that is not called like the host. After the pause, each success in the slot
+    raises the concurrency of the slot by one.
     """
     host = site.add(RULES)
     first, *probes = pages(host, 3)

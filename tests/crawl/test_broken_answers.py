@@ -101,7 +101,7 @@ USELESS_LOCATIONS = {
 
 
 class BrokenAnswer(NamedTuple):
-    """An answer and its expected result. If ``name`` contains a status, the warning about the answer must contain it."""
+    """An answer and its expected result. If ``name`` contains a status, the warning must contain the status, too."""
 
     name: str
     where: Host | str
@@ -115,27 +115,31 @@ class BrokenAnswer(NamedTuple):
         return "stopped" in self.name or "without end" in self.name
 
     def result(self, mode: str) -> str:
-        """Return the expected result in a mode of Scrapy."""
+        """Return the expected result if Scrapy runs in *mode*, one of ``MODES``.
+
+        In the mode "reactorless", aiohttp rejects some answers.
+        """
         if self.name not in REJECTED_BY_AIOHTTP or mode != "reactorless":
             return self.expected
         return FAILED if isinstance(self.where, str) else UNREACHABLE
 
     def pages(self, mode: str) -> list[str]:
-        """Return the pages that are fetched from the host in a mode of Scrapy."""
+        """Return the pages that are fetched from the host if Scrapy runs in *mode*, one of ``MODES``."""
         return PAGES.get(self.result(mode), BOTH)
 
 
-def incomplete(*wheres: str) -> dict[str, Answer]:
-    """Return answers that break off at each place of ``stages``, or only at *wheres*.
+def incomplete(*places: str) -> dict[str, Answer]:
+    """Return answers that break off early, by names such as "reset in the body".
 
-    At each place, one answer closes the connection, one stops without closing it, and one resets it.
+    Each place, such as "in the body", has three answers: one closes the connection there, one sends nothing more, and
+    one resets the connection. Without *places*, the answers are for all places in :func:`stages`.
     """
     kinds = {"closed": None, "stopped": Then.STOP, "reset": Then.RESET}
     return {
-        f"{kind} {where}": answer
+        f"{kind} {place}": answer
         for kind, then in kinds.items()
-        for where, answer in stages(then).items()
-        if where in (wheres or stages(then))
+        for place, answer in stages(then).items()
+        if place in (places or stages(then))
     }
 
 
@@ -156,7 +160,7 @@ def drips() -> Iterator[bytes | Then]:
 
 
 def endless_hints() -> Iterator[bytes | Then]:
-    """Return 20 MB of early hints, and then single ones with pauses, which never end."""
+    """Return 20 MB of early hints, and then early hints one by one, with pauses and without an end."""
     long_hints = EARLY_HINTS.replace(b"style.css", b"x" * 8000) * 10
     return chain(repeat(long_hints, 250), cycle([EARLY_HINTS, Then.PAUSE]))
 
@@ -292,8 +296,8 @@ def broken_robotstxts(site: Site) -> list[BrokenAnswer]:
     for host, target in ((first, second), (second, first)):
         host.answers["/robots.txt"] = redirect(target.robotstxt)
         add(f"a redirect back and forth {host.port}", host, TOO_MANY_REDIRECTS)
-    # Redirects to any address are followed, as those of pages. SECURITY.md says how to keep a crawl out of the local
-    # network.
+    # Like redirects of pages, redirects of robots.txt are followed to any address. SECURITY.md says how to keep a crawl
+    # out of the local network.
     other = site.add(Answer(RULES), name="localhost").robotstxt
     add("a redirect to another host", site.add(redirect(other)), RULES_APPLY)
     with_user = redirect(other.replace("//", "//user:secret@"))

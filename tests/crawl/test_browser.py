@@ -225,7 +225,7 @@ SCRIPTS = {
 def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
     """Return the answers of *host* for pages with requests that Playwright does not report, and for their scripts.
 
-    The load state "networkidle" of Playwright is not reliable for pages with workers, popups and frames: it may be
+    The load state "networkidle" of Playwright is not reliable for pages with workers, popups and frames: it can be
     reached while a worker or popup starts, and is never reached with a shared worker. So such a page has an image that
     is answered only when its last request was sent.
     """
@@ -301,7 +301,7 @@ ALLOWED = [
 
 @pytest.mark.parametrize(
     "isolation",
-    # The first flag is Chromium's default on a desktop. Only a long test run has the second one.
+    # The first flag is Chromium's default on a desktop. Only a long test run uses the second one.
     ["--site-per-process", "--disable-site-isolation-trials"][: 1 + effort.is_long],
 )
 def test_chromium_sends_no_request_that_robotstxt_forbids(
@@ -309,9 +309,10 @@ def test_chromium_sends_no_request_that_robotstxt_forbids(
 ) -> None:
     """With ``abort_forbidden``, Chromium sends no request that robots.txt forbids.
 
-    The test has requests of all kinds, and redirects of them: HTTP redirects, navigations by scripts, images, frames,
-    fetch(), popups, workers of all kinds and their scripts, audio worklets, downloads, fetchLater(), requests while a
-    page closes, speculation rules, and requests from frames in their own process and from popups.
+    The forbidden URLs are requested by navigations of scripts, images, frames, fetch(), popups, workers of all kinds
+    and their scripts, audio worklets, downloads, fetchLater(), speculation rules, and pages that close. Some requests
+    come from popups, or from frames in a process of their own. Most kinds of requests are also made for an allowed URL
+    that redirects to a forbidden one.
     """
     redirections = Redirections(site)
     host, other = redirections.host, redirections.other
@@ -345,7 +346,7 @@ def test_chromium_sends_no_request_that_robotstxt_forbids(
     assert sorted(private) == ["/private/exempt", "/private/ignored"]
     assert {f"/{name}" for name in ALLOWED} <= set(host.pages)
     assert {"/frame", "/by-frame", "/hop/of-frame"} <= set(other.pages)
-    # The page /download may fail, if scrapy-playwright notices that its download was cancelled.
+    # The page /download can fail: scrapy-playwright sometimes notices that its download was cancelled.
     fetched = {*result.fetched(), host.url("/download")}
     assert fetched == redirections.arrived | {host.url(f"/{name}") for name in HIDDEN}
     refused = [
@@ -417,8 +418,8 @@ def test_a_robotstxt_that_a_page_waits_for_is_fetched_as_soon_as_a_pause_of_its_
     """A browser loads a page with an image, and the host of the image asks for a pause meanwhile. The robots.txt for
     the image is not requested within the pause.
 
-    After the pause, it is requested at once. If it waited for the end of the page, both would wait forever, since the
-    page waits for its image.
+    After the pause, robots.txt is requested at once. If it waited for the end of the page, it would wait forever, since
+    the page waits for its image.
     """
     host, images = site.add(RULES), site.add(RULES)
     # The page /after-busy of this host is requested after the 429.

@@ -107,7 +107,7 @@ def check_refused(result: CrawlResult, count: int) -> None:
 
 
 def with_redirects_and_failures(host: Host) -> Host:
-    """Make half of the pages of *host* redirect within it, and the first request for each other page fail.
+    """Make half of the pages of *host* redirect to pages of *host*, and the first request for each other page fail.
 
     Its robots.txt is fetched often, since each copy is stale at once. Return *host*.
     """
@@ -278,7 +278,9 @@ def test_pages_from_scrapys_http_cache_do_not_count_for_the_budget(
 def test_pages_that_return_to_the_scheduler_because_of_a_pause_count_once(
     site: Site, mode: str, jobdir: bool, tmp_path: Path
 ) -> None:
-    """The wire returns a request to the scheduler if a pause has begun meanwhile. The request counts only once."""
+    """If a pause begins while a request passes the middlewares, the request returns to the scheduler. It counts only
+    once for the budget.
+    """
     host = site.add(RULES)
 
     def limit(hit: Hit) -> Answer | None:

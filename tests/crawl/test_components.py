@@ -194,10 +194,10 @@ def test_a_robotstxt_whose_download_is_stopped_is_unreachable(
     """If a signal handler of the project stops the download of a robots.txt, the body that has arrived is not used: the
     robots.txt is unreachable, pages are refused at once, and the log names the cause.
 
-    A status such as 404 has its usual meaning even without a body, unless the handler makes the download fail. All of
-    this also applies to tdmrep.json.
+    A status such as 404 has its usual meaning even without a body, unless the handler makes the download fail. The
+    same applies to tdmrep.json.
 
-    Requests for both files accept no content coding, whatever the requests of the spider accept.
+    Requests for robots.txt and tdmrep.json accept no content coding, whatever the requests of the spider accept.
     """
     host, missing = site.add(RULES), site.add(robots("None", status=404))
     moved = site.add(redirect(host.robotstxt, body=b"Moved"))
@@ -241,7 +241,7 @@ def test_a_cancelled_download_does_not_block_later_ones(site: Site, mode: str) -
     - ``some``: downloads are cancelled while they wait for robots.txt or for the delay, or while they are in flight.
     - ``refused``: downloads are cancelled at about the time at which they are refused.
     - ``same``: one Request object is downloaded four times at once. Scrapy makes all but one of these downloads fail
-      with a KeyError. All of them end, and keep the delay.
+      with a KeyError. All four downloads end, and keep the delay.
     """
     start = site.add()
     many = site.add(Answer(b"", delay=0.5), name="127.0.0.2")
@@ -394,7 +394,7 @@ def test_a_sitemap_spider_gets_its_pages_from_noindex_sitemaps(
 ) -> None:
     """A SitemapSpider that starts at robots.txt gets the pages of the sitemap, with one fetch of robots.txt.
 
-    Both files have noindex and nofollow in their X-Robots-Tag, as SEO plugins send them.
+    robots.txt and the sitemap have noindex and nofollow in their X-Robots-Tag, as SEO plugins send them.
     """
     host = site.add()
     tag = {"X-Robots-Tag": "noindex, nofollow"}

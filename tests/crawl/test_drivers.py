@@ -1,6 +1,7 @@
 """Tests of crawls with a middleware that fetches pages by itself, as scrapy-selenium does.
 
-The middleware must get no request that robots.txt forbids. The pages that it fetches count as all other pages.
+The middleware must get no request that robots.txt forbids. For delays, pauses and the report, the pages that it fetches
+count like all other pages.
 """
 
 from __future__ import annotations
@@ -73,10 +74,10 @@ def test_a_driver_gets_no_forbidden_url_and_keeps_delays_and_pauses(
     assert sorted(hit.path for hit in driver_hits(busy_host)) == ["/0", "/1", "/2"]
     assert len(result.responses) == 7
     assert [error["reason"] for error in result.errors] == ["rule"] * 3
-    # The delay passes from the end of each request to the start of the next.
+    # The delay passes between the answer to each request and the next request.
     assert [hit.path for hit in slow.hits if hit.path == "/by-scrapy"] == ["/by-scrapy"]
     assert all(gap >= 0.29 for gap in gaps(slow.hits))
-    # The pause passes after the 429.
+    # After the 429, the next request is sent when the pause of one second is over.
     ((paused, following),) = [
         pair for pair in pairwise(busy_host.hits) if pair[0].path == "/0"
     ]

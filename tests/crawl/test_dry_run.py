@@ -41,7 +41,9 @@ ROBOTS = [
     redirect("/moved.txt", 301),
     robots("User-agent: *\nCrawl-delay: 100000\n"),
 ]
-"""The robots.txt files of :func:`large_site`: the first host has the first one, and so on, again and again."""
+"""The robots.txt files of :func:`large_site`: the first host has the first file, and so on. After the last file, the
+list begins again.
+"""
 
 
 class SiteSpider(PageSpider):
@@ -91,7 +93,7 @@ def links(*urls: str, head: str = "") -> Answer:
 def crawl(
     urls: Any, settings: Any = None, spider: str = "PageSpider", **arguments: Any
 ) -> CrawlResult:
-    """Run a dry run, or another crawl if *arguments* has ``enable``."""
+    """Run a dry run. *arguments* are those of ``run_crawl``: if they have ``enable``, the crawl is no dry run."""
     module = "tests.crawl.page_spiders" if spider == "PageSpider" else __name__
     arguments = {"enable": DRY, "timeout": 600, **arguments}
     return run_crawl(urls, spider=f"{module}.{spider}", settings=settings, **arguments)
@@ -137,7 +139,9 @@ def _page(chance: Random, hosts: list[Host], page: int, pages: int) -> Answer:
 
 
 def withheld(ledger: Path) -> Counter[tuple[Any, ...]]:
-    """Return what was withheld, or would be withheld, according to a ledger. The verdicts are those of a real run."""
+    """Return what was withheld, or would be withheld, according to a ledger. For a dry run, "would-refuse" is returned
+    as "refused", and "would-drop" as "dropped", so that a dry run and a real run can be compared.
+    """
     query = f"SELECT {COLUMNS} FROM decision WHERE verdict NOT IN ('allowed', 'noted')"
     query += (
         " AND url NOT LIKE '%/tdmrep.json'"  # These are not requests of the spider.
@@ -360,7 +364,7 @@ def test_requests_to_a_host_with_a_silent_robotstxt_are_sent_after_its_time_out(
 def test_a_dry_run_waits_for_no_delay_and_no_pause(
     site: Site, mode: str, component: dict[str, str]
 ) -> None:
-    """This also applies if the project sets SCHEDULER, to the scheduler of this package or to one of its own."""
+    """It waits for none even if the project sets SCHEDULER, to the scheduler of this package or to its own."""
     host = site.add("User-agent: *\nCrawl-delay: 60\n")
     host.answers |= {"/": links("/1", "/2"), "/1": busy(503, "60")}
     settings = {**component, "REP_BACKOFF_MAX": 60, "CONCURRENT_REQUESTS": 1}

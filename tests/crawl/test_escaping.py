@@ -22,10 +22,10 @@ EVIL = "\x1b]0;owned\x07\x85\u2028\u202eFAKE LINE"
 """An escape sequence that sets the title of a terminal, a bell, line ends, and a mark that reverses text."""
 
 RAW = EVIL.encode().decode("latin-1")
-"""EVIL for headers: they are encoded in Latin-1, so the server sends the bytes of EVIL in UTF-8."""
+"""EVIL for headers. The server encodes headers in Latin-1, and thereby sends EVIL in UTF-8."""
 
 DATE = "1\x0b \x1c \x1fJan 2010"
-"""A date with control characters that are white space for Python, so that the date is valid."""
+"""A valid date with control characters. They are valid since they are white space for Python."""
 
 EXPIRED = f"unavailable_after: {DATE}"
 IN_BRACKETS = "unavailable_after: 1 Jan 2010 ({})"
@@ -82,7 +82,7 @@ PAGES = {
 
 
 def crawl(urls: list[str], mode: str, **settings: object) -> CrawlResult:
-    # Scrapy logs items and responses, too: only the URL of a response, and items of this spider have only a URL.
+    # Scrapy itself logs responses and items. Its lines have only URLs: the items of this spider have no other field.
     verbose = {"REP_LEDGER_LEVEL": "all", "REP_PURPOSES": ["train-ai", "tdm"]}
     spider = "tests.crawl.page_spiders.PageSpider"
     return run_crawl(urls, mode=mode, spider=spider, settings={**verbose, **settings})

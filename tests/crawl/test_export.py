@@ -1,5 +1,5 @@
 """Tests that a project which serializes items and responses gets the same rows with this package as with stock Scrapy,
-except for those that sites withhold.
+except for rows that sites withhold.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Stock(NamedTuple):
 
 
 class TestExport:
-    """Tests that compare what a project exports with one crawl of stock Scrapy."""
+    """Tests that compare the rows of each crawl with those of one crawl with stock Scrapy."""
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -74,8 +74,8 @@ def test_a_crawl_obeys_robotstxt_if_its_store_fails_and_does_not_start_if_its_le
 
 
 def has_rows(path: Path, table: str) -> bool:
-    """Return whether *path* is a database with rows in *table*. A database without rows may still be
-    under construction, and its crawl would overwrite the garbage that the test writes.
+    """Return whether *path* is a database with rows in *table*. A crawl can still be
+    creating a database without rows, and would overwrite the garbage that the test writes.
     """
     try:
         database = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0)

@@ -134,7 +134,7 @@ def test_robotstxt_is_fetched_through_the_proxy_of_its_requests(
     site: Site, mode: str
 ) -> None:
     """The robots.txt of a host is fetched through the proxy of the request that needs it, with the
-    credentials for the proxy. So is the robots.txt of a redirect's target.
+    credentials for the proxy. The robots.txt of the target of a redirect is fetched in the same way.
 
     A proxy that answers 407, or is dead, says nothing about a site: robots.txt is then fetched through
     the proxy of another request. If there is no other proxy, robots.txt is unreachable, and no page is

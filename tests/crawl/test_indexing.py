@@ -43,8 +43,8 @@ NOT_FOLLOWED = {"/from-nofollow", "/from-none", "/from-ours"}
 def test_items_and_links_are_kept_or_dropped_as_the_rules_of_their_pages_say(
     site: Site, mode: str, spider: str
 ) -> None:
-    """Callbacks may be generators, asynchronous generators or functions that return lists, or those of a
-    CrawlSpider. A link whose rel attribute has a keyword of REP_REL is not followed, unless the page also
+    """The callbacks are generators, asynchronous generators, functions that return lists, or the callbacks of
+    a CrawlSpider. A link whose rel attribute has a keyword of REP_REL is not followed, unless the page also
     links to the URL without the keyword.
     """
     host = site.add()
@@ -106,8 +106,9 @@ def test_noindex_and_nofollow_do_not_stop_a_login_form_or_an_awaited_page(
 def test_items_do_not_get_files_that_say_noindex(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Media pipelines do not add a file to its item if a statement of the file, or robots.txt, says
-    noindex, or forbids a purpose of the crawl. For images, noimageindex and noimageai count as well.
+    """Media pipelines leave a file out of its item if a header of the file says noindex. They also leave it
+    out if its headers, or robots.txt, forbid its use for a purpose of the crawl. Images are left out for
+    noimageindex and noimageai, too.
 
     If the page of an item says noimageindex or noimageai, the images of the item are not requested, and
     the field IMAGES_URLS_FIELD is emptied. The other files of the item are requested. An item that cannot

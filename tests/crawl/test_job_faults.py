@@ -226,8 +226,8 @@ def test_a_crawl_is_resumed_after_the_clock_was_set_back(
     urls, paths = numbered_pages(host, 20)
     trial = Trial(site, tmp_path, urls)
     trial.run_until(6, interrupt_twice)
-    trial.how["spider"] = "tests.crawl.waiting_spiders.ClockSpider"
-    trial.how["offset"] = -30 * 3600.0
+    trial.crawl_arguments["spider"] = "tests.crawl.waiting_spiders.ClockSpider"
+    trial.crawl_arguments["offset"] = -30 * 3600.0
     trial.finish()
     assert set(host.pages) == paths
 

@@ -54,16 +54,18 @@ def sequential_trial(
 
 
 def kill_while_in_flight(
-    trial: Trial, host: Host, path: str, in_file: str = ""
+    trial: Trial, host: Host, path: str, path_in_file: str = ""
 ) -> None:
-    """Kill a run while its request for *path* is in flight. The host does not answer this request, and the
-    kill waits until the file of the queue has *in_file*, by default *path*, in flight.
+    """Kill a run while its request for *path* is in flight, since the host does not answer it.
+
+    Before the kill, wait until the file of the queue says that the request for *path_in_file* is in flight.
+    By default, *path_in_file* is *path*.
     """
     previous_answer = host.answers.get(path)
     host.answers[path] = HANGS
     crawl = trial.start()
     crawl.until(lambda: host.hits_on(path))
-    trial.wait_for_file(crawl, host.url(in_file or path))
+    trial.wait_for_file(crawl, host.url(path_in_file or path))
     kill(crawl)
     crawl.wait()
     del host.answers[path]
@@ -85,13 +87,13 @@ class Case(NamedTuple):
     """The paths that both runs together fetch."""
 
     path_in_file: str = ""
-    """The path of the request that the file has in flight, if it is not ``hanging_path``."""
+    """The path of the request that is in flight according to the file of the queue; empty for ``hanging_path``."""
 
     answers: dict[str, Any] = {}
     spider: str = "SurvivorSpider"
     settings: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
-    """The notes in the journal of the spider, each written once, in addition to those of fetched pages."""
+    """Lines that the journal of the spider must have exactly once, such as "item 3"."""
 
 
 CASES = {
@@ -110,7 +112,7 @@ CASES = {
         "page", "more", "more more page page", path_in_file="page",
         spider="DownloadingSurvivorSpider", settings={"CONCURRENT_REQUESTS": 4},
     ),
-    # This filter drops only /9, so that start requests that are in the file are fetched once more.
+    # This filter drops only /9. So the second run sends the start requests again, in addition to requests in the file.
     "a DUPEFILTER_CLASS of the project": Case(
         "0 1 2 9", "1", "0 0 1 1 1 2 2", settings={"DUPEFILTER_CLASS": f"{SPIDERS}OwnFilter"}
     ),
@@ -137,14 +139,14 @@ def test_only_requests_in_flight_at_a_kill_are_sent_again(
         settings=case.settings,
         more=host.url("/more"),
     )
-    in_file = case.path_in_file and f"/{case.path_in_file}"
-    kill_while_in_flight(trial, host, f"/{case.hanging_path}", in_file)
+    path_in_file = case.path_in_file and f"/{case.path_in_file}"
+    kill_while_in_flight(trial, host, f"/{case.hanging_path}", path_in_file)
     result = trial.start().result()
     assert result.stats["finish_reason"] == "finished"
     assert "log_count/ERROR" not in result.stats, result.log
     assert host.pages == sorted(f"/{path}" for path in case.fetched_paths.split())
     note_counts = Counter(
-        f"{note.what} {note.url.rpartition('/')[2]}" for note in trial.notes()
+        f"{note.event} {note.url.rpartition('/')[2]}" for note in trial.notes()
     )
     assert [note_counts[note] for note in case.notes] == [1] * len(case.notes)
 
@@ -212,7 +214,8 @@ def test_a_page_whose_callback_still_waits_when_the_crawl_ends_is_fetched_again(
 
 UNUSUAL: list[dict[str, Any]] = [
     {"path": "/high", "priority": 2**70},
-    {"path": "/" + "a" * 1_000_000},  # Only the server refuses this URL.
+    # This URL is too long for the server, but not for the crawl.
+    {"path": "/" + "a" * 1_000_000},
     {"path": "/a%00b", "meta": {"a\0b": "c\0"}},
     {"path": "/a", "meta": {"text": "\ud800"}},
     {"path": "/large", "method": "POST", "body": "b" * 3_000_000},
@@ -254,8 +257,8 @@ def test_requests_with_unusual_values_survive_a_kill(
 def test_requests_that_cannot_be_pickled_wait_in_memory(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Scrapy does the same. The requests are lost with the process, and do not count as seen, so that a
-    later run fetches them when it finds their links again.
+    """As with Scrapy's own scheduler, these requests are lost with the process. They do not count as seen, so
+    that a later run fetches them when it finds their links again.
     """
     host = site.add(RULES)
     host.answers["/start"] = page_with_links(*map(str, range(20)))
@@ -272,8 +275,8 @@ def test_requests_that_cannot_be_pickled_wait_in_memory(
 def test_a_request_that_cannot_be_pickled_returns_to_the_scheduler_for_a_pause(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Requests from memory are about to be sent when their host asks for a pause. They wait for the end of
-    the pause in the scheduler, and are then sent, each once.
+    """Two requests wait in memory, since they cannot be pickled. Just before they are sent, their host asks
+    for a pause. They return to the scheduler, wait there until the pause ends, and are then sent once each.
     """
     host, other = site.add(RULES, name="127.0.0.2"), site.add(RULES)
     host.answers["/busy"] = busy(429, "1")

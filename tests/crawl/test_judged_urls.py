@@ -276,7 +276,8 @@ def requests_of(urls: list[str], **meta: Any) -> list[dict[str, Any]]:
         for encoding in ({}, {"verbatim_url": True}):
             request = {"url": url, "meta": {**meta, **encoding}, "dont_filter": True}
             try:
-                urlsplit(Request(**request).url)  # Scrapy's scheduler does the same.
+                # Scrapy's scheduler would fail in the same way.
+                urlsplit(Request(**request).url)
             except (ValueError, TypeError):
                 continue
             requests.append(request)

@@ -56,7 +56,7 @@ def rows(path: Path, query: str, *values: Any) -> list[dict[str, Any]]:
 
 
 def decisions(path: Path, url: str) -> list[tuple[Any, ...]]:
-    """Return the decisions on *url* in order, each as the values of COLUMNS. The page is given by its path."""
+    """Return the decisions on *url* in order, each as the values of COLUMNS. The page is a path, not a URL."""
     decisions = rows(path, "SELECT * FROM decision WHERE url = ? ORDER BY id", url)
     for row in decisions:
         row["page"] = row["page"] and re.sub("^http://[^/]*", "", row["page"])
@@ -204,7 +204,7 @@ def test_the_ledger_has_each_decision_and_one_allowed_request_for_each_fetched_p
     [[count]] = [row.values() for row in rows(path, records)]
     assert result.stats["rep/ledger/recorded"] == count
     assert "rep/ledger/dropped" not in result.stats
-    # A crawl logs no checksum of the file, which another crawl may write as well.
+    # A crawl logs no checksum of its ledger, since other crawls can write to the same file.
     assert "SHA-256" not in result.log
 
 
@@ -329,13 +329,13 @@ HEADLINES: dict[str, tuple[list[str], dict[str, Any], str]] = {
         "Dry run: 2 pages were fetched, and 1 request would have been refused",
     ),
 }  # fmt: skip
-"""Crawls by what their headline shows: the paths of the requests, the settings, and the headline."""
+"""Crawls by what their headline shows. Each has the paths of its requests, its settings, and the expected headline."""
 
 
 def test_the_headline_agrees_with_the_access_log(site: Site, tmp_path: Path) -> None:
-    """For each of HEADLINES, the headline of the report has the number of pages that the server has sent. The
-    headline of a report on all of these ledgers has the sums. ``test_network.py`` tests the headline of a
-    crawl without a network.
+    """For each crawl in HEADLINES, the number of pages in the headline of its report is the number of pages
+    that the server has sent. The headline of one report on the ledgers of all these crawls has the sums.
+    ``test_network.py`` tests the headline of a crawl without a network.
     """
     ledgers = []
     for number, (paths, settings, expected) in enumerate(HEADLINES.values()):
@@ -467,7 +467,7 @@ def test_the_ledger_is_intact_after_a_kill(site: Site, tmp_path: Path) -> None:
     assert recorded_urls == [
         host.url(f"/{number}") for number in range(len(recorded_urls))
     ]
-    # The last page may be recorded before its request arrives at the host.
+    # The ledger can have the last page before its request arrives at the host.
     assert len(host.pages) >= len(recorded_urls) - 1
     [traffic] = rows(path, "SELECT sum(pages) AS pages FROM traffic")
     assert 0 < traffic["pages"] <= len(host.pages)
@@ -517,7 +517,7 @@ def test_the_ledger_has_all_decisions_after_a_full_disk(
 
 
 def test_one_line_in_extensions_enables_the_ledger(site: Site, tmp_path: Path) -> None:
-    """A project without the add-on can enable the ledger alone. The ledger is in the folder of REP_LEDGER, also if
+    """A project without the add-on can enable the ledger alone. The ledger is in the folder of REP_LEDGER, even if
     the name of the spider is a path.
     """
     host = site.add(RULES)
@@ -538,7 +538,7 @@ def test_noindex_of_json_and_feeds_is_recorded_and_drops_nothing(
 ) -> None:
     """JSON, sitemaps, feeds and scripts may have a header with noindex and nofollow. Their items are kept
     and their links followed, as in stock Scrapy. The log shows the statements, the ledger notes them once for
-    each origin, and with REP_NOINDEX = "annotate" the items have them. A usage preference of such data is
+    each origin, and with REP_NOINDEX = "annotate" the items have them. A usage preference of these files is
     obeyed: noai on an API is meant for its content.
     """
     host, other = site.add(), site.add()

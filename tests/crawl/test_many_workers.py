@@ -112,7 +112,7 @@ def start_workers(
     max_count = 0
 
     def are_registered() -> bool:
-        # The highest count is kept: a later worker may fetch the page again when the first workers have ended.
+        # The highest count is kept: a later worker can fetch the page again when the first workers have ended.
         nonlocal max_count
         keys = [*client.scan_iter("{worker:requests}:*:workers")]
         max_count = max(max_count, sum(map(client.zcard, keys)))
@@ -435,7 +435,7 @@ def test_each_worker_closes_with_one_error_if_the_queue_is_lost(
     site: Site, mode: str, server: RedisServer
 ) -> None:
     """After a FLUSHALL, each worker logs what is lost, and closes with the reason ``queue_lost``. The requests that
-    the workers had taken are put back into the queue. The next worker fetches these, and ends as usual.
+    the workers had taken are put back into the queue. The next worker sends these requests, and ends as usual.
     """
     host_mix = HostMix(site)
     settings = settings_for(server)
@@ -450,7 +450,7 @@ def test_each_worker_closes_with_one_error_if_the_queue_is_lost(
     assert int(server.client().hget("{worker:requests}:state", "count")) > 0
     for host in host_mix.hosts:
         host.limit = (
-            None  # Delays are lost with the queue, so that requests may be too early.
+            None  # Delays are lost with the queue, so that requests can be too early.
         )
     [last] = finish([start(host_mix.urls, settings, mode)])
     assert last.stats["scheduler/dequeued/redis"] > 0
@@ -525,7 +525,8 @@ def test_no_page_is_lost_if_a_worker_is_killed_or_suspended(
     if fault == "stopped":
         worker.send_signal(signal.SIGCONT)
         crawls[1].result(TIMEOUT)
-    # The requests in flight of the killed worker are sent again. A suspended worker may finish its own late.
+    # The requests that the killed worker had in flight are sent again. A suspended worker finishes its requests late,
+    # when another worker has already sent them again.
     host_mix.check(most_repeated=2 * settings["CONCURRENT_REQUESTS"])
     check_nothing_left(server)
 
@@ -567,7 +568,7 @@ def test_downloads_keep_the_delay_and_pauses_of_a_host_that_another_worker_owns(
     busy_hits = [hit for hit in shared_host.hits if isinstance(hit.answer, Busy)]
     assert busy_hits
     pause_began = max(hit.answered for hit in busy_hits if hit.answered is not None)
-    # Requests that were on their way when the pause began may arrive within it.
+    # Requests that were on their way when the pause began can arrive within it.
     early = [
         hit
         for hit in shared_host.hits
@@ -581,7 +582,7 @@ def test_downloads_keep_the_delay_and_pauses_of_a_host_that_another_worker_owns(
 def test_a_redirected_robotstxt_keeps_the_delay_of_a_host_that_another_worker_owns(
     site: Site, server: RedisServer
 ) -> None:
-    """Robots.txt files of other hosts redirect to a host with a delay. Only the worker that owns this host may
+    """Robots.txt files of other hosts redirect to a host with a delay. The other workers do not
     know its delay. Redirected requests and pages together keep the delay.
     """
     slow = site.add(f"{RULES}Crawl-delay: {DELAY}\n", name="127.0.8.1")

@@ -210,9 +210,9 @@ def test_back_off_warns_if_it_cannot_pause_the_host(
 
 @pytest.mark.newest
 def test_the_log_names_hosts_whose_delays_held_up_the_crawl(site: Site) -> None:
-    """At the end, the log names the hosts whose delays have held up the crawl for a second or more. Times for
-    which the crawl would have waited without a Crawl-delay do not count: the delay of the project, and
-    pauses. Refused requests do not count either.
+    """At the end, the log names the hosts whose Crawl-delay has held up the crawl for a second or more. Time
+    that the crawl would have waited anyway, for a delay of the project or for a pause, does not count.
+    Refused requests do not count either.
     """
     rules = "User-agent: *\nDisallow: /private\nCrawl-delay: {}\n"
     delays = {"slow": 0.6, "slower": 1.5, "paced": 0.3, "busy": 0.2, "refused": 1.2}
@@ -244,7 +244,7 @@ def test_the_log_names_hosts_whose_delays_held_up_the_crawl(site: Site) -> None:
     assert times.keys() == {names["slow"], names["slower"]}
     assert times[names["slow"]] == "0:00:02"
     assert times[names["slower"]] in {"0:00:03", "0:00:04"}
-    # The stat is the sum for all hosts, also for those that the log does not name.
+    # The stat is the sum for all hosts, including hosts that the log does not name.
     assert 4.7 < result.stats["rep/crawl_delay/waited"] < 7
 
 
@@ -312,7 +312,7 @@ def test_a_refusal_names_the_user_agent_line_of_its_group(site: Site) -> None:
 
 @pytest.mark.newest
 def test_robotstxt_with_401_or_403_allows_everything_and_is_counted(site: Site) -> None:
-    """The log has a line about the first such robots.txt, and their number at the end."""
+    """The log has a line about the first robots.txt with such a status, and at the end the number of these files."""
     hosts = [
         site.add(Answer(status=status), name=f"h{status}.test")
         for status in (401, 403, 404)

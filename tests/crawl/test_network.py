@@ -62,8 +62,8 @@ def test_no_page_is_lost_while_a_proxy_is_dead(site: Site, mode: str) -> None:
 
 @pytest.mark.newest
 def test_all_pages_are_fetched_with_too_few_file_descriptors(site: Site) -> None:
-    """The process may not open enough files for a connection to each host. The servers close their
-    connections.
+    """The process can have fewer files open than there are hosts. The crawl fetches all pages nevertheless:
+    the servers close their connections, so that file descriptors become free.
     """
     crawls: list[RunningCrawl] = []
 

@@ -62,7 +62,7 @@ def test_errback_signal_stats_and_log_of_a_denial_have_the_reason(
 
 @pytest.mark.newest
 def test_a_browsers_user_agent_follows_the_group_of_user_agent(site: Site) -> None:
-    """The group is that of the crawler that USER_AGENT names, as in stock Scrapy."""
+    """A request with the User-Agent header of a browser obeys the group for the crawler in the setting USER_AGENT."""
     host = site.add("User-agent: mybot\nDisallow: /private\n")
     header = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"}
     plan = [

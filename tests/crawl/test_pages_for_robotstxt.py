@@ -36,8 +36,9 @@ STOCK = {"ROBOTSTXT_OBEY": True, "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser"}
 def test_a_challenge_page_for_robotstxt_allows_everything_and_is_logged(
     site: Site, tmp_path: Path
 ) -> None:
-    """The log has a line about the first challenge page, and their number at the end. The ledger and the
-    report have them as well. If the page has rules, these are obeyed, and the log says so.
+    """The log has a line about the first challenge page, and at the end the number of challenge pages. If an
+    HTML page has rules, these are obeyed, and the log says so. The ledger and the report have each
+    robots.txt that is an HTML page, with or without rules.
     """
     challenged = [
         site.add(Answer(CHALLENGE, status=status, headers=HTML))

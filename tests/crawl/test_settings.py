@@ -42,9 +42,9 @@ def run_spider(
     url: str = "data:,one",
 ) -> list[str]:
     """Run ``scrapy runspider`` in *folder* with *assignments*, such as ``REP_XYZZY=1``, on its command line.
-    Return the lines of its output. This command leaves errors at the start to its event loop.
+    Return the lines of its output.
 
-    *enable* are the settings that enable this package.
+    *enable* is a dict of the settings that enable this package. *url* is the start URL of the spider.
     """
     spider = folder / "one.py"
     spider.write_text(SPIDER.replace("ENABLED", repr(enable)).replace("URL", url))
@@ -52,6 +52,7 @@ def run_spider(
     options = [
         word for setting in (*mode_settings, *assignments) for word in ("-s", setting)
     ]
+    # This command does not handle an error at the start of the crawl: its event loop reports it.
     command = ["scrapy", "runspider", str(spider), *options]
     completed = forks.run(command, cwd=folder, env=plain_environment())
     lines = (completed.stdout + completed.stderr).decode().strip().split("\n")

@@ -173,7 +173,7 @@ def test_a_crawl_keeps_the_items_that_may_be_used_for_its_purpose(
 def test_without_a_purpose_all_items_are_kept_and_tdmrep_is_not_requested(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Nor is tdmrep.json requested for a purpose other than mining. The spider can read the usage preferences."""
+    """tdmrep.json is requested only for the purpose of mining. The spider can read the usage preferences."""
     host, ledger = add_host(site), tmp_path / "ledger.sqlite"
     usage_of = {
         "/silent": "unknown",
@@ -210,9 +210,9 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
     fetched once per origin while it is fresh, also over several crawls. A tdmrep.json that is missing, broken, too
     long or unreachable reserves nothing and delays nothing.
 
-    A redirect is followed only if the robots.txt of its target allows that, or an override. The group of the
-    User-Agent that is sent decides, about each form in which a server may see the URL. Two hosts that redirect
-    their tdmrep.json to each other do not wait for each other.
+    A redirect is followed only if the robots.txt of its target, or an override, allows the target. The group for the
+    User-Agent that is sent must allow each form in which a server can read the URL. Two hosts that redirect their
+    tdmrep.json to each other do not wait for each other.
     """
     down, other = site.add(Answer(status=503)), site.add(SECRET)
     by_agent = site.add("User-agent: special\nDisallow: /secret\n")
@@ -237,7 +237,7 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
         "missing": (site.add(OPEN), Answer(status=404)),
         "broken": (site.add(OPEN), Answer(b"[{")),
         "long": (site.add(OPEN), Answer(b" " * 600_000 + RESERVED.body)),
-        # This tdmrep.json may be fetched again before the page may be sent.
+        # This tdmrep.json could be fetched again after one second. The page waits for two, but no second fetch is made.
         "failing": (slow, busy(503, "1")),
         "moved away": (site.add(OPEN), redirect(site.refusing().url("/policy"))),
         "moved to one that is down": (site.add(OPEN), redirect(down.url("/policy"))),

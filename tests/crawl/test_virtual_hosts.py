@@ -50,8 +50,8 @@ def all_pages(host: Host) -> list[dict[str, Any]]:
 
 
 def requested(host: Host) -> list[tuple[str, str]]:
-    """Return the ``Host`` header and the path of each request in the access log, sorted. A header that has the
-    address is given as "address".
+    """Return the ``Host`` header and the path of each request in the access log, sorted. If the header is the address
+    and port of *host*, "address" is returned in its place.
     """
     address = host.origin.partition("://")[2]
     names = [hit.headers["Host"].replace(address, "address") for hit in host.hits]
@@ -70,9 +70,9 @@ def denied(result: CrawlResult) -> set[tuple[str, str]]:
 def test_each_virtual_host_has_its_own_robotstxt(
     host: Host, mode: str, tmp_path: Path
 ) -> None:
-    """The robots.txt and tdmrep.json of a virtual host are requested at the same address with the same header. The
-    store, the ledger and the queue keep the files of each virtual host apart, also if another robots.txt is
-    unreachable.
+    """The robots.txt and tdmrep.json of a virtual host are requested like its pages: at the same address, and with the
+    same ``Host`` header. The store, the ledger and the queue keep the files of each virtual host apart, even if the
+    robots.txt of another virtual host is unreachable.
     """
     host.answers[f"{DOWN}/robots.txt"] = Answer(status=503)
     host.answers[f"{NAME}{WELL_KNOWN}"] = RESERVED

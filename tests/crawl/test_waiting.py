@@ -26,7 +26,7 @@ SPIDERS = "tests.crawl.waiting_spiders"
 COMPONENTS = "tests.crawl.component_spiders"
 ALLOWED = [f"/public/{number}" for number in range(12)]
 FORBIDDEN = [f"/private/{number}" for number in range(8)]
-# Hosts that differ only in their port share a download slot. Its concurrency is that of ``QUIET``, which is higher.
+# Hosts on different ports share a download slot. Its concurrency in ``QUIET`` is 100, so that only this limit counts.
 CONCURRENCY_4 = {"CONCURRENT_REQUESTS": 4}
 WAITING = {"CONCURRENT_REQUESTS": 16, "REP_WAIT_TIMEOUT": 30}
 
@@ -42,7 +42,7 @@ def test_requests_after_the_spider_has_closed_fail(site: Site, mode: str) -> Non
     spider = f"{SPIDERS}.LateSpider"
     result = run_crawl([host.url("/1")], mode=mode, spider=spider, late=late)
     assert result.fetched() == [host.url("/1")]
-    # The error is SpiderClosing, or that of an engine that has closed.
+    # The error is SpiderClosing, or the error of a closed engine.
     assert [error["url"] for error in result.errors] == late
     assert (host.pages, other.hits) == (["/1"], [])
 
@@ -55,7 +55,7 @@ def test_robotstxt_is_fetched_before_the_pages_if_the_concurrency_is_1(
 ) -> None:
     """With CONCURRENT_REQUESTS = 1, the fetch of robots.txt does not wait for the request that needs it. The waiting
     requests of a host are then sent in the order of their priority. Each scheme and port of a host name has its own
-    robots.txt, and so has each name of an address.
+    robots.txt. Each host name has its own robots.txt, even if several names have the same IP address.
     """
     hosts = [
         site.add(
@@ -87,9 +87,9 @@ def test_robotstxt_is_fetched_before_the_pages_if_the_concurrency_is_1(
 def test_requests_that_waited_for_robotstxt_are_unchanged(
     site: Site, mode: str
 ) -> None:
-    """Callbacks get the requests as the spider made them. While they wait, the crawl does not end, and the duplicate
-    filter has them; ``dont_filter`` bypasses the filter. The targets of their redirects are filtered as duplicates or
-    as offsite.
+    """Callbacks get the requests as the spider made them. While requests wait, the crawl does not end. A second request
+    for the same URL is dropped as a duplicate, unless it has ``dont_filter``. Targets of redirects are dropped if they
+    are duplicates or offsite.
     """
     host, other = site.add(robots(RULES, delay=1)), site.add(RULES)
     offsite = other.url("/offsite").replace("127.0.0.1", "localhost")
@@ -117,9 +117,9 @@ def test_requests_that_waited_for_robotstxt_are_unchanged(
 def test_downloads_and_files_that_bypass_the_scheduler_wait_for_robotstxt(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """Downloads of a callback and of a media pipeline wait for a slow robots.txt without polling, and obey it. If
-    robots.txt is unreachable, downloads of a callback are refused at once, since the waiting callback would hold up
-    the crawl. This is also so if a component drops the request for robots.txt.
+    """Downloads that a callback awaits, and those of a media pipeline, wait for a slow robots.txt without polling, and
+    obey it. If robots.txt is unreachable, downloads that a callback awaits are refused at once, since the waiting
+    callback would hold up the crawl. They are also refused if a component drops the request for robots.txt.
     """
     host, slow, down = site.add(RULES), site.add(robots(RULES, delay=1)), site.add(DOWN)
     more, files = (
@@ -222,7 +222,7 @@ def test_an_unreachable_robotstxt_is_fetched_again_for_later_requests(
         hits = [
             hit.answered for hit in recovering.robots_hits if hit.answered is not None
         ]
-        # With RETRIED_SOON, robots.txt may be fetched again after one second at most.
+        # With RETRIED_SOON, the next fetch of robots.txt is due at most one second after a failed fetch.
         return bool(hits) and hits[-1] < time.monotonic() - 1.1
 
     host.answers["/late"] = Answer(after=is_due_again)

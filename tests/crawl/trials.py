@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RULES = "User-agent: *\nDisallow: /private/\n"
 
 EXTRA_PAGES = 6
-"""The number of pages that a run may still fetch after it has been told to end."""
+"""The number of pages that the hosts still answer after a run has been told to end."""
 
 HTML = {"Content-Type": "text/html"}
 
@@ -42,7 +42,7 @@ def interrupt_twice(crawl: RunningCrawl) -> None:
 
 
 class Gate:
-    """Delays the answers of all hosts of *site* after a number of pages, until :meth:`open` is called.
+    """Lets the hosts of *site* answer *max_pages* requests for pages, and no further ones until :meth:`open` is called.
 
     So a test can act in the middle of a crawl, however slow the machine is.
     """
@@ -71,18 +71,18 @@ class Gate:
 class Note(NamedTuple):
     """A line of the journal of ``SurvivorSpider``.
 
-    ``what`` is "begin", "end", "item", "error", or the reason of a refusal.
+    ``event`` is "begin", "end", "item", "error", or the reason of a refusal.
     """
 
-    what: str
+    event: str
     url: str
 
 
 class Trial:
     """One crawl in several runs. All of its files are in *folder*.
 
-    *settings* and *attributes* are those of all runs. The attribute ``how`` has the keyword arguments of
-    ``start_crawl`` apart from the settings.
+    *settings* and the spider *attributes* apply to each run. ``crawl_arguments`` has the keyword arguments with which
+    each run calls ``start_crawl``, except for the settings.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Trial:
             "JOBDIR": str(self.job),
             **(settings or {}),
         }
-        self.how = {
+        self.crawl_arguments = {
             "mode": mode,
             "spider": f"tests.crawl.surviving_spiders.{spider}",
             "journal": str(self.journal),
@@ -118,20 +118,22 @@ class Trial:
     def start(self, **settings: Any) -> RunningCrawl:
         """Start a run, with *settings* in addition to those of all runs."""
         return start_crawl(
-            self.requests, settings={**self.settings, **settings}, **self.how
+            self.requests,
+            settings={**self.settings, **settings},
+            **self.crawl_arguments,
         )
 
     def run_until(
-        self, hits: int, end: Callable[[RunningCrawl], None] = kill, **settings: Any
+        self, pages: int, end: Callable[[RunningCrawl], None] = kill, **settings: Any
     ) -> None:
-        """Start a run, and end it with *end* when it has requested *hits* pages.
+        """Start a run, and end it with *end* when it has requested this number of *pages*.
 
-        The hosts answer few pages more than that, so the crawl has not finished by then, even on a busy machine.
+        The run cannot finish earlier, even on a busy machine: the hosts answer only EXTRA_PAGES further requests.
         """
         before = self.fetched_count
-        gate = Gate(self.site, hits + EXTRA_PAGES)
+        gate = Gate(self.site, pages + EXTRA_PAGES)
         crawl = self.start(**settings)
-        crawl.until(lambda: self.fetched_count >= before + hits)
+        crawl.until(lambda: self.fetched_count >= before + pages)
         end(crawl)
         crawl.wait()
         self.site.settle()
@@ -171,7 +173,9 @@ class Trial:
     def finish(self, **settings: Any) -> CrawlResult:
         """Run the crawl until it has finished, and return the result of this run."""
         result = run_crawl(
-            self.requests, settings={**self.settings, **settings}, **self.how
+            self.requests,
+            settings={**self.settings, **settings},
+            **self.crawl_arguments,
         )
         assert result.stats["finish_reason"] == "finished", result.log
         assert "log_count/ERROR" not in result.stats, result.log
@@ -182,10 +186,10 @@ class Trial:
         """The number of requests for pages that the hosts got in all runs."""
         return sum(hit.path != "/robots.txt" for hit in list(self.site.log))
 
-    def notes(self, *kinds: str) -> list[Note]:
-        """Return the lines of the journal; only those of *kinds*, if any are given."""
+    def notes(self, *events: str) -> list[Note]:
+        """Return the lines of the journal. If *events* are given, return only the lines about these events."""
         if not self.journal.exists():
             return []
         lines = self.journal.read_text().splitlines()
         notes = [Note(*line.split()) for line in lines]
-        return [note for note in notes if not kinds or note.what in kinds]
+        return [note for note in notes if not events or note.event in events]

@@ -1,7 +1,8 @@
 """Runs several crawls in one process.
 
-``python -m tests.crawl.two_crawls MODE CRAWLS [LOG_LEVEL]``. CRAWLS is a list in JSON. Each crawl is a list, too: a
-dict of settings, and then URLs. The spiders are called plan-0, plan-1, and so on.
+``python -m tests.crawl.two_crawls MODE CRAWLS [LOG_LEVEL]``. CRAWLS is a list in JSON. It has the settings and the
+URLs of each crawl, such as ``[[{"DOWNLOAD_DELAY": 1}, "http://127.0.0.1/1", "http://127.0.0.1/2"]]``. The spiders are
+called plan-0, plan-1, and so on.
 """
 
 from __future__ import annotations

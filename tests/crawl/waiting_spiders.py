@@ -63,8 +63,8 @@ class EveryWaySpider(PlanSpider):
     - ``cancel_after``: for each URL in ``more``, the seconds after which its download is cancelled, or None.
     - ``files``: the URLs that FilesPipeline downloads.
 
-    When the downloads have ended, the stat ``limiter/HOST`` says how many requests to their host are still in flight
-    or waiting. If the body of a page is ``slow down``, the callback calls ``back_off`` for a second, and repeats the
+    When the downloads have ended, the stat ``limiter/HOST`` says how many requests to this host are still in flight or
+    waiting. If the body of a page is ``slow down``, the callback calls ``back_off`` for a second, and repeats the
     request.
     """
 
@@ -89,7 +89,7 @@ class EveryWaySpider(PlanSpider):
         after = [*self.cancel_after.get(response.url, ()), *[None] * len(more)]
         downloads = []
         for url, seconds in zip(more, after, strict=False):
-            # Deferreds exist in every mode of Scrapy, and run in parallel.
+            # In Deferreds, all downloads begin at once, also with a reactor that is not on asyncio.
             sending = self.crawler.engine.download_async(requests[url])
             download = deferred_from_coro(sending)
             if seconds is not None:
@@ -112,7 +112,7 @@ class EveryWaySpider(PlanSpider):
     async def note_limiter(self, host: str) -> None:
         """Note how many requests the limiter of *host* counts as in flight and as waiting."""
         frontier = Frontier.of(self.crawler)
-        # While other requests are active, the frontier may not have noticed yet which requests have ended.
+        # While other requests are active, the frontier can be late to notice that a request has ended.
         frontier._end_unseen()
         limiter = frontier.limits.limiter(host)
         counts = {

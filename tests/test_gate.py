@@ -253,8 +253,8 @@ async def test_a_request_that_is_exempt_from_robotstxt_obeys_pauses() -> None:
 
 @coroutine_test
 async def test_files_and_downloads_cause_a_retry_of_an_unreachable_robotstxt() -> None:
-    """While robots.txt is unreachable, requests that did not pass through the scheduler are refused, until the next
-    attempt is due. The first request after that moment waits for the attempt, whose result decides about it.
+    """While robots.txt is unreachable, requests from outside the scheduler are refused without a fetch. When the next
+    fetch is due, the next request waits for it, and is sent or refused by its result.
     """
     mw, crawler = middleware({})
     with pytest.raises(RobotsDenied):

@@ -179,7 +179,9 @@ class LimitsMachine(RuleBasedStateMachine):
             self.check_decided()
 
     def fetches_without_request(self) -> list[str]:
-        """Return the hosts whose fetch can end now, because its request was answered, refused or cancelled."""
+        """Return the hosts for which the fetch of robots.txt can end now: its request was answered, refused or
+        cancelled.
+        """
         return sorted(
             self.under_fetch - {name[0] for name in self.robotstxt_requests()}
         )

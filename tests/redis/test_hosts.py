@@ -287,8 +287,8 @@ def test_a_pause_reaches_all_workers(queue: SharedQueue) -> None:
 
 
 def test_a_back_off_limits_all_workers_together(queue: SharedQueue) -> None:
-    """During a back-off, a worker that requests a permit sends the limit that it knows. The permit is granted if all
-    workers together have fewer requests in flight than that limit.
+    """During a back-off, a worker that asks for a permit says how many requests may be in flight to the host (*limit*).
+    It gets the permit if all workers together have fewer requests in flight to the host.
     """
     worker, other = queue.worker(), queue.worker()
     assert worker.request_permit("1", limit=1).wait == 0

@@ -18,7 +18,7 @@ NOON = 1_704_110_400.0
 
 
 class FakeClock(Clock):
-    """A clock whose time changes only in :meth:`advance`, in which due timers are called, too."""
+    """A clock whose time changes only in :meth:`advance`, which also calls the timers that are due."""
 
     def __init__(self) -> None:
         self._now = 1000.0

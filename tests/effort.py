@@ -1,4 +1,4 @@
-"""How much the tests try. With pytest's option ``--long``, property tests and fuzz tests run longer."""
+"""The effort of property tests and fuzz tests: with pytest's option ``--long``, they run longer."""
 
 from __future__ import annotations
 

@@ -77,8 +77,9 @@ CAN_FORK = sys.platform == "linux"
 class Popen(subprocess.Popen[Any]):
     """A process that runs ``python -m`` with *args*, the name of a module and its arguments.
 
-    The parameters *stdin*, *stdout*, *stderr*, *cwd* and *env* are those of ``subprocess.Popen``. Its other parameters
-    have no effect. Neither have environment variables that Python reads when it starts, such as PYTHONHASHSEED.
+    The parameters *stdin*, *stdout*, *stderr*, *cwd* and *env* mean the same as in ``subprocess.Popen``. Parameters
+    about the start of the process, such as *preexec_fn*, have no effect. Environment variables that Python reads when
+    it starts, such as PYTHONHASHSEED, have no effect either.
     """
 
     def _execute_child(self, args: Sequence[str], *rest: Any) -> None:

@@ -30,8 +30,8 @@ SUITE = Suite()
 
 
 def test_this_package_passes_all_cases_in_each_dialect() -> None:
-    """Cases on which the sources disagree are not counted for any parser. The table in the
-    documentation has the figures of this run.
+    """Disputed cases, on which the specifications disagree, are not counted for any parser. The table in
+    ``docs/conformance.md`` has the figures of this run.
     """
     assert any(case.is_disputed for case in SUITE.cases)
     results = [judge(ScrapyRep(dialect), SUITE.cases) for dialect in DIALECTS]
@@ -70,7 +70,7 @@ def test_cases_match_the_schema_and_have_unique_ids() -> None:
 
 @pytest.mark.parametrize("case", SUITE.cases[::40], ids=lambda case: case.id)
 def test_the_judge_accepts_only_the_expected_answer(case: Case) -> None:
-    """Checked for a sample of the cases."""
+    """Only a sample of the cases is checked."""
     for dialect in case.dialects:
         expected = case.expected(dialect)
         assert agrees(expected, expected)
@@ -87,7 +87,9 @@ def test_each_peer_runs_and_passes_most_of_the_simple_cases(peer: type) -> None:
 
 
 def answer(question: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Answer a question of the suite: the adapter that the next test passes to ``--adapter``."""
+    """Return the answer of this package to a question of the suite. The next test passes this function to
+    ``--adapter``.
+    """
     return ScrapyRep(question["dialect"]).answer(question)
 
 
@@ -128,8 +130,8 @@ for line in sys.stdin:
 def test_a_command_in_any_language_can_be_judged(
     tmp_path: Path, code: str, timeout: float, message: str | None
 ) -> None:
-    """The command reads questions and writes answers as lines of JSON. If it ends or hangs, the run
-    stops at once, with a message that has the case.
+    """The command reads questions and writes answers as lines of JSON. If the command ends or hangs, the run stops at
+    once. The error message names the case.
     """
     script = tmp_path / "ask.py"
     script.write_text(code)

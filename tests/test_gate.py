@@ -44,8 +44,8 @@ LEDGER_LEVEL_ALL = {"REP_LEDGER": "unused", "REP_LEDGER_LEVEL": "all"}
 def middleware(
     answers: dict[str, Any] | None = None, **settings: Any
 ) -> tuple[RobotsTxtMiddleware, Crawler]:
-    """Return the middleware of a crawl, and its crawler. *answers* contains the response for each URL; by default,
-    that of ROBOTS_URL.
+    """Return the middleware of a crawl, and its crawler. *answers* maps URLs to responses. By default, only ROBOTS_URL
+    has a response.
     """
     settings = {"USER_AGENT": "mybot", "REP_WAIT_TIMEOUT": 0, **settings}
     answers = {ROBOTS_URL: answer(ROBOTS_URL)} if answers is None else answers
@@ -54,8 +54,8 @@ def middleware(
 
 
 async def process(mw: RobotsTxtMiddleware, request: Request) -> Any:
-    """Pass *request* through the middleware, and end it. Return the result of the middleware: a response, or None if
-    the request is sent. Raises RobotsDenied if the request is refused.
+    """Pass *request* through the middleware, and end it. Return what the middleware returns: a response, or None if the
+    request is sent. Raise RobotsDenied if the request is refused.
     """
     frontier = Frontier.of(mw._crawler)
     entry = frontier.enter(request)
@@ -105,7 +105,8 @@ class Case(NamedTuple):
 
     meta: dict[str, Any] = {}
     robots: bytes | None = ROBOTS
-    """The robots.txt of the site. If None, its fetch fails. A request that is sent nevertheless needs no robots.txt."""
+    """The robots.txt of the site. None means that its fetch fails: then only requests that need no robots.txt are sent.
+    """
 
 
 CASES = {
@@ -237,8 +238,8 @@ async def test_only_requests_of_this_package_skip_the_check() -> None:
 
 @coroutine_test
 async def test_a_request_that_is_exempt_from_robotstxt_obeys_pauses() -> None:
-    """A request with ``dont_obey_robotstxt`` is refused if the pause of its host is too long to wait. Then no record
-    says that the request was allowed.
+    """A request with ``dont_obey_robotstxt`` is refused if the pause of its host is too long to wait for. The only
+    record is that of the refusal.
     """
     mw, crawler = middleware(REP_LEDGER="ledger")
     recorded = records(crawler)
@@ -252,8 +253,8 @@ async def test_a_request_that_is_exempt_from_robotstxt_obeys_pauses() -> None:
 
 @coroutine_test
 async def test_files_and_downloads_cause_a_retry_of_an_unreachable_robotstxt() -> None:
-    """While robots.txt is unreachable, requests that did not pass through the scheduler are refused, until the next
-    attempt is due. The first request after that moment waits for the attempt, whose result decides about it.
+    """While robots.txt is unreachable, requests from outside the scheduler are refused without a fetch. When the next
+    fetch is due, the next request waits for it, and is sent or refused by its result.
     """
     mw, crawler = middleware({})
     with pytest.raises(RobotsDenied):
@@ -278,8 +279,9 @@ async def test_files_and_downloads_cause_a_retry_of_an_unreachable_robotstxt() -
 
 @coroutine_test
 async def test_a_file_does_not_wait_for_an_unreachable_robotstxt() -> None:
-    """The file of a media pipeline is refused at once, although REP_WAIT_TIMEOUT lets requests wait. This is true of
-    the first file, whose request starts the fetch of robots.txt, and of later files while no retry is due.
+    """The file of a media pipeline is refused at once, although REP_WAIT_TIMEOUT lets requests wait. The first file,
+    whose request starts the fetch of robots.txt, is refused when the fetch has failed. Later files are refused without
+    a fetch, as long as no retry is due.
     """
     unreachable = answer(ROBOTS_URL, status=503)
     mw, crawler = middleware({ROBOTS_URL: unreachable}, REP_WAIT_TIMEOUT=600)
@@ -341,7 +343,7 @@ async def test_concurrent_requests_wait_for_one_fetch() -> None:
 
 @coroutine_test
 async def test_the_fetch_is_cancelled_when_all_waiting_requests_are_cancelled() -> None:
-    """A cancelled fetch says nothing about the site: for the next request, robots.txt is fetched again."""
+    """A cancelled fetch says nothing about the site. So robots.txt is fetched again for the next request."""
     robots_response: Deferred[Any] = Deferred()
     answers = [lambda: robots_response, answer(ROBOTS_URL)]
     mw, crawler = middleware({ROBOTS_URL: answers})
@@ -378,8 +380,8 @@ async def test_the_fetch_is_cancelled_when_all_waiting_requests_are_cancelled() 
 async def test_a_request_of_a_spider_for_robotstxt_is_answered_with_the_copy_of_the_crawl(
     request_: Request, status: int, is_copy: bool
 ) -> None:
-    """A spider that requests robots.txt with a plain GET gets the copy that the crawl has fetched. The response has a
-    flag. Other requests are sent, and recorded at the ledger level "all".
+    """A plain GET for robots.txt gets a copy of the robots.txt that the crawl has fetched, if this fetch was
+    successful. The response is flagged as a copy. All other requests are sent, and recorded at the ledger level "all".
     """
     answers = {ROBOTS_URL: answer(ROBOTS_URL, ROBOTS, status)}
     mw, crawler = middleware(answers, **LEDGER_LEVEL_ALL)

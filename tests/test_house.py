@@ -48,7 +48,7 @@ SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
 
 
 def test_no_module_imports_names_from_the_package_itself() -> None:
-    """``scrapy_rep`` itself imports these modules, so that would be a circular import."""
+    """``scrapy_rep`` itself imports the modules of the package, so these imports would be circular."""
     for path in MODULES:
         for node in imports_in(path):
             if isinstance(node, ast.Import):
@@ -78,7 +78,7 @@ def modules_imported_by(path: Path) -> set[str]:
 
 
 def test_no_import_is_circular() -> None:
-    """This includes imports for type checking."""
+    """Imports for type checking count, too."""
     graph = {
         name_of(path): modules_imported_by(path) - {"scrapy_rep"} for path in MODULES
     }
@@ -127,8 +127,8 @@ def test_a_plain_crawl_imports_only_what_it_needs() -> None:
     libraries = {"dateutil", "http_sf", "itemadapter", "jinja2", "playwright", "redis"}
     assert libraries.isdisjoint(loaded)
     assert sum(name.partition(".")[0] == "scrapy_rep" for name in loaded) <= 71
-    # This module of Scrapy is imported before the package's components, while few modules are loaded. The reason is in
-    # the code of the add-on.
+    # Scrapy's contextfactory is imported before the components of the package: importing it takes longer if more
+    # modules are loaded.
     frontier_index = loaded.index("scrapy_rep.crawl.frontier.frontier")
     assert "scrapy.core.downloader.contextfactory" in loaded[:frontier_index]
     assert dataclasses == "Dialect"

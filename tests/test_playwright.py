@@ -51,7 +51,9 @@ class FakeGate(BrowserGate):
 
     def __init__(self) -> None:
         self.checked: list[tuple[str, str]] = []
-        """Each checked URL, with the URL of its page; this is empty if the request has no known page."""
+        """The URLs that were checked, each with the URL of its page. The URL of the page is empty if the request has no
+        known page.
+        """
 
     async def refusal_of(
         self, url: str, cause: Request | None, page: str = ""
@@ -69,7 +71,7 @@ def fake_guard(**settings: Any) -> PlaywrightMiddleware:
 
 
 def guard_of(crawler: Crawler, gate: BrowserGate | None) -> PlaywrightMiddleware:
-    """Return the middleware of *crawler*, with *gate*; without a gate, the crawl does not obey robots.txt."""
+    """Return the middleware of *crawler* with *gate*. If *gate* is None, the crawl does not obey robots.txt."""
     guard = PlaywrightMiddleware.from_crawler(crawler)
     guard.gate = gate
     return guard
@@ -83,8 +85,8 @@ def crawl(**settings: Any) -> tuple[PlaywrightMiddleware, Crawler]:
 
 
 async def is_aborted(url: str, page: Any = None, *, is_navigation: bool = True) -> bool:
-    """Return whether a request of *page* for *url* is aborted. Without a page, the request is that of a service worker.
-    A request that is no navigation is for a part of the page, such as an image.
+    """Return whether a request of *page* for *url* is aborted. If *page* is None, a service worker makes the request.
+    If *is_navigation* is False, the request is for a part of the page, such as an image.
     """
     request = Mock(url=url)
     request.is_navigation_request.return_value = is_navigation
@@ -95,8 +97,8 @@ async def is_aborted(url: str, page: Any = None, *, is_navigation: bool = True) 
 
 
 def new_context(session: Any = None) -> Any:
-    """Return a browser context: of Chromium with the DevTools *session*; without a session, of Firefox, which supports
-    none.
+    """Return a browser context of Chromium that has the DevTools *session*. If *session* is None, return a context of
+    Firefox, which has no DevTools sessions.
     """
     if session is None:
         no_session = AsyncMock(side_effect=RuntimeError("only available in Chromium"))
@@ -128,8 +130,10 @@ async def open_page(guard: PlaywrightMiddleware, page: Any) -> Request:
 
 
 async def pause_request(session: Any, url: str, **event: Any) -> str:
-    """Report in *session* that the browser has paused its request for *url*. Return the DevTools method that is called
-    about the request. By default, the request is for the document of the page; *event* has other fields of the event.
+    """Let the browser report in *session* that its request for *url* is paused. Return the DevTools method with which
+    the package answers: ``"Fetch.continueRequest"`` or ``"Fetch.failRequest"``.
+
+    By default, the request is for the document of the page. *event* has the fields of the report that differ.
     """
     receivers = dict(call.args for call in session.on.call_args_list)
     is_decided = asyncio.Event()
@@ -159,9 +163,9 @@ async def pause_request(session: Any, url: str, **event: Any) -> str:
 async def test_requests_of_service_workers_are_aborted_if_their_crawl_is_unknown(
     caplog: pytest.LogCaptureFixture, obey: list[bool], url: str, aborted: bool
 ) -> None:
-    """If the process has one crawl, its rules apply to the requests of service workers. With no or several crawls, it
-    is unknown to which of them the requests belong. They are then aborted, with one log message; if no crawl obeys
-    robots.txt, they pass.
+    """If the process has one crawl, its rules apply to the requests of service workers. With no crawl or several
+    crawls, nobody knows to which crawl a request belongs. Then the request is aborted, with one log message. It passes
+    if crawls are running and none of them obeys robots.txt.
     """
     running = [crawl()[1] if obeys else fake_crawler() for obeys in obey]
     # The reference keeps the middlewares alive.
@@ -218,8 +222,8 @@ async def test_robotstxt_is_checked_on_the_event_loop_of_the_crawl() -> None:
 
 @coroutine_test
 async def test_one_devtools_session_decides_about_all_pages_of_a_browser() -> None:
-    """With a DevTools session, nothing is decided in Playwright's own handlers. If the document of the page is refused,
-    the errback gets the refusal. If only an image is refused, it does not.
+    """With a DevTools session, the handlers of Playwright itself decide nothing. If the document of the page is
+    refused, the errback gets the refusal. If only an image is refused, the errback does not get it.
     """
     guard = fake_guard()
     session = new_session()
@@ -391,7 +395,7 @@ async def test_the_page_init_callback_of_a_request_is_called_and_restored() -> N
 
 
 def test_the_meta_of_a_request_is_restored_after_its_download() -> None:
-    """This is also true of the copy of a request that is being downloaded."""
+    """The meta of a copy is restored, too, even if the copy was made during the download."""
     guard = fake_guard()
     request = Request(PUBLIC, meta={"playwright": True})
     guard.process_request(request)

@@ -43,7 +43,7 @@ def test_alarms_go_off_in_the_order_of_their_times(
 
 
 class EarlyClock(FakeClock):
-    """A clock whose timers go off half a millisecond early, as timers of event loops may do."""
+    """A clock whose timers go off half a millisecond early, as timers of event loops can do."""
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Timer:
         return super().call_later(max(seconds - 0.0005, 0.000_01), function)

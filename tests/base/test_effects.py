@@ -1,4 +1,6 @@
-"""Tests that tell documents, to which indexing rules apply, from data, by the media type and the body of a response."""
+"""Tests of the check whether a response is a document, to which indexing rules apply, or data. The check reads the
+media type and the body.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def test_the_media_type_distinguishes_documents_from_data() -> None:
         (b"<html><?xml version='1.0'?></html>", False),
         (b"{" + b" " * 1_000_000 + b"}", True),
         (b"[" * 1_000_000, False),
-        # A page may begin with any amount of white space. Skipping all of it for each item would take too long.
+        # White space at the start is read only up to a limit, because the check is repeated for each item of a page. So
+        # this body counts as a page.
         (b" " * 1_000_000 + b"{}", False),
     ],
 )

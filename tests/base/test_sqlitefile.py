@@ -45,7 +45,7 @@ def test_after_several_failures_the_file_is_used_without_a_write_ahead_log(
     attempts = []
 
     class Refused(sqlite3.Connection):
-        """A connection that can never switch."""
+        """A connection that can never switch to a write-ahead log."""
 
         def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
             if sql == "PRAGMA journal_mode = WAL":

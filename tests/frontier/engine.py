@@ -1,4 +1,4 @@
-"""A crawler with a fake engine, whose scheduler is called by the test: there are no downloads."""
+"""A crawler with a fake engine. A test calls the scheduler in place of the engine, and nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Run:
         self.scheduler.open(self.crawler.spider)
 
     def push(self, *requests: Request) -> list[bool]:
-        """Enqueue *requests*, and return for each one whether the scheduler has accepted it."""
+        """Enqueue *requests*. Return for each request whether the scheduler accepted it."""
         return [self.scheduler.enqueue_request(request) for request in requests]
 
     def next(self) -> Request | None:
@@ -79,12 +79,12 @@ class Run:
         return request
 
     def finish(self, request: Request) -> None:
-        """End the download of *request* and its callback, whose results are processed."""
+        """Let *request* end: its download is over, and so is its callback."""
         self.engine.downloader.active.discard(request)
         self.engine._slot.inprogress.discard(request)
 
     def finish_all(self) -> list[Request]:
-        """Take and finish one request after the other, as long as the scheduler has one to send. Return them."""
+        """Take all requests from the scheduler, and finish each of them before the next one. Return them."""
         requests = []
         while (request := self.next()) is not None:
             requests.append(request)
@@ -92,7 +92,9 @@ class Run:
         return requests
 
     def return_to_scheduler(self, request: Request) -> None:
-        """Return *request* to the scheduler: a middleware of the package returns it, and Scrapy enqueues it again."""
+        """Put *request* back into the scheduler: a downloader middleware of this package returns it, so Scrapy enqueues
+        it again.
+        """
         entry = self.frontier.in_flight[request]
         returned = self.frontier.return_to_scheduler(request, entry)
         self.finish(request)

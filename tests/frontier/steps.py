@@ -1,5 +1,10 @@
-"""A crawl in steps, without Scrapy, to test :class:`Limits` alone. Each step is a method, which calls the limits as the
-scheduler, the gate, the wire or the frontier would. The steps also set the time.
+"""A crawl without Scrapy, for tests of :class:`Limits` alone. A test runs the crawl step by step. Each step is a method
+of :class:`Crawl`, such as :meth:`Crawl.push`, which calls :class:`Limits` as a component of a real crawl would. The
+time changes only in :meth:`Crawl.advance_to`.
+
+A request is *planned* from the time when the scheduler hands it out until it is sent. A planned request already counts
+towards the concurrency of its host. The *wire* is the downloader middleware that sends requests. A request from outside
+the scheduler, such as the download of a file, waits at the wire until the limits allow it.
 """
 
 from __future__ import annotations
@@ -17,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class NamedRequests:
-    """The storage of a queue whose requests are their names. Requests that were put back are popped first, then the
-    oldest request.
+    """The storage of a queue in which each request is just a name. Requests that were put back are popped first, then
+    the oldest request.
     """
 
     def __init__(self) -> None:
@@ -39,10 +44,10 @@ class NamedRequests:
 
 
 class Crawl:
-    """A crawl in steps. Its requests are names, such as ``a1``, and its hosts, too.
+    """A crawl that a test runs step by step. Requests and hosts are just names: ``a1`` is a request to the host ``a``.
 
-    In the tests, the names of requests begin with their host, with ``f`` for a request outside the scheduler (such as
-    a file), or with ``r`` for a request for robots.txt.
+    Two kinds of names begin with another letter: ``f1`` is a request from outside the scheduler (such as a file), and
+    ``r1`` is a request for robots.txt.
     """
 
     def __init__(self, wait_timeout: float = 60.0, concurrency: float = inf) -> None:
@@ -53,13 +58,17 @@ class Crawl:
         self.concurrency = concurrency
         self.limits = Limits(wait_timeout)
         self.entries: dict[str, InFlight] = {}
-        """The requests that are planned or sent, by name."""
+        """Maps the name of each request that is planned or sent to its state."""
 
         self.waiting: dict[str, Waiter] = {}
-        """The requests outside the queues that wait for room or for rules, by name."""
+        """The requests that wait, but not in a queue of the scheduler, by name. Each of them waits until the limits
+        allow it, or until the rules of robots.txt are known.
+        """
 
         self.sent_at_once: list[str] = []
-        """The requests outside the scheduler that were sent without waiting, since the last call of :meth:`decided`."""
+        """The names of the requests from outside the scheduler that were sent without waiting, since the last call of
+        :meth:`decided`.
+        """
 
     # Limiters, sites and queues.
 
@@ -109,8 +118,8 @@ class Crawl:
             self.limits.filled(queue, self.now)
 
     def plan(self) -> str | None:
-        """Plan the next request, and return its name, or None if no request may be planned. A request that the gate
-        will refuse is returned in capitals.
+        """Let the scheduler hand out the next request, and return its name. Return None if no request may be sent now.
+        If the gate will refuse the request, the name is in capitals: ``"A1"``.
         """
         while (queue := self.limits.ready.first()) is not None:
             if self.limits.may_plan(queue, self.now):
@@ -121,11 +130,11 @@ class Crawl:
         return None
 
     def plan_all(self) -> list[str]:
-        """Plan all requests that may be planned, as :meth:`plan` does."""
+        """Call :meth:`plan` until it returns None. Return the names of all requests that it handed out."""
         return list(iter(self.plan, None))
 
     def return_to_scheduler(self, name: str) -> None:
-        """Return a planned request to the scheduler, as the gate or the wire does."""
+        """Put a planned request back into its queue, as the gate or the wire does."""
         entry = self.entries.pop(name)
         del self.limits.in_flight[name]
         self.limits.end(entry, self.now)
@@ -135,12 +144,14 @@ class Crawl:
     # Steps of the wire.
 
     def send(self, name: str) -> bool:
-        """Send a planned request if there is room, and return whether it was sent."""
+        """Send a planned request if the limits allow it now. Return whether it was sent."""
         entry = self.entries[name]
         return self.limits.try_send(entry, self.now)
 
     def plan_and_send(self) -> str | None:
-        """Plan the next request as :meth:`plan` does, and send it. Without room, the request waits at the wire."""
+        """Call :meth:`plan`, and send the request. If the limits do not allow it any more, let it wait at the wire.
+        Return what :meth:`plan` has returned.
+        """
         name = self.plan()
         if (
             name in self.entries
@@ -151,7 +162,9 @@ class Crawl:
         return name
 
     def wait_at_wire(self, name: str) -> None:
-        """Let a planned request, for which there is no room, give up its reserved room and wait at the wire."""
+        """Let a planned request wait at the wire until the limits allow it. Meanwhile, it does not count towards the
+        concurrency of its host.
+        """
         entry = self.entries.pop(name)
         self.limits.in_flight.pop(name, None)
         self.limits.unplan(entry, self.now)
@@ -159,7 +172,7 @@ class Crawl:
         self.limits.wait(self.waiting[name], self.now)
 
     def plan_and_send_all(self) -> list[str]:
-        """Plan and send all requests that may be planned, as :meth:`plan_and_send` does."""
+        """Call :meth:`plan_and_send` until it returns None. Return the names of all requests that were handed out."""
         return list(iter(self.plan_and_send, None))
 
     def end(self, name: str, *, is_withdrawn: bool = False) -> None:
@@ -178,10 +191,13 @@ class Crawl:
         is_for_robotstxt: bool = False,
         is_first: bool = False,
     ) -> None:
-        """Send a request from outside the scheduler. If there is no room, it waits at the wire.
+        """Send a request from outside the scheduler, such as a file. If the limits do not allow it now, let it wait at
+        the wire.
 
-        A request for robots.txt is not sent, but planned as soon as there is room. If *is_first* is True, it goes
-        before all other waiters.
+        If *is_for_robotstxt* is True, the request is for robots.txt. When the limits allow it, it becomes planned, and
+        a test can send it with :meth:`send`.
+
+        If *is_first* is True, the request waits in front of all requests that wait already.
         """
         entry = InFlight(queue, is_for_robotstxt=is_for_robotstxt)
         if not is_for_robotstxt and self.limits.try_send(entry, self.now):
@@ -196,18 +212,18 @@ class Crawl:
         self.limits.wait(waiter, self.now)
 
     def wait_for_rules(self, name: str, queue: Queue) -> None:
-        """Let a request from outside the scheduler wait for the rules of its site."""
+        """Let a request from outside the scheduler wait until the rules of its host's robots.txt are known."""
         waiter = self.waiting[name] = Waiter(InFlight(queue))
         assert queue.site is not None
         self.limits.wait_for_rules(waiter, queue.site, self.now)
 
     def cancel_waiter(self, name: str) -> None:
-        """Cancel a request that waits."""
+        """Cancel the waiting request *name*."""
         self.limits.leave(self.waiting.pop(name), self.now)
 
     def decided(self) -> list[str]:
-        """Return the names of the waiting requests that were decided since the last call, and of those that were sent
-        without waiting. A request that is refused is returned in capitals.
+        """Return the names of the requests whose wait has ended since the last call, and of the requests that were sent
+        without waiting. If a request is refused, its name is in capitals: ``"F1"``.
         """
         names = {waiter: name for name, waiter in self.waiting.items()}
         decided, self.sent_at_once = self.sent_at_once, []
@@ -223,14 +239,16 @@ class Crawl:
     # Time, and answers of hosts.
 
     def advance_to(self, now: float) -> None:
-        """Set the time to *now*. Each alarm that is due until then goes off at its time."""
+        """Let the time pass until *now*. Each alarm of the limits goes off at its time."""
         while self.limits.alarms.first_at <= now:
             self.now = max(self.now, self.limits.alarms.first_at)
             self.limits.tick(self.now)
         self.now = now
 
     def set_delay(self, host: str, seconds: float, scheme: str = "http") -> None:
-        """Set the crawl delay of an origin of *host*, whose robots.txt is fetched now."""
+        """Set the crawl delay of *host* to *seconds* (0 for none), as if its robots.txt for *scheme* had just been
+        fetched. If the robots.txt files for ``http`` and ``https`` ask for different delays, the longer one applies.
+        """
         origin = Origin(scheme, host, 80)
         self.limits.set_delay(
             self.limiter(host), origin, seconds, self.now, since=self.now
@@ -245,10 +263,11 @@ class Crawl:
         sent_at: float | None = None,
         has_failed: bool = False,
     ) -> bool:
-        """Pause *host* for *seconds*, as after a 429 with this ``Retry-After``, and return whether a new pause begins.
-        If *seconds* is None, the pauses double up to *cap*. If *has_failed* is True, a failed connection is the cause.
+        """Pause *host* for *seconds*, as after a 429 with this ``Retry-After``. Return whether this begins a new pause.
+        If *seconds* is None, each pause is twice as long as the last one, up to *cap*. If *has_failed* is True, a
+        failed connection is the cause.
 
-        *sent_at* is the time when the answered request was sent, by default now.
+        *sent_at* is the time when the answered request was sent. None means now.
         """
         return self.limits.back_off(
             self.limiter(host),
@@ -260,7 +279,9 @@ class Crawl:
         )
 
     def succeed(self, host: str) -> bool:
-        """Let a request that is sent now succeed. Return whether this is the first success of the back-off of *host*."""
+        """Let *host* answer a request that is sent now, without asking for a pause. Return whether this is the first
+        success after a pause.
+        """
         limiter = self.limiter(host)
         return self.limits.succeeded(
             limiter,
@@ -272,8 +293,8 @@ class Crawl:
     def learn_rules(
         self, host: str, expires: float = inf, *, is_new: bool = True
     ) -> None:
-        """Let the rules of *host* be known, and fresh until *expires*. *is_new* is False if they come from the cache
-        instead of a fetch of robots.txt.
+        """Record that the rules of *host* are known, and fresh until *expires*. *is_new* is False if they come from the
+        cache instead of a fetch of robots.txt.
         """
         self.limits.learned(self.site(host), self.now, expires, is_new=is_new)
 

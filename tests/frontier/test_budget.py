@@ -29,8 +29,8 @@ def page(path: object = 0, site: str = SITE, **meta: Any) -> Request:
 
 
 def send_page(run: Run, request: Request, *, is_sent: bool = True) -> bool:
-    """Return whether the budget admits *request* as a request of the scheduler. An admitted request is sent and ends. If
-    *is_sent* is False, it ends without being sent.
+    """Return whether the budget admits *request* as a request of the scheduler. If so, send the request and end it. If
+    *is_sent* is False, end it without sending it.
     """
     entry = InFlight(run.frontier.queues.of(request), came_from_scheduler=True)
     admitted = run.frontier.admits_page(request, entry)
@@ -70,7 +70,7 @@ def test_without_a_limit_no_pages_are_counted() -> None:
 
 
 def test_an_override_sets_another_limit() -> None:
-    """A limit of 0 means no limit. An override without a limit, or one that has ended, leaves the limit of all hosts."""
+    """A limit of 0 means no limit. If an override has no limit, or has ended, REP_PAGES_PER_HOST applies."""
     run = Run(
         REP_PAGES_PER_HOST=2,
         REP_OVERRIDES={
@@ -124,7 +124,7 @@ def test_a_retry_counts_only_if_its_page_was_not_counted() -> None:
 
 
 def test_a_redirect_counts_only_if_it_leads_to_another_host() -> None:
-    """The redirect of a retry within the host does not count either."""
+    """A redirect to the same host does not count, even if the redirected request was a retry."""
     run = Run(REP_PAGES_PER_HOST=2)
     first_url = f"{SITE}/0"
     retry_redirect = page(1, redirect_urls=[first_url], retry_times=1)
@@ -150,7 +150,7 @@ def test_a_redirect_counts_only_if_it_leads_to_another_host() -> None:
 
 
 def test_pages_with_copied_meta_of_a_redirect_count() -> None:
-    """If a spider copies the meta of a redirected page, its further requests look like redirects of that page."""
+    """If a spider copies the meta of a redirected page to other requests, these look like redirects of that page."""
     run = Run(REP_PAGES_PER_HOST=2)
     copied = {"redirect_urls": [f"{SITE}/0"], "redirect_times": 1}
     pages = [page(number, **copied) for number in range(1, 5)]
@@ -161,8 +161,8 @@ def test_pages_with_copied_meta_of_a_redirect_count() -> None:
 def test_pages_with_copied_meta_of_a_redirect_count_if_they_come_from_a_jobdir(
     tmp_path: Path,
 ) -> None:
-    """The callback of the page pushes all of these requests at once, while each of them could still be the redirect of
-    the page. They are counted nevertheless.
+    """A spider has copied the meta of a redirect to four other requests. Each of them looks like a redirect of the page
+    when it is written to the JOBDIR. Only the first one that is sent is mistaken for the redirect. All others count.
     """
     run = Run(REP_PAGES_PER_HOST=2, JOBDIR=str(tmp_path))
     assert send_page(run, page())
@@ -173,8 +173,8 @@ def test_pages_with_copied_meta_of_a_redirect_count_if_they_come_from_a_jobdir(
 
 
 def test_a_returned_page_with_copied_meta_of_a_retry_counts() -> None:
-    """The page has the meta of a retry, which a spider has copied. It was not sent before it returned to the scheduler,
-    so it counts like any other page when it is sent later.
+    """The spider has copied the meta of a retry to the request. The request returned to the scheduler before it was
+    sent, so it counts like any other page when it is sent later.
     """
     run = Run(REP_PAGES_PER_HOST=1)
     run.push(page(retry_times=1))
@@ -190,7 +190,9 @@ def test_a_returned_page_with_copied_meta_of_a_retry_counts() -> None:
 def test_a_redirect_that_returns_to_the_scheduler_is_not_counted(
     tmp_path: Path,
 ) -> None:
-    """Its page was counted before. This is remembered each time that the redirect returns, and in the next run."""
+    """The page was counted before the redirect. So the redirected request does not count, however often it returns to
+    the scheduler. The JOBDIR keeps this for the next run.
+    """
     for settings in {}, {"JOBDIR": str(tmp_path)}:
         run = Run(REP_PAGES_PER_HOST=1, **settings)
         assert send_page(run, page())

@@ -36,11 +36,11 @@ SITE = "http://a.example"
 
 
 @coroutine_test
-async def test_a_crawl_without_network_ends_although_no_alarm_is_due(
+async def test_a_crawl_without_network_ends_although_nothing_else_is_scheduled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """No host is paused, and no robots.txt is fetched, so no other alarm would end the crawl. The requests that waited
-    are counted in the log and in a stat.
+    """No host is paused, and no robots.txt is fetched, so nothing else is scheduled that could end the crawl. The
+    number of requests that were not sent is in the log and in a stat.
     """
     run = Run(REP_BACKOFF_MAX=0, REP_WAIT_TIMEOUT=10)
     frontier, clock = run.frontier, FakeClock()
@@ -61,7 +61,9 @@ async def test_a_crawl_without_network_ends_although_no_alarm_is_due(
 async def test_a_crawl_without_network_ends_although_a_robotstxt_request_never_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A component may hold the request for robots.txt that tries the network. The end of the crawl is logged once."""
+    """Without a network, the crawl sends one request for robots.txt as a test whether the network works again. A
+    component may keep this request forever. The crawl ends all the same, and logs its end once.
+    """
     run = Run(REP_WAIT_TIMEOUT=10)
     frontier, clock = run.frontier, FakeClock()
     frontier.clock = frontier.alarms.clock = clock
@@ -99,7 +101,9 @@ def test_a_burst_of_failures_for_lack_of_file_descriptors_counts_as_one() -> Non
 async def test_a_request_whose_end_was_hidden_is_forgotten_beside_an_unknown_request() -> (
     None
 ):
-    """A component has hidden the end of one request. The downloader has another request that the gate has not seen."""
+    """A component has ended the request without telling this package, so it still counts as in flight. It is forgotten
+    after a minute, even if the downloader has another request of which this package does not know.
+    """
     run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=1)
     frontier, clock = run.frontier, FakeClock()
     frontier.clock = frontier.alarms.clock = clock
@@ -120,9 +124,7 @@ async def test_a_request_whose_end_was_hidden_is_forgotten_beside_an_unknown_req
 async def test_no_request_that_waits_for_rules_is_given_up_while_the_network_is_gone() -> (
     None
 ):
-    """This is so even just before the end of the crawl, when the request has waited for longer than the network is
-    gone.
-    """
+    """The request waits even if it has waited longer than the network is gone. It fails only when the crawl ends."""
     run = Run(REP_WAIT_TIMEOUT=200)
     frontier, clock, rules = run.frontier, FakeClock(), mock.MagicMock(fetches={})
     frontier.clock = frontier.alarms.clock = clock
@@ -165,8 +167,8 @@ def test_a_request_on_its_way_to_the_downloader_has_not_ended() -> None:
 def test_a_request_that_cannot_be_written_may_return_to_the_scheduler(
     tmp_path: Path,
 ) -> None:
-    """A request that cannot be written to the JOBDIR waits in memory. This must not look as if a component had changed
-    the request.
+    """A request that cannot be written to the JOBDIR is kept in memory. This must not look as if a component had
+    changed the request.
     """
     run = Run(JOBDIR=str(tmp_path))
     request = Request(SITE, callback=lambda _: None)
@@ -200,12 +202,12 @@ async def cancel(waiting: Deferred[None]) -> None:
         await maybe_deferred_to_future(waiting)
 
 
-@pytest.mark.parametrize("has_room", [False, True])
+@pytest.mark.parametrize("is_wait_over", [False, True])
 @coroutine_test
 async def test_a_cancelled_robotstxt_request_leaves_its_turn_to_the_next(
-    has_room: bool,
+    is_wait_over: bool,
 ) -> None:
-    """The request may be cancelled while it waits, or (if *has_room* is True) just after it got its room."""
+    """The first request is cancelled while it waits, or (if *is_wait_over* is True) just after its wait has ended."""
     run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=1)
     frontier = run.frontier
     limits, now = frontier.limits, frontier.clock.monotonic()
@@ -219,12 +221,12 @@ async def test_a_cancelled_robotstxt_request_leaves_its_turn_to_the_next(
     first, second = map(deferred_from_coro, coroutines)
     await let_coroutines_start()
     assert len(page.queue.host.waiters or ()) == 2
-    if has_room:
+    if is_wait_over:
         limits.end(page, now)
         frontier.flush()
     await cancel(first)
     frontier._free_room(requests[0])
-    if not has_room:
+    if not is_wait_over:
         limits.end(page, now)
         frontier.flush()
     await maybe_deferred_to_future(second)
@@ -236,8 +238,8 @@ async def test_a_cancelled_robotstxt_request_leaves_its_turn_to_the_next(
 
 @coroutine_test
 async def test_a_request_that_gets_room_just_before_a_pause_is_not_sent() -> None:
-    """With asyncio, a request that gets room continues in the next iteration of the event loop. It must not be sent if
-    its host is paused by then. Without asyncio, the request continues immediately.
+    """With asyncio, a request whose wait has ended continues in the next iteration of the event loop. It must not be
+    sent if its host is paused by then. Without asyncio, the request continues immediately.
     """
     run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=1)
     frontier, now = run.frontier, run.frontier.clock.monotonic()
@@ -260,8 +262,8 @@ async def test_a_request_that_gets_room_just_before_a_pause_is_not_sent() -> Non
 async def test_a_robotstxt_that_a_browser_awaits_keeps_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The request for robots.txt needs no room, because the page in the browser has the room, and may wait for
-    robots.txt. But the request is not sent while its host is paused.
+    """The page in the browser may wait for robots.txt. So the request for robots.txt does not wait for the end of the
+    page, even if the host allows only one request at a time. But it is not sent while its host is paused.
     """
     run = Run()
     frontier = run.frontier
@@ -278,7 +280,9 @@ async def test_a_robotstxt_that_a_browser_awaits_keeps_a_pause(
 
 @coroutine_test
 async def test_a_robotstxt_that_a_browser_awaits_needs_no_room_after_a_pause() -> None:
-    """After a pause, there is room for one request. The page in the browser, which may wait for robots.txt, has it."""
+    """After a pause, one request at a time may be in flight. Here it is the page in the browser. The request for
+    robots.txt is sent all the same, because the page may wait for it.
+    """
     run = Run(PLAYWRIGHT_ABORT_REQUEST="scrapy_rep.playwright.abort_forbidden")
     frontier, clock = run.frontier, FakeClock()
     frontier.clock = frontier.alarms.clock = frontier.politeness._clock = clock
@@ -341,8 +345,8 @@ async def test_a_robotstxt_that_a_browser_awaits_keeps_the_pause_for_lack_of_fil
 async def test_a_page_that_gets_room_while_the_spider_closes_counts_as_not_sent() -> (
     None
 ):
-    """When the spider closes, waiting pages fail. A page may get the room of another page that has just failed. It
-    fails, too, and is not counted as a page of its host.
+    """When the spider closes, waiting pages fail. When one page fails, the wait of the next page can end, because its
+    host now allows a request. The next page must fail like all others, and must not count as a page of its host.
     """
     run = Run(REP_PAGES_PER_HOST=5)
     frontier, clock = run.frontier, FakeClock()
@@ -376,8 +380,8 @@ async def test_a_page_that_gets_room_while_the_spider_closes_counts_as_not_sent(
 async def test_the_wait_timeout_stops_while_a_redirected_robotstxt_waits_for_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A robots.txt that is redirected to another host may wait for the delay of that host. This time does not count
-    towards the time after which requests that wait for robots.txt are given up.
+    """A robots.txt that is redirected to another host may have to wait for the delay of that host. Meanwhile, requests
+    that wait for the robots.txt are not given up: the time does not count towards REP_WAIT_TIMEOUT.
     """
     run = Run(REP_WAIT_TIMEOUT=10)
     frontier, clock = run.frontier, FakeClock()
@@ -422,8 +426,8 @@ def test_the_download_slot_is_the_host_if_scrapy_does_not_name_it() -> None:
 def test_a_redirected_request_leaves_the_download_slot_of_another_host(
     url: str, slot: str, sent_in: str
 ) -> None:
-    """Scrapy sets ``download_slot`` for the first host, and a redirect keeps it. In that slot, the request would take
-    room without being counted by the limits. A slot that the spider has set is kept.
+    """Scrapy sets ``download_slot`` for the first host, and a redirect keeps it. In the slot of the first host, the
+    limits would not count the request. A slot that the spider has set is kept.
     """
     run = Run()
     run.frontier.make_rules()

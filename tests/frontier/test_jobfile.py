@@ -314,7 +314,7 @@ def pop_all(path: Path) -> list[bytes | None]:
 
 
 def test_a_damaged_file_is_refused_or_has_all_requests(tmp_path: Path) -> None:
-    """The file may be cut off, or 64 bytes of it overwritten, at any place. No changed request is popped."""
+    """At many places, the file is cut off, or 64 bytes of it are overwritten. No changed request is popped."""
     path = make_file(tmp_path)
     whole, refused = path.read_bytes(), []
     for offset in range(0, len(whole), 1531):
@@ -450,7 +450,7 @@ def test_a_stored_pause_lasts_no_longer_than_its_duration(
 def test_a_pause_of_a_wrong_type_is_refused(
     tmp_path: Path, row: tuple[Any, ...]
 ) -> None:
-    """Such a pause cannot be written. A file that contains one is damaged."""
+    """SQLite refuses to write a pause of a wrong type. A file that contains one nevertheless is damaged."""
     path = make_file(tmp_path)
     with closing(sqlite3.connect(path)) as database:
         with pytest.raises(sqlite3.IntegrityError):
@@ -463,7 +463,7 @@ def test_a_pause_of_a_wrong_type_is_refused(
 
 
 def test_a_change_that_was_not_committed_is_not_in_the_file(tmp_path: Path) -> None:
-    """This is so even if the SQL statement of the change was already executed."""
+    """A change that was not committed is lost even if its SQL statement was executed."""
     path = tmp_path / "requests.sqlite"
     file = JobFile(path)
     requests_of(file, "a").push(PushedRequest(b"1"))

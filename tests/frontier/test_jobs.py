@@ -109,8 +109,8 @@ async def test_a_request_stays_until_its_callback_has_ended(tmp_path: Path) -> N
 async def test_after_a_kill_requests_that_were_not_written_are_neither_queued_nor_seen(
     tmp_path: Path,
 ) -> None:
-    """The end of the callback that yielded them was not written either. So its page is requested again, and the callback
-    yields the same requests, which must not be dropped as duplicates.
+    """The file does not contain the end of the callback either. So the page is requested again, and its callback yields
+    the same requests. They must not be dropped as duplicates.
     """
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1))
@@ -188,8 +188,9 @@ async def test_the_next_run_has_a_request_that_was_returned_when_the_crawl_ended
 async def test_a_new_request_after_the_file_is_closed_is_neither_queued_nor_seen(
     tmp_path: Path,
 ) -> None:
-    """The file is closed when the crawl has ended, or when the file is damaged. The scheduler rejects new requests then,
-    and the next run does not drop them as duplicates. The next run also has requests that are returned then.
+    """The file is closed when the crawl has ended, or when the file is damaged. From then on, the scheduler rejects new
+    requests, and the next run does not drop them as duplicates. Requests in flight return to the scheduler, and the
+    next run has them.
     """
     for is_damaged in False, True:
         folder = tmp_path / str(is_damaged)
@@ -221,8 +222,8 @@ async def test_a_new_request_after_the_file_is_closed_is_neither_queued_nor_seen
 async def test_unreadable_requests_stay_in_the_file_and_are_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error of the first unreadable request is logged, and the number of them at the end. The other requests are
-    sent.
+    """The error of the first unreadable request is logged. At the end, the number of unreadable requests is logged. All
+    other requests are sent.
     """
     run = Run(JOBDIR=str(tmp_path))
     run.push(*map(page, range(4)))

@@ -1,6 +1,9 @@
-"""Tests of :class:`Limits`, which decide when each request may be sent. Each test is a crawl in steps.
+"""Tests of :class:`Limits`, which decide when each request may be sent. Each test runs a crawl step by step, with the
+class :class:`Crawl`. ``test_limits_machine.py`` tests the limits with random steps.
 
-``test_limits_machine.py`` tests the limits with random steps.
+A request is *planned* from the time when the scheduler hands it out until it is sent. A *waiter* is a request from
+outside the scheduler, such as the download of a file (``f1``), that waits until the limits allow it. A limiter has
+*room* if it allows another request now.
 """
 
 from __future__ import annotations
@@ -66,7 +69,7 @@ def test_a_request_is_planned_then_sent_then_ended() -> None:
 def test_a_planned_request_that_ends_unsent_frees_its_room_and_begins_no_delay() -> (
     None
 ):
-    """Another component may drop or answer a planned request before it is sent."""
+    """After the scheduler has handed out a request, another component may drop it, or answer it without the network."""
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
     crawl.set_delay("a", 10)
@@ -105,7 +108,9 @@ def queues_on_one_address(
 
 
 def test_hosts_on_one_address_share_its_concurrency() -> None:
-    """Hosts on one address take turns. Planned requests and requests for robots.txt count, too."""
+    """Hosts on one address take turns. Requests that the scheduler has handed out count towards the concurrency before
+    they are sent. Requests for robots.txt count, too.
+    """
     crawl = Crawl()
     a, b = queues_on_one_address(crawl, "a", "b")
     other = crawl.queue("other")
@@ -148,7 +153,7 @@ def test_a_delay_of_a_host_does_not_slow_other_hosts_on_its_address() -> None:
 
 
 def test_requests_in_flight_count_at_an_address_that_becomes_known() -> None:
-    """Both planned and sent requests count, even if there are more of them than the concurrency of the address."""
+    """Requests count whether they are already sent or not, even if there are more of them than the address allows."""
     crawl = Crawl()
     a, b = crawl.queue("a"), crawl.queue("b")
     crawl.push(a, "a1", "a2", "a3", "a4")
@@ -175,8 +180,8 @@ def test_requests_in_flight_count_at_an_address_that_becomes_known() -> None:
 
 
 def test_a_host_that_moves_waits_at_its_new_address() -> None:
-    """Requests that wait for room at the old address continue. Requests in flight count at both addresses. The host may
-    also move back.
+    """Requests that wait for the old address continue. Requests in flight count at both addresses. The host may also
+    move back.
     """
     crawl = Crawl()
     a, b = queues_on_one_address(crawl, "a", "b", concurrency=1)
@@ -203,7 +208,7 @@ def test_a_host_that_moves_waits_at_its_new_address() -> None:
 
 def test_addresses_without_a_host_are_forgotten() -> None:
     """A host without requests is kept for half a minute, together with its address. Another request to the host may
-    follow, which needs no fetch of robots.txt, because the rules are known.
+    follow soon, because the rules are known and robots.txt need not be fetched.
     """
     crawl = Crawl()
     a, _ = queues_on_one_address(crawl, "a", "b")
@@ -230,7 +235,7 @@ def test_addresses_without_a_host_are_forgotten() -> None:
 def test_a_delay_is_kept_between_the_end_of_a_request_and_the_start_of_the_next() -> (
     None
 ):
-    """The first delay begins when the robots.txt that requests it is fetched."""
+    """The first delay begins when the fetch of robots.txt has ended."""
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.set_delay("a", 5)
@@ -257,7 +262,7 @@ def test_a_delay_is_kept_between_the_end_of_a_request_and_the_start_of_the_next(
 
 
 def test_the_longest_delay_of_the_origins_of_a_host_applies() -> None:
-    """The delay of one origin ends when its robots.txt no longer requests a delay."""
+    """The delay for an origin ends when its robots.txt no longer asks for a delay."""
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.set_delay("a", 5)
@@ -372,7 +377,9 @@ def test_an_answer_to_a_request_from_before_the_pause_is_no_success() -> None:
 
 
 def test_pauses_without_retry_after_double_up_to_the_cap() -> None:
-    """The pauses last 1, 2, 4, ... seconds. A 429 for a request from before the pause begins no new pause."""
+    """The pauses last 1, 2, 4, ... seconds. A 429 begins no new pause if it answers a request that was sent before the
+    last pause ended.
+    """
     crawl = Crawl()
     a = crawl.queue("a")
     pauses = []
@@ -388,8 +395,8 @@ def test_pauses_without_retry_after_double_up_to_the_cap() -> None:
 
 
 def test_a_slow_answer_from_before_a_success_begins_the_first_pause() -> None:
-    """A 429 for a request that was sent before the success requests a pause. But the pauses do not double, because the
-    429 says nothing about the time after the success.
+    """The host is paused, answers a request, and then answers an older request with 429. This begins a pause that is as
+    short as the first one, because the 429 says nothing about the time after the success.
     """
     crawl = Crawl()
     a = crawl.queue("a")
@@ -401,8 +408,8 @@ def test_a_slow_answer_from_before_a_success_begins_the_first_pause() -> None:
 
 
 def test_a_back_off_ends_at_the_concurrency_of_the_download_slot() -> None:
-    """If the requests of a host are in a download slot with another name, the limiter of the host has no concurrency
-    limit of its own, at which the back-off could end.
+    """The requests of the host are in a download slot with another name. So the host has no concurrency limit of its
+    own, and the back-off ends at the concurrency of the slot.
     """
     crawl = Crawl()
     host = crawl.limiter("a")
@@ -414,7 +421,7 @@ def test_a_back_off_ends_at_the_concurrency_of_the_download_slot() -> None:
 
 
 def test_a_longer_delay_is_measured_from_the_last_answer() -> None:
-    """A robots.txt that is fetched again may request a longer delay."""
+    """When robots.txt is fetched again, it may ask for a longer delay."""
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.set_delay("a", 1)
@@ -455,8 +462,8 @@ def test_forgotten_failures_do_not_end_a_back_off_that_the_host_requested() -> N
 
 
 def test_failures_pause_a_host_until_they_are_forgotten() -> None:
-    """A failed connection pauses the host as a 503 does. If the network of the crawler made the connection fail, the
-    failure is forgotten, and only a pause that the host requested continues.
+    """A failed connection pauses the host as a 503 does. If the network of the crawler was the cause, the failure is
+    forgotten. Then only a pause for which the host asked continues.
     """
     crawl = Crawl()
     a, b = crawl.queue("a"), crawl.queue("b")
@@ -477,7 +484,9 @@ def test_failures_pause_a_host_until_they_are_forgotten() -> None:
 
 
 def test_requests_are_refused_during_a_pause_that_is_too_long() -> None:
-    """The scheduler hands the requests out, and they need no room. After the pause, one request is sent."""
+    """The scheduler hands the requests out to be refused, even if the host has as many requests in flight as it may
+    have. After the pause, one request is sent.
+    """
     crawl = Crawl(wait_timeout=60, concurrency=1)
     a = crawl.queue("a")
     crawl.push(a, "a1", "a2", "a3", "a4")
@@ -527,8 +536,8 @@ def test_a_pause_of_an_earlier_run_continues() -> None:
 
 
 def test_queues_and_waiters_take_turns() -> None:
-    """In a download slot with concurrency 1, neither the pages of the scheduler nor the files outside the scheduler
-    starve.
+    """In a download slot with concurrency 1, neither requests of the scheduler (``a1``) nor requests from outside the
+    scheduler (``f1``) have to wait forever.
     """
     crawl = Crawl(concurrency=1)
     a, b = crawl.queue("a", slot="s"), crawl.queue("b", slot="s")
@@ -548,9 +557,7 @@ def test_queues_and_waiters_take_turns() -> None:
 
 
 def test_the_next_waiter_takes_the_turn_of_a_queue_that_waits_elsewhere() -> None:
-    """The next turn belongs to a queue, but this queue has to wait for the pause of its host. So the next waiter is
-    sent.
-    """
+    """It is the turn of a queue, but this queue has to wait for the pause of its host. So the next waiter is sent."""
     crawl = Crawl(concurrency=1)
     a, c = crawl.queue("a", slot="s"), crawl.queue("c", slot="s")
     crawl.send_or_wait("f1", c)
@@ -638,7 +645,7 @@ def test_the_slot_with_the_fewest_requests_in_flight_is_next() -> None:
 
 
 def test_the_slot_that_has_waited_longest_is_next_among_equally_busy_slots() -> None:
-    """The same applies to the queues of one slot."""
+    """Among the queues of one slot, the queue that has waited longest is next, too."""
     crawl = Crawl()
     for host in "abc":
         crawl.push(crawl.queue(host), f"{host}1", f"{host}2")
@@ -674,7 +681,7 @@ def test_a_download_slot_with_another_name_limits_several_hosts() -> None:
 
 
 def test_no_request_is_planned_while_another_one_waits_in_its_download_slot() -> None:
-    """Scrapy's download slot has a delay of its own (DOWNLOAD_DELAY), for which a request waits there."""
+    """DOWNLOAD_DELAY is a delay of Scrapy's download slot, in which a request waits until the delay has passed."""
     crawl = Crawl()
     a = crawl.queue("a")
     a.slot.slot_free_at = 3.0
@@ -684,7 +691,8 @@ def test_no_request_is_planned_while_another_one_waits_in_its_download_slot() ->
     assert crawl.plan() == "a1"
 
 
-# Sweeping, holds, and the turns of waiters and planned requests.
+# Deletion of unused limiters and sites (sweep), pauses and requests of other workers, and the order of queues, waiters
+# and planned requests.
 
 
 def test_sweep_forgets_only_unused_limiters_sites_and_queues() -> None:
@@ -731,8 +739,8 @@ def test_sweep_keeps_a_host_whose_robotstxt_waits_for_the_network() -> None:
 
 
 def test_two_pauses_by_other_workers_do_not_add_up() -> None:
-    """The host may have answered another worker between the pauses. So they do not count as one pause, which would be
-    too long.
+    """The host may have answered another worker between the pauses. If the pauses counted as one, it would be too long,
+    and the requests would be refused.
     """
     crawl = Crawl(wait_timeout=30)
     host = crawl.limiter("a")
@@ -743,6 +751,7 @@ def test_two_pauses_by_other_workers_do_not_add_up() -> None:
 
 
 def test_a_success_does_not_end_a_hold_for_another_worker() -> None:
+    """A hold is the time in which a worker sends nothing to a host, because another worker sends requests to it."""
     crawl = Crawl()
     host = crawl.limiter("a")
     crawl.pause("a", 5)
@@ -778,7 +787,9 @@ def test_sweep_keeps_a_slot_while_any_queue_needs_it() -> None:
 
 
 def test_sweep_keeps_a_site_while_a_request_waits_for_its_rules() -> None:
-    """The site has two queues. Each of them could be forgotten while the other one is kept, but not both."""
+    """The site has two queues. One of them could be deleted if the other one were kept. But both must be kept, because
+    a request waits.
+    """
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
     crawl.queue("a", slot="s", obeys=True)
@@ -805,7 +816,9 @@ def test_sweep_keeps_the_delay_of_requests_on_their_way_to_the_wire() -> None:
 
 
 def test_the_turn_of_a_queue_ends_if_the_scheduler_is_not_called() -> None:
-    """Scrapy does not call the scheduler while the downloader is full, perhaps of requests that wait at the wire."""
+    """Scrapy does not call the scheduler while the downloader is full. All requests in the downloader may be waiters,
+    which must not wait for a queue then.
+    """
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
     crawl.set_delay("a", 5)
@@ -828,7 +841,9 @@ def test_the_turn_of_a_queue_ends_if_the_scheduler_is_not_called() -> None:
 
 
 def test_the_next_queue_has_its_turn_after_an_unused_turn_of_another_queue() -> None:
-    """The scheduler is not called during the turn of the first queue."""
+    """Queues and waiters take turns in one download slot. The queue of ``a`` does not use its turn, because the
+    scheduler is not called. After the next waiter, it is the turn of the queue of ``b``.
+    """
     crawl = Crawl(concurrency=1)
     a, b, c = (crawl.queue(host, slot="s") for host in "abc")
     crawl.push(c, "c1")
@@ -850,7 +865,9 @@ def test_the_next_queue_has_its_turn_after_an_unused_turn_of_another_queue() -> 
 
 
 def test_a_planned_request_that_does_not_reach_the_wire_lets_waiters_go_first() -> None:
-    """A component may delay the planned request until a request that waits at the wire has ended."""
+    """The scheduler has handed out ``a1``, but a component may hold ``a1`` back until the file ``f1`` has been
+    downloaded. So ``f1`` waits for ``a1`` only 0.2 seconds, and is then sent first. Otherwise, both would wait forever.
+    """
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
     crawl.push(a, "a1")
@@ -868,8 +885,8 @@ def test_a_planned_request_that_does_not_reach_the_wire_lets_waiters_go_first() 
 
 
 def test_one_waiter_at_a_time_takes_the_room_of_planned_requests() -> None:
-    """A browser driver may fetch a planned request itself, so that it never reaches the wire. Then there is one request
-    too many on the network, but not two.
+    """The scheduler has handed out two requests, but they are never sent: a browser driver may have fetched them
+    itself. Waiters are sent all the same, but one at a time. So at most one request too many is on the network.
     """
     crawl = Crawl(concurrency=2)
     a = crawl.queue("a")
@@ -894,7 +911,7 @@ def test_one_waiter_at_a_time_takes_the_room_of_planned_requests() -> None:
 
 
 def test_waiting_requests_are_counted_with_the_limiter_that_opens_first() -> None:
-    """Each request that waits for a robots.txt, a delay or a pause is counted once."""
+    """For the log, each request that waits for a robots.txt, a delay or a pause is counted once."""
     crawl = Crawl()
     assert crawl.limits.waiting() == (0, 0, None)
     crawl.push(crawl.queue("a", obeys=True), "a1", "a2")
@@ -929,7 +946,9 @@ def test_the_slowdown_by_a_delay_is_the_time_without_a_request_in_flight() -> No
 
 
 def test_a_newcomer_overtakes_neither_waiters_nor_the_queue_that_has_its_turn() -> None:
-    """A newcomer is a request outside the scheduler that comes when the limiter has just got room."""
+    """A newcomer is a request from outside the scheduler that arrives at the moment when the limiter allows a request
+    again. Other requests have waited for this moment.
+    """
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
     crawl.send_or_wait("f1", a)
@@ -976,7 +995,7 @@ def test_the_time_for_which_a_waiter_yields_starts_again_for_the_next_waiter() -
 def test_the_slowdown_by_all_delays_includes_hosts_that_are_dropped_from_the_statistics() -> (
     None
 ):
-    """The statistics of slow hosts keep 1,000 hosts. The total time counts all hosts."""
+    """The statistics keep the 1,000 slowest hosts. The total time counts all hosts."""
     crawl, count = Crawl(), 1_100
     for number in range(count):
         crawl.set_delay(f"h{number}", 10)
@@ -987,7 +1006,9 @@ def test_the_slowdown_by_all_delays_includes_hosts_that_are_dropped_from_the_sta
 
 
 def test_sweep_forgets_a_site_without_requests_after_its_fetch() -> None:
-    """A robots.txt may be fetched only to try the network."""
+    """No request ever comes to the site: its robots.txt was fetched only as a test whether the network of the crawler
+    works again.
+    """
     crawl = Crawl()
     site = crawl.site("a")
     crawl.limits.begin_fetch(site)
@@ -999,8 +1020,9 @@ def test_sweep_forgets_a_site_without_requests_after_its_fetch() -> None:
 
 
 def test_a_waiter_yields_once_although_it_needs_room_in_several_limiters() -> None:
-    """A planned request does not reach the wire. Room is reserved for it in the limiter of the host, and in the limiter
-    of the host's delay.
+    """The scheduler has handed out ``a1``, which is not sent. So two limiters have no room for the file ``f1``: that of
+    the host, and that of its crawl delay. ``f1`` lets ``a1`` go first for 0.2 seconds, but not again at the second
+    limiter.
     """
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
@@ -1016,8 +1038,8 @@ def test_a_waiter_yields_once_although_it_needs_room_in_several_limiters() -> No
 def test_requests_that_wait_for_a_delay_are_refused_in_a_pause_that_is_too_long() -> (
     None
 ):
-    """All waiting requests are refused, and not only those that wait for the host itself. Otherwise, the next request
-    would be sent after the pause.
+    """All waiting requests are refused, also those that wait for the crawl delay of the host. Otherwise, the next
+    request would be sent after the pause.
     """
     crawl = Crawl(wait_timeout=60)
     a = crawl.queue("a")

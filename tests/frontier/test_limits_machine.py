@@ -30,24 +30,26 @@ WAIT_TIMEOUT = 20.0
 
 
 class LimitsMachine(RuleBasedStateMachine):
-    """Random steps of a crawl of three hosts. Each host has its own download slot, and all hosts also share one."""
+    """Random steps of a crawl of three hosts. Each request is in the download slot of its host, or in a slot that all
+    hosts share.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.crawl = Crawl(WAIT_TIMEOUT, concurrency=2)
         self.number = 0
         self.ended_at: dict[Limiter, float] = {}
-        """When the last request that a limiter counted as sent has ended."""
+        """For each limiter, the time when the last of its sent requests ended."""
 
         self.under_fetch: set[str] = set()
         """The hosts whose robots.txt is being fetched."""
 
     # Steps.
 
-    def new_name(self, kind: str) -> str:
-        """Return a new name of a request, which begins with *kind*."""
+    def new_name(self, prefix: str) -> str:
+        """Return a new name for a request. It begins with *prefix*."""
         self.number += 1
-        return f"{kind}{self.number}"
+        return f"{prefix}{self.number}"
 
     def queue(self, host: str, kind: str) -> Queue:
         """Return a queue of *host*. Its *kind* is ``page``, ``shared`` (in the download slot that all hosts share), or
@@ -106,13 +108,13 @@ class LimitsMachine(RuleBasedStateMachine):
             self.check_decided()
 
     def try_send(self, entry: InFlight) -> bool:
-        """Try to send a request, and return whether it was sent. It must be sent if and only if the model has room."""
+        """Try to send a request, and return whether it was sent. Check that this is what the model expects."""
         has_room = all(self.has_room(limiter) for limiter in entry.needs)
         assert self.crawl.limits.try_send(entry, self.crawl.now) is has_room
         return has_room
 
     def has_room(self, limiter: Limiter) -> bool:
-        """Return whether *limiter* has room for another sent request, as the model counts."""
+        """Return whether *limiter* allows another request to be sent, according to the model."""
         self.check_decided()
         sent = sum(
             entry.stage is Stage.SENT and limiter in entry.limiters
@@ -137,7 +139,7 @@ class LimitsMachine(RuleBasedStateMachine):
 
     @rule(host=HOSTS, kind=st.sampled_from(["page", "shared", "exempt"]))
     def download_file(self, host: str, kind: str) -> None:
-        """Send a request from outside the scheduler, such as that of a file."""
+        """Send a request from outside the scheduler, such as one for a file."""
         self.crawl.send_or_wait(self.new_name(f"{host}-file"), self.queue(host, kind))
         self.check_decided()
 
@@ -153,7 +155,9 @@ class LimitsMachine(RuleBasedStateMachine):
         self.check_decided()
 
     def check_decided(self) -> None:
-        """Take the decided waiters from the limits. Those that were sent must have kept all delays and pauses."""
+        """Take the requests whose wait has ended from the limits. Check that those that were sent have kept all delays
+        and pauses.
+        """
         for name in self.crawl.decided():
             entry = self.crawl.entries.get(name)
             if entry is not None and entry.stage is Stage.SENT:
@@ -175,7 +179,9 @@ class LimitsMachine(RuleBasedStateMachine):
             self.check_decided()
 
     def fetches_without_request(self) -> list[str]:
-        """Return the hosts whose fetch can end now, because its request was answered, refused or cancelled."""
+        """Return the hosts for which the fetch of robots.txt can end now: its request was answered, refused or
+        cancelled.
+        """
         return sorted(
             self.under_fetch - {name[0] for name in self.robotstxt_requests()}
         )
@@ -310,7 +316,8 @@ class LimitsMachine(RuleBasedStateMachine):
         for limiter in self.limiters():
             if limiter.waiters:
                 opens_at = limiter.opens_for_planned()
-                # If the limiter is open now, waiters let a queue or planned requests go first for 0.2 seconds at most.
+                # If the limiter allows a request now, a waiter lets a queue or planned requests go first, for 0.2
+                # seconds at most.
                 assert limiter.alarm_at <= (opens_at if opens_at > now else now + 0.2)
             if limiter.parked:
                 opens_at = limiter.opens_for_queue(now)
@@ -328,7 +335,7 @@ class LimitsMachine(RuleBasedStateMachine):
                 assert is_fetch_due or site.alarm_at < inf
 
     def teardown(self) -> None:
-        """After any steps, each request is sent or refused in the end."""
+        """Check that each request is sent or refused in the end."""
         crawl = self.crawl
         for _ in range(2_000):
             self.check_decided()

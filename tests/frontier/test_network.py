@@ -27,8 +27,8 @@ def new_network(wait_timeout: float = 600.0) -> Network:
 def fail(
     network: Network, hosts: str, now: float = 0.0, *, has_server: bool = True
 ) -> list[bool]:
-    """Let *hosts* fail in turn. Each letter is a host. Return for each failure whether the network begins to count as
-    gone.
+    """Let *hosts* fail in turn. Each letter is a host. Return for each failure whether it is the one that makes the
+    network count as gone.
     """
     return [
         network.failed(host, site(host), now, has_server=has_server) for host in hosts
@@ -36,7 +36,9 @@ def fail(
 
 
 def test_after_five_failed_hosts_one_robotstxt_at_a_time_tries_the_network() -> None:
-    """After five different hosts in a row failed, no page is sent. The first robots.txt is fetched after a second."""
+    """The network counts as gone after five different hosts in a row have failed. Then no page is sent, and after a
+    second, one robots.txt is fetched to test whether the network works again.
+    """
     network = new_network()
     assert fail(network, "abcd", now=1) == [False] * 4
     assert repr(network) == "<Network: works; 4 hosts have failed in a row>"
@@ -121,7 +123,9 @@ def test_the_first_answer_ends_an_outage() -> None:
 
 
 def test_a_false_alarm_doubles_the_number_of_hosts_that_must_fail() -> None:
-    """In this crawl, most hosts have no server. Hosts that answered before still answer."""
+    """After five failed hosts in a row, the network counts as gone. Here most hosts have no server. Hosts that answered
+    before still answer, so the network was not gone. After each false alarm, twice as many hosts must fail, up to 20.
+    """
     network = new_network()
     network.answered(site("x"), 0, sent_at=0)
     hosts = "abcdefghijklmnopqrstuvwxyz"
@@ -205,8 +209,9 @@ def test_the_hosts_that_answered_last_and_a_failed_host_are_tried_in_turns() -> 
 
 
 def test_pauses_for_failures_end_when_the_network_is_back() -> None:
-    """Pauses that hosts requested, and outages of sites that began before, continue. But the time without a network does
-    not count towards their time-outs.
+    """Failures during the time without a network are undone. A pause for which a host asked goes on. So does the wait
+    for a robots.txt that was unreachable before, but the time without a network does not count towards
+    REP_WAIT_TIMEOUT.
     """
     crawl = Crawl(wait_timeout=60)
     queues = {host: crawl.queue(host, obeys=True) for host in "abcde"}
@@ -275,8 +280,8 @@ def test_one_robotstxt_tries_the_network_while_pages_wait() -> None:
 
 
 def test_the_time_without_a_network_does_not_count_towards_the_wait_timeout() -> None:
-    """The start of each back-off, and of each outage of a site, is moved later by the time for which the network was
-    gone since then. A start during that time is moved to the end of that time, and not beyond.
+    """The network is gone from 100 to 310. The back-off of a host since 0 counts from 210: its start is moved later by
+    this time. A back-off or an unreachable robots.txt since 300 counts from 310, when the network is back.
     """
     crawl = Crawl(wait_timeout=60)
     network = crawl.limits.network

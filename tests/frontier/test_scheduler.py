@@ -82,8 +82,8 @@ async def test_a_request_that_returns_to_the_scheduler_counts_once(
 async def test_the_order_of_requests_is_that_of_scrapys_scheduler(
     usual: str, start: str | None
 ) -> None:
-    """The requests of a host are sent by priority. Requests of one priority are sent in the order of the queue classes:
-    *usual* is the class for most requests, *start* that for start requests.
+    """The requests of a host are sent by priority. For requests with the same priority, queue classes set the order:
+    *usual* for most requests, *start* for start requests.
     """
     settings: dict[str, Any] = {
         "SCHEDULER_MEMORY_QUEUE": f"{QUEUES}.{usual}MemoryQueue",
@@ -136,8 +136,8 @@ async def test_the_duplicate_filter_of_a_project_is_used(tmp_path: Path) -> None
 
 @coroutine_test
 async def test_a_returned_request_is_the_next_one_of_its_host() -> None:
-    """This holds for any priorities of the other requests. The returned request counts neither as a new request nor as a
-    duplicate.
+    """The returned request is sent first, whatever the priorities of the other requests are. It counts neither as a new
+    request nor as a duplicate.
     """
     run = Run()
     run.push(page(1), page(2), page(3, priority=1))
@@ -173,7 +173,7 @@ async def test_a_request_object_that_is_yielded_twice_is_sent_twice() -> None:
 
 @coroutine_test
 async def test_a_request_whose_end_was_hidden_frees_its_room() -> None:
-    """A component may end a request so that the wire does not see the end. The room of the request is free once it has
+    """A component may end a request without telling this package. The request no longer counts as in flight once it has
     left the downloader.
     """
     run = Run()
@@ -190,7 +190,7 @@ async def test_a_request_whose_end_was_hidden_frees_its_room() -> None:
 async def test_a_request_that_cannot_be_written_waits_in_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Such requests are counted in a stat. With SCHEDULER_DEBUG, the first of them is logged."""
+    """Requests that cannot be written are counted in a stat. With SCHEDULER_DEBUG, the first of them is logged."""
     for is_logged in False, True:
         caplog.clear()
         run = Run(JOBDIR=str(tmp_path / str(is_logged)), SCHEDULER_DEBUG=is_logged)
@@ -230,8 +230,8 @@ async def test_a_request_whose_meta_cannot_be_pickled_waits_in_memory(
 async def test_requests_that_cannot_be_written_go_first_as_in_scrapys_scheduler(
     tmp_path: Path,
 ) -> None:
-    """Requests that cannot be written are sent before the requests of their host in the file, by priority among
-    themselves. Returned requests are sent before both. All of these requests are in one queue.
+    """Requests that cannot be written to the JOBDIR are kept in memory. They are sent before the requests of their host
+    in the JOBDIR, in the order of their priority. Requests that have returned to the scheduler are sent first of all.
     """
     settings = {"SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue"}
     crawler = get_crawler(Spider, {**settings, "JOBDIR": str(tmp_path / "scrapys")})

@@ -67,8 +67,9 @@ def test_requests_wait_for_one_fetch() -> None:
 def test_the_robotstxt_that_a_request_in_the_downloader_needs_is_fetched_first() -> (
     None
 ):
-    """A request that waits in the downloader counts towards the downloader's concurrency. The robots.txt of requests
-    that wait in queues is fetched when more requests are needed.
+    """A request that waits in the downloader takes one of its places (CONCURRENT_REQUESTS), so its robots.txt is
+    fetched first. For requests that wait in the scheduler, robots.txt is fetched only when the downloader can take more
+    requests.
     """
     crawl = Crawl()
     crawl.push(crawl.queue("a", obeys=True), "a1")
@@ -109,7 +110,7 @@ def test_rules_apply_to_the_next_request_however_long_it_waits() -> None:
 
 def test_rules_from_the_cache_apply_to_no_request_after_they_are_stale() -> None:
     """The site is forgotten after its last page. The rules are still in the cache when the next page comes, but stale
-    when this page can be sent. The exception for one request is only for rules that were fetched for it.
+    when this page can be sent. Only rules that were just fetched may apply to one request when they are stale.
     """
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
@@ -143,7 +144,9 @@ def test_stale_rules_apply_to_one_of_the_requests_that_wait_at_the_wire() -> Non
 
 
 def test_stale_rules_apply_to_no_request_after_one_was_sent() -> None:
-    """The exception is used up by the request that was sent, even if the rules were fresh then."""
+    """After a fetch, one request may be sent even if the rules are stale by then. If a request is sent while the rules
+    are fresh, no other request may use stale rules.
+    """
     crawl = Crawl(concurrency=1)
     a = queue_with_rules(crawl, expires=10)
     crawl.send_or_wait("f1", a)
@@ -156,8 +159,8 @@ def test_stale_rules_apply_to_no_request_after_one_was_sent() -> None:
 
 
 def test_a_request_that_waits_at_the_wire_may_still_use_stale_rules() -> None:
-    """Otherwise, two requests could take this exception from each other endlessly, because one is planned while the
-    other one waits.
+    """Otherwise, two requests could keep each other waiting forever: each time that one of them waits, the scheduler
+    would hand out the other one with the permission to use stale rules.
     """
     crawl = Crawl()
     a = queue_with_rules(crawl, expires=1)
@@ -171,7 +174,7 @@ def test_a_request_that_waits_at_the_wire_may_still_use_stale_rules() -> None:
 
 
 def test_a_request_planned_with_fresh_rules_may_use_them_when_they_are_stale() -> None:
-    """A component may delay each request until the rules are stale. The exception applies to one request only."""
+    """A component may delay both requests until the rules are stale. Only the first of them may use stale rules."""
     crawl = Crawl()
     a = queue_with_rules(crawl, expires=10)
     crawl.push(a, "a1", "a2")
@@ -209,8 +212,9 @@ def test_requests_of_an_unreachable_site_are_sent_when_it_is_back() -> None:
 
 
 def test_requests_of_a_site_that_is_unreachable_for_too_long_are_refused() -> None:
-    """At the end of the wait timeout, robots.txt is fetched once more. If that fails, the scheduler hands the requests
-    out to be refused, and they need no room, until robots.txt may be fetched again. Later requests wait for that fetch.
+    """At the end of the wait timeout, robots.txt is fetched once more. If this fetch fails, requests are refused until
+    robots.txt may be fetched again. They are refused even if the concurrency of their host is exhausted. Later requests
+    wait for the next fetch.
     """
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a", obeys=True)
@@ -277,7 +281,7 @@ def test_a_fetch_without_a_result_is_repeated_if_a_request_waits_for_it() -> Non
 
 
 def test_a_queue_that_has_got_its_rules_is_parked_at_a_limiter_without_room() -> None:
-    """Until then, the queue was parked at its site."""
+    """Before its rules were known, the queue waited for them at its site."""
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a", obeys=True)
     exempt = crawl.queue("a", keeps_delay=False)

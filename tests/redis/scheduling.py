@@ -1,5 +1,5 @@
-"""A worker with the scheduler and the wire of a crawl, and with a fake engine. It calls the Redis server when a test
-says so.
+"""A worker with the scheduler and the wire (the middleware that sends requests) of a crawl, and with a fake engine. It
+calls the Redis server only when a test says so.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CrawlWorker:
         assert self.scheduler.next_request() is None
 
     def call(self) -> None:
-        """Call the server once."""
+        """Make one call to the Redis server: report which requests are done, and get new requests."""
         with suppress(StopIteration):
             self.scheduler._call().send(None)
 

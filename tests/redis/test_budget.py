@@ -22,8 +22,8 @@ BUDGET = {"REP_PAGES_PER_HOST": 3, "REP_QUEUE_LEASE": 60}
 
 
 def send_next(worker: CrawlWorker) -> tuple[Request, bool]:
-    """Pass the next request of *worker* to the wire. Return the request, and whether the wire sent it. If the wire did
-    not, the host has no pages left.
+    """Pass the next request of *worker* to the wire, which sends it if the host has pages left. Return the request, and
+    whether it was sent.
     """
     request = worker.next_request()
     assert request is not None
@@ -75,8 +75,8 @@ def test_pages_that_a_dead_worker_has_done_count_for_the_next_owner(
 def test_owners_of_several_slots_of_a_host_count_its_pages_together(
     queue: SharedQueue,
 ) -> None:
-    """Each of the two workers owns one download slot of the host. The answer to a worker that reports a page contains
-    the number of pages of all workers.
+    """Each worker owns one download slot of the host. When a worker reports a page of the host, the server answers with
+    the number of pages that all workers have reported.
     """
     workers = [CrawlWorker(queue, **BUDGET) for _ in range(2)]
     for slot, worker in enumerate(workers):

@@ -105,8 +105,9 @@ async def test_a_clock_that_is_set_back_does_not_prolong_a_lease(
 async def test_a_worker_calls_less_often_when_all_requests_are_done(
     queue: SharedQueue,
 ) -> None:
-    """While another worker has a request, its callback may yield new requests. So a worker without requests calls again
-    after at most 0.2 seconds.
+    """While another worker has a request in flight, the callback of this request can yield new requests. Meanwhile, a
+    worker without requests calls the server again within 0.2 seconds. When all requests are done, it calls within a
+    second.
     """
     worker, other = CrawlWorker(queue), queue.worker()
     other.push("a")

@@ -52,8 +52,9 @@ def test_requests_that_were_given_back_precede_the_lowest_score(
 def test_requests_for_a_host_of_another_worker_reach_its_owner(
     queue: SharedQueue,
 ) -> None:
-    """If the queue of the host on the server was empty, the next answer to the owner contains the new requests. If it
-    was not, the owner knows that there are requests on the server, and gets the new requests when it wants more.
+    """If the host has no other requests on the server, the next answer to the owner contains the new requests.
+    Otherwise, the owner already knows that there are requests on the server. It gets the new requests when it asks for
+    more.
     """
     worker, other = queue.worker(), queue.worker()
     worker.push("1")
@@ -102,8 +103,8 @@ def test_a_request_that_any_worker_has_pushed_before_is_not_kept(
 def test_the_next_owner_gets_requests_delay_and_back_off_of_a_host(
     queue: SharedQueue,
 ) -> None:
-    """Nobody can take the host before its delay has passed. The next owner gets the requests that were given back
-    first, and the back-off of the host.
+    """No worker can take the host before its delay has passed. The next owner continues the back-off. It gets all
+    requests of the host, first of all those that the last owner gave back.
     """
     worker, other = queue.worker(), queue.worker()
     worker.push(*"12345")
@@ -286,8 +287,8 @@ def test_a_pause_reaches_all_workers(queue: SharedQueue) -> None:
 
 
 def test_a_back_off_limits_all_workers_together(queue: SharedQueue) -> None:
-    """During a back-off, a worker that requests a permit sends the limit that it knows. The permit is granted if all
-    workers together have fewer requests in flight than that limit.
+    """During a back-off, a worker that asks for a permit says how many requests may be in flight to the host (*limit*).
+    It gets the permit if all workers together have fewer requests in flight to the host.
     """
     worker, other = queue.worker(), queue.worker()
     assert worker.request_permit("1", limit=1).wait == 0
@@ -313,8 +314,8 @@ def test_a_worker_keeps_a_back_off_that_only_another_worker_knows(
 def test_a_worker_that_does_not_know_of_a_pause_sends_one_request_at_a_time(
     queue: SharedQueue,
 ) -> None:
-    """The worker does so for 30 seconds after the pause. Its request counts when other workers request a permit. A
-    worker that becomes the owner of the host later gets the back-off too.
+    """For 30 seconds after the pause, a worker that does not know of the pause gets one permit at a time. While its
+    request is in flight, no other worker gets a permit. A worker that owns the host later continues the back-off.
     """
     worker, other, third = (queue.worker() for _ in range(3))
     worker.reports["paused"].append(("a", 5.0))

@@ -159,8 +159,8 @@ async def test_a_request_that_loses_its_permit_requests_it_again(
     queue: SharedQueue, fault: str
 ) -> None:
     """The request holds a permit, and waits for the delay of its host. Then the server is restarted with older data,
-    the lease of the worker ends, or the host requests a pause. Another worker may have sent a request since then, or
-    may be about to send one. So the request needs a new permit.
+    the lease of the worker ends, or the host asks for a pause. Meanwhile, another worker can have sent a request, or
+    can be about to send one. So the request needs a new permit.
     """
     worker = CrawlWorker(queue)
     frontier, request = worker.frontier, Request(URL)

@@ -90,8 +90,9 @@ def test_a_pause_of_a_lost_answer_reaches_the_owner_with_the_next_answer(
 def test_the_owner_learns_after_a_lost_answer_that_its_host_has_requests(
     queue: SharedQueue,
 ) -> None:
-    """The lost answer contains a batch of requests, which returns to the queue of the host. There are more requests
-    than one batch, so the queue is not empty then, and the server records no news for the owner.
+    """The lost answer contains three of the five requests of the host. They return to the server, where two requests
+    are left. The server tells an owner of new requests only if its host had none there before. So after a lost answer,
+    it tells the owner how many requests each of its hosts has.
     """
     owner, other = queue.worker(), queue.worker()
     owner.push("1")
@@ -274,8 +275,8 @@ def test_a_worker_that_ends_keeps_an_empty_queue_that_other_workers_use(
 
 
 def test_a_server_without_memory_refuses_only_new_requests(queue: SharedQueue) -> None:
-    """The server refuses a call as a whole if it contains more new requests than reports of requests that are done. All
-    other calls still work: they free memory, or serve to keep delays.
+    """The server refuses a whole call if the call has more new requests than reports of finished requests. All other
+    calls still work, because they free memory, or because crawl delays need them.
     """
     worker, other = queue.worker(), queue.worker()
     worker.push(*"1234")

@@ -28,9 +28,9 @@ DELAY = 5.0
 
 
 class Machine(RuleBasedStateMachine):
-    """The model of the queue. Each request is in the queue, is taken by one worker, or is done. Each host has at most
-    one owner. Between the end of a request with a permit and the next request to the same host, at least ``DELAY``
-    seconds pass.
+    """Random steps of three workers, and a model of the queue. Each request is in the queue, is taken by one worker, or
+    is done. Each host has at most one owner. Between the end of a request with a permit and the next request to the
+    same host, at least ``DELAY`` seconds pass.
     """
 
     def __init__(self) -> None:
@@ -48,8 +48,8 @@ class Machine(RuleBasedStateMachine):
         """The names of the requests that workers have finished, whether or not the server knows."""
 
         self.permits: dict[str, tuple[Worker, float | None]] = {}
-        """By host, the last permit that was granted: the worker that got it, and when its request ended. None if the
-        request has not ended.
+        """For each host, the worker that got the last permit, and the time when the request with this permit ended. The
+        time is None if the request has not ended.
         """
 
     def teardown(self) -> None:
@@ -140,8 +140,8 @@ class Machine(RuleBasedStateMachine):
     @rule(index=WORKERS)
     def kill(self, index: int) -> None:
         worker = self.workers[index]
-        # The new requests that are not on the server die with the worker. In a crawl, they are not lost: the request
-        # whose callback yielded them is not done on the server, so it is sent again.
+        # New requests that were not yet sent to the server are lost with the worker. A real crawl does not lose them:
+        # on the server, the page whose callback yielded them is not done, so the page is requested again.
         self.pushed -= {push.data.decode() for push in worker.exchange.unsent}
         self.end_permits(worker)
         self.workers[index] = self.queue.worker()

@@ -1,4 +1,6 @@
-"""Workers without a crawl that share a queue. The clock of their Redis server advances only when a test advances it."""
+"""Workers that share a queue on a Redis server. No crawl runs: a test makes the calls of the workers to the server one
+by one. The clock of the server advances only when a test advances it.
+"""
 
 from __future__ import annotations
 
@@ -117,13 +119,14 @@ NO_WANTS: dict[str, Any] = {
     "readable": [],
     "last_aside": "0",
 }
-"""The fields of a call in which a worker wants neither hosts nor requests nor permits: see the end of ``shared.lua``.
+"""The fields of a call in which a worker asks for nothing: neither hosts nor requests nor permits. The end of
+``shared.lua`` describes them.
 """
 
 
 class Worker:
-    """A worker without a crawl. It makes the calls that the scheduler of a worker makes. The name of a request is its
-    data.
+    """A worker without a crawl: a test makes the calls to the Redis server that the worker's scheduler would make. Each
+    request is just a name, such as ``"1"``.
     """
 
     def __init__(self, queue: SharedQueue) -> None:
@@ -134,25 +137,33 @@ class Worker:
         """When the lease was last renewed, on the server's clock."""
 
         self.owned: set[str] = set()
-        """The hosts that this worker owns."""
+        """The hosts that this worker owns: no other worker gets their requests."""
 
         self.taken: dict[str, Taken] = {}
-        """The requests that this worker has, by number."""
+        """The requests that this worker has got from the server and has not finished. The key is the number that the
+        server gave to the request.
+        """
 
         self.on_server: dict[str, int] = {}
-        """By owned host, the number of requests that are still on the server, as far as this worker knows."""
+        """Maps each host that this worker owns to the number of its requests that are still on the server, as far as
+        this worker knows.
+        """
 
         self.permits: set[str] = set()
-        """The tokens of the permits that this worker holds."""
+        """The tokens of the permits that this worker holds. Each permit allows one request to a host."""
 
         self.finished: dict[str, str] = {}
-        """The names of the requests that this worker has finished, by number."""
+        """The names of the requests that this worker has finished. The key is the number that the server gave to the
+        request.
+        """
 
         self.last_answer: Answer
 
     @property
     def reports(self) -> dict[str, list[Any]]:
-        """The reports for the next call."""
+        """What this worker will report in its next call to the Redis server, by kind of report. For example, ``"done"``
+        contains the requests that are done.
+        """
         return self.exchange.reports
 
     @property
@@ -161,8 +172,8 @@ class Worker:
         return self.queue.now < self.renewed_at + LEASE
 
     def call(self, **wants: Any) -> Answer | None:
-        """Call the server: send the reports, and return the answer. Return None if the connection fails. *wants* are
-        the fields of the call that differ from ``NO_WANTS``.
+        """Make one call to the Redis server: send the reports, and return the server's answer. Return None if the
+        connection fails. *wants* is what the worker asks for: the fields of the call that differ from ``NO_WANTS``.
         """
         wants = {**NO_WANTS, **wants}
         if self.exchange.is_uncertain:
@@ -190,7 +201,7 @@ class Worker:
         return answer
 
     def forget(self) -> None:
-        """Forget all hosts, requests, permits and reports."""
+        """Make this worker forget its hosts, requests, permits and reports. Nothing changes on the server."""
         self.owned.clear()
         self.taken.clear()
         self.on_server.clear()
@@ -198,8 +209,8 @@ class Worker:
         self.exchange.reports.clear()
 
     def push(self, *names: str, host: str = "a", **fields: Any) -> None:
-        """Add a new request for each of *names* to the next call. Its fingerprint is its name, unless *fields*, the
-        fields of the ``Push``, contain another fingerprint.
+        """Add a new request for each of *names* to the queue, with the next call to the server. The fingerprint of a
+        request is its name, unless *fields*, the fields of the ``Push``, contain another fingerprint.
         """
         for name in names:
             defaults = {
@@ -212,8 +223,11 @@ class Worker:
             self.exchange.unsent.append(exchange.Push(**{**defaults, **fields}))
 
     def take(self, room: int = 100, **wants: Any) -> list[str]:
-        """Call the server, and take free hosts for *room* requests. With a *room* of 0, the answer contains only new
-        requests of owned hosts, and what *wants* asks for. Return the names of the requests in the answer.
+        """Make one call that asks for *room* requests of hosts that no worker owns. Return the names of the requests in
+        the answer.
+
+        If *room* is 0, the answer contains only new requests of the hosts that this worker owns. *wants* are further
+        fields of the call, as in :meth:`call`.
         """
         before = set(self.taken)
         self.call(room=room, **wants)
@@ -224,25 +238,27 @@ class Worker:
         ]
 
     def take_more(self, host: str, count: int = 3) -> list[str]:
-        """Take up to *count* more requests of *host*, which this worker owns. Return the names of the requests in the
-        answer.
+        """Make one call that asks for up to *count* more requests of *host*, which this worker owns. Return the names
+        of the requests in the answer.
         """
         return self.take(0, more=[(host, count)])
 
     def numbers_of(self, *names: str) -> Iterator[str]:
-        """Yield the numbers of the requests with *names* that this worker has."""
+        """Yield the numbers that the server gave to the requests *names*. Requests that this worker has not got are
+        skipped.
+        """
         for number, taken in self.taken.items():
             if taken.data.decode() in names:
                 yield number
 
     def finish(self, *names: str) -> None:
-        """Report in the next call that the requests with *names* are done."""
+        """Finish the requests *names*. The next call reports to the server that they are done."""
         for number in list(self.numbers_of(*names)):
             self.finished[number] = self.taken.pop(number).data.decode()
             self.reports["done"].append((number, ""))
 
     def give_back(self, *names: str) -> None:
-        """Give the requests with *names* back in the next call."""
+        """Give the requests *names* back to the server in the next call."""
         for number in list(self.numbers_of(*names)):
             del self.taken[number]
             self.reports["back"].append(number)
@@ -263,7 +279,7 @@ class Worker:
     def request_permit(
         self, token: str, host: str = "a", limit: int = 1, delay: float = 0.0
     ) -> PermitAnswer:
-        """Call the server to request a permit for a request to *host*, and return the server's answer. *limit* and
+        """Make one call that asks for a permit for a request to *host*, and return the server's answer. *limit* and
         *delay* are the arguments of ``acquire`` in ``shared.lua``.
         """
         answer = self.call(permits=[(token, host, limit, delay)])
@@ -276,13 +292,15 @@ class Worker:
     def release_permit(
         self, token: str, seconds_ago: float = 0.0, *, was_sent: bool = True
     ) -> None:
-        """Release a permit in the next call, because its request ended *seconds_ago*, or was not sent."""
+        """Give the permit *token* back in the next call. Its request ended *seconds_ago*. If *was_sent* is False, the
+        request was not sent.
+        """
         self.permits.discard(token)
         self.reports["released"].append((token, seconds_ago, was_sent))
 
     def retire(self, *, clears: bool = False) -> Answer | None:
-        """End this worker, and return the server's answer. *clears* is False if the queue is kept, as with
-        ``SCHEDULER_PERSIST = True``.
+        """End this worker, and return the server's answer to its last call. *clears* is False if the queue is kept, as
+        with ``SCHEDULER_PERSIST = True``.
         """
         answer = self.call(retires=True, clears=clears)
         self.forget()

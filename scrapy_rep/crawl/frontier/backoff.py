@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 # The maximum pause, in seconds, that a spider can request with back_off(). Longer pauses are cut to this value. Pauses
-# in Retry-After have the same limit.
+# in Retry-After have the same maximum.
 _MAX_DELAY = 2**31
 
 

@@ -168,9 +168,9 @@ class Limiter:
         scheduler (:attr:`waiters`) take turns. True if it is a queue's turn, because the last turn was a waiter's."""
 
         self.waiters_yield_until = inf
-        """The time from which the first of :attr:`waiters` goes before the requests of the scheduler. Until this time,
-        the requests of the scheduler go first. ``inf`` means that the time is not set: :class:`Limits` sets it to 0.2
-        seconds from now when a waiter waits and the limiter could allow a request."""
+        """The time from which the first of :attr:`waiters` goes before the requests of the scheduler. When a waiter
+        could be sent, but has to let the scheduler go first, :class:`Limits` sets this time to 0.2 seconds after that
+        moment. ``inf`` if the time is not set."""
 
         self.ready: OrderedDict[Any, None] | None = None
         """For a download slot: its ready queues (those whose next request the scheduler may hand out), the next one
@@ -228,16 +228,19 @@ class Limiter:
     def opens_for_waiter(self) -> float:
         """Return the earliest time to send the first of :attr:`waiters`, the requests that wait outside the scheduler.
 
-        If the limiter is full, but some of its requests are planned (not sent yet), one waiter may be sent before them
-        after :attr:`waiters_yield_until`. If a request has to end first, the time is ``inf``.
+        If the limiter is full and all of its requests are sent, one of them has to end first, and the time is ``inf``.
+        If the limiter is full, but some of its requests are only planned (not sent yet), one waiter may be sent instead
+        of them from the time :attr:`waiters_yield_until`.
         """
         in_flight = self.planned + self.sent
         if in_flight < self.concurrency_now:
             return self.next_at
         if in_flight > self.concurrency_now and self.sent:
-            # Usually, a waiter was already sent before the planned requests. Send no second waiter until a request has
-            # ended: planned requests can already be on the network without the limiter's knowledge, because a component
-            # such as Selenium's middleware can download them. Each further waiter could exceed the concurrency by one.
+            # More requests are counted than the concurrency allows. Usually, a waiter was sent before a planned request
+            # (a request that the scheduler has handed out, and that is not sent yet). Send no second waiter until a
+            # request has ended: the planned request can already be on the network without the limiter's knowledge, if a
+            # component such as Selenium's middleware downloads it. In this case, each further waiter would exceed the
+            # concurrency by one more request.
             return inf
         return max(self.opens_for_planned(), self.waiters_yield_until)
 
@@ -292,8 +295,8 @@ class DelayLimiter(Limiter):
         """The delay, in seconds, for which each origin of the host asks. The longest delay applies."""
 
         self.waiting_since: float | None = None
-        """The time when requests to the host began to wait while no request to the host was in flight. None before this
-        wait begins, and after the next request was sent."""
+        """The time since which requests to the host have been waiting with none in flight. None if no request is
+        waiting. When the next request is sent, the value becomes None again."""
 
     def set_delay(self, origin: Origin, delay: float) -> None:
         """Record that *origin* asks for a delay of *delay* seconds. 0 means that *origin* asks for no delay. If several

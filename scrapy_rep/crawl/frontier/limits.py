@@ -68,9 +68,9 @@ if TYPE_CHECKING:
 _FIRST_PAUSE = 1.0
 
 # The maximum time, in seconds, for which requests that wait outside the scheduler (waiters) let requests of the
-# scheduler go first. Without a maximum, the crawl could stop, because a request of the scheduler can be unable to
-# continue before the waiter. For example, waiters occupy the whole downloader, or a component holds the scheduler's
-# request back until a media download, which is a waiter, has ended.
+# scheduler go first. Without a maximum, the crawl could deadlock: the waiter waits for the scheduler's request, and the
+# scheduler's request waits for the waiter. Example 1: a component holds a page back until a media download (the waiter)
+# has ended. Example 2: waiters fill the downloader, so the scheduler can hand out no request.
 _WAITERS_YIELD = 0.2
 
 # A site whose robots.txt is unreachable is kept in memory until its robots.txt may be fetched again. While more than
@@ -332,8 +332,9 @@ class InFlight:
         """The host whose page budget counts the request; empty if the request is not counted."""
 
         self.report: Any = None
-        """The decision to allow the request, with the check that led to it. When the request is sent, the decision is
-        reported to the ledger and the stats, and this becomes None. None if there is nothing to report."""
+        """What the gate (the downloader middleware that judges requests) reports to the ledger and the stats when the
+        request is sent: a tuple of a ``Check`` (the request, and the rules that apply to it) and the decision to allow
+        the request. None if there is nothing to report, or if the report was already made."""
 
     @property
     def needs(self) -> tuple[Limiter, ...]:
@@ -618,13 +619,16 @@ class Limits:
         return (len(self._idle), len(self.limiters)) != before
 
     def _may_forget(self, queue: Queue, now: float) -> bool:
-        """Return whether *queue*, which is empty, may be deleted. The limiters of its host and its download slot must
-        be quiet (:meth:`Limiter.is_quiet`).
+        """Return whether *queue*, which is empty, may be deleted. The result is False while the limiter of its host or
+        its download slot is still needed, for example because of a recent pause (:meth:`Limiter.is_quiet`).
 
-        If no other queue has the same site, the site would be deleted, too. So there are two more conditions. First, no
-        fetch of the site's robots.txt is under way, and no request waits for the rules. Second, the information that
-        robots.txt is unreachable is not needed any more: robots.txt may be fetched again now, or more than
-        ``_MAX_SITES`` sites are known.
+        The last queue of a site is deleted together with the site. For this queue, the result is False in three more
+        cases:
+
+        - The site's robots.txt is being fetched.
+        - A request waits for the rules.
+        - robots.txt is unreachable, and may not be fetched again yet. To save memory, this case counts only while at
+          most ``_MAX_SITES`` sites are known.
         """
         if not (queue.host.is_quiet(now) and queue.slot.is_quiet(now)):
             return False
@@ -668,10 +672,11 @@ class Limits:
 
     def plan(self, queue: Queue, now: float) -> InFlight:
         """Reserve room in the limiters for a request that the scheduler has just taken from *queue*, and return the new
-        state of the request. No room is reserved if the gate (the downloader middleware that judges requests) will
-        refuse the request.
+        state of the request. If the gate (the downloader middleware that judges requests) will refuse the request, no
+        room is reserved.
 
-        Afterwards, the other queues of the download slot and the requests outside the scheduler go before *queue*.
+        Afterwards, other requests go before the next request of *queue*: a request outside the scheduler that waits for
+        one of the limiters, and the requests in the other queues of the same download slot.
         """
         limiters = queue.limiters
         entry = InFlight(queue, came_from_scheduler=True)
@@ -689,8 +694,8 @@ class Limits:
         else:
             for limiter in limiters:
                 if limiter.waiters:
-                    # It is the turn of a request that waits outside the scheduler. So *queue* is parked, unless its
-                    # requests will be refused.
+                    # The next turn belongs to a request that waits outside the scheduler. So *queue* is no longer
+                    # ready, and waits for its next turn, unless its requests will be refused.
                     self.ready.discard(queue)
                     self._place(queue, now)
                     break
@@ -827,7 +832,7 @@ class Limits:
         self._admit(waiter, limiters, now)
 
     def admit(self, waiter: Waiter, now: float) -> None:
-        """Let the request of *waiter*, which waits for its limiters, continue now, even if these have no room."""
+        """Let the request of *waiter* continue now, even if the limiters for which it waits have no room."""
         self.leave(waiter, now)
         self._admit(waiter, waiter.entry.needs, now)
 
@@ -835,8 +840,8 @@ class Limits:
         waiter.may_continue = True
         for limiter in limiters:
             if limiter.planned + limiter.sent >= limiter.concurrency_now:
-                # The limiter is full: this request goes before requests that the scheduler has handed out. They go
-                # before the next waiter again, until _set_alarm() sets a time and this time has passed.
+                # The limiter is full, so this waiter goes before requests that the scheduler has handed out. The next
+                # waiter has to let the scheduler go first again. _set_alarm() will decide until when.
                 limiter.waiters_yield_until = inf
         if waiter.counts_as_planned:
             self._count_planned(waiter.entry, limiters)
@@ -976,9 +981,9 @@ class Limits:
         if limiter.waiters:
             opens_at = limiter.opens_for_planned()
             if opens_at <= now:
-                # A request could be sent now, but the scheduler goes first: it has handed out a request that is not
-                # sent yet, or it may hand out a request because it is a queue's turn. If the scheduler's request is not
-                # sent within _WAITERS_YIELD seconds, the first waiter goes before it.
+                # A waiter could be sent now, but the scheduler goes first. Either the scheduler has handed out a
+                # request that is not sent yet, or the next turn belongs to a queue of the scheduler. If the scheduler
+                # sends no request within _WAITERS_YIELD seconds, the first waiter is sent instead.
                 go_at = min(limiter.waiters_yield_until, now + _WAITERS_YIELD)
                 opens_at = limiter.waiters_yield_until = go_at
             times.append(opens_at)
@@ -1026,7 +1031,9 @@ class Limits:
                 self._release(before, now)
 
     def _count_in_flight(self, host: Limiter, limiter: Limiter) -> None:
-        """Make *limiter*, a new limiter of *host*, count those requests to *host* that are already in flight."""
+        """Let *limiter* count all requests to a host that are already in flight. *host* is the limiter of the host.
+        *limiter* has just begun to apply to the host, because the host's crawl delay or IP address became known.
+        """
         for entry in self.in_flight.values():
             if host in entry.limiters and limiter not in entry.limiters:
                 entry.limiters += (limiter,)
@@ -1063,8 +1070,9 @@ class Limits:
         if is_new:
             back_off.own_pause = min(max(2 * back_off.own_pause, _FIRST_PAUSE), cap)
         delay = 0.0 if limiter.crawl_delay is None else limiter.crawl_delay.delay
-        # If the request was sent before the end of the last pause (is_new is False), own_pause can be 0: a success has
-        # reset it since, or an earlier run or another worker began the last pause. Then pause as for the first time.
+        # own_pause can be 0 although a pause has begun earlier (is_new is False). Either a success has set own_pause to
+        # 0 since then. Or resume_pause() has continued a pause that an earlier run or another worker began, and whose
+        # own_pause is not known here. In both cases, use the duration of a first pause.
         own_pause = back_off.own_pause or min(_FIRST_PAUSE, cap)
         seconds = max(own_pause if asked is None else asked, delay)
         if now + seconds > back_off.until:
@@ -1163,16 +1171,16 @@ class Limits:
         self._release(limiter, now)
 
     def _back_off_changed(self, limiter: Limiter, now: float) -> None:
-        """Update *limiter* after its back-off changed: its concurrency, the time of its next request, and whether it
-        refuses requests. Let waiting requests continue if the limiter allows them now.
+        """Update *limiter*, the limiter of a host or download slot, after its back-off changed. Let waiting requests
+        continue if the limiter allows them now.
 
-        During a pause, the limiter refuses requests in two cases:
+        During a pause, requests are refused (:attr:`Limiter.refuses_until`) in two cases:
 
         - The pause ends later than ``wait_timeout`` seconds from now.
         - The first pause after the last success began at least ``wait_timeout`` seconds ago.
 
-        If the limiter refuses requests, those that already wait for the host, its crawl delay or its IP address are
-        refused at once.
+        In these cases, waiting requests to the host are refused at once if they wait at one of three limiters: at
+        *limiter*, at the limiter of the host's crawl delay, or at the limiter of the host's IP address.
         """
         back_off = limiter.back_off
         limiter.set_concurrency(limiter.concurrency)
@@ -1207,9 +1215,12 @@ class Limits:
             (self.urgent if is_urgent else self.wanted).append(site)
 
     def next_wanted(self, *, is_needed: bool) -> Site | None:
-        """Return the next site whose robots.txt should be fetched, and mark its fetch as under way. Return None if
-        there is no such site. *is_needed* is False if enough queues are ready (have a next request that may be sent
-        now). In this case, only sites with an urgent fetch are returned.
+        """Return the next site whose robots.txt should be fetched, and mark its fetch as under way. Return None if no
+        robots.txt should be fetched now.
+
+        Sites for which a request in the downloader waits (:attr:`urgent`) come first. Sites for which only requests in
+        the scheduler wait (:attr:`wanted`) are returned only if *is_needed* is True. The caller passes True if too few
+        queues have a request that may be sent now.
         """
         for sites in (self.urgent, self.wanted) if is_needed else (self.urgent,):
             while sites:
@@ -1278,8 +1289,10 @@ class Limits:
         self._release_site(site, now)
 
     def no_result(self, site: Site, now: float) -> None:
-        """Record that the fetch of the robots.txt of *site* ended without a result. If any request waits for the
-        rules, robots.txt is fetched again after one second. Otherwise, it is fetched when a request needs the rules.
+        """Record that the fetch of the robots.txt of *site* ended without a result, because it was cancelled or an
+        unexpected error occurred. (If the host does not answer, the result is "unreachable".) If any request waits for
+        the rules, robots.txt is fetched again after one second. Otherwise, it is fetched when a request needs the
+        rules.
         """
         if site.has_waiting:
             self.alarms.set(site, now + _FIRST_PAUSE)
@@ -1326,9 +1339,12 @@ class Limits:
     def network_is_back(self, now: float, since: float) -> None:
         """Let all requests that wait for the network continue. The network was gone from *since* until *now*.
 
-        If the outage was confirmed (:attr:`Network.is_confirmed`), and so was no false alarm, undo its effects on
-        hosts: cancel the pauses that failed connections caused, let each robots.txt that became unreachable during this
-        time be fetched again, and do not count this time towards the ``REP_WAIT_TIMEOUT`` of any host.
+        If the outage was a false alarm (:attr:`Network.is_confirmed` is False), nothing else is done. Otherwise, the
+        effects of the outage on hosts are undone:
+
+        - The pauses that failed connections caused are cancelled.
+        - Each robots.txt that became unreachable during the outage may be fetched again at once.
+        - The time of the outage does not count towards the ``REP_WAIT_TIMEOUT`` of any host.
         """
         network = self.network
         if network.is_confirmed:
@@ -1396,11 +1412,10 @@ class Limits:
 
     def waiting(self) -> tuple[int, int, Limiter | None]:
         """Return three values for the log: the number of waiting requests, the number of their hosts, and the limiter
-        that will allow a request first. The limiter is None if all waiting requests wait for a robots.txt.
+        that will allow a request first. The limiter is None if no request waits for a limiter.
 
-        A request in a queue of the scheduler is counted if it waits for a robots.txt, a host, a crawl delay or a
-        download slot. A request outside the scheduler is counted if it waits for a host, a crawl delay or a download
-        slot.
+        A request is counted if it waits for the limiter of a host, of a crawl delay or of a download slot. Requests
+        that wait for a robots.txt are counted only if they are in a queue of the scheduler.
         """
         limiters = list(self.limiters.values())
         limiters += [host.crawl_delay for host in limiters if host.crawl_delay]

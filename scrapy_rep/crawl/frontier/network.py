@@ -3,16 +3,19 @@ back. This module uses no Scrapy, no clock and no I/O. All times are seconds of 
 
 A failed connection (a host name that cannot be resolved, a refused connection, a time-out, a dead proxy) looks the
 same whether the host has no server or the crawler has no network. Only the answers of other hosts distinguish these
-cases. If five different hosts fail and no host answers in between, the network counts as *gone*. After a false alarm,
-the next outage is detected only when ten or twenty hosts have failed.
+cases. If five different hosts fail and no host answers in between, the network counts as *gone*. This can be a false
+alarm: the network works, and only the five hosts are down. After a false alarm, ten hosts must fail before the network
+counts as gone again. After another false alarm, twenty hosts must fail.
 
-While the network is gone, no page is requested. To try the network, one robots.txt at a time is fetched, after pauses
-of 1, 2, 4, ... 30 seconds. A fetch of robots.txt that fails during this time is not blamed on its host. The network is
-back when any host answers a request that was sent after the network began to count as gone.
+While the network counts as gone, no page is requested. To try the network, one robots.txt at a time is fetched, after
+pauses of 1, 2, 4, ... 30 seconds. If such a fetch fails, the failure is not blamed on its host. The network is back
+when any host answers a request that was sent after the network began to count as gone.
 
-The answer to a request that was sent before the network began to count as gone proves only that the network worked when
-the request was sent. So failures before the request was sent no longer count, and failures afterwards still count. If
-fewer failed hosts remain than are needed to detect an outage, the network is back.
+If the answered request was sent before the network began to count as gone, the answer proves only that the network
+worked when the request was sent. Then the hosts that failed before the request was sent no longer count as failed. If
+too few failed hosts remain, the network is back. For example, five hosts fail at the times 1, 2, 3, 4 and 5. Then a
+host answers a request that was sent at the time 3.5. The three hosts that failed earlier no longer count. Two failed
+hosts remain. These are too few, so the network is back.
 
 An unknown host name or a refused connection usually means that the host has no server. These two errors count only
 against their host until the crawler receives its first answer from any host, in this run or an earlier run. So a crawl
@@ -77,22 +80,23 @@ class Network:
 
         - A fetch of robots.txt fails although its site answered recently.
         - A fetch of robots.txt fails, and no site has answered in this run.
-        - A site that was counted as failed answers. Its server is up, so the network caused the failure."""
+        - A site answers although a connection to it had failed. Its server is up, so the network caused the failure."""
 
         self._wait_timeout = wait_timeout
         self._pause = _FIRST_PAUSE
         self._hosts_needed = _HOSTS
         self.failed_hosts: dict[str, tuple[Origin, float]] = {}
-        """The hosts with a failed connection, the oldest failure first. Each value contains the origin (scheme, host
-        and port) to which the host's last connection failed, and the time of this failure. The host is removed as soon
-        as any host answers a request that was sent after this time."""
+        """The hosts to which a connection has failed since the network last worked, the oldest failure first. If there
+        are enough of them, the network counts as gone. Each value contains the origin (scheme, host and port) of the
+        host's last failed connection, and the time of its failure. An answer of any host proves that the network worked
+        when the answered request was sent, and removes all hosts that failed before this moment."""
 
         self._detected_at = -inf
         """The time when the last outage was detected: enough hosts had failed, and the network began to count as gone.
         The outage itself began earlier, at :attr:`gone_since`. ``-inf`` before the first outage."""
 
         self._answered: dict[Origin, None] = {}
-        """The sites that answered most recently, the newest one last."""
+        """Up to ``_MAX_ANSWERED`` sites that answered most recently, in the order of their answers."""
 
         self.has_worked = False
         """Whether any site has ever answered, in this run or an earlier run."""
@@ -208,8 +212,8 @@ class Network:
         """Return the sites whose robots.txt can be fetched to find out whether the network is back, in the order in
         which they should be tried.
 
-        The sites are those that answered most recently and the one that failed last. Each call rotates the list
-        by one more position, so that repeated attempts try different sites.
+        The list contains the sites that answered most recently, and the site that failed last. Each call rotates the
+        list by one more position, so that repeated attempts try different sites.
         """
         failed = [site for site, _ in self.failed_hosts.values()]
         sites = [*reversed(self._answered), *failed[-1:]]

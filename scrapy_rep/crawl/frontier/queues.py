@@ -170,29 +170,29 @@ class Queues:
         override = None if self.cache is None else self.cache.override(origin)
         return override is not None and override.robots is None and override.ends == inf
 
-    def look_at_slot(self, slot: Limiter) -> None:
-        """Copy the concurrency and the delay of a Scrapy download slot to *slot*, the limiter with the same key."""
+    def look_at_slot(self, limiter: Limiter) -> None:
+        """Copy the concurrency and the delay of a Scrapy download slot to *limiter*, the limiter of this slot."""
         downloader = self._downloader
-        state = downloader.slots.get(slot.key)
-        if state is None and slot.key not in downloader.own_slots:
+        state = downloader.slots.get(limiter.key)
+        if state is None and limiter.key not in downloader.own_slots:
             state = downloader.new_slot
         # In a later version of Scrapy, the slots may lack these attributes.
         concurrency = getattr(state, "concurrency", None)
         if concurrency is not None and not getattr(state, "delay", True):
-            if slot.concurrency != concurrency:
-                slot.set_concurrency(concurrency)
-            slot.slot_due_at = slot.slot_free_at = -inf
+            if limiter.concurrency != concurrency:
+                limiter.set_concurrency(concurrency)
+            limiter.slot_due_at = limiter.slot_free_at = -inf
             return
-        slot_state = downloader.state(slot.key)
-        slot.set_concurrency(slot_state.concurrency)
-        slot.slot_due_at, slot.slot_free_at = (
+        slot_state = downloader.state(limiter.key)
+        limiter.set_concurrency(slot_state.concurrency)
+        limiter.slot_due_at, limiter.slot_free_at = (
             slot_state.last_seen + slot_state.delay,
             -inf,
         )
         if slot_state.is_queueing:
             # Another request would only wait in the slot, behind the request that already waits there.
             soonest = self._clock.monotonic() + slot_state.delay * _PART_OF_DELAY
-            slot.slot_free_at = max(slot.slot_due_at, soonest)
+            limiter.slot_free_at = max(limiter.slot_due_at, soonest)
 
     def clear_by_authority(self) -> None:
         """Empty the table in which :meth:`of` looks up queues by the authority of a URL. Call this method after queues

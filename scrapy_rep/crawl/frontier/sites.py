@@ -119,9 +119,10 @@ class Site:
         """The time when the rules become stale; ``-inf`` while the rules are not known."""
 
         self.holds_for_next = False
-        """Whether the rules apply to the next request even if they have become stale when this request is sent. This
-        is so after a fetch of robots.txt, for one request. Without this exception, a site whose rules become stale
-        before its crawl delay ends would never receive a request for a page."""
+        """Whether the next page request may be sent under the current rules even if the rules become stale before the
+        request is sent. A fetch of robots.txt that yields rules sets this to True. The first page request after the
+        fetch sets it to False. Without this exception, a site whose rules become stale before its crawl delay ends
+        would never receive a request for a page."""
 
         self.fetch_stage = FetchStage.NONE
         self.outage: Outage | None = None

@@ -322,6 +322,21 @@ def test_requests_that_are_exempt_from_delays_still_keep_pauses() -> None:
     assert crawl.plan_and_send() == "x3"
 
 
+def test_requests_that_are_exempt_from_delays_begin_none_if_it_becomes_known_later() -> (
+    None
+):
+    """The delay becomes known while an exempt request is in flight: the end of this request begins no delay."""
+    crawl = Crawl()
+    exempt, a = crawl.queue("a", keeps_delay=False), crawl.queue("a")
+    crawl.push(exempt, "x1")
+    assert crawl.plan_and_send() == "x1"
+    crawl.set_delay("a", 5)
+    crawl.push(a, "a1")
+    crawl.advance_to(5)
+    crawl.end("x1")
+    assert crawl.plan_and_send() == "a1"
+
+
 def test_a_request_that_was_withdrawn_begins_no_delay() -> None:
     """A withdrawn request was removed from its download slot before it reached the network."""
     crawl = Crawl()

@@ -1031,11 +1031,13 @@ class Limits:
                 self._release(before, now)
 
     def _count_in_flight(self, host: Limiter, limiter: Limiter) -> None:
-        """Let *limiter* count all requests to a host that are already in flight. *host* is the limiter of the host.
+        """Let *limiter* count the requests to a host that are already in flight. *host* is the limiter of the host.
         *limiter* has just begun to apply to the host, because the host's crawl delay or IP address became known.
+        Requests to which the crawl delay does not apply are not counted.
         """
         for entry in self.in_flight.values():
-            if host in entry.limiters and limiter not in entry.limiters:
+            is_new = host in entry.limiters and limiter not in entry.limiters
+            if is_new and limiter in entry.needs:
                 entry.limiters += (limiter,)
                 limiter.planned += entry.stage is Stage.PLANNED
                 limiter.sent += entry.stage is Stage.SENT

@@ -92,9 +92,11 @@ def choose_agent(
     the user-agent lines of the robots.txt, in lower case.
 
     Return the first of *agents* that matches any of *tokens*, and the set of all *tokens* that it matches. The
-    crawler follows the groups whose user-agent lines contain one of the returned tokens. If none of *agents*
-    matches, return ``*`` as the agent and as the only token. If none of *agents* matches and *tokens* do not
-    contain ``*``, return None and an empty set, because the crawler follows no group.
+    crawler follows the groups whose user-agent lines contain one of the returned tokens.
+
+    If none of *agents* matches, the result depends on whether *tokens* contain ``*``. If they do, the crawler follows
+    the groups for ``*``: return ``*`` as the agent and as the only token. If they do not, the crawler follows no
+    group: return None and an empty set.
 
     In a dialect whose ``agent_match`` is ``"prefix"``, an agent matches each token that it starts with. In other
     dialects, it matches only the equal token. Letter case is ignored.

@@ -138,9 +138,9 @@ class Dialect:
     # How the bytes of robots.txt are decoded and limited.
 
     utf_16: bool = True
-    """Whether a robots.txt in UTF-16 is decoded. Such a file has a byte order mark, and null bytes
-    where UTF-16 encodes ASCII characters. RFC 9309, 2.2.2, leaves the decoding to the crawler; Google's
-    parser does not decode."""
+    """Whether a robots.txt in UTF-16 is decoded. A file is recognized as UTF-16 if it begins with the
+    byte order mark of UTF-16, and contains null bytes where UTF-16 has them for ASCII characters. RFC
+    9309, 2.2.2, leaves the decoding to the crawler; Google's parser does not decode."""
 
     nul_ends_line: bool = False
     """Whether the rest of a line after a null byte is ignored (Google's parser, which stores lines as

@@ -229,10 +229,11 @@ class LintedLine(NamedTuple):
     """The line as written."""
 
     field: str
-    """The field that crawlers find in the line, in lower case; empty if they find no field."""
+    """The field of the line, such as ``disallow``, in lower case. Empty if crawlers find no field in the line, for
+    example because it has no colon."""
 
     value: bytes
-    """The value of the field; empty if crawlers find no field."""
+    """The value of the line, without the comment and the white space around it. Empty if ``field`` is empty."""
 
     @property
     def content(self) -> bytes:
@@ -438,8 +439,9 @@ _PURPOSE_TOKENS = {
 _TOKEN_OF = _PURPOSE_TOKENS | {
     agent.lower(): agent for crawler in CRAWLERS.values() for agent in crawler.agents
 }
-"""The names that the linter knows in user-agent lines: those of crawlers, and those of purposes, such as
-``__usage_ai-training``. The keys are in lower case, and the values are in the operator's spelling."""
+"""The names that the linter knows in user-agent lines: names of crawlers, such as ``GPTBot``, and names of purposes,
+such as ``__usage_ai-training``. Each key is a name in lower case, and its value is the name in the proper spelling:
+``_TOKEN_OF["gptbot"]`` is ``"GPTBot"``."""
 
 
 def _agents(file: LintedFile) -> Iterator[Mistake]:
@@ -570,8 +572,11 @@ def _cut_off(file: LintedFile) -> Iterator[Mistake]:
         User-agent: mybot
         Disallow: /search
 
-    A crawler with a group of its own does not follow the rules for ``*``, so mybot may fetch ``/admin/``. A group is a
-    mistake if it has no rules, or if its rules do not suggest that its author knew this (see :func:`_is_intended`).
+    A crawler with a group of its own does not follow the rules for ``*``, so mybot may fetch ``/admin/``.
+
+    A group without rules is reported, unless its crawler has another group with rules. A group with rules is reported,
+    unless the author seems to know that the group replaces the rules for ``*`` (see :func:`_is_intended`). If the
+    rules for ``*`` forbid the whole site, no group with rules is reported.
     """
     for_all = {
         pattern
@@ -624,8 +629,9 @@ _MAX_COMPARED = 2_000_000
 # The maximum length, in octets, of the pattern of a rule that is checked.
 _MAX_PATTERN = 1_000
 
-# The maximum number of octets that are processed to compare one URL with all patterns, as RuleList.winner() estimates
-# it. If the number is higher, the rule is not checked.
+# To check a rule, the linter builds URLs that match the pattern of the rule, and compares each URL with all patterns of
+# the group. This is the maximum cost, in octets, of comparing one of these URLs with all patterns (see
+# RuleList.winner()). A rule whose check would cost more is not checked.
 _MAX_OCTETS = 100_000
 
 # _winner() returns this number if it finds no rule that always takes precedence over the checked rule.

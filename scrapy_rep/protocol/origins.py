@@ -68,8 +68,9 @@ class Origin(NamedTuple):
 
     @property
     def named(self) -> "Origin":
-        """The origin whose host and port are those of the virtual host. If this origin has no virtual host,
-        the result is this origin itself.
+        """The origin that the ``Host`` header of the requests names. If this origin is ``http://127.0.0.1:8080`` and
+        :attr:`virtual_host` is ``example.com``, ``named`` is the origin ``http://example.com``. If :attr:`virtual_host`
+        is empty, ``named`` is this origin itself.
         """
         if not self.virtual_host:
             return self

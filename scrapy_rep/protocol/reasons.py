@@ -127,9 +127,14 @@ def evidence(
 ) -> str:
     """Return the evidence for a decision as one line of text.
 
-    The text contains the reason in *words*, the rule or *statement* that the decision is based on, and the number of
-    its *line* in robots.txt. *form* is another form of the URL, for example with decoded octets, on which robots.txt
-    decided in place of the URL as written; the text contains it too. Arguments that are None or empty are left out.
+    An example is ``line 3, Disallow: /b (robots.txt disallows) (as https://example.com/b)``. Arguments that are None
+    or empty are left out.
+
+    - *words* are the reason for the decision: ``robots.txt disallows``.
+    - *statement* is the rule or statement that the decision is based on: ``Disallow: /b``.
+    - *line* is the line number of the rule in robots.txt: ``3``.
+    - *form* is the form of the URL that robots.txt disallows, if robots.txt allows the URL as written:
+      ``https://example.com/b`` for the URL ``https://example.com/%62``.
     """
     if statement and line:
         text = f"line {line}, {statement}".rstrip() + (f" ({words})" if words else "")

@@ -120,21 +120,21 @@ def is_allowed(
 
 
 def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
-    """Return the forms in which a server can see *url*, without duplicates. For example, a server can see
-    ``https://example.com/a/../%62`` in three forms:
+    """Return the forms in which a server can see *url*, without duplicates. The first form is *url* itself. For
+    example, a server can see ``https://example.com/a/../%62`` in three forms:
 
-    1. The URL as written.
-    2. ``https://example.com/%62``: the URL as the HTTP client sends it, with dot segments resolved (RFC 3986, 5.2.4).
-       See :data:`HTTPX` for the other changes of each client.
-    3. ``https://example.com/b``: the URL as a server reads it, with dot segments resolved, unreserved octets
-       decoded, and characters outside visible ASCII encoded (RFC 3986, 6.2.2).
+    - As written: ``https://example.com/a/../%62``.
+    - As sent: ``https://example.com/%62``. Dot segments are resolved (RFC 3986, 5.2.4), and the path and query are
+      changed as the HTTP client changes them (see :data:`HTTPX`).
+    - As read by a server: ``https://example.com/b``. Dot segments are resolved, unreserved octets are decoded, and
+      characters outside visible ASCII are encoded (RFC 3986, 6.2.2).
 
-    *clients* are the crawl's HTTP clients other than Twisted. The client in the second form is the first of
-    :data:`AIOHTTP`, :data:`HTTPX` and :data:`HTTP2` that is in *clients*. If *clients* is empty, the
-    client is Twisted.
+    *clients* are the HTTP clients of the crawl other than Twisted. If *clients* is empty, the client is Twisted. If
+    *clients* has several items, the form as sent is that of a single client: :data:`AIOHTTP` if *clients* contains it,
+    otherwise :data:`HTTPX`.
 
-    If the path begins with two slashes and the client is Twisted or :data:`HTTP2`, there is a fourth form: the URL as
-    the client sends it, with the dot segments as written.
+    A URL whose path begins with two slashes, such as ``https://example.com//a/../b``, has a fourth form if the client
+    is Twisted or :data:`HTTP2`: ``https://example.com////a/../b``, as sent but with unresolved dot segments.
     """
     is_changed = (AIOHTTP in clients and "%" in url) or (
         HTTP2 in clients and ";" in url
@@ -159,7 +159,8 @@ def have_same_target(url: str, other: str) -> bool:
     """Whether the paths and queries of *url* and *other* differ only in spelling, as ``/%7Ea/./b`` and ``/~a/b`` do.
     The hosts are not compared.
     """
-    # They differ only in spelling if at least one form is the same.
+    # A server can see each URL in several forms (see forms()). The targets differ only in spelling if a form of `url`
+    # and a form of `other` have the same path and query.
     return not _all_targets(url).isdisjoint(_all_targets(other))
 
 
@@ -180,11 +181,8 @@ def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
     """Return the request targets, such as ``/a?b``, that the HTTP client can send for *path* and *query*.
 
     Usually there is one target, with dot segments resolved. If *path* begins with two slashes and the client is Twisted
-    or :data:`HTTP2`, there are two targets: the first with the dot segments as written, the second with dot segments
-    resolved.
-
-    The client is the first of :data:`AIOHTTP`, :data:`HTTPX` and :data:`HTTP2` that is in *clients*. If *clients* is
-    empty, the client is Twisted.
+    or :data:`HTTP2`, there are two targets: the first with unresolved dot segments, the second with dot segments
+    resolved. See :func:`forms` for *clients*.
     """
     # White space ends the target, as in a request line.
     end = re.search(_WHITE_SPACE, path + query)
@@ -199,8 +197,9 @@ def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
     has_two_slashes = path.startswith("//")
     path, query = _without_empty(path, query, clients)
     resolved = _without_dots(path.replace("\\", "/")) + query
-    # The client puts two more slashes before the path. So the target with the dot segments as written differs from the
-    # URL as written, and must be checked separately.
+    # If a path begins with two slashes, Twisted and HTTP2 send it with two more slashes: "////a/../b" for "//a/../b".
+    # So the target that they send with unresolved dot segments is not the target of the URL as written, which forms()
+    # returns in any case.
     return (f"//{path}{query}", f"//{resolved}") if has_two_slashes else (resolved,)
 
 

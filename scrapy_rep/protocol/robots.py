@@ -76,9 +76,10 @@ class CrawlerRules:
         self._usage: UsageRecords | None = None
 
         self._dialect = dialect
-        # Whether first_answer() may search the groups for rules with a regular expression. It may not if the dialect
-        # has one of the features below, with which the expression would miss rules, or find lines that are not rules.
-        # After the first search, the attribute is False, because a second search would not save time.
+        # Whether first_answer() searches the text of the groups with a regular expression, which is faster for a single
+        # URL than parsing all rules. False in a dialect with one of the features below, because the expression would
+        # miss rules, or find lines that are not rules. False after the first search, because it is faster to parse all
+        # rules once than to search the text for each URL.
         self._may_search = not (
             dialect.misspelt_fields
             or dialect.blank_line_ends_group
@@ -88,13 +89,12 @@ class CrawlerRules:
         )
 
     def first_answer(self, target: str, written: str) -> bool | None:
-        """Return whether a target is allowed, without parsing all rules. Return None in the following cases, in which
-        the caller must decide with the rules that :meth:`read_rules` returns:
+        """Return whether a target is allowed, without parsing all rules. If the result is None, the caller must decide
+        with the rules that :meth:`read_rules` returns.
 
-        - the method has already searched the rules for an earlier target
-        - the target is longer than :data:`paths.SHORT` octets, or contains ``%2F`` or ``%3F``
-        - too many rules could match the target
-        - the dialect accepts rule lines that the regular expression for this search does not find
+        Only the first call can return a decision. Every later call returns None. The first call returns None for a
+        target that contains ``%2F`` or ``%3F``, that is longer than :data:`paths.SHORT` octets, or that too many rules
+        could match. In some dialects, the result is always None.
 
         *target* and *written* are the fields ``normal`` and ``written`` of a
         :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
@@ -330,7 +330,8 @@ class RobotsTxt:
         return rules
 
     def _read_rules(self, followed: CrawlerRules) -> RuleList:
-        # The text of the file is rarely needed after its rules are sorted. To save memory, a large text is compressed.
+        # `followed` contains a copy of the text of its groups. After the rules have been read from this copy, the text
+        # of the whole file is rarely needed. To save memory, a large text is compressed.
         if not self._is_compressed and len(self._body) >= _COMPRESSED_FROM:
             self._body = zlib.compress(self._body, 1)
             self._is_compressed = True

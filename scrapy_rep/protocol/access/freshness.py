@@ -60,9 +60,9 @@ def lifetime(
     The dialect's ``freshness`` determines which headers state the lifetime. If they state none, the dialect's ``ttl``
     is used.
 
-    The minimum lifetime is *min_age*, or *max_age* if *max_age* is less. The maximum lifetime is 30 days. If the
-    dialect's ``freshness`` is ``"cache-control"``, the maximum lifetime is *max_age* (RFC 9309, 2.4), but never more
-    than 30 days.
+    The lifetime is at least *min_age* and at most 30 days. If the dialect's ``freshness`` is ``"cache-control"``, the
+    lifetime is at most *max_age* (RFC 9309, 2.4), even if *max_age* is less than *min_age*. In other dialects,
+    *max_age* has an effect only if it is less than *min_age*: the lifetime is then at least *max_age*.
     """
     fields = dict(headers)
     directives = cache_control(fields)

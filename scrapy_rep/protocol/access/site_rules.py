@@ -61,7 +61,8 @@ class SiteRules:
         self.entry = entry
 
         self.state = state
-        """Which rules the crawler follows until it fetches robots.txt again."""
+        """The state after the last fetch of robots.txt. Until the next fetch, the state determines whether the crawler
+        follows the rules of a file, allows everything, or refuses everything."""
 
         self.robots = robots
 

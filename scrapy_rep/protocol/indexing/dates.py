@@ -8,8 +8,8 @@ Sources:
 
 - RFC 822, 5 (with RFC 1123, 5.2.14): dates such as ``25 Jun 10 15:00:00 PST``, and the names of zones;
 - RFC 850, 2.1.4: dates such as ``Friday, 25-Jun-10 15:00:00 GMT``;
-- ISO 8601: dates such as ``2010-06-25T15:00:00+02:00``. Until 2019, ISO 8601 also allowed the time 24:00
-  for the end of a day, as in ``2010-06-25T24:00:00Z``;
+- ISO 8601: dates such as ``2010-06-25T15:00:00+02:00``, and the time 24:00 for the end of a day, as in
+  ``2010-06-25T24:00:00Z``;
 - RFC 1123, 5.2.14, and RFC 2822, 4.3: the military zones, which are single letters from A to Y, are
   ambiguous, because RFC 822 defined them with the wrong sign. So a date with such a zone is invalid;
 - RFC 6265, 5.1.1: two-digit years mean 1970 to 2069.

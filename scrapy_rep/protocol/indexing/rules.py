@@ -56,8 +56,8 @@ class IndexingRules:
     """The tags of the page that state usage preferences, such as ``<meta name="tdm-reservation">``."""
 
     index: bool = True
-    """Whether the page may be in an index, whatever the time. :meth:`indexable` also considers
-    ``unavailable_after``."""
+    """Whether the page may be in an index, without regard to ``unavailable_after``. False if the page has a
+    ``noindex``, for example. Call :meth:`indexable` to take ``unavailable_after`` into account."""
     follow: bool = True
     """Whether the page's links may be followed."""
     archive: bool = True
@@ -380,9 +380,10 @@ _DEFAULT_TYPES = frozenset({"text/html", "text/plain"})
 _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 _XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s")
 _XHTML = re.compile(rb"<(?:!doctype )?html\b", re.IGNORECASE)
-_MAX_PROLOGUE = 4_096
-"""The maximum number of bytes at the start of a body, and at its end, that are read to recognize JSON and XML. The
-limit is needed because a body may begin with megabytes of white space, and this check is repeated for each item."""
+_MAX_EXAMINED = 4_096
+"""To recognize JSON and XML, at most this number of bytes is read at the start of a body, and the same number at its
+end. The limit is needed because a body can begin with megabytes of white space, and a crawl calls :func:`is_document`
+again for each item from the same response."""
 
 
 def is_document(media_type: str, body: bytes = b"") -> bool:
@@ -402,7 +403,7 @@ def is_document(media_type: str, body: bytes = b"") -> bool:
 
 def _is_data(body: bytes) -> bool:
     """Whether *body* starts and ends like JSON, or starts like XML that is not XHTML."""
-    if _JSON.match(body, 0, _MAX_PROLOGUE) is not None:
-        return body[-_MAX_PROLOGUE:].rstrip().endswith((b"]", b"}"))
-    is_xml = _XML.match(body, 0, _MAX_PROLOGUE) is not None
-    return is_xml and not _XHTML.search(body, 0, _MAX_PROLOGUE)
+    if _JSON.match(body, 0, _MAX_EXAMINED) is not None:
+        return body[-_MAX_EXAMINED:].rstrip().endswith((b"]", b"}"))
+    is_xml = _XML.match(body, 0, _MAX_EXAMINED) is not None
+    return is_xml and not _XHTML.search(body, 0, _MAX_EXAMINED)

@@ -39,7 +39,7 @@ Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
 """The maximum number of statements that are read in a response. It is also the maximum number of findings about a
-response, apart from the findings with the code ``too-many``, of which there are at most two."""
+response, not counting those with the code ``too-many``, of which there are at most two."""
 
 MAX_PAGE = 4 * 2**20
 """The maximum number of bytes of a page that are read. Every crawler needs a limit, because pages can be of any
@@ -111,9 +111,10 @@ VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 # The message about a list of rules without commas quotes at most this number of characters from the list.
 _MAX_SHOWN = 100
 
-# The maximum number of parts of a date. In a header, the parts are separated by commas. In a meta tag, the parts are
-# words: "Friday, June 25, 2010 at 3:00 PM PST" consists of eight parts.
-_DATE_PARTS = 10
+# The maximum number of parts of a date. In a header, a date is split at its commas, because commas separate the rules
+# of a header: "Friday, June 25, 2010 at 3:00 PM PST" has three parts. In a meta tag, a date is split at commas and
+# white space, so the same date has eight parts.
+_MAX_DATE_PARTS = 10
 
 Location = tuple[Source, str | None, int]
 """The first three fields of a Statement: its source, agent and position."""
@@ -257,7 +258,7 @@ class StatementReader:
             result, taken = None, 1
             if name in VALUED:
                 result, taken = _read_value(
-                    VALUED[name], text, spans[at : at + _DATE_PARTS]
+                    VALUED[name], text, spans[at : at + _MAX_DATE_PARTS]
                 )
                 end = spans[at + taken - 1][1]
             elif colon and name in DENIALS:

@@ -47,14 +47,16 @@ class Pace(NamedTuple):
     """
 
     crawl_delay: float | None = None
-    """The longest ``Crawl-delay`` in seconds; None if the groups have none."""
+    """The longest ``Crawl-delay``, in seconds, in the groups that the crawler follows. None if these groups have no
+    valid ``Crawl-delay``."""
 
     request_rate: RequestRate | None = None
-    """The slowest ``Request-rate``; None if the groups have none."""
+    """The slowest ``Request-rate`` in the groups that the crawler follows. None if these groups have no valid
+    ``Request-rate``."""
 
     delay: float = 0.0
-    """The delay between two requests in seconds, either from :attr:`crawl_delay` or from
-    :attr:`request_rate`, whichever is longer; 0 if the groups have neither."""
+    """The delay between two requests, in seconds: the delay of :attr:`crawl_delay` or of :attr:`request_rate`,
+    whichever is longer. 0 if these two fields are None."""
 
     record: OtherRecord | None = None
     """The first record that sets :attr:`delay`; None if the delay is 0."""

@@ -1,9 +1,12 @@
 """Compares path patterns of rules with targets. A target is the path and query of a URL.
 
+A pattern is compared with a target in normalized form (RFC 9309, 2.2.2): the pattern ``/~a`` matches the
+target ``/%7Ea``. In most dialects, the pattern and the target are compared as written, too; the pattern
+matches if one of the two comparisons succeeds. See
+:attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding` for the normalization.
+
 Targets and patterns are strings in which each character stands for one octet, so that ``str``
-methods compare and count octets. Both are normalized before they are compared (RFC 9309, 2.2.2);
-:attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding` describes how. A pattern matches a target
-if the two match after normalization, or, in most dialects, if they match as written.
+methods compare and count octets.
 """
 
 import re
@@ -87,14 +90,16 @@ EVERYTHING = Pattern(("",), anchored=False, octets=0)
 
 
 class Target(NamedTuple):
-    """The path and query of a URL, in the two forms that are compared with patterns."""
+    """The path and query of a URL, normalized and as written: ``Target("/~a", "/%7Ea")``. A pattern matches the URL if
+    it matches one of the two forms.
+    """
 
     normal: str
     """The normalized target."""
 
     written: str = ""
-    """The target as written, if it is compared with patterns in addition to the normalized target. Empty if the target
-    contains no ``%``, or if the dialect compares only normalized targets."""
+    """The target as written. Empty if the comparison with the normalized target is enough, because the target
+    contains no ``%``, or because the dialect compares only normalized targets."""
 
 
 def target(url: str, dialect: Dialect) -> Target:
@@ -120,8 +125,8 @@ def plain_target(url: str, dialect: Dialect) -> Target:
         return Target(_ASCII_TO_NORMALIZE.sub(_encoded_by_some, written))
     written = written.encode("utf-8", "surrogatepass").decode("latin-1")
     normal = _normalized(written, dialect)
-    # A target without a "%" need not be compared as written: if a pattern as written matches it, the normalized pattern
-    # matches the normalized target.
+    # For a target without a "%", the comparison in normalized form is enough: if a pattern and the target match as
+    # written, they match in normalized form, too.
     return Target(normal, written) if "%" in written else Target(normal)
 
 
@@ -137,12 +142,12 @@ def with_decoded_query(target: str, dialect: Dialect) -> str:
     ``/a%2Fb?c/d`` for ``/a%2Fb?c%2Fd``. If the dialect's ``path_encoding`` is not ``"rfc3986"``, return *target*
     unchanged.
 
-    The caller must compare patterns that contain a ``?`` with the result, and other patterns that contain a ``*`` with
-    *target* itself. A pattern with neither ``?`` nor ``*`` can be compared with either of the two.
+    The caller must compare a pattern that contains a ``?`` with the result, and a pattern that contains a ``*`` but no
+    ``?`` with *target* itself. For a pattern with neither ``?`` nor ``*``, these two comparisons give the same answer.
     """
-    # In a query, "/" and "?" do not delimit anything (RFC 3986, 3.4). So a "/" after the "?" of a pattern should match
-    # a "%2F" in the query of a URL. A pattern without a "?" is not compared with the decoded query. Otherwise, "/*/d"
-    # would match "/a?c%2Fd". A pattern with neither "?" nor "*" matches only text before the query, where nothing is
+    # In a query, "/" and "?" do not delimit anything (RFC 3986, 3.4). So the pattern "/a?c/d" should match the target
+    # "/a?c%2Fd". But "/*/d" should not match this target, so a pattern with a "*" but no "?" is compared with the
+    # target itself. A pattern with neither "?" nor "*" can match only the text before the query, where nothing is
     # decoded.
     if "%" not in target or dialect.path_encoding != "rfc3986":
         return target
@@ -156,8 +161,10 @@ def _with_decoded_query(text: str) -> str:
 
 
 def pattern(value: str, dialect: Dialect) -> Pattern | None:
-    """Parse the *value* of a rule as a pattern. Return None for a pattern that matches nothing. Each character
-    of *value* stands for one octet.
+    """Parse the *value* of a rule as a pattern. Each character of *value* stands for one octet.
+
+    Return None for a value without a leading slash, such as ``a/b``, if the dialect ignores rules with this value
+    (see :attr:`~scrapy_rep.protocol.dialect.Dialect.leading_slash_assumed`).
     """
     if dialect.wildcards and PLAIN_PATTERN(value):
         # A fast path for the values that need no normalization, which are most values. Without this branch,
@@ -199,7 +206,7 @@ def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
 
 def _segments(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
     """Split *value* at its ``*`` wildcards. Return the segments as written, and whether the pattern ends with
-    ``$``. Return None for a pattern that matches nothing.
+    ``$``. Return None in the same case as :func:`pattern`.
     """
     if not value.startswith("/") and not (dialect.wildcards and value[:1] == "*"):
         if not dialect.leading_slash_assumed:
@@ -218,7 +225,9 @@ def _normalized_segments(segments: list[str], dialect: Dialect) -> list[str]:
 
 
 def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
-    """Return a pattern with the normalized *segments*. *anchored* is whether the pattern ends with ``$``."""
+    """Return the pattern that consists of *segments*, separated by ``*``. The caller must pass normalized segments.
+    *anchored* is whether the pattern ends with ``$``.
+    """
     needs_decoded_query = False
     if dialect.path_encoding == "rfc3986" and any("?" in part for part in segments):
         needs_decoded_query = True
@@ -264,11 +273,10 @@ def matches(pattern: Pattern, target: str, decoded: str, written: str) -> bool:
 def _matches(segments: tuple[str, ...], anchored: bool, target: str) -> bool:
     """Whether a pattern that consists of *segments*, separated by ``*``, matches *target*. *anchored* is
     whether the pattern ends with ``$``.
-
-    The search for each segment begins where the previous segment ends. The first occurrence of a
-    segment leaves the most room for later segments. So no other occurrence needs to be tried, and the
-    target is read only once.
     """
+    # The first segment must be at the start of the target. The last segment of an anchored pattern must be at the end.
+    # Each other segment is searched after the end of the previous segment. Its first occurrence leaves the longest text
+    # for the following segments. So no other occurrence needs to be tried, and the target is read only once.
     if not target.startswith(segments[0]):
         return False
     position = len(segments[0])
@@ -301,9 +309,9 @@ def _writer(
 ) -> Callable[[re.Match[str]], str]:
     """Return a replacement function for ``re.sub``. Each match must be one octet, raw or encoded.
 
-    The function encodes a raw octet. It decodes an encoded octet that is in *decoded*, leaves an encoded
-    octet that is in *kept* unchanged, and writes the hex digits of any other encoded octet in upper
-    case.
+    The function percent-encodes raw octets. It decodes the encoded octets in *decoded*, leaves the encoded octets in
+    *kept* unchanged, and writes the hex digits of all other encoded octets in upper case. *decoded* and *kept* contain
+    raw octets: if *decoded* contains ``"~"``, ``%7E`` is decoded.
     """
 
     def write(match: re.Match[str]) -> str:

@@ -78,7 +78,8 @@ class Decision(NamedTuple):
 
 MAX_TARGET = 65_536
 """The maximum length, in octets, of a target that is compared with patterns that contain a ``*``. A longer target is
-forbidden if it begins with the text before the first ``*`` of any pattern in an ``Allow`` or ``Disallow`` line."""
+not compared with these patterns. To be safe, it is forbidden if it begins with the text before the first ``*`` of a
+pattern, even if the pattern is that of an ``Allow``."""
 
 MAX_COMPARED = 4_000_000
 """The maximum cost, in octets, of all comparisons that one decision makes with patterns that contain a ``*`` (see
@@ -89,10 +90,12 @@ TOO_LONG = -1
 """The result of :meth:`RuleList.winner` if the limits :data:`MAX_TARGET` and :data:`MAX_COMPARED` do not allow all
 comparisons that a decision needs."""
 
-# The parameters of _cost(), the cost in octets of comparing a target with a pattern. The cost is the sum of two parts.
-# The first part is _SEGMENT for each segment of the pattern; a segment is the text between two "*". The second part is
-# the length of the target, multiplied by 1 + n // _OCTETS_AT_ONCE, where n is the length of the pattern, but at most
-# _MAX_COSTLY. A longer pattern costs more, because Python may compare the pattern at each octet of the target.
+# The parameters of _cost(), which estimates the cost, in octets, of comparing a target with a pattern:
+#
+#     len(target) * (1 + min(len(pattern), _MAX_COSTLY) // _OCTETS_AT_ONCE) + _SEGMENT * number_of_segments
+#
+# The length of the pattern counts, because Python can compare the pattern at each octet of the target. A segment is
+# the text between two "*".
 _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
 _MAX_COSTLY = 2_048
@@ -103,12 +106,12 @@ _REQUIRED_LENGTH = 4
 
 # RuleList.winner() has two ways to find the patterns whose required text (see _required()) occurs in the target:
 #
-# - It searches the target for each required text. This takes a millisecond for 2,000 patterns and a target of 500
-#   octets.
-# - It creates a set of all short substrings of the target, and looks up each required text in the set.
+# 1. It searches the target for each required text. This takes a millisecond for 2,000 patterns and a target of 500
+#    octets.
+# 2. It creates a set of all short substrings of the target, and looks up each required text in the set.
 #
-# This is the maximum number of patterns, multiplied by the length of the target in octets, for the first way. Above the
-# maximum, the second way is faster.
+# The first way is used if the number of patterns times the length of the target, in octets, is at most _MAX_SEARCHED.
+# If the product is greater, the second way is faster.
 _MAX_SEARCHED = 1_000_000
 
 # The maximum total length, in octets, of the patterns that first_answer() sorts. first_answer() needs no other limit:
@@ -119,9 +122,9 @@ _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
 """Matches the value of a rule that begins with ``/`` and consists only of characters in ``paths.NORMAL``. Such a value
 has no wildcards and needs no normalization."""
 
-# Captures a text that every matching target contains. first_answer() splits a pattern before the first character that is
-# not in paths.NORMAL, and applies this expression to the second part. For example, it splits the pattern "/a*b*c" into
-# "/a" and "*b*c", and this expression captures the "b". The captured text can be empty.
+# Captures the text "b" of the pattern "/a*b*c". Only targets with this text can match the pattern. first_answer()
+# splits the pattern before the first character that is not in paths.NORMAL, into "/a" and "*b*c", and applies this
+# expression to the second part. The captured text can be empty.
 _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
     rf"\**([{paths.NORMAL_CLASS}]*)"
 ).match  # type: ignore[assignment]  # It matches any text.
@@ -196,8 +199,9 @@ class RuleList:
         literals: dict[str, int] = {}
         exact: dict[str, int] = {}
         self._compared: list[tuple[int, str, str]] = []
-        """The patterns that are compared one by one. Each item contains the index of the rule, a text that
-        every matching target contains, and a text that every matching target begins with."""
+        """The rules whose patterns must be compared with a target one by one (see the class docstring). Each item
+        contains the index of the rule, and two texts: a target can match the pattern only if it contains the first text
+        and begins with the second text."""
 
         self._patterns: dict[int, paths.Pattern] = {}
         """Cached parsed patterns, by the index of their rule. To save memory, a pattern is parsed only when
@@ -230,12 +234,12 @@ class RuleList:
             best[at] = min(best[at], best[parent])
         self._parents = _compact(parents)
         self._best = _compact(best)
-        """For each prefix in ``_prefixes``, the index of the first rule whose pattern is the prefix or a beginning of
-        the prefix. For the prefix ``/ab``, these patterns are ``/``, ``/a`` and ``/ab``. The index is the number of
-        rules if no rule has one of these patterns.
+        """For each prefix in ``_prefixes``, the index of a rule. For the prefix ``/ab``, this is the first rule, in
+        order of precedence, with the pattern ``/``, ``/a`` or ``/ab``. If no rule has one of these patterns, the index
+        is the number of rules.
 
-        To find the first rule without wildcards that matches a target, read the item of the longest prefix with which
-        the target begins. The first rule takes precedence."""
+        Among the rules without wildcards, the rule for the longest prefix with which a target begins decides on the
+        target."""
 
     def winner(
         self, target: str, written: str = "", max_compared: int = MAX_COMPARED
@@ -342,16 +346,17 @@ def first_answer(
 
 @cache
 def _candidates_for(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
-    """Return a function that takes the text of groups, and returns the allow and disallow lines that can match a
-    target.
+    """Return a function that finds the allow and disallow lines in the text of groups, except most lines that cannot
+    match a target.
 
-    The target's character after the slash must be in *characters*. For example, if *characters* is ``"s"``, the target
-    can be ``/shop``, and the function returns the lines ``Disallow: /s`` and ``Disallow: /*a``, but not
-    ``Disallow: /a``. *characters* is empty if the target has no character of ``paths.NORMAL`` after the slash.
+    The function works only for targets with one of *characters* after the first slash. For example, the function for
+    ``"st"`` works for ``/shop`` and ``/tea``. It finds ``Disallow: /s`` and ``Disallow: /*a``, but not
+    ``Disallow: /a``. The function for ``""`` works for targets without a character of ``paths.NORMAL`` after the first
+    slash, such as ``/`` and ``/%20``.
 
-    Each returned line is a tuple, for example ``("D", "/a", "*b")`` for ``Disallow: /a*b``:
+    The function returns a tuple for each line, for example ``("D", "/a", "*b")`` for ``Disallow: /a*b``:
 
-    1. "d" or "D" for a disallow line; empty for an allow line.
+    1. The first letter of a disallow line as written, "d" or "D"; empty for an allow line.
     2. The start of the value, up to the first character that is not in ``paths.NORMAL``. Every matching target
        begins with this text. Empty if the value does not begin with a slash.
     3. The rest of the value.
@@ -372,8 +377,11 @@ def effect_of(
     """Return the effect of a rule with this *value*: whether the rule allows the URLs that it matches, and its
     patterns. *allows* is whether the field of the rule is Allow.
 
-    A rule without an effect has no patterns. A rule that also allows the directory of an index page has
-    two patterns. The pattern of an empty Disallow that allows everything is :data:`paths.EVERYTHING`.
+    - Most rules have one pattern.
+    - A rule without an effect has no patterns.
+    - In a dialect with ``index_html_quirk``, ``Allow: /a/index.html`` has two patterns, because it allows ``/a/``, too.
+    - In a dialect whose ``empty_disallow`` is ``"allow-all"``, an empty ``Disallow`` allows URLs, and its pattern is
+      :data:`paths.EVERYTHING`.
     """
     if not value:
         allows_all = not allows and dialect.empty_disallow == "allow-all"
@@ -423,10 +431,12 @@ def _prefix(pattern: paths.Pattern) -> str:
     """Return a text with which all normalized targets that match *pattern* begin. For example, return ``/a`` for
     ``/a*b``. The text ends before the first ``*`` of the pattern, or earlier.
     """
-    # The text ends before a character that normalization changes. For example, "/a%2" matches the target "/a%2F" as
-    # written, but the normalized pattern is "/a%252".
+    # The text ends before a character that normalization changes: it is "/a" for the pattern "/a%2". As written, this
+    # pattern matches the target "/a%2F". But the normalized target "/a%2F" does not begin with the normalized pattern,
+    # which is "/a%252".
     #
-    # The text ends before a "/" or "?" in the query, because the target can contain "%2F" or "%3F" instead.
+    # In the query of the pattern, the text ends before a "/" or "?": it is "/a?b" for the pattern "/a?b/c". The reason
+    # is that this pattern matches the target "/a?b%2Fc", too.
     prefix = pattern.segments[0]
     is_changed = pattern.written and pattern.written != pattern.segments
     if is_changed or paths.PERCENT_ALONE.search(prefix):

@@ -149,8 +149,8 @@ MAX_TEXT = 65_536
 fields are ignored, except a ``Link`` field, of which the part up to this length is read."""
 
 MAX_SHOWN = 1_024
-"""The maximum length, in characters, of the text and of the label that are kept for a usage statement. Longer texts and
-labels are cut."""
+"""The maximum length, in characters, of the fields ``text`` and ``label`` of a :class:`UsageStatement`. Longer values
+are cut."""
 
 _MAX_PAIRS = 1_000
 
@@ -195,8 +195,8 @@ class UsageStatement(NamedTuple):
     names. For a licence or policy, this field contains the URL of the licence or policy."""
 
     category: str = ""
-    """The category of use, such as ``train-ai``, that the statement is about. Empty if the label is unknown, or
-    if the statement names a licence or policy."""
+    """The category of use, such as ``train-ai``, that the statement is about. Empty if ``label`` is a name that this
+    package does not know, or the URL of a licence or policy."""
 
     value: bool | None = None
     """True if the statement allows the use, False if it disallows the use. None if the statement has no category

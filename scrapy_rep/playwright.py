@@ -138,8 +138,9 @@ class PlaywrightMiddleware:
         self._denied: WeakKeyDictionary[scrapy.Request, RobotsDenied] = (
             WeakKeyDictionary()
         )
-        """The exceptions to raise for spider requests whose pages robots.txt forbids. The keys are the requests. An
-        entry is removed when the browser's response or failure for the request arrives."""
+        """The exception to raise for a request of the spider, if a redirect or a script has led the browser from the
+        URL of the request to a URL that robots.txt forbids. The keys are the requests. An entry is removed when the
+        browser's response or failure for the request arrives."""
 
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the crawl. None before the crawl's first request for the browser."""
@@ -346,8 +347,8 @@ class _Browser:
         self._frames.pop(frame, None)
 
     def forget(self, page: _WatchedPage) -> None:
-        """Forget the frames of *page*, which was closed. Cancel each running check of a URL against robots.txt whose
-        result only *page* needed.
+        """Forget the frames of *page*, which was closed, and cancel the running robots.txt checks for *page*. A check
+        that can be for another open page continues.
         """
         self._frames = {
             frame: owner for frame, owner in self._frames.items() if owner is not page

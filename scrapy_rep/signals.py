@@ -4,21 +4,27 @@ from __future__ import annotations
 
 decision_made = object()
 """Sent when the crawl decides to refuse a request, to drop a link, an item or a file, to annotate an item, or to slow
-down. Depending on the settings (see below), also sent when a request is allowed or a statement of a page is noted.
+down. In some cases (see the lists below), also sent when a request is allowed, or when a page states something, such as
+``noindex``.
 
 Arguments: *record* (:class:`scrapy_rep.Record`: the decision and its evidence), *request*
 (scrapy.Request: the request that was judged, or the request for the page; None for a pause or a delay of
 a host), *response* (scrapy.http.Response: the page or file; None for a decision about a request), and
 *spider*.
 
-When a request is allowed or a statement is noted, the signal is sent in these cases:
+Sent for these allowed requests:
 
-- There is a ledger, and ``REP_LEDGER_LEVEL`` is ``"all"``.
-- There is a ledger, ``REP_LEDGER_LEVEL`` is ``"denied"``, and a setting or meta key overrides a statement of the site.
-- There is a ledger, ``REP_LEDGER_LEVEL`` is ``"denied"``, and a statement denies something but has no effect, for
-  example because it is on an error page.
-- In a dry run, with or without a ledger: this package would allow a request that Scrapy's own RobotsTxtMiddleware
-  refuses.
+- With a ledger and ``REP_LEDGER_LEVEL = "all"``: all allowed requests.
+- With a ledger and ``REP_LEDGER_LEVEL = "denied"``: requests that are allowed by an override (``REP_OVERRIDES``) or by
+  the meta key ``dont_obey_robotstxt``.
+- In a dry run, with or without a ledger: requests that Scrapy's own RobotsTxtMiddleware refuses, but this package would
+  allow.
+
+Sent for these statements of pages:
+
+- With a ledger and ``REP_LEDGER_LEVEL = "all"``: all indexing rules and usage preferences that this package knows.
+- With a ledger and ``REP_LEDGER_LEVEL = "denied"``: indexing rules that forbid something, but have no effect. For
+  example, the page is an error page, or a setting or meta key overrides the rule.
 """
 
 robotstxt_known = object()

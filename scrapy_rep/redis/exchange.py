@@ -36,8 +36,9 @@ _T = TypeVar("_T")
 # each answer of the server.
 _TIMEOUT = 3.0
 
-# The server stores a request as its number, followed by the serialised request. The number has this many characters.
-_NUMBER = 14
+# The length of a request's number, in characters. The number is the ID that the server gives to the request. The server
+# stores the number and the serialised request as one string, and the number comes first.
+_NUMBER_LENGTH = 14
 
 # The maximum number of new requests that one call sends to the server. A larger call would take too long: while the
 # server executes a call, all other workers wait.
@@ -90,7 +91,7 @@ class Taken(NamedTuple):
         the request (14 hexadecimal digits), and the rest is the serialised request.
         """
         host, score, item = lease.split(b"\n", 2)
-        number, data = item[:_NUMBER].decode(), item[_NUMBER:]
+        number, data = item[:_NUMBER_LENGTH].decode(), item[_NUMBER_LENGTH:]
         return cls(host.decode(errors="replace"), float(score), number, data)
 
 
@@ -121,7 +122,9 @@ class PermitAnswer(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The server's answer to a call of ``shared.lua``. The end of that file describes the fields."""
+    """The server's answer to one call of a worker. It gives hosts, requests and permits to the worker, and contains the
+    state of the queue.
+    """
 
     seen: Sequence[int]
     """The indexes of the new requests that the server did not store, because they are duplicates. Index 0 is the first
@@ -150,6 +153,8 @@ class Answer(NamedTuple):
     cannot send them. Only the first answer contains the number; in later answers, it is 0."""
 
     permits: Sequence[PermitAnswer]
+    """The server's answers about the permits for which this worker asked in its call."""
+
     on_server: dict[str, int]
     """Maps hosts to the number of their requests that no worker has taken from the server. Usually contains only the
     hosts that have got new requests or a pause since the server's previous answer, the hosts for which this worker
@@ -161,22 +166,24 @@ class Answer(NamedTuple):
     """The hosts that this worker owns from this answer on."""
 
     pauses: dict[str, float]
-    """Maps paused hosts to the number of seconds until the end of the pause. Usually contains only pauses that this
-    worker does not know: those that other workers have reported since the server's previous answer, and those of the
-    hosts in :attr:`hosts`. If the previous answer was lost, contains the pauses of all hosts that this worker owns.
+    """Maps paused hosts to the number of seconds until the pause ends. Usually contains only pauses that are new to
+    this worker: pauses that other workers have reported since the server's previous answer, and pauses of the hosts
+    that this answer gives to the worker. If the previous answer was lost, contains the pauses of all hosts that this
+    worker owns.
     """
 
     pages: dict[str, int]
-    """Maps hosts to the number of their pages that all workers together have fetched (see ``REP_PAGES_PER_HOST``).
-    Contains only the hosts in :attr:`hosts`, and the hosts of the pages that the answered call reported as done.
+    """Maps each host to the number of its pages that all workers together have fetched (see ``REP_PAGES_PER_HOST``).
+    Contains only the hosts that this answer gives to the worker, and the hosts for which this worker reported finished
+    pages in its call.
     """
 
     requests: Sequence[Taken]
     """The requests that this worker takes from the server with this answer."""
 
     unread: Sequence[tuple[Taken, str]]
-    """Requests that the server has set aside, because a worker could not deserialise them. Each pair is a request and
-    its place, a number by which the server sorts these requests.
+    """Requests that a worker, usually another one, could not deserialise. This worker now tries to deserialise them. Each pair is a request
+    and its place: the number, as text, under which the server keeps the request apart from the queue.
     """
 
 
@@ -202,7 +209,8 @@ class Exchange:
         self._keys = [f"{{{key}}}", seen_key, key]
         self._lease = lease
         self.reports: _Reports = defaultdict(list)
-        """The reports for the next call. The keys are the kinds of reports, as ``shared.lua`` names them."""
+        """What this worker will report to the server in the next call. The keys are the kinds of reports. For example,
+        the list under ``"done"`` contains the requests that are done. The end of ``shared.lua`` describes all kinds."""
 
         self.unsent: list[Push] = []
         """The new requests that are not on the server yet, oldest first."""
@@ -285,13 +293,14 @@ class Exchange:
         return pushes
 
     def failed(self, error: Exception) -> bool:
-        """Record that the last call failed with *error*. Return True if the next call should follow immediately. The
-        reason is that the server's memory is full, and the server can execute the next call all the same, because the
-        next call sends no new requests.
+        """Record that the last call failed with *error*. Usually, return False. The next call then repeats the reports
+        and the new requests of the failed call.
 
-        Usually, the result is False, and the next call sends everything again: the new requests and the worker's
-        reports, such as the requests that are done. If the queue no longer exists (*error* is QueueLost), the next call
-        sends only the new requests again, since the reports are about the lost queue.
+        If the server's memory is full, return True: the next call should follow immediately. The server can execute
+        this call, because it contains no new requests.
+
+        If the queue no longer exists (*error* is QueueLost), return False. The next call then repeats only the new
+        requests, because the reports were about the lost queue.
         """
         if isinstance(error, QueueLost):
             self._told, self.is_uncertain = None, False
@@ -300,10 +309,10 @@ class Exchange:
             # It is unknown whether the server executed the call: perhaps only its answer was lost.
             self.is_uncertain = True
         elif not self.is_uncertain and self._sending:
-            # The memory of the server is full, and the server has executed no part of the call. So the new requests and
-            # the reports of done requests are sent later, and the next call repeats only the other reports. This is not
-            # possible if is_uncertain is True: the server has perhaps executed an earlier attempt of the call, so the
-            # next call must have the same contents.
+            # The server's memory is full, and the server has executed no part of the call. The new requests and the
+            # reports of done requests are kept for a later call. The next call repeats the other reports, such as
+            # released permits. If is_uncertain were True, the next call would have to repeat everything, because the
+            # server has perhaps executed an earlier attempt of the call.
             self._sending = 0
             self._report_done_later()
             return True

@@ -99,7 +99,9 @@ class OwnedRequests(MemoryRequests):
         return self.medium if request in self._taken else "memory"
 
     def take_all(self) -> list[Request]:
-        """Remove all requests that were taken from the server, and return them."""
+        """Return the requests that were taken from the server, and remove them from this queue. Requests that are only
+        in this worker's memory stay in the queue.
+        """
         requests = [row[-1] for row in self._heap if row[-1] in self._taken]
         self._heap = [row for row in self._heap if row[-1] not in self._taken]
         heapify(self._heap)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from scrapy_rep.redis.hosts import Lease
 
 
-# If the server refuses a permit for longer than this many seconds, the request goes back to the scheduler and waits
-# there. Requests that cannot go back, such as requests for a robots.txt, wait in the downloader middleware instead.
+# If a request must wait longer than this many seconds for its permit, it goes back to the scheduler and waits there. A
+# request that cannot go back, such as a request for a robots.txt, waits in the downloader middleware instead.
 _MAX_WAIT = 1.0
 
 
@@ -44,8 +44,8 @@ class Permit(Waiter):
         self.request = request
         self.queue = queue
         self.may_return = may_return
-        """Whether the request can go back to the scheduler. It goes back if the Redis server refuses the permit for
-        more than a second. A request that cannot go back waits in the downloader middleware instead."""
+        """Whether the request goes back to the scheduler if it must wait for the permit longer than a second. A request
+        that cannot go back waits in the downloader middleware."""
 
         self.asked: tuple[str, float, float] = self.terms
         """The value of :attr:`terms` when this worker last asked the server for this permit."""
@@ -141,9 +141,13 @@ class SharedPermits:
     async def acquire(
         self, request: Request, entry: InFlight, *, may_return: bool
     ) -> bool:
-        """Wait until *request* has a permit or turns out to need none, and return True. Return False if the request
-        must return to the scheduler and wait there, which happens only if *may_return* is True. If the host's pause is
-        so long that the request is to be refused, also return True, because the caller refuses the request.
+        """Wait until *request* has a permit, and return True. Return False if *request* has to go back to the scheduler
+        and wait there. False is returned only if *may_return* is True. Raises SpiderClosing if the spider closes.
+
+        Return True without a permit in two cases:
+
+        - *request* no longer needs a permit.
+        - The host's pause is so long that *request* will be refused. The caller refuses it.
 
         See :class:`~scrapy_rep.crawl.frontier.frontier.Permits`.
         """
@@ -168,20 +172,19 @@ class SharedPermits:
                 return False
             frontier.alarms.at(now + answer.wait, self._end_wait, permit)
             await self._wait(permit)
-        # The request is for a robots.txt, and a page in a browser has begun to wait for it. That page holds a permit of
-        # the host, so the robots.txt needs no permit of its own. The frontier has set may_continue and ended the wait.
+        # The frontier sets may_continue only for a request for robots.txt, while a browser loads a page that can need
+        # this robots.txt. The page holds a permit for the host, so the request needs none of its own.
         return True
 
     async def _ask_for(self, permit: Permit) -> PermitAnswer | None:
-        """Ask the Redis server for *permit*, and return the Redis server's answer. Raises SpiderClosing if the spider
-        closes.
+        """Ask the Redis server for *permit*, and return the server's answer. Raises SpiderClosing if the spider closes.
 
-        Return None if the request that waits for *permit* no longer needs the answer, in two cases:
+        Return None if the request of *permit* no longer needs a permit, in two cases:
 
-        - Another worker has perhaps taken the request, for example because the lease of this worker has ended. The
-          request goes back to the scheduler, which drops it.
-        - The request is for a robots.txt, and a page that loads in a browser waits for the robots.txt. The page has a
-          permit, so the robots.txt is fetched without a permit.
+        - Another worker has perhaps taken the request, because the lease of this worker has ended. The scheduler of
+          this worker drops the request, so that it is not sent twice.
+        - The request is for a robots.txt, and a browser has begun to load a page that can need this robots.txt. The
+          page keeps its permit until it has loaded. To avoid a deadlock, the robots.txt is fetched without a permit.
         """
         token = f"\t{self._new_token()}"
         permit.answer = None
@@ -198,7 +201,8 @@ class SharedPermits:
         a permit. Raises SpiderClosing if the spider closes.
         """
         over = self._frontier.wait(permit, permit.request)
-        self._frontier.flush()  # Begins to check regularly whether the spider closes.
+        # flush() starts a regular check that ends this wait when the spider closes.
+        self._frontier.flush()
         await maybe_deferred_to_future(over)
 
     def _end_wait(self, permit: Permit) -> None:
@@ -232,9 +236,11 @@ class SharedPermits:
     def granted(
         self, answers: Sequence[PermitAnswer]
     ) -> Iterator[tuple[str, float, bool]]:
-        """Process *answers*, the server's answers about permits: keep the granted permits, and wake the requests that
-        wait for the answers. If no request waits for a permit any more, yield the permit in the format of
-        :meth:`ended`, so that the server releases it.
+        """Pass each of *answers* to the request that waits for it, and wake the request. An answer of the server grants
+        or refuses a permit, the permission to send the request. Granted permits are kept in :attr:`held`.
+
+        If no request waits for the answer any more, yield the permit in the format of :meth:`ended`. The caller gives
+        it back to the server.
         """
         for answer in answers:
             permit = self.wanted.pop(answer.token, None)

@@ -62,8 +62,9 @@ _SOON, _BUSY, _WAITING, _IDLE, _FAILED = 0.02, 0.05, 0.2, 1.0, 1.0
 # A worker renews its lease at the latest when this fraction of the lease's duration has passed.
 _PART_OF_LEASE = 1 / 4
 
-# A worker takes enough requests to stay busy until this number of further calls to the Redis server has ended. One call
-# is not enough, because the robots.txt of a new host must be fetched before the host's requests can be sent.
+# A worker takes enough requests in advance to stay busy during this number of calls to the Redis server. The duration
+# of one call is too short: before the requests of a new host can be sent, its robots.txt must be fetched, which can
+# take longer than a call.
 _CALLS_AHEAD = 3
 
 # In one round, each request in flight ends, and another request is sent in its place. The first number is the assumed
@@ -71,8 +72,8 @@ _CALLS_AHEAD = 3
 # advance.
 _ROUND, _MAX_ROUNDS = 0.1, 20
 
-# The number of a host's requests that one call takes for each round (see _ROUND), and the maximum number of a host's
-# requests that one call takes for all rounds together.
+# How many requests to one host a worker takes from the server in one call: _BATCH requests for each round (see _ROUND)
+# for which the worker needs requests, but at most _MAX_BATCH requests in total.
 _BATCH, _MAX_BATCH = 16, 200
 
 # The maximum number of a host's requests that a worker keeps while the host's robots.txt is unknown.
@@ -149,9 +150,10 @@ class SharedScheduler(Scheduler):
         the first answer, because the queue may contain requests."""
 
         self._last_tried_place = "0"
-        """The highest place that this worker has tried; ``"0"`` before the first try. If a worker cannot deserialise a
-        request, the Redis server keeps the request apart from the queue, under an increasing number: the place. Then
-        each other worker tries to deserialise the request."""
+        """The number of the last set-aside request that this worker has tried to deserialise, as text; ``"0"`` before
+        the first try. If a worker cannot deserialise a request, the Redis server sets the request aside: it keeps the
+        request apart from the queue, under an increasing number (the place of the request). Then each other worker
+        tries to deserialise the request."""
 
         self._readable_places: list[str] = []
         """The places of requests that another worker could not deserialise, but this worker can. A place is the number
@@ -168,9 +170,9 @@ class SharedScheduler(Scheduler):
 
         self._next_at = inf
         self._asleep: Deferred[None] | None = None
-        self._calls: Deferred[None] | None = None
-        """Fires when the loop of regular calls has ended, because the scheduler was closed. None before the server's
-        first answer."""
+        self._end_of_calls: Deferred[None] | None = None
+        """Fires when the loop that regularly calls the Redis server has ended, because the scheduler was closed. None
+        until the loop is started, after the first call."""
 
         self._last_request = self._clock.monotonic()
         self._has_begun = self._is_failing = self._is_closed = False
@@ -242,8 +244,8 @@ class SharedScheduler(Scheduler):
 
     def open(self, spider: Spider) -> Deferred[None]:
         """Called by Scrapy when the spider opens. Make the first call to the Redis server. The Deferred fires when the
-        server has answered, and fails if the call fails. If the call fails because the server has no memory left, the
-        crawl starts nevertheless, since it frees memory by taking requests from the server.
+        server has answered, and fails if the call fails. If the server answers that its memory is full, the Deferred
+        does not fail: the crawl starts, because taking requests from the server frees memory.
         """
         self._order.warn_of_classes(self._logger)
         return deferred_from_coro(self._begin())
@@ -253,11 +255,11 @@ class SharedScheduler(Scheduler):
         has stored them, or after this worker gave up because the server failed. Return None if the scheduler was never
         open.
         """
-        if self._calls is None:
+        if self._end_of_calls is None:
             return None
         self._is_closed = True
         self._end_sleep()
-        return deferred_from_coro(self._end(self._calls))
+        return deferred_from_coro(self._end(self._end_of_calls))
 
     def enqueue_request(self, request: Request) -> bool:
         """Called by Scrapy. Add *request* to the queue, from which any worker can take it. Return False if this worker
@@ -395,8 +397,8 @@ class SharedScheduler(Scheduler):
             return None
 
     def _forget(self) -> list[Taken]:
-        """Forget all hosts, requests, permits and reports of this worker. Return the requests that this worker had
-        taken from the server.
+        """Forget the hosts and requests of this worker, its permits to send requests, and everything that it would
+        report to the server in the next call. Return the requests that this worker had taken from the server.
         """
         for queue in self._frontier.limits.queues.values():
             self._take_all(queue)
@@ -429,9 +431,9 @@ class SharedScheduler(Scheduler):
         self._lease.lost.intersection_update(in_progress)
         in_memory = self._pages.keys() - self._popped
         for request in in_memory.difference(in_progress):
-            # This request was never on the server, for example because it cannot be serialised. So the request has no
-            # number on the server, and the report contains "" in place of the number. The server only increases the
-            # number of the host's fetched pages by 1.
+            # This request was never on the server, for example because it cannot be serialised. The report contains ""
+            # in place of the number that the server gives to a request. The server has no request to delete, and only
+            # counts one more fetched page of the host.
             reports["done"].append(("", self._pages.pop(request)))
         for request in self._popped.difference(in_progress):
             self._popped.remove(request)
@@ -455,7 +457,9 @@ class SharedScheduler(Scheduler):
             self._pages.pop(request, None)
 
     def _note_pauses(self) -> None:
-        """Collect the pauses for which hosts have newly asked. The next call to the Redis server reports them."""
+        """Add new pauses to the reports of the next call to the Redis server: the pauses that hosts have asked for
+        since the last call.
+        """
         now, politeness = self._clock.monotonic(), self._frontier.politeness
         pauses = politeness.take_new_pauses()
         self._exchange.reports["paused"] += [
@@ -516,7 +520,8 @@ class SharedScheduler(Scheduler):
         rounds_per_call = max(
             self._popped_since_call // places, round(self._call_seconds / _ROUND)
         )
-        # The number of rounds for which this worker needs requests.
+        # Until the next _CALLS_AHEAD calls have ended, each request in flight is replaced about this many times. This
+        # worker needs requests for all these rounds.
         rounds = min(1 + _CALLS_AHEAD * rounds_per_call, _MAX_ROUNDS)
         self._popped_since_call = 0
         takes_none = (
@@ -532,7 +537,7 @@ class SharedScheduler(Scheduler):
             more, supply = self._more_of_owned(batch, rounds)
             if len(self._taken) < _MAX_TAKEN:
                 in_flight = len(self._frontier.in_flight)
-                # About this many requests should come from new hosts.
+                # About this many requests should come from hosts that no worker owns now.
                 room = _AHEAD * places * rounds - in_flight - supply
         return {
             "permits": self._permits.wants(),
@@ -548,13 +553,14 @@ class SharedScheduler(Scheduler):
     def _more_of_owned(
         self, batch: int, rounds: int
     ) -> tuple[list[tuple[str, int]], int]:
-        """Return two results about the hosts that this worker owns: the requests that it needs from the server, and the
-        number of requests that it can send in the next *rounds* rounds. In a round, each request in flight ends, and
-        another request is sent in its place (see ``_ROUND``).
+        """Return two results about the hosts that this worker owns: which requests it needs from the server, and how
+        many requests it can send in the next *rounds* rounds. In a round, each request in flight ends, and another
+        request is sent in its place (see ``_ROUND``).
 
-        The first result is a list of pairs: a host, and the number of requests to take from the server. For example,
-        if *batch* is 16 and this worker has 6 requests to the host that can be sent soon, the number is 10. Hosts for
-        which this worker has enough requests are left out.
+        The first result is a list of pairs: a host, and the number of its requests to take from the server. This worker
+        then has *batch* requests to the host. For example, if *batch* is 16 and this worker already has 6 requests to
+        the host, the number is 10. Requests that wait for robots.txt do not count (see :meth:`OwnedHost.count_usable`).
+        Hosts for which this worker has enough requests, more than half of *batch*, are left out.
         """
         now, more, supply = self._clock.monotonic(), [], 0
         for host in self._lease.hosts.values():
@@ -584,7 +590,7 @@ class SharedScheduler(Scheduler):
         except Exception:
             self._thread.stop()
             raise
-        self._calls = deferred_from_coro(self._keep_calling())
+        self._end_of_calls = deferred_from_coro(self._keep_calling())
 
     async def _keep_calling(self) -> None:
         while not self._is_closed:
@@ -608,40 +614,42 @@ class SharedScheduler(Scheduler):
         if asleep is not None:
             asleep.callback(None)
 
-    async def _call(self, **order: Any) -> Exception | None:
-        """Call the server with the collected reports, and process the answer. *order* contains further fields for the
-        call. Return the error if the call fails, and None if not.
+    async def _call(self, **fields: Any) -> Exception | None:
+        """Call the Redis server: send what this worker has collected since the last call, such as new requests and the
+        requests that are done, and process the answer. *fields* are further fields of the call, such as ``retires``
+        (see the end of ``shared.lua``). Return the error if the call fails, and None if not.
         """
         self._next_at = inf
         try:
-            await self._exchange_with_server(order)
+            await self._exchange_with_server(fields)
             self._call_soon(self._seconds_to_next_call())
         except Exception as error:  # noqa: BLE001  the calls go on after any error
             self._call_soon(self._failed(error))
             return error
         return None
 
-    async def _exchange_with_server(self, order: dict[str, Any]) -> None:
+    async def _exchange_with_server(self, fields: dict[str, Any]) -> None:
         exchange = self._exchange
         if not exchange.is_repeating:
             exchange.reports["released"] += self._permits.ended()
             self._note_done()
             self._note_pauses()
             self._give_back_needless()
-        order = {**self._wants(), **order}
+        fields = {**self._wants(), **fields}
         if exchange.is_uncertain:
-            order["has"] = self._held_ids()
+            fields["has"] = self._held_ids()
         began = self._clock.monotonic(), self._clock.time()
-        answer = await self._thread.call(exchange.next_call(**order))
+        answer = await self._thread.call(exchange.next_call(**fields))
         self._call_seconds = self._clock.monotonic() - began[0]
         self._answered(answer, exchange.answered(), began)
 
     def _held_ids(self) -> list[str]:
-        """Return the numbers of the requests that this worker has taken from the Redis server, the names of the hosts
-        that it owns, and the tokens of its permits (the server's permissions to send requests).
+        """Return the IDs of the requests that this worker has taken from the Redis server, the names of the hosts that
+        it owns, and the tokens of its permits (the server's permissions to send requests).
 
-        The server has its own list of what this worker has. What is only in the server's list was in an answer that was
-        lost on the way to this worker, and the server takes it back.
+        The server compares the result with its own list. If a request, host or permit is only in the server's list, the
+        answer that contained it was lost on the way to this worker. The server then takes the request, host or permit
+        back.
         """
         reports = self._exchange.reports
         numbers = [taken.number for taken in self._taken.values()]
@@ -688,7 +696,7 @@ class SharedScheduler(Scheduler):
             self._logger.info(
                 "The queue in Redis works again, and this worker sends its new requests there"
             )
-        if self._calls is None:
+        if self._end_of_calls is None:
             self._log_what_is_there(answer)
         if answer.returned:
             self._logger.warning(
@@ -781,7 +789,9 @@ class SharedScheduler(Scheduler):
     # Failures of the server.
 
     def _note_lost(self) -> None:
-        """Forget the hosts and requests of this worker, because other workers may have taken them, and log that."""
+        """Forget the hosts and requests of this worker, because other workers may have taken them. This happens if the
+        lease of this worker ended, or if Redis was restored from older data. Log a warning.
+        """
         self._lease.lost.update(self._popped)
         self._forget()
         self._logger.warning(
@@ -805,16 +815,17 @@ class SharedScheduler(Scheduler):
             is_of_server = isinstance(error, (RedisError, OSError))
             self._logger.warning(
                 "The queue in Redis fails (%(error)s). Until Redis works again, this worker keeps new requests in "
-                "memory. It also takes no requests from the queue, unless the failure is that Redis has no memory "
-                "left: taking requests frees memory. Check the Redis server, and the connection to it",
+                "memory, and takes no requests from the queue. (If Redis is only out of memory, this worker continues "
+                "to take requests, because this frees memory.) Check the Redis server, and the connection to it",
                 error=f"{type(error).__name__}: {error}",
                 exc_info=None if is_of_server else error,
             )
         return _SOON if is_full_now else _FAILED
 
     def _queue_lost(self) -> None:
-        """Send all requests of this worker to a new queue, because the old queue no longer exists. Close the spider.
-        Log an error when this happens for the first time.
+        """Close the spider, because the crawl's queue no longer exists in Redis. The unfinished requests of this worker
+        are sent to a new queue with the same key, so that a later run can continue with them. Log an error when this
+        happens for the first time.
         """
         for taken in self._forget():
             rank = round(max(taken.score, -_MAX_RANK))
@@ -841,9 +852,9 @@ class SharedScheduler(Scheduler):
 
     # The end of this worker.
 
-    async def _end(self, calls: Deferred[None]) -> None:
-        """End this worker's use of the Redis server, after the scheduler was closed. *calls* fires when the regular
-        calls have ended.
+    async def _end(self, end_of_calls: Deferred[None]) -> None:
+        """End this worker's use of the Redis server, after the scheduler was closed. *end_of_calls* fires when the
+        regular calls have ended.
 
         Send all new requests and reports to the server, in as many calls as needed. Then make a last call, which gives
         the hosts and unfinished requests of this worker back to the server.
@@ -851,7 +862,7 @@ class SharedScheduler(Scheduler):
         A failed call is repeated once. If the repetition fails, give up. If the repetition succeeds, make the last call
         next, because the server is unreliable. New requests that do not fit into the last call are lost.
         """
-        await maybe_deferred_to_future(calls)
+        await maybe_deferred_to_future(end_of_calls)
         exchange = self._exchange
         failures, has_failed, retires, has_left = 0, False, False, False
         while not has_left and failures < _TRIES_AT_END:

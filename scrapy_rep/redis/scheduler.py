@@ -357,7 +357,7 @@ class SharedScheduler(Scheduler):
 
     def _filled(self, queue: Queue, request: Request) -> None:
         self._count += 1
-        self._frontier.fill(queue, request)
+        self._frontier.enqueued(queue, request)
 
     # The requests of this worker.
 

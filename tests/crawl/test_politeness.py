@@ -137,9 +137,9 @@ def test_a_delay_passes_between_all_requests_to_a_host(
     assert result.stats["forgotten"] > 0
     assert result.stats["rep/crawl_delay/hosts"] == 9
     assert result.stats["rep/crawl_delay/waited"] > 3
-    lines = result.lines("INFO", "held up the crawl")
+    lines = result.lines("INFO", "waited only for its crawl delay")
     assert len(lines) == 5
-    assert "with a delay of 0.2 s and 11 requests" in " ".join(lines)
+    assert "crawl delay of 0.2 s (11 requests)" in " ".join(lines)
     (progress,) = rows(ledger, "SELECT max(waiting) AS n FROM progress")
     assert progress["n"] > 10
 
@@ -262,7 +262,7 @@ def test_cached_responses_do_not_wait_for_a_delay_and_are_not_counted_as_traffic
         check_all_fetched(result, 9)
     check_fetched(host, *pages(host, 8))
     assert len(host.hits_on("/busy")) == 1
-    # Requests that are not sent have not held up the crawl.
+    # The wait of requests that are refused later does not count.
     key = "rep/crawl_delay/waited"
     assert [result.stats.get(key, 0) > 0 for result in results] == [True, False]
     counts = traffic(ledger, host)

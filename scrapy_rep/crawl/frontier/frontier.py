@@ -1,15 +1,16 @@
 """The frontier of a crawl: the state that scheduler, gate and wire share.
 
 Gate and wire are downloader middlewares. The gate judges requests by robots.txt. The wire, the middleware nearest to
-the network, holds each request until it may be sent. The frontier connects these three parts, which Scrapy calls, with
-:class:`Limits`, which decides when each request may be sent, and does not depend on Scrapy. A request passes these
-methods, in this order:
+the network, holds each request until it may be sent.
+
+Scrapy calls scheduler, gate and wire, and these three call the frontier. The frontier asks :class:`Limits` when a
+request may be sent. Limits is independent of Scrapy. A request passes these methods, in this order:
 
 ===============================  ==========================================================================
-caller                           what the frontier does
+Scrapy calls                     what the frontier does
 ===============================  ==========================================================================
-``Scheduler.enqueue_request``    :meth:`Frontier.fill` finds out whether the next request in the queue may
-                                 be sent now, or what the queue has to wait for
+``Scheduler.enqueue_request``    :meth:`Frontier.enqueued` finds out whether the next request in the queue
+                                 may be sent now, or what the queue has to wait for
 ``Scheduler.next_request``       :meth:`Frontier.next_queue` chooses a queue. :meth:`Frontier.plan` counts
                                  the request towards the limits of its host
 gate, ``process_request``        :meth:`Frontier.enter` returns the state of the request. If the rules are
@@ -18,8 +19,10 @@ gate, ``process_request``        :meth:`Frontier.enter` returns the state of the
 wire, ``process_request``        :meth:`Frontier.may_send` counts the request as sent, if it may be sent
                                  now. If not, the request goes back to the scheduler
                                  (``return_to_scheduler``), or waits at the wire (``until_sent``)
-wire, ``process_response``       :meth:`Frontier.answered`, :meth:`Frontier.end`
-wire, ``process_exception``      :meth:`Frontier.failed`, :meth:`Frontier.end`
+wire, ``process_response``       :meth:`Frontier.answered` pauses the host, for example after a 429.
+                                 :meth:`Frontier.end` stops counting the request as in flight
+wire, ``process_exception``      :meth:`Frontier.failed` pauses the host after a failed connection.
+                                 :meth:`Frontier.end` stops counting the request as in flight
 ===============================  ==========================================================================
 
 Two examples:
@@ -28,10 +31,11 @@ Two examples:
   until the robots.txt of its host is fetched (``until_known``). If robots.txt allows the image, the image waits at the
   wire until the delay and the limits of its host allow another request (``until_sent``). If robots.txt forbids the
   image or is unreachable, the gate refuses the image immediately.
-- *Ctrl-C.* Scrapy stops asking the scheduler for requests, but sends no signal. Within 0.2 seconds, ``Frontier._check``
-  notices that the spider is closing. It cancels the running fetches of robots.txt, and ends the requests that wait at
-  gate and wire with SpiderClosing. With a ``JOBDIR``, the next run sends these requests, and all requests that wait in
-  the scheduler.
+- *A user presses Ctrl-C.* Scrapy begins to close the spider, and takes no more requests from the scheduler. Scrapy has
+  no signal (``scrapy.signals``) for this event, so ``Frontier._check`` looks every 0.2 seconds whether the spider is
+  closing. If it is, ``_check`` cancels the running fetches of robots.txt, and lets the requests that wait at gate and
+  wire fail with SpiderClosing. With a ``JOBDIR``, the next run sends these requests, and all requests that wait in the
+  scheduler.
 
 For two more examples, a host that answers 429 and an unreachable robots.txt, see
 :mod:`scrapy_rep.crawl.frontier.limits`.
@@ -263,16 +267,13 @@ class Frontier:
 
     # Methods that the scheduler calls.
 
-    def fill(self, queue: Queue, request: Request | None = None) -> None:
-        """Find out whether the next request of *queue* may be sent now. The scheduler calls this after it added
-        *request* to *queue*. *request* is None if *queue* contains the requests of an earlier run.
+    def enqueued(self, queue: Queue, request: Request | None = None) -> None:
+        """Find out whether the next request of *queue* may be sent now. The scheduler calls this method after it added
+        *request* to *queue*. *request* is None if the requests of *queue* come from an earlier run.
 
-        If the next request may be sent now, or has to be refused, :meth:`next_queue` can return the queue from now on
-        (the queue is ready). Otherwise, the queue waits for the rules of its site, or until its limiters allow another
-        request. A queue that is already ready or waiting stays so.
-
-        If the rules of the site are not known and *request* has a proxy, robots.txt may be fetched with this proxy,
-        too.
+        If the next request may be sent now, or has to be refused, *queue* becomes ready: :meth:`next_queue` can return
+        it. Otherwise, *queue* waits for the rules of its site, or until its limiters allow another request. Nothing
+        changes for a queue that is already ready or waiting.
         """
         site = queue.site
         if queue.place is None:
@@ -288,7 +289,8 @@ class Frontier:
             and site.phase is not Phase.OPEN
             and "proxy" in request.meta
         ):
-            # If a fetch of robots.txt fails, it is repeated with the proxy of another waiting request.
+            # If the request for robots.txt fails through one proxy, it is repeated through the proxy of another waiting
+            # request. So the proxy of *request* is recorded.
             self.rules.add_template(site, request)
 
     def next_queue(self) -> Queue | None:
@@ -328,8 +330,9 @@ class Frontier:
         By default, do nothing unless more requests are in flight than the downloader contains. If *is_thorough* is
         True, always look for requests to forget.
         """
-        # The comparison of the two numbers is fast, but can miss a request. The downloader can contain requests that
-        # are not counted as in flight yet, such as media downloads that have not reached the gate.
+        # Comparing the two numbers is fast, but can overlook a request that should be forgotten. For example, one such
+        # request is in ``in_flight``, and one media download that has not reached the gate is in the downloader, but
+        # not yet in ``in_flight``. Then the numbers are equal.
         active = self._downloader.active
         is_usual = active is None or len(self.in_flight) <= len(active)
         if active is None or (is_usual and not is_thorough):
@@ -670,11 +673,12 @@ class Frontier:
         return call
 
     async def _until_granted(self, waiter: Waiter, request: Request) -> None:
-        """Wait until all limiters of *request* allow it to be sent. Then the limiters count *request* as sent. If
-        ``waiter.counts_as_planned`` is True, they count *request* as planned (not sent yet) instead. Raises
-        SpiderClosing if the spider closes, and BackingOff if *request* is refused.
+        """Wait until all limiters of *request* allow it to be sent, and then count *request* in these limiters. Raises
+        SpiderClosing if the spider closes, and BackingOff if the pauses of the host or download slot exceed
+        ``REP_WAIT_TIMEOUT``.
 
-        :param waiter: a new waiter for *request*
+        :param waiter: a new waiter for *request*. Its attribute ``counts_as_planned`` determines how *request* is
+            counted: as sent (False), or as planned, which means not sent yet (True)
         """
         call = self.wait(waiter, request)
         self.limits.wait(waiter, self.clock.monotonic())
@@ -699,15 +703,16 @@ class Frontier:
     # When a request for robots.txt may be sent.
 
     async def _take_room(self, request: RobotsTxtRequest) -> None:
-        """Wait until the host's limits (concurrency, delays, pauses) allow *request*, a request for robots.txt. Then
-        count *request* in the limiters of the host until *request* has ended. Raises SpiderClosing if the spider
-        closes, and BackingOff if the host asks for too long a pause.
+        """Wait until the host's limits (concurrency, delays, pauses) allow *request*, a request for robots.txt, and
+        then count *request* in the limiters of the host. They stop counting it when :meth:`end` or :meth:`_free_room`
+        is called. Raises SpiderClosing if the spider closes, and BackingOff if the pauses of the host or download slot
+        exceed ``REP_WAIT_TIMEOUT``.
         """
         queue = self.queues.of(request)
         self.queues.look_at_slot(queue.slot)
         entry = InFlight(queue, is_for_robotstxt=True)
         if self._passes_browser_page(entry):
-            return
+            return  # may_send() will count the request.
         # While the network is gone, many robots.txt requests may wait. The request that finds out whether the network
         # is back goes before all others.
         is_first = queue.site is not None and queue.site.origin == self._tried
@@ -739,15 +744,14 @@ class Frontier:
         return self.is_awaited_by_browser(limiters)
 
     def _admit_for_browser(self, now: float) -> None:
-        """While a browser loads a page of a host, let a waiting request for the host's robots.txt continue, even if the
-        limiters of the host are full. Do nothing for a paused host.
+        """Let each waiting request for a robots.txt continue if a browser is loading a page from the same host: the page
+        possibly waits for this robots.txt before it loads a script or an image. The request continues even if the host
+        already has its maximum number of concurrent requests, because the page is one of them, and ends only after the
+        robots.txt was fetched. If the host is paused, the request keeps waiting.
         """
-        # The page possibly waits for the robots.txt before it loads a script or an image. The limiters count the page
-        # until it has loaded. So if the robots.txt waited for full limiters, the page and the robots.txt could wait for
-        # each other forever.
         for waiter, (request, _) in list(self._waiting.items()):
-            # admit() removes its waiter from a limiter, and can thereby let other waiters of this limiter continue. So
-            # a call of admit() in this loop can already have let *waiter* continue.
+            # When a waiter leaves its limiter, another waiter can take its place. So admit() for one waiter can let
+            # another waiter continue, which comes later in this loop.
             if waiter.may_continue or not isinstance(request, RobotsTxtRequest):
                 continue
             if self._passes_browser_page(waiter.entry):
@@ -911,7 +915,9 @@ class Frontier:
             if not is_called_by_engine:
                 wake(self._crawler)
         at = limits.alarms.first_at
-        # While requests wait in the downloader, `_check` has to notice a closing spider (Ctrl-C).
+        # While requests wait in the downloader, or robots.txt files are being fetched, the spider cannot close. So
+        # _check() must run regularly: if the spider is closing (Ctrl-C), it ends these waits and fetches. While the
+        # crawler's own network is gone, _on_alarm() must run regularly to test the network.
         is_watched = self._waiting or limits.network.gone_since is not None
         if is_watched or (rules is not None and rules.fetches):
             at = min(at, self._check_at)
@@ -933,9 +939,12 @@ class Frontier:
     def _check(self, now: float) -> None:
         """React to events for which Scrapy sends no signal:
 
-        - The spider has begun to close (Ctrl-C). Then end all waits with SpiderClosing, and do nothing else.
-        - A download has ended, but its response or error was not passed on to the wire. Then forget the request.
-        - A browser has begun to load a page. Then let the requests for the host's robots.txt continue.
+        - The spider has begun to close (Ctrl-C). Then let all waiting requests fail with SpiderClosing, and do nothing
+          else.
+        - A download has ended, but another component kept the response or error from reaching WireMiddleware. Then stop
+          counting the request as in flight.
+        - A browser has begun to load a page, and possibly waits for the host's robots.txt before it loads a script or
+          an image. Then let the request for this robots.txt continue (:meth:`_admit_for_browser`).
         - A request has waited too long for its robots.txt. Then let the gate refuse the request.
         """
         if is_closing(self._crawler):
@@ -943,8 +952,8 @@ class Frontier:
             return
         self._end_unseen()
         if self._has_browser:
-            # Called at each check, because nothing notifies the frontier when a browser begins to load a page. If the
-            # host is paused at that time, the first check after the pause lets the request for its robots.txt continue.
+            # Called at each check, because nothing notifies the frontier when a browser begins to load a page, or when
+            # the pause of a host has ended (during a pause, no request for robots.txt continues).
             self._admit_for_browser(now)
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
         # A request waits for its robots.txt for at most ``patience`` seconds. At each check, the count of seconds starts

@@ -228,20 +228,20 @@ class JobFile:
         rank: int,
         is_last_first: bool,
         *,
-        is_page: bool = False,
+        is_counted: bool = False,
     ) -> None:
         """Add a request of *host*.
 
         :param data: the serialised request
         :param rank: requests with a higher rank are popped first
         :param is_last_first: whether the request is popped before earlier requests of the same rank (LIFO)
-        :param is_page: whether the request is a retry or a redirect of a page that was already counted for
-            ``REP_PAGES_PER_HOST``, so that it is not counted again
+        :param is_counted: whether the request is a retry of a page that was already counted for ``REP_PAGES_PER_HOST``,
+            or follows the redirect of such a page. If True, the next run does not count the page again
         """
         self._last = number = self._last + 1
         position = -number if is_last_first else number
         rank = -max(min(rank, _MAX_RANK), -_MAX_RANK)
-        values = number, host, rank, position, int(is_page), _with_checksum(data)
+        values = number, host, rank, position, int(is_counted), _with_checksum(data)
         self._add_change(_ADDED, *values)
         self.waiting += len(data)
 
@@ -271,7 +271,7 @@ class JobFile:
         )
 
     def pages(self) -> dict[str, int]:
-        """Return the number of counted pages of each host."""
+        """Return the number of pages that earlier runs have counted for ``REP_PAGES_PER_HOST``, by host."""
         return dict(self._read("SELECT host, number FROM pages"))
 
     def note_page(self, number: int | None, host: str, change: int) -> None:

@@ -144,14 +144,14 @@ class JobStore:
         must wake the engine."""
 
     def open(self, *, keeps_seen: bool) -> Iterator[tuple[QueueKey, JobRequests]]:
-        """Open the file of the JOBDIR, and yield the key and the requests of each queue in the file. Before that,
-        continue the pauses and page counts of hosts that an earlier run stored.
+        """Open the file of the JOBDIR, restore the pauses and page counts of hosts from an earlier run, and yield the
+        key and the requests of each queue in the file.
 
-        If the file cannot be used, log an error and stop the crawl. Do the same if the JOBDIR contains requests of
-        Scrapy's scheduler instead of this file.
+        If the file cannot be used, log an error and stop the crawl. If there is no file, and the JOBDIR contains
+        requests of Scrapy's scheduler, log an error and stop the crawl.
 
-        :param keeps_seen: whether the fingerprints of seen requests are stored in the file. If so, the crawl is also
-            stopped if the JOBDIR contains fingerprints of Scrapy's duplicate filter instead of this file
+        :param keeps_seen: whether the file stores the fingerprints of seen requests. If True, fingerprints of Scrapy's
+            duplicate filter in the JOBDIR are treated like requests of Scrapy's scheduler
         """
         folder = Path(self._crawler.settings["JOBDIR"])
         path = folder / _FILE
@@ -171,7 +171,7 @@ class JobStore:
                 # Requests in the file mean that hosts answered in an earlier run. So if no host answers in this run,
                 # the likeliest cause is the network of the crawler.
                 limits.network.worked_before()
-                key = _key_in_file(host, file)
+                key = _key_of_text(host, file)
                 yield key, JobRequests(self, host, count)
         except JobError as error:
             self.stop(error)
@@ -216,7 +216,7 @@ class JobStore:
 
     def requests(self, key: QueueKey) -> JobRequests:
         """Return the empty store for the requests of a new queue with *key*."""
-        return JobRequests(self, _host_in_file(key))
+        return JobRequests(self, _text_of_key(key))
 
     def fingerprint(self, request: Request) -> int:
         """Return the fingerprint of *request* as the file stores it: a signed integer of 64 bits."""
@@ -403,17 +403,17 @@ def _is_of_scrapy(folder: Path, *, keeps_seen: bool) -> bool:
     return any(path.name != "active.json" or path.stat().st_size > 2 for path in files)
 
 
-def _host_in_file(key: QueueKey) -> str:
-    """Return *key*, the key of a queue, as text for the file of a JOBDIR. The text is a JSON array: the download slot,
-    the origin (or null), ``is_service`` and ``is_of_http``.
+def _text_of_key(key: QueueKey) -> str:
+    """Return *key*, the key of a queue, as text for the file of a JOBDIR. The text is a JSON array of the four
+    attributes of *key*, for example ``["example.com", "https://example.com", false, true]``. See :class:`QueueKey`.
     """
     origin = None if key.origin is None else str(key.origin)
     return json.dumps([key.slot, origin, key.is_service, key.is_of_http])
 
 
-def _key_in_file(host: str, file: JobFile) -> QueueKey:
+def _key_of_text(host: str, file: JobFile) -> QueueKey:
     """Return the key of a queue. *host* is the text by which *file* identifies the queue, in the format of
-    :func:`_host_in_file`. Raises JobError if the text is invalid; the message names the path of *file*.
+    :func:`_text_of_key`. Raises JobError if the text is invalid; the message names the path of *file*.
     """
     try:
         slot, origin, is_service, is_of_http = json.loads(host)
@@ -462,8 +462,8 @@ class JobRequests:
             heappush(self._heap, (*job.memory_order.key(request), None, request))
             self.count += 1
             return error
-        order, is_page = job.order.of(request), job.is_counted(request)
-        job.file.add(self._host, data, *order, is_page=is_page)
+        order, is_counted = job.order.of(request), job.is_counted(request)
+        job.file.add(self._host, data, *order, is_counted=is_counted)
         self.count += 1
         job.note_change()
         return None

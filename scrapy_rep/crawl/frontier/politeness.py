@@ -47,15 +47,16 @@ _LONG_DELAY = 10
 _MANY = 20
 _LOG_AFTER = 3.0
 
-# At the end of the crawl, the log names up to _SLOWEST_NAMED hosts that held up the crawl for at least _LEAST_NAMED
-# seconds.
+# At the end of the crawl, the log names up to _SLOWEST_NAMED hosts: those whose requests waited longest for the crawl
+# delay, and at least _LEAST_NAMED seconds.
 _SLOWEST_NAMED = 5
 _LEAST_NAMED = 1.0
 
 
 class Politeness:
-    """Tells :class:`Limits` about each crawl delay and each pause that a host asks for. Logs crawl delays, and the
-    start and the first success of each back-off. Records in the ledger the actual time between requests.
+    """Tells :class:`Limits` about each crawl delay and each pause that a host asks for. Logs crawl delays, pauses after
+    a 429 or 503, and the first answer with another status after a pause. Records in the ledger the actual time between
+    requests.
     """
 
     def __init__(self, crawler: Crawler, limits: Limits, alarms: Alarms) -> None:
@@ -119,7 +120,8 @@ class Politeness:
             self._names_over = inf
             self._logger.info(
                 "%(origin)s asks for %(delay)g s between requests, and the crawl keeps to it (REP_CRAWL_DELAY_OBEY). "
-                "Other hosts with a delay are named only at the end, if they hold up the crawl",
+                "Other hosts with a delay are not logged now. At the end, the log names the hosts whose requests waited "
+                "longest for the delay",
                 origin=origin,
                 delay=delay,
             )
@@ -272,7 +274,7 @@ class Politeness:
             back_off.is_refusal_logged = True
             self._logger.warning(
                 "%(host)s %(why)s, and its pauses add up to %(time)s, which is more than REP_WAIT_TIMEOUT "
-                "(%(most)g s). Requests to this host are refused until the pause is over. Then one request tests "
+                "(%(most)g s). Requests to this host are refused until the current pause is over. Then one request tests "
                 "whether the host answers again",
                 host=host.key,
                 why=why,
@@ -370,9 +372,8 @@ class Politeness:
         return self._traffic is not None and self._traffic.wants_waiting
 
     def report_slowdowns(self) -> None:
-        """Log the hosts whose crawl delays held up the crawl for the longest time. Set the stat
-        ``rep/crawl_delay/waited`` to the total time, in seconds, that crawl delays held up the crawl. The frontier
-        calls this method at the end of the crawl.
+        """Log the hosts whose requests waited longest for the crawl delay. Set the stat ``rep/crawl_delay/waited`` to
+        the sum of these times over all hosts, in seconds. The frontier calls this method at the end of the crawl.
         """
         slowdowns = sorted(self._limits.slowdowns.values(), reverse=True)
         if slowdowns:
@@ -382,8 +383,8 @@ class Politeness:
             if slowdown.seconds >= _LEAST_NAMED:
                 self._logger.at_end(
                     logging.INFO,
-                    "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s and %(requests)d requests. "
-                    "To skip such hosts, lower REP_SKIP_DELAY_OVER",
+                    "For %(time)s, requests to %(host)s waited only for its crawl delay of %(delay)g s "
+                    "(%(requests)d requests). To skip such hosts, lower REP_SKIP_DELAY_OVER",
                     host=slowdown.key,
                     time=duration(slowdown.seconds),
                     requests=slowdown.requests,

@@ -79,7 +79,7 @@ class Rules:
         :param take_room: waits until the limits of the host (concurrency, delays, pauses) allow a request for
             robots.txt. Then counts the request towards these limits
         :param free_room: stops counting the request towards these limits, because the request was not sent
-        :param flush: ends the wait of the requests that may continue or are refused, as *limits* has decided
+        :param flush: wakes the waiting requests for which *limits* has decided. Each of them continues or is refused
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -100,9 +100,8 @@ class Rules:
         """The fetches of robots.txt that are under way, by site."""
 
         self._max_fetches = concurrent_requests(crawler)
-        """The maximum number of fetches of robots.txt under way at the same time while no queue is ready, which means
-        that no queue has a request that may be sent now. While any queue is ready, the maximum is half of this
-        number."""
+        """The maximum number of concurrent fetches of robots.txt. If any queue of the scheduler has a request that may
+        be sent now, the maximum is half of this number."""
 
         self._min_ready = max(_MIN_READY, 2 * self._max_fetches)
         self._waiting = 0
@@ -148,9 +147,9 @@ class Rules:
             return site_rules is not None
         (robots, seconds), now = decision, self._clock.monotonic()
         if robots is not None:
-            # The delay is measured from the last fetch of robots.txt (site_rules). An override in REP_OVERRIDES does
-            # not exclude a fetch: the robots.txt is possibly fetched to find out whether the crawler's own network
-            # works again.
+            # The first delay is measured from the last fetch of robots.txt (site_rules). If an override applies,
+            # robots.txt is usually not fetched, and site_rules is None. But robots.txt can have been fetched to find
+            # out whether the crawler's own network works again.
             pace = self._identity.pace(robots)
             host = self._limits.limiter(bare_host(site.origin))
             self._politeness.keep_pace(host, site.origin, pace, site_rules)

@@ -166,7 +166,7 @@ class Scheduler(BaseScheduler):
         elif fingerprint is not None and self._job is not None:
             self._job.add_seen(fingerprint)
         self._count += 1
-        self._frontier.fill(queue, request)
+        self._frontier.enqueued(queue, request)
         medium = requests.medium if error is None else "memory"
         self._stats.inc_value(f"scheduler/enqueued/{medium}")
         self._stats.inc_value("scheduler/enqueued")
@@ -176,11 +176,11 @@ class Scheduler(BaseScheduler):
         """Called by Scrapy. Return a request that may be sent now; None if there is none at the moment."""
         frontier = self._frontier
         if self._resumed:
-            # The frontier gets these queues here and not in open(), because it may fetch robots.txt files only once the
-            # spider is open.
+            # The frontier gets these queues here and not in open(), because it fetches the robots.txt files that the
+            # queues need, and must not fetch before the spider is open.
             resumed, self._resumed = self._resumed, []
             for queue in resumed:
-                frontier.fill(queue)
+                frontier.enqueued(queue)
         is_ready = self._job is None or self._job.is_ready()
         request = self._pop() if is_ready else None
         frontier.flush(is_called_by_engine=request is not None)
@@ -221,7 +221,7 @@ class Scheduler(BaseScheduler):
         self._count_dequeued(requests.medium_of(request), -1)
         requests.back(request)
         self._count += 1
-        self._frontier.fill(queue, request)
+        self._frontier.enqueued(queue, request)
 
     def _requests_of(self, queue: Queue) -> Requests:
         """Return the storage of the requests of *queue*. Create the storage if there is none."""
@@ -234,8 +234,8 @@ class Scheduler(BaseScheduler):
         return requests
 
     def _count_dequeued(self, medium: str, count: int = 1) -> None:
-        """Count in Scrapy's stats a request that is handed out. If *count* is -1, undo this for a request that comes
-        back. *medium* is where the request waited, ``"memory"`` or ``"disk"``.
+        """Add *count* to Scrapy's stats of dequeued requests. *count* is 1 for a request that is handed out, and -1
+        for a request that is put back into its queue. *medium* is where the request waited, ``"memory"`` or ``"disk"``.
         """
         self._stats.inc_value(f"scheduler/dequeued/{medium}", count)
         self._stats.inc_value("scheduler/dequeued", count)

@@ -70,7 +70,7 @@ def test_each_line_of_the_summary_names_its_spider(
     site: Site, settings: dict[str, Any], phrases: tuple[str, ...]
 ) -> None:
     """Two crawls in one process write to the same log."""
-    rules = f"{FORBIDS}Crawl-delay: 1.1\n"
+    rules = f"{FORBIDS}Crawl-delay: 1.5\n"
     hosts = [site.add(rules, name=f"127.0.0.{number}") for number in (21, 22)]
     locked = site.add(Answer(status=401), name="127.0.0.23")
     urls = [[host.url("/private"), host.url("/public")] for host in hosts]

@@ -218,9 +218,10 @@ def runs(python: str) -> bool:
 
 
 def install_one_of(*packages: str) -> None:
-    """Make sure that one of *packages* is installed. If a program with the name of a package is on the PATH, do
-    nothing. If the user is root on Debian, install the first package that apt-get can install. In all other cases,
-    print that the first package is missing.
+    """Install one of *packages*: the first that apt-get can install. Do nothing if a program with the name of one of
+    *packages* is already on the PATH.
+
+    If all installations fail, or if the user is not root on Debian, print that ``packages[0]`` is not installed.
     """
     if any(map(shutil.which, packages)):
         return

@@ -52,9 +52,9 @@ SETTINGS: dict[str, object] = {
     "CONCURRENT_ITEMS": 1,
     "CONCURRENT_REQUESTS": 100,
     # Equal to CONCURRENT_REQUESTS, so that the maximum per domain has no effect. With a smaller value, the crawls would
-    # not be comparable, because Scrapy exceeds the maximum and this package does not. Scrapy starts all requests that
-    # wait in a download slot as soon as the slot has room for one request: Scrapy counts a request that it has started
-    # only from the next iteration of the event loop on.
+    # not be comparable, because Scrapy exceeds the maximum and this package does not: Scrapy does not count a started
+    # request until the next iteration of the event loop. So if a download slot has room for one request, Scrapy starts
+    # all requests that wait in the slot.
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "COOKIES_ENABLED": False,
     "DOWNLOAD_DELAY": 0,

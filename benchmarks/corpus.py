@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AGENT = "examplebot"
-"""The product token of the crawler in the benchmarks. The files do not name this crawler, just as they do not name most
-crawlers, so it follows the groups for ``*``."""
+"""The product token of the crawler in the benchmarks. No robots.txt in the benchmarks names this crawler, so it
+follows the groups for ``*``, as most crawlers do."""
 
 FIXED_PATHS = ("/", "/index.html", "/a/b.html?c=d", "/about/team")
 SAFE = "/%?[]@!$&'()*+,;=:~|"

@@ -103,9 +103,9 @@ def _side(who: str, extra_settings: dict[str, object], port: str) -> Side:
 
 
 def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Compare Scrapy with this package in crawls of many hosts without a network, by the processor time per page. This
-    is the time to push a request and to crawl a page. It includes the time for the robots.txt files, divided by the
-    number of pages. All requests are in the queue before the first page is crawled.
+    """Compare Scrapy with this package in crawls of many hosts without a network, by the average processor time
+    per page. The time includes the push of the request, the crawl of the page, and a share of the time for the
+    robots.txt files. All requests are in the queue before the first page is crawled.
     """
     for crawl in BROAD_CRAWLS:
         hosts, pages_of_host, pages = crawl.hosts, crawl.pages_of_host, crawl.pages

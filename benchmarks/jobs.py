@@ -143,8 +143,8 @@ def size_of(folder: str) -> int:
     return sum(path.stat().st_size for path in paths)
 
 
-# The measurements. Each function runs in a separate process, and returns a dict of the measured numbers by the names of
-# their rows in the table.
+# The measurements. Each function runs in a separate process, and returns a dict. Each key is the name of a row in the
+# benchmark table, and each value is a measured number.
 
 
 def times(bench: Bench, hosts: int, number: int, pops: int) -> dict[str, float]:
@@ -173,7 +173,7 @@ def memory(bench: Bench, hosts: int, number: int) -> dict[str, float]:
     }
 
 
-# The rows.
+# The benchmark. It runs the measurements, and yields the rows of the benchmark table.
 
 
 def jobs(_files: list[bytes], rounds: int) -> Iterator[Row]:

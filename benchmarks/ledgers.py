@@ -27,18 +27,20 @@ if TYPE_CHECKING:
 DECISIONS, PAIRS = 300_000, 3
 LEVELS = {"denied": Target(most_ratio=1.05), "all": Target(most_ratio=1.15)}
 REPORT_TARGET = Target(most_ratio=4.0)
-"""The report must take at most 4 seconds of processor time. A target applies to the ratio of a row in the benchmark
-table, so the row of the report contains the processor time in seconds as its ratio."""
+"""The command ``scrapy rep report`` must take at most 4 seconds of processor time. Targets apply to the column
+``ratio`` of the benchmark table. In the row of the command, this column contains the seconds."""
 
 
 def ledger(
     _files: list[bytes], rounds: int, decisions: int = DECISIONS
 ) -> Iterator[Row]:
-    """Compare the processor time of crawls with and without a ledger, and measure the processor time of the report. The
-    ratio of a crawl is the time with a ledger, divided by the time without one. Most requests are refused. The measured
-    time includes the start and the imports of a crawl. Each value of REP_LEDGER_LEVEL is measured on a separate
-    processor, if there are enough processors.
+    """Measure how much processor time a ledger adds to a crawl, for the values ``denied`` and ``all`` of
+    REP_LEDGER_LEVEL. Then measure the processor time of ``scrapy rep report`` on the ledger with all decisions.
+
+    In the rows of the crawls, the ratio is the ratio of the time with a ledger to the time without a ledger. Both times
+    include the start of Python and the imports. *decisions* is the number of requests in each crawl.
     """
+    # Each value of REP_LEDGER_LEVEL is measured on a separate processor, if there are enough processors.
     what = f"crawl with {decisions:,} decisions"
 
     def measured(level: str, processor: int) -> list[Row]:

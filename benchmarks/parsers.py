@@ -177,8 +177,8 @@ def _compare(  # noqa: PLR0917
 ) -> Iterator[Row]:
     """Measure the time that each parser needs for the same task, *do*, and yield a row for each parser. *what* is the
     name of the task in the row. Slow parsers process only a sample of the *files*, and this package's parser is also
-    measured on each sample. The time in a row is the total time, divided by the number of files and by *questions*, the
-    number of decisions per file.
+    measured on each sample. A row contains the average time per file. If *do* makes several decisions per file,
+    *questions* is the number of these decisions, and the row contains the average time per decision.
     """
     by_size = sorted(files, key=len, reverse=True)
     samples = {peer.one_in: by_size[:: peer.one_in] for peer in (OURS, *PEERS)}

@@ -58,10 +58,10 @@ class Memory(NamedTuple):
     """The size of the first request after serialization. The other requests have nearly the same size."""
 
     queue: float
-    """The size of the queue without the fingerprints, divided by the number of requests."""
+    """The memory per request without the fingerprints."""
 
     seen: float
-    """The size of the fingerprints, divided by the number of requests."""
+    """The memory of the fingerprints per request."""
 
     total: float
 

@@ -132,7 +132,7 @@ def frontier_of(crawler: Crawler, clock: Clock) -> Frontier:
 
 
 class OfScrapyRedis:
-    """The priority queue of scrapy-redis, used as the scheduler of scrapy-redis uses it."""
+    """Pushes and pops requests with the priority queue of scrapy-redis, as the scheduler of scrapy-redis does."""
 
     def __init__(self, url: str, serializer: Any = None) -> None:
         self.crawler = _crawler(url, serializer)
@@ -161,7 +161,9 @@ class OfScrapyRedis:
 
 
 class OfScrapyRep:
-    """This package's shared scheduler. It sends requests to the server in batches, as in a crawl."""
+    """Pushes and pops requests with this package's shared scheduler. As in a crawl, pushed requests are sent to the
+    Redis server in batches.
+    """
 
     def __init__(self, url: str, serializer: Any = None) -> None:
         self.crawler = _crawler(url, serializer)
@@ -171,7 +173,7 @@ class OfScrapyRep:
         self._call()
 
     def _call(self) -> None:
-        """Call the server once: send the unsent changes, and take requests from the response."""
+        """Call the Redis server once: send the changes that have not been sent yet, and receive requests to pop."""
         with suppress(StopIteration):
             self.scheduler._call().send(None)
 
@@ -206,7 +208,9 @@ class OfScrapyRep:
         self.frontier.end(request, self.frontier.in_flight[request])
 
     def flush(self) -> None:
-        """Send all unsent changes, such as the ends of requests, to the server."""
+        """Send everything that the Redis server does not know yet: the pushed requests, and which popped requests have
+        ended.
+        """
         while self.scheduler._exchange.unsent:
             self._call()
         self._call()

@@ -44,16 +44,16 @@ class Queue(NamedTuple):
 
 
 class Round(NamedTuple):
-    """The times of one round, in seconds, divided by the number of requests in the round."""
+    """The average times per request in one round, in seconds."""
 
     elapsed: float
-    """The time from the start of the first worker to the end of the last worker."""
+    """The seconds per request between the start of the first worker and the end of the last worker."""
 
     worker: float
-    """The processor time of all workers."""
+    """The processor seconds per request of all workers together."""
 
     server: float
-    """The processor time of the Redis server."""
+    """The processor seconds per request of the Redis server."""
 
 
 def queues(
@@ -123,8 +123,8 @@ def _rows(
 
 
 def _growth(operation: str, workers: str, ours: list[Queue], rounds_of: Any) -> Row:
-    """Return the row that shows how much longer a push or pop takes in a queue with many hosts. The ratio is the time
-    per request in the queue with the most hosts, divided by the time per request in the queue with the fewest hosts.
+    """Return the row that shows how much longer a push or pop takes in a queue with many hosts. The ratio is the ratio
+    of the time per request in the queue with the most hosts to the time in the queue with the fewest hosts.
 
     *operation* is ``push`` or ``pop``. *workers* is the number of workers in words. *ours* contains the queues of this
     package, sorted by number of hosts. *rounds_of* contains the measured rounds by queue and operation.

@@ -34,12 +34,12 @@ class Times(NamedTuple):
         return (third - first) / 2 / self.median
 
     def ratios(self, other: Times) -> Times:
-        """Return, for each round, the time of *other* divided by the time in this object."""
+        """Return the ratio of the time in *other* to the time in this object, for each round."""
         pairs = zip(other.rounds, self.rounds, strict=True)
         return Times(tuple(theirs / ours for theirs, ours in pairs))
 
     def ratio(self, other: Times) -> float:
-        """Return the time of *other* divided by the time in this object, as the median of the ratios of all rounds."""
+        """Return the median of :meth:`ratios`."""
         return self.ratios(other).median
 
 

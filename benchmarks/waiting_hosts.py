@@ -3,8 +3,8 @@
     python -m benchmarks.waiting_hosts SIDE HOSTS REQUESTS_OF_HOST
 
 SIDE is ``stock`` for a crawl without this package, and ``ours`` for a crawl with this package. The output is a JSON
-object with the key ``request``: the memory of a queued request, in bytes. This is how much the process grows while all
-requests are pushed and none is popped, divided by the number of requests.
+object with the key ``request``: the average memory of a queued request, in bytes. To measure this memory, all requests
+are pushed and none is popped. The result is the ratio of the growth of the process to the number of requests.
 """
 
 from __future__ import annotations

@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 
 class Function:
-    """An adapter for a Python callable, given by its import path ``MODULE:CALLABLE``."""
+    """A parser that is called as a Python function. *path* is the import path of the function, ``MODULE:CALLABLE``.
+
+    For each test case, the function receives a question as a dict, such as whether a robots.txt allows a URL. The
+    function returns the answer as a dict, or None if it does not support the question.
+    """
 
     def __init__(self, path: str, dialect: str) -> None:
         module, _, name = path.partition(":")

@@ -66,9 +66,9 @@ _Records: TypeAlias = "dict[tuple[str, str], int]"
 ``("disallow", "/shop")``."""
 
 _Followed: TypeAlias = "tuple[tuple[int, int], ...]"
-"""The groups that an agent follows. Each pair contains the index of a group in the file, and the number of the first
-line in the run of consecutive user-agent lines to which the agent's line belongs. If a file begins with the lines
-``User-agent: a`` and ``User-agent: b``, the pair is (0, 1) for ``a`` and for ``b``."""
+"""The groups that an agent follows. Each pair contains the index of a group in the file, and a line number. Consecutive
+user-agent lines form a run. The line number is the first line of the run that names the agent. For example, if a file
+begins with the lines ``User-agent: a`` and ``User-agent: b``, each of these agents has the pair (0, 1)."""
 
 _Lines: TypeAlias = "tuple[tuple[str, str, int], ...]"
 """The records that are in only one of two files. Each tuple contains a record's field, value and line number."""
@@ -338,8 +338,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
                     "replaced; choose another file"
                 )
         differences = Differences(arguments, profile, ledgers, purge)
-        # Rules from a ledger are applied for the crawler that wrote the ledger, and not for the crawler in the
-        # settings. So there are no warnings about the settings if one of the two sides is a ledger.
+        # If OLD or NEW is a ledger, the rules are applied for the crawler that wrote the ledger. The warnings about the
+        # crawler in the settings would be wrong, so they are not shown.
         if ledgers.keys().isdisjoint([tuple(arguments.old), (arguments.new,)]):
             profile.notify()
         offline = are_offline([*arguments.old, arguments.new], profile)
@@ -372,13 +372,13 @@ class Differences:
             self._origin = origin or parse_argument(arguments.origin).origin
         self._list: UrlList | None = None
         if (path := arguments.urls) is not None and (path,) not in ledgers:
-            line = "line" if path == "-" else f"{path}, line"
-            self._list = UrlList(open_bytes(path), line, paths=True)
+            before_number = "line" if path == "-" else f"{path}, line"
+            self._list = UrlList(open_bytes(path), before_number, accepts_paths=True)
         self._output = Output(arguments)
         self._counts = Counter(dict.fromkeys(_WORDS, 0))
         self._of_hosts: Counter[tuple[str, str, str]] = Counter()
-        """The number of URLs for each change that is reported once for a host, and not once for each URL. The key
-        contains the kind of change, the host and the reason."""
+        """The number of URLs for each change that is shown in one line for a host, instead of a line for each URL. Each
+        key contains the kind of change, the host and the reason."""
 
     async def run(self, web: Web | None) -> int:
         self._old, self._new = self._sides = await self._load_sides(web)
@@ -427,11 +427,12 @@ class Differences:
         return first, second
 
     def _choose_urls(self) -> None:
-        """Choose the URLs to compare: the URLs in ledgers, the URLs in a list, or sample paths. Raises UsageError if
-        there are no URLs to compare without the option ``--urls`` or ``--origin``.
+        """Choose the URLs to compare: the URLs in ledgers, the URLs in a list, or sample paths.
 
-        If a robots.txt for a single host is compared, and the ledgers contain URLs of several hosts, the option
-        ``--origin`` is required. UsageError is raised if the option is missing.
+        Raises UsageError if the user must add an option:
+
+        - ``--urls`` or ``--origin``, because there are no URLs to compare
+        - ``--origin``, because the ledgers contain URLs of several hosts, but a side is the robots.txt of a single host
         """
         # The side, old or new, whose decisions on the URLs are read from a ledger. None if the decisions of both sides
         # are computed from rules.
@@ -612,10 +613,11 @@ class Differences:
         return SideDecision(record, is_fetched, robots)
 
     def _end(self, *, have_rules_changed: bool) -> int:
-        """Show the changes of the kinds ``delayed`` and ``unknown``, once for each host and not for each URL. Then show
-        the summary, and return the exit status of the command.
+        """Show one line for each host with changes of the kinds ``delayed`` or ``unknown``. Then show the summary, and
+        return the exit status of the command.
 
-        If *have_rules_changed* is True, the sides differ, even if the verdicts on all URLs are the same.
+        If *have_rules_changed* is True, the exit status reports a difference, even if the verdicts on all URLs are the
+        same.
         """
         for (kind, origin, why), urls in self._of_hosts.items():
             record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
@@ -659,9 +661,8 @@ def _kind(old: SideDecision, new: SideDecision) -> str:
     """
     is_same = old.record["reason"] == new.record["reason"]
     if not (old.is_known and new.is_known):
-        # A decision in a ledger is always known, even if the crawl refused the URL because robots.txt was unreachable.
-        # If robots.txt is unreachable today, today's decision is not known. Both decisions have the same reason,
-        # "unreachable", so nothing has changed since the crawl.
+        # If robots.txt was unreachable in the crawl and is unreachable today, nothing has changed. The decision of the
+        # crawl is known, because the crawl refused the URL. Today's decision is not known.
         return "" if is_same and (old.is_known or new.is_known) else "unknown"
     if new.is_fetched and not new.record["allowed"]:
         return "overridden"

@@ -114,14 +114,19 @@ class UrlList:
     """
 
     def __init__(
-        self, file: AbstractContextManager[BinaryIO], line: str, *, paths: bool = False
+        self,
+        file: AbstractContextManager[BinaryIO],
+        before_number: str,
+        *,
+        accepts_paths: bool = False,
     ) -> None:
-        """Create a list from an open *file*. *line* is the word for a line in messages, such as "line" in
-        "line 12". *paths* is whether a line may also contain a path.
+        """Create a list from an open *file*. *before_number* is the text that messages show before the number of a
+        line, such as ``"line"`` for "line 12". *accepts_paths* is whether a line can contain a path, such as ``/shop``,
+        instead of a URL.
         """
         self._file = file
-        self._line = line
-        self._paths = paths
+        self._before_number = before_number
+        self._accepts_paths = accepts_paths
         self.bad = 0
         """The number of lines that are not URLs."""
 
@@ -146,13 +151,13 @@ class UrlList:
                     raise UsageError(
                         f"the line is longer than {_MAX_LINE:,} bytes, so it is not a URL"
                     )
-                if self._paths and text.startswith("/"):
+                if self._accepts_paths and text.startswith("/"):
                     yield UrlToJudge(text, None)
                 elif text:
                     yield parse_argument(text)
             except UsageError as error:
                 self.bad += 1
-                notify(f"{self._line} {number}: {error}")
+                notify(f"{self._before_number} {number}: {error}")
 
 
 def batches(urls: Iterable[UrlToJudge]) -> Iterator[list[UrlToJudge]]:
@@ -232,7 +237,8 @@ class RulesSource:
     """The override in REP_OVERRIDES that replaces the site's robots.txt; None if there is no override."""
 
     site: RulesSource | None = None
-    """The site's own robots.txt, if an override replaces it and the command also fetched it; None if not."""
+    """The robots.txt of the site, which ``override`` replaces. None if the command did not fetch this robots.txt, or if
+    there is no override."""
 
     crawl: dict[str, Any] | None = None
     """The crawl that fetched the robots.txt, if the robots.txt comes from a ledger; None if not."""
@@ -327,11 +333,11 @@ class RulesSource:
         self, line: int | None, agent: str | None, dialect: Dialect
     ) -> list[dict[str, Any]]:
         """Return an excerpt of the robots.txt as a list of JSON objects. Each object contains the number of a line,
-        ``line``, and its ``text``. Return an empty list if there is no robots.txt, or if no line decided.
+        ``line``, and its ``text``. Return an empty list if there is no robots.txt, or if *line* is None.
 
-        *line* is the number of the line that decided. The excerpt contains this line, the two lines before and after
-        it, and up to ten user-agent lines of its group. If the group has more than ten user-agent lines, those that
-        name *agent* are chosen first, and then the last ones in the group.
+        *line* is the number of the line on which a decision is based. The excerpt contains this line, the two lines
+        before and after it, and up to ten user-agent lines of its group. If the group has more than ten user-agent
+        lines, those that name *agent* are chosen first, and then the last ones in the group.
         """
         if not line or not self.body:
             return []
@@ -530,7 +536,9 @@ class LedgerSources(Sources):
             yield UrlToJudge(row["url"], parse_origin(row["origin"]), row)
 
     async def load(self, origins: Iterable[Origin | None]) -> SourcesByOrigin:
-        """Return the latest robots.txt in the ledgers for each of *origins*."""
+        """Return the latest robots.txt in the ledgers for each of *origins*. An origin is missing in the result if the
+        ledgers contain no robots.txt of this origin. None, which stands for an unknown origin, is always missing.
+        """
         return _known({origin: self._last(origin) for origin in dict.fromkeys(origins)})
 
     def _last(self, origin: Origin | None) -> RulesSource | None:
@@ -572,10 +580,11 @@ async def sources_of(
     web: Web | None,
     ledgers: Mapping[tuple[str, ...], LedgerSources],
 ) -> Sources | None:
-    """Return the source of the rules for one side of a comparison. *names* are the command-line arguments of the side:
-    a file, a URL, ``live``, one or more ledgers, or the name of a dialect, such as ``google``. Return None for a
-    dialect, which is a way to read robots.txt and does not contain rules. Raises UsageError for a source that cannot be
-    read.
+    """Return the source of the rules for one side of a comparison. Raises UsageError if the source cannot be read.
+
+    *names* are the command-line arguments of the side: the path or URL of a robots.txt, one or more ledgers, ``live``
+    to fetch the robots.txt of each host, or the name of a dialect, such as ``google``. For a dialect, the result is
+    None, because a dialect contains no rules.
 
     *ledgers* contains the open ledgers, by the tuple of the command-line arguments that name them.
     """
@@ -599,7 +608,7 @@ async def sources_of(
 
 def are_offline(names: Sequence[str], profile: Profile) -> bool:
     """Whether the sources to which the arguments *names* refer can be read without the network."""
-    # If all arguments are dialects, the command compares how the dialects read the robots.txt files that the sites have
-    # now. These files must be fetched.
+    # If all arguments are names of dialects, the command fetches the robots.txt of each host, and compares how the
+    # dialects read it.
     are_dialects = profile.dialects.keys() >= set(names)
     return not (are_dialects or LIVE in names or any(map(is_url, names)))

@@ -220,8 +220,8 @@ def recorded(row: sqlite3.Row) -> dict[str, Any]:
     - ``allowed``: whether the URL was allowed
     - ``reason``, ``agent``, ``form``: the values of the columns with these names
     - ``why``: the reason in words
-    - ``override``: the rule or the reason of the override on which the decision is based; None if the decision is not
-      based on an override
+    - ``override``: the override on which the decision is based, such as ``"example.com: ignore"`` or
+      ``"dont_obey_robotstxt"``; None if the decision is based on the site's own rules
     - ``time``: the time of the decision, such as ``2026-11-21T09:30:00Z``
     """
     is_override = row["layer"] == "override"

@@ -67,8 +67,8 @@ Row: TypeAlias = "str | tuple[str, Rows]"
 Rows: TypeAlias = "Sequence[Row]"
 
 EXCERPT: Row = ("context", ("{line:blue>5}  {text}",))
-"""The row (see :class:`Output`) that prints an excerpt of a robots.txt: the rule that decided, the lines around the
-rule, and the user-agent lines of the rule's group."""
+"""The row (see :class:`Output`) that prints an excerpt of a robots.txt: the line on which a decision is based, the
+lines around it, and the user-agent lines of its group."""
 
 
 def status_of(
@@ -94,22 +94,25 @@ class _Empty(Exception):
 class Output(Formatter):
     """Writes the result dicts of a command to standard output, as text or as lines of JSON.
 
-    Rows turn a dict into text. There are two kinds of rows:
+    Rows define the text of a dict. A row is a template or a pair:
 
-    - A template, such as ``"  robots.txt: {url}"``. It becomes a line of text, or nothing if one of its
-      values is missing, None or empty.
-    - A pair of a key and further rows. The dict's value at the key is a list or dict, and the further rows
-      are applied to each of its elements. They can use all keys of the element and of the outer dict. The
-      key ``name`` is the element's key or index, and ``item`` is the element itself if it is not a dict.
+    - A template, such as ``"  robots.txt: {url}"``, becomes a line of text. The line is left out if a value in it is
+      missing, None or empty.
+    - A pair, such as ``("lines", ["{number}: {text}"])``, contains a key and further rows. The value of the key in the
+      dict is a list or a dict. The further rows are written for each element of the value.
 
-    After a colon, a placeholder can name a style, an alignment with a width, or both, as in ``{host:bold}`` or
-    ``{host:<20}``. There are these styles:
+    The templates in a pair can use the keys of the outer dict, and the keys of the element if it is a dict. An element
+    that is not a dict is written as ``{item}``. The index of an element in a list, or its key in a dict, is written as
+    ``{name}``.
 
-    - ``bold``, and the name of a colour, such as ``red``.
-    - ``word`` writes a result such as "denied" in the colour of that result.
-    - ``some`` leaves the row out if the value is 0. Other values are written without a style.
+    A placeholder can have a style, as in ``{host:bold}``; an alignment with a width, as in ``{host:<20}``; or a style
+    and an alignment, as in ``{host:bold<20}``. The styles are:
 
-    The format ``=`` with a noun, as in ``{urls:=URL}``, writes a number with this noun, such as ``2 URLs``.
+    - ``bold``, or a colour, such as ``red``.
+    - ``word`` writes a result in its colour, such as "denied" in red. True becomes "allowed", and False "denied".
+    - ``some`` leaves the line out if the value is 0.
+
+    A placeholder with ``=`` and a noun, as in ``{urls:=URL}``, writes a number with the noun, such as ``2 URLs``.
     """
 
     def __init__(self, arguments: Namespace) -> None:

@@ -200,8 +200,8 @@ def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, A
     """Return usage preferences as a JSON object with these keys:
 
     - ``purposes``: whether the page may be used for each purpose, such as ``{"search": {"allowed": True, "because":
-      {...}, "why": "allowed by ..."}}``. ``because`` is the statement that decides, or None. The purposes are those in
-      the settings, or all known purposes if the settings contain none.
+      {...}, "why": "allowed by ..."}}``. ``because`` is the statement on which ``allowed`` is based, or None. The
+      purposes are those in the settings, or all known purposes if the settings contain none.
     - ``statements``: the statements on which the preferences are based.
     - ``licenses``: the URLs of licences and policies.
     - ``denied``: whether a purpose in the settings is not allowed.
@@ -437,8 +437,8 @@ def ask(
     """Run *job* in a crawl, and return the job's result or raise its exception. The job receives a :class:`Web`, with
     which it can fetch. Raises UsageError if Scrapy cannot start the crawl.
 
-    With *offline*, *job* runs without a crawl and without an event loop. It receives None in place of the Web, and must
-    not await anything that is not ready at once.
+    With *offline*, *job* runs without a crawl and without an event loop. The job receives None in place of the Web, and
+    must end without waiting: it cannot fetch or sleep.
     """
     if offline:
         try:

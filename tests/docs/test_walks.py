@@ -155,9 +155,7 @@ def test_several_workers_send_the_same_requests_as_a_single_one(
     status, printed, _ = run(project, "demo.offline.many", "2", "--kill")
     requests_by_worker, _, verdict = timeless(printed).partition("\n\n")
     assert verdict.splitlines()[1:] == VERDICT
-    missing = (
-        "0 requests were sent in the crawl with 1 worker, but not in the crawl with 2"
-    )
+    missing = "0 requests were sent in the crawl with 1 worker, but not in the crawl with 2 workers"
     assert f"\n{missing}\n" in requests_by_worker
     requests = sum(
         map(int, re.findall(r": (\d+) requests$", requests_by_worker, re.MULTILINE))

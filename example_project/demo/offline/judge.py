@@ -1,5 +1,5 @@
-"""Checks a crawl by the site's access log. Lists the requests that a polite crawler would not send, and the items that
-a polite crawler would not keep.
+"""Checks a crawl by the access log of the hosts. Lists the requests that a polite crawler would not send, and the items
+that a polite crawler would not keep.
 
 This module does not use scrapy-rep. It parses robots.txt with Protego, and pages with parsel. Scrapy depends on both.
 """
@@ -31,8 +31,8 @@ def judge(
     are not known, so that items are not checked. *killed* is the User-Agent of a worker that was killed; empty if no
     worker was killed. The times of the killed worker's requests are not checked.
     """
-    # A killed worker cannot tell the other workers when it sent its last requests, and for which pauses the responses
-    # asked. So another worker can send its next request to the same site too early.
+    # A killed worker cannot tell the other workers the times of its last requests, nor the pauses in the responses to
+    # these requests. So another worker can send a request to the same site too early.
     pages = [hit for hit in log if not hit.is_robotstxt]
     timed = [hit for hit in log if hit.agent != killed]
     gaps = smallest_gaps(timed)
@@ -56,7 +56,7 @@ def judge(
             url for url in kept if {"noindex", "none"} & statements(url, agents[url])
         ]
     print(
-        f"The access log of the site, checked with other parsers: {len(log)} requests, "
+        f"The access log of the hosts, checked with other parsers: {len(log)} requests, "
         f"{len(log) - len(pages)} of them for a robots.txt"
     )
     for what, urls in violations.items():

@@ -1,10 +1,10 @@
-"""Crawls the offline site first with one worker and then with several workers, and compares the site's access logs.
+"""Crawls the offline site first with one worker and then with several workers, and compares the access logs.
 
     python -m demo.offline.many [WORKERS] [--kill]
 
 The workers share a queue on a Redis server that this command starts. With ``--kill``, one worker is killed while it has
-requests in flight, and a new worker is started. The exit status is 1 if the workers missed a page, fetched a page
-twice (without ``--kill``), or violated a rule of the site.
+requests in flight, and a new worker is started. The exit status is 1 if the workers missed a page, violated a rule of
+the site, or, without ``--kill``, sent a request that the single worker did not send.
 """
 
 from __future__ import annotations
@@ -62,18 +62,23 @@ def main() -> int:
         Counter(hit.url for hit in log) for log in (alone, together)
     )
     missing = sorted((alone_urls - shared_urls).elements())
-    again = sorted((shared_urls - alone_urls).elements())
+    additional = sorted((shared_urls - alone_urls).elements())
+    crew = f"{options.workers} workers"
     print(
-        f"{len(missing)} requests were sent in the crawl with 1 worker, but not in the crawl with {options.workers}",
+        f"{len(missing)} requests were sent in the crawl with 1 worker, but not in the crawl with {crew}",
         *missing,
         sep="\n  ",
     )
-    print(f"{len(again)} requests were sent more than once", *again, sep="\n  ")
+    print(
+        f"{len(additional)} additional requests were sent in the crawl with {crew}",
+        *additional,
+        sep="\n  ",
+    )
     print()
     wrong = judge(together, killed=killed) + len(missing)
     # If a worker was killed, the requests that it had in flight are sent again by another worker, and are not an error.
     if not options.kill:
-        wrong += len(again)
+        wrong += len(additional)
     return int(wrong > 0)
 
 

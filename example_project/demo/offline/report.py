@@ -83,7 +83,7 @@ class Report:
         fetched = sum(not (hit.is_robotstxt or hit.retry_after) for hit in log)
         kept = sorted(Counter(map(name, self.kept)).items())
         by_host = ", ".join(f"{host} {count}" for host, count in kept)
-        print(f"{fetched} pages fetched, {len(self.kept)} items kept: {by_host}\n")
+        print(f"{fetched} pages fetched. Items kept: {len(self.kept)} ({by_host})\n")
         judge(log, self.kept)
 
 

@@ -1,4 +1,6 @@
-"""Creates a report's headline, answers, and tables as a dict, and formats values such as durations."""
+"""Creates the content of a report as a dict: the headline, the answers to questions such as "What was fetched?", and
+the tables. Formats values of a report, such as durations, as text.
+"""
 
 from __future__ import annotations
 
@@ -143,13 +145,13 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
 
 
 def answers(ledgers: ReportLedgers, total: dict[str, int]) -> list[dict[str, Any]]:
-    """Return common questions about crawls, such as "What was fetched?", and the answers for the crawls in *ledgers*.
-    *total* contains the figures that :func:`figures` returns. Each dict has these keys:
+    """Answer questions about the crawls in *ledgers*, such as "What was fetched?". *total* is the result of
+    :func:`figures`. Return a dict for each question, with these keys:
 
-    - ``question``: the question
-    - ``answer``: the answer, in one or more sentences
-    - ``kept``: False if the question is about delays or pauses, and the crawl did not keep at least one of them; else
-      True
+    - ``question``: the question.
+    - ``answer``: the answer, in one or more sentences.
+    - ``kept``: False if the question is whether delays or pauses were kept, and the answer is no. True for all other
+      questions and answers.
     """
     answer_to: dict[str, Answer] = {
         "What was fetched?": _fetched(ledgers),
@@ -366,8 +368,11 @@ def overall(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
 
 
 def figures(ledgers: ReportLedgers) -> dict[str, int]:
-    """Return the total figures of all crawls. The figures of allowed requests, ``let_through`` and
-    ``let_through_by_override``, include only crawls that recorded every decision.
+    """Return the numbers of a report, added up over all crawls, such as the number of crawls (``crawls``), of fetched
+    pages (``pages``) and of refused requests (``refused``).
+
+    ``let_through_by_override`` is the number of requests that were allowed by an override. ``let_through`` is the
+    number of all other allowed requests. These two numbers include only crawls that recorded every decision.
     """
     crawls, through = ledgers.crawls, [0, 0]
     for row in ledgers.view("let_through"):
@@ -480,10 +485,10 @@ def span(first: float, last: float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Return *value* as text with two decimals. *value* is the time from an answer to the next request, divided by the
-    delay or pause that the host asked for. It is rounded down, so that 0.999 does not become 1.00, which would mean
-    that the delay was kept. None, an unknown ratio, becomes a dash.
+    """Return a ratio as text with two decimals. None, an unknown ratio, becomes a dash. In a report, *value* is the
+    ratio of the time from an answer to the next request, to the delay or pause that the host asked for.
     """
+    # The value is rounded down. Otherwise, 0.999 would become 1.00, which would mean that the delay was kept.
     return "–" if value is None else f"{int(value * 100) / 100:,.2f}"
 
 
@@ -505,8 +510,8 @@ def count(number: int, singular: str, many: str | None = None) -> str:
 
 
 def status(number: int | None, error: str | None) -> str:
-    """Return the outcome of a request for robots.txt as text. This is the HTTP status, such as ``404 Not Found``; the
-    *error*, such as ``TLS failed``; or both. If both are missing, the text is ``no answer``.
+    """Return the outcome of a request for robots.txt as text. The text contains the HTTP status *number*, such
+    as ``404 Not Found``, and the *error*, such as ``TLS failed``. If both are missing, the text is ``no answer``.
     """
     if number is None:
         return error or "no answer"

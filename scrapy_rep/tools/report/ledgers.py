@@ -68,8 +68,8 @@ shown only in part."""
 
 # If a robots.txt is longer, the report shows these lines of it:
 # - the first _BEGINNING lines
-# - up to _MARKED lines that decided requests, chosen by the number of requests
-# - _AROUND lines before, and _AROUND lines after, each line that decided requests and is shown
+# - up to _MARKED lines on which decisions are based, those with the most decisions first
+# - _AROUND lines before, and _AROUND lines after, each of the _MARKED lines
 _BEGINNING = 40
 _AROUND = 2
 _MARKED = 100
@@ -136,8 +136,9 @@ class ReportLedgers(Ledgers):
             opened.pop_all()
 
     def view(self, name: str, **columns: object) -> sqlite3.Cursor:
-        """Return the rows of the SQL view *name*. If ``_LIMITED`` contains a limit for the view, return at most this
-        number of rows. If *columns* are given, return only rows with these values in the columns of the same names.
+        """Return the rows of the SQL view *name*. If ``_LIMITED`` contains a maximum number of rows of the view,
+        return at most this number. If *columns* are given, return only rows with these values in the columns of the
+        same names.
         """
         where = "".join(f" AND {column} = :{column}" for column in columns)
         query = f"SELECT * FROM {name} WHERE true{where}"  # noqa: S608
@@ -194,7 +195,9 @@ class ReportLedgers(Ledgers):
         return {**counts, "examples": examples}
 
     def _fill_tables(self) -> None:
-        """Fill the tables ``asked`` (crawl delays) and ``named`` (AI crawlers) from the latest robots.txt files."""
+        """Fill two tables from the latest robots.txt files: ``asked`` with the crawl delays that the files state, and
+        ``named`` with the AI crawlers that the files name.
+        """
         execute = self.database.execute
         # Rows with the same file are consecutive, so that a file that many hosts share is parsed only once.
         for digest, hosts in groupby(self.view("latest_file"), itemgetter("sha256")):
@@ -291,12 +294,13 @@ def excerpt(
     lines: Sequence[str], marks: Sequence[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
     """Return the lines of a robots.txt that the report shows. *lines* are all lines of the file. *marks* contains a row
-    of the view ``mark`` for each line that decided requests.
+    of the view ``mark`` for each line on which decisions are based.
 
-    Each entry of the result contains a line number, the line's text, and the line's row of *marks*, or None if the line
-    decided nothing. Of a long file, only some lines are returned: the beginning of the file, the lines that decided the
-    most requests, and a few lines before and after each of these lines. An entry whose text is None stands for lines
-    that are left out. In place of a line number, such an entry contains the count of these lines.
+    For each shown line, the result contains a tuple: the line number, the text, and the row in *marks*. The row is None
+    if no decision is based on the line.
+
+    Only a part of a long file is shown. In place of lines that are left out, the result contains a tuple with the
+    number of these lines, None and None.
     """
     numbers: Sequence[int] = range(1, len(lines) + 1)
     if sum(map(len, lines)) > WHOLE or len(lines) > WHOLE // 16:

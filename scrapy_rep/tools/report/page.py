@@ -129,9 +129,12 @@ def visible(text: object, limit: int) -> Markup:
 def _excerpt(
     ledgers: ReportLedgers, version: sqlite3.Row, marks: list[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
-    """Return the lines of a robots.txt that the report shows, in the form that
-    :func:`~scrapy_rep.tools.report.ledgers.excerpt` returns. *version* is the row of this robots.txt in the view
-    ``version``. *marks* contains a row of the view ``mark`` for each line that decided requests.
+    """Return the lines of a robots.txt that the report shows. *version* is the row of this robots.txt in the view
+    ``version``. *marks* contains a row of the view ``mark`` for each line on which decisions are based.
+
+    For each shown line, the result contains a tuple: the line number, the text, and the row in *marks*. The row is None
+    if no decision is based on the line. In place of lines that are left out, the result contains a tuple with the
+    number of these lines, None and None.
     """
     # The dialect of the crawl determines which characters end a line.
     dialect = ledgers.dialect_of(version["crawl"]) or RFC9309

@@ -242,8 +242,8 @@ SELECT file.*, found.* FROM file JOIN (
 ) AS found ON origin = host
 ORDER BY number, last DESC;
 
--- The lines that decided, for each version of a robots.txt. With min(), SQLite takes "example" from a row with the
--- smallest value, which is a refusal if the line caused one.
+-- The lines on which decisions are based, for each version of a robots.txt. With min(), SQLite takes "example" from a
+-- row with the smallest value, which is a refusal if the line caused one.
 CREATE VIEW mark AS
 SELECT origin, sha256, line, sum(times) AS times,
        sum(times * (verdict = 'refused')) AS refused,

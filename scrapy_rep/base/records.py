@@ -119,21 +119,18 @@ def page_record(
     page: str,
     entry: CacheEntry | None = None,
 ) -> Record:
-    """Return the record of a decision about a page, or about an item, a link or a file of a page. The decision is based
-    on *because*: an indexing rule, a usage preference or the ``rel`` attribute of a link.
+    """Return the record of a decision about a page, or about an item, a link or a file of a page.
 
-    The ``layer`` of the record is the source of the decision:
-
-    - ``usage`` if the decision is about a purpose for which the page is used.
-    - ``override`` if *verdict* is *allowed*, since the crawler's user has exempted the page from what *because*
-      forbids.
-    - Otherwise, the place where *because* was found: ``header``, ``meta`` or ``rel``.
-
-    :param reason: the name of the indexing rule, or the purpose
+    :param reason: the reason in the record, such as the indexing rule ``"noindex"`` or the purpose ``"train-ai"``
+    :param because: the site's statement on which the decision is based: an indexing rule, a usage preference or the
+        ``rel`` attribute of a link. None if the site states nothing about a purpose
     :param url: the URL that the decision is about, such as the target of the link
     :param page: the URL of the page
     :param entry: the cache entry of the page's robots.txt, if *because* is in a robots.txt
     """
+    # The layer is "usage" for a decision about a purpose. It is "override" for a page that is allowed, since such a
+    # record is made only if a setting or meta key overrides what the page forbids. Otherwise, the layer is the place of
+    # the statement: "header", "meta" or "rel".
     layer = Layer.META
     evidence: dict[str, Any] = {}
     if isinstance(because, UsageStatement):

@@ -467,8 +467,8 @@ class RepSettings:
     store: str | Path | type = _STORE(STORE, "memory://")
     """Where robots.txt files are kept.
 
-    `memory://` keeps them during the crawl; `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an
-    absolute path) keeps them in a file, whose folder is created if the parent folder exists;
+    `memory://` keeps them during the crawl. `sqlite:///robotstxt.sqlite` (absolute: `sqlite:////var/...`) keeps
+    them in a file. A missing folder is created for the file, but only inside an existing folder.
     `redis://localhost:6379/0` keeps them on a Redis server, with the extra `redis`. An import path names a
     store of your own. See [where robots.txt files are kept](../stores.md).
 
@@ -516,10 +516,10 @@ class RepSettings:
     skip_delay_over: float = _SECONDS("REP_SKIP_DELAY_OVER", 180)
     """The maximum crawl delay in seconds. A host that states a longer delay is skipped.
 
-    Its requests are refused with the reason `crawl-delay`, a warning names the host, and the
-    stat `rep/crawl_delay/skipped` counts it.
+    Requests to the host are refused with the reason `crawl-delay`. A warning names the host. The
+    stat `rep/crawl_delay/skipped` is the number of skipped hosts.
 
-    Default: three minutes; with a longer delay, a host allows fewer than 480 pages a day, and hardly wants crawls.
+    Default: three minutes; a host with a longer delay allows fewer than 480 pages a day.
 
     Example: `REP_SKIP_DELAY_OVER = 60`
     """
@@ -642,8 +642,8 @@ class RepSettings:
     """The purposes of the crawl. Without purposes, usage preferences are read, but not enforced.
 
     Items and media files of pages that disallow one of the purposes are dropped or annotated
-    (`REP_USAGE`). `meta={"rep_purposes": ["search"]}` sets other purposes for a single request. Whether
-    the tdmrep.json of a site is fetched depends on this setting alone. See [usage](../usage.md).
+    (`REP_USAGE`). `meta={"rep_purposes": ["search"]}` sets other purposes for a single request. A
+    tdmrep.json is fetched only if the setting itself contains `tdm` or `train-ai`. See [usage](../usage.md).
 
     Default: none; only you know the purpose of the crawl.
 
@@ -735,12 +735,11 @@ def is_dry_run(settings: BaseSettings) -> bool:
 
 
 def ignores_robotstxt(settings: BaseSettings) -> bool:
-    """Whether the project itself sets ``ROBOTSTXT_OBEY`` to False. A real crawl, as opposed to a dry run, then ignores
-    robots.txt.
-
-    Return False if the project does not set it. Scrapy's default is also False, but in a real crawl, the add-on
-    replaces the default with True.
+    """Return True if the project itself sets ``ROBOTSTXT_OBEY`` to False. Its crawls, except dry runs, then ignore
+    robots.txt. Return False if the project sets it to True, or does not set it.
     """
+    # Scrapy's default is False, with the priority 0. The add-on replaces this default with True, but not in a dry run.
+    # So the value alone does not show whether the project has set it.
     return bool(settings.getpriority(OBEY)) and not settings.getbool(OBEY)
 
 

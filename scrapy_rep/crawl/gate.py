@@ -1,5 +1,5 @@
-"""The gate: the downloader middleware that judges each request by robots.txt, before any other middleware can send
-the request.
+"""The gate: the downloader middleware that judges each request by robots.txt. It precedes the other middlewares, since
+some of them download URLs themselves.
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ class Judge:
             self._reporter.allowed(check, decision)
 
     def count_override(self, origin: Origin | None) -> None:
-        """If an override applies to *origin*, increment the stat that counts the requests to which overrides applied.
-        The first use of each override is also logged. Do nothing if *origin* is None.
+        """If an override applies to *origin*, count a request in the stat ``rep/override/{kind}``. The first use of
+        each override is also logged. Do nothing if *origin* is None.
         """
         if not self._has_overrides or origin is None:
             return
@@ -292,7 +292,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
         Raises RobotsDenied if the request is refused.
         """
-        if self.look_up(check) or self._find_other_rules(check, entry):
+        if self.look_up(check) or self._needs_no_fetch(check, entry):
             return self._judge_now(check, entry)
         check.why = self._frontier.refusal(entry)
         if check.why:
@@ -329,20 +329,20 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             return origin
         return origin.at_virtual_host(host)
 
-    def _find_other_rules(
+    def _needs_no_fetch(
         self, check: Check, entry: InFlight, *, may_use_stale: bool = False
     ) -> bool:
-        """Whether the request of *check* can be judged although no fresh robots.txt is known. If False, the request has
-        to wait until robots.txt is fetched. The result is True in three cases:
+        """Return True if the request of *check* can be judged without fresh rules, so that it need not wait for a fetch
+        of robots.txt. Set ``check.rules`` to the rules to use, or leave it None if no rules are needed.
 
-        1. robots.txt has been unreachable for longer than ``REP_WAIT_TIMEOUT``, so the request will be refused. Set
-           ``check.rules`` to the result of the failed fetch.
-        2. The request has waited for robots.txt (*may_use_stale* is True), or is the first request after the last fetch
-           of robots.txt (see :attr:`Site.holds_for_next`). The fetched rules apply to the request even if they have
-           become stale. Set ``check.rules`` to these rules.
-        3. The request is itself for the robots.txt that is being fetched, and can be a part of the fetch (see
-           :meth:`_is_for_fetch`). So it must not wait for the fetch. ``check.rules`` stays None.
+        :param may_use_stale: whether stale rules may be used, because the request has already waited for robots.txt
         """
+        # 1. robots.txt has been unreachable for longer than REP_WAIT_TIMEOUT. The result of the failed fetch refuses
+        #    the request.
+        # 2. Stale rules apply to a request that has waited for them, and to the first request after the last fetch (see
+        #    Site.holds_for_next).
+        # 3. A request that may belong to the current fetch of robots.txt needs no rules, so check.rules stays None. If
+        #    it waited for the fetch, the fetch would wait for itself.
         return (
             self._is_refused_by_outage(check)
             or ((may_use_stale or entry.may_use_stale) and self._find_stale(check))
@@ -393,8 +393,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """
         tokens = self._identity.tokens(check.request)
         decision, pace = self.judge(check, tokens)
-        # If check.via is set, a browser or a download handler fetches the URL, and no Scrapy request for this URL passes
-        # WireMiddleware. So pauses and page limits do not apply to the URL.
+        # If check.via is set, a browser or a download handler fetches the URL, and no Scrapy request for this URL
+        # passes WireMiddleware. So pauses and page limits do not apply to the URL.
         bypasses_wire = check.via is not None
         if not bypasses_wire:
             check.why = self._frontier.refusal(entry)
@@ -451,7 +451,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
                 check.rules = None if outage is None else outage.last_result
                 break
             # New rules decide about the requests that waited for them, even if the rules are stale by now.
-            is_known = self.look_up(check) or self._find_other_rules(
+            is_known = self.look_up(check) or self._needs_no_fetch(
                 check, entry, may_use_stale=True
             )
         return self._judge_now(check, entry)
@@ -668,8 +668,8 @@ class ArrivalMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> ArrivalMiddleware | FetchMiddleware:
-        """Called by Scrapy. In a dry run, which does not check the URLs of responses, return a
-        :class:`FetchMiddleware`. It decodes compressed robots.txt files as an ArrivalMiddleware does.
+        """Called by Scrapy. Return an ArrivalMiddleware or, in a dry run, a :class:`FetchMiddleware`. A FetchMiddleware
+        handles requests for robots.txt, but does not check the URLs of responses.
         """
         is_dry_run = RepSettings.of(crawler).dry_run
         return FetchMiddleware.from_crawler(crawler) if is_dry_run else cls(crawler)
@@ -693,8 +693,8 @@ class ArrivalMiddleware:
 
 
 def _has_moved(request: Request, response: Response) -> bool:
-    """Whether the URLs of *request* and *response* differ in more than spelling. Then the download handler has followed
-    a redirect itself.
+    """Return whether the download handler has followed a redirect itself, so that the http or https URLs of *request*
+    and *response* differ. Two spellings of a URL, such as ``/~a`` and ``/%7Ea``, do not count as different.
     """
     if not is_of_http(response):
         return False

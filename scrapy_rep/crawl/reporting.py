@@ -123,7 +123,9 @@ _NAME_ADVICE = (
 
 
 class Via(NamedTuple):
-    """How a browser, or another download handler, reached a URL that the spider did not request."""
+    """How the crawl reached a URL that the spider did not request: the download handler followed a redirect to the URL,
+    or a page in a browser loads the URL.
+    """
 
     how: Literal["redirect", "browser"]
     """``"redirect"`` if a redirect or a script led from the requested URL to this URL. This URL is checked after it was
@@ -136,8 +138,8 @@ class Via(NamedTuple):
 
 
 class Check:
-    """What is needed to judge a request by robots.txt: the request, its origin, and the rules, the override and the
-    exemption that apply to the request.
+    """A request to judge by robots.txt. The object also collects what the judgement and the report about it need, such
+    as the rules of the origin.
     """
 
     rules: SiteRules | None = None
@@ -341,12 +343,12 @@ class DecisionReporter:
 
         :param subject: what the decision is about
         :param verdict: the outcome of the decision
-        :param reason: the indexing rule, such as ``"noindex"``, or the purpose of the crawl that the site denies
-        :param because: the site's statement on which the decision is based, such as a meta tag; None if the site states
-            nothing about the purpose
+        :param reason: the reason in the record, such as the indexing rule ``"noindex"`` or the purpose ``"train-ai"``
+        :param because: the site's statement on which the decision is based, such as a meta tag. None if the site states
+            nothing about a purpose
         :param request: the request for the page; None if it is not known
         :param response: the page
-        :param url: the URL of the judged link or image; by default, the URL of the page
+        :param url: the URL that the decision is about, such as the target of the link; by default, the URL of the page
         :param entry: if the statement is in a robots.txt, the cache entry of the robots.txt
         """
         url = url or response.url
@@ -384,8 +386,8 @@ class DecisionReporter:
         self.decided(record)
 
     def override_used(self, override: Override, origin: Origin) -> None:
-        """Increment the stat that counts the requests to which overrides of the kind of *override* applied. If this is
-        the first time that *override* applies to a request, log that it applies to *origin*.
+        """Count a request to which *override* applies, in the stat ``rep/override/{kind}``. The first call for each
+        override also logs that the override applies to *origin*.
         """
         self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
         if override.pattern not in self._overrides_in_use:
@@ -403,8 +405,10 @@ def _stat(record: Record) -> str:
     """Return the key of the stat in which the decision in *record* is counted. Return an empty string if the decision
     is not counted.
 
-    In a real run, refusals and drops are counted. In a dry run, everything is counted that a real run would refuse or
-    drop, and each request that a real run would allow although Scrapy's own RobotsTxtMiddleware has refused it.
+    In a real run, refusals and drops are counted. In a dry run, two kinds of decisions are counted:
+
+    - A real run would refuse or drop something.
+    - A real run would allow a request that Scrapy's own RobotsTxtMiddleware has refused in the dry run.
     """
     if record.verdict is Verdict.WOULD_ALLOW:
         return stats.DRY_RUN_ALLOWED.format(reason=record.reason)

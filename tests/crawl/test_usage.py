@@ -285,7 +285,7 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
     assert result.stats["robotstxt/request_count"] == len(hosts) + 4
     message = f"Refused by {other.robotstxt}, line 2 (disallow: /secret)"
     tdmrep_url = hosts["forbidden"].url(WELL_KNOWN)
-    assert result.lines("DEBUG", tdmrep_url, "is unreachable", message)
+    assert result.lines("DEBUG", tdmrep_url, ": unreachable (", message)
     query = "SELECT * FROM decision WHERE reason = 'rule' AND verdict = 'refused'"
     assert len(rows(settings["REP_LEDGER"], query)) == 5
     site.log.clear()

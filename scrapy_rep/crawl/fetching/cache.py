@@ -135,8 +135,9 @@ class RobotsTxtCache:
         self._end_overrides()
         for override in self._overrides:
             for warning in override.warnings:
+                # The text of *warning* begins with the number of a line, such as "line 3: ".
                 self._logger.warning(
-                    "REP_OVERRIDES[%(pattern)r], %(warning)s",
+                    "Possible mistake in REP_OVERRIDES[%(pattern)r], %(warning)s",
                     pattern=override.pattern,
                     warning=warning,
                 )
@@ -185,8 +186,8 @@ class RobotsTxtCache:
         everything, or rules that allow everything. The dialect and the length of the outage determine which (see
         :meth:`CacheEntry.state`).
 
-        :param templates: page requests that wait for the rules. The requests for robots.txt and tdmrep.json copy their
-            User-Agent, proxy and some meta keys; see :func:`add_template`
+        :param templates: page requests that wait for the rules. Each attempt to fetch a file copies the User-Agent, the
+            proxy and some meta keys of the next request in this list; see :func:`add_template`
         :param stale: a cache entry of *origin* that must not be used, even if it has not expired. The returned rules
             come from a newer entry
         :param needs_tdmrep: whether to fetch the tdmrep.json too. If None, it is fetched if the purposes of the crawl
@@ -333,8 +334,8 @@ class RobotsTxtCache:
 
     async def _complete(self, rules: SiteRules, templates: list[Request]) -> SiteRules:
         """Fetch the tdmrep.json that is missing from *rules*, and return new rules that include the file. Concurrent
-        calls for one origin share a single fetch. *templates* are page requests that wait for the rules. The request
-        for the file copies their User-Agent, proxy and some meta keys.
+        calls for one origin share a single fetch. *templates* are page requests that wait for the rules, as in
+        :meth:`learn`.
         """
         origin = rules.origin
         url = tdmrep_url(origin)
@@ -362,8 +363,8 @@ class RobotsTxtCache:
         disallows its URL, or states a longer delay than the crawl accepts. If there is an override for the origin, it
         is used in place of robots.txt.
 
-        If the robots.txt is not known, it is fetched. *templates* are page requests that wait for the tdmrep.json. The
-        request for robots.txt copies their User-Agent and proxy.
+        If the robots.txt is not known, it is fetched. *templates* are page requests that wait for the tdmrep.json, as
+        in :meth:`learn`.
         """
         # If *request* follows a redirect to another site, this is the origin of the other site.
         origin = origin_of(request.url)
@@ -484,17 +485,17 @@ class RobotsTxtCache:
 
     def _report_tdmrep(self, result: AccessResult, rules: SiteRules) -> None:
         self._crawler.stats.inc_value(stats.TDMREP.format(access=result.access))
-        access, finding = str(result.access), ""
-        if result.access is Access.SUCCESSFUL:
-            access = "fetched"
-            if rules.tdmrep and not rules.tdmrep.is_valid:
-                finding = ", but it is not a JSON array of rules, so it has no effect"
+        problem, is_read = "", result.access is Access.SUCCESSFUL
+        if is_read and rules.tdmrep and not rules.tdmrep.is_valid:
+            problem = (
+                ", but the file is too long or not a JSON array, so it has no effect"
+            )
         self._logger.debug(
-            "%(url)s is %(access)s (%(result)s)%(finding)s",
+            "Result of fetching %(url)s: %(access)s (%(result)s)%(problem)s",
             url=result.url,
-            access=access,
+            access=result.access,
             result=result,
-            finding=finding,
+            problem=problem,
         )
 
     def _spider_closed(self) -> None:

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 
 _ATTEMPTS = 2
-"""The maximum number of attempts, including the first, to get an answer to a request for a robots.txt or tdmrep.json. If
-the waiting page requests use more proxies than this number, the maximum is one attempt through each proxy."""
+"""The maximum number of times that a request for a robots.txt or tdmrep.json is sent if it gets no answer. If the page
+requests that wait for the file use more proxies than this number, the request is sent once through each proxy."""
 # Attempts follow each other immediately, since most failures last only a moment. After a longer outage, the frontier
 # starts a new fetch later.
 
@@ -166,7 +166,7 @@ class RobotsTxtFetcher:
         that increments the stat with a given key. For *templates* and *check*, see :meth:`fetch`.
         """
         current, virtual_host = split_virtual_host(url)
-        attempts, is_redirected, targets = 0, False, list[str]()
+        attempts, has_left_origin, targets = 0, False, list[str]()
         # Cookies are kept across redirects, since some sites redirect to the same URL until the client sends a cookie.
         cookies: CookieJar | None = None
         while True:
@@ -177,8 +177,8 @@ class RobotsTxtFetcher:
                 templates[-1],
                 self._meta_keys,
                 asked_url=url,
-                virtual_host="" if is_redirected else virtual_host,
-                is_redirected=is_redirected,
+                virtual_host="" if has_left_origin else virtual_host,
+                has_left_origin=has_left_origin,
             )
             if cookies is not None:
                 cookies.add_cookie_header(request)
@@ -193,9 +193,9 @@ class RobotsTxtFetcher:
             else:
                 is_final = answer.status != _PROXY_REFUSES
             attempts += 1
-            # Make at least _ATTEMPTS attempts, and one through the proxy of each page request in *templates*. During
-            # the download, more page requests may have begun to wait for the file, and may have been added to
-            # *templates*.
+            # Without a final answer, try again, until there were _ATTEMPTS attempts, or one through the proxy of each
+            # page request in *templates*, whichever is more. The length of *templates* is not constant: page requests
+            # that begin to wait during the fetch are added.
             if not is_final and attempts < max(_ATTEMPTS, len(templates)):
                 continue
             if isinstance(answer, AccessResult):
@@ -210,7 +210,7 @@ class RobotsTxtFetcher:
             targets.append(target)
             cookies = _with_cookies(cookies, answer, request)
             current, attempts = target, 0
-            is_redirected = origin_of(target) != origin_of(url)
+            has_left_origin = origin_of(target) != origin_of(url)
 
     async def _send(
         self,
@@ -238,8 +238,8 @@ class RobotsTxtFetcher:
             self._downloads, is_counted = self._downloads + 1, True
             if self._downloads == 1:
                 # The handler is connected only during downloads of this fetcher, since Scrapy calls a connected
-                # handler for each chunk of each page. For a page of 100 KB, which can arrive in 70 chunks, the calls
-                # would take 70 times 11 µs. This is as much as all other work of a crawl for a page (700 µs).
+                # handler for each chunk of each page. A page of 100 KB can arrive in 70 chunks, for which the calls
+                # would take 0.8 ms (11 µs each). Without these calls, a crawl needs 0.7 ms for a page.
                 signal_manager.connect(self._received, signals.bytes_received)
             answer = await self._crawler.engine.download_async(request)
             # If a component of the project stopped the download, the body is incomplete. An incomplete body is accepted
@@ -542,8 +542,8 @@ def _names(error: BaseException) -> str:
 
 
 def _detail(error: BaseException) -> str:
-    """Return the message of *error*. An error of OpenSSL has its message in the attribute ``reason``, or in the last
-    item of a list that is its first argument.
+    """Return the message of *error*. For an error of OpenSSL, this is the attribute ``error.reason`` or, if there is no
+    such attribute, the last text in the list ``error.args[0]``.
     """
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):

@@ -28,16 +28,17 @@ V = TypeVar("V")
 _T = TypeVar("_T")
 
 MAX_SIZE = 1024 * 1024
-"""An entry of this many bytes or more is too long to be packed (serialised and compressed). The size of an entry is
-checked before and after the compression. The number is about twice the size of the longest robots.txt that a dialect of
-this package parses."""
+"""An entry must be smaller than this number of bytes to be serialised. The number is about twice the size of the
+longest robots.txt that a dialect of this package parses. Larger entries are not written to a store. When the memory for
+parsed rules is full, larger entries are dropped, and their robots.txt is fetched again when it is needed."""
+# dumps() checks the size before the compression, because loads() decompresses only this many bytes, and after it,
+# because stores read only this many bytes. Data that cannot be compressed becomes a little longer.
 
 KEEP = 30 * 24 * 3600.0
 """How long, in seconds, a store keeps an entry after the entry has expired. Expired entries are kept because a crawler
-can use the last good copy of a robots.txt for 30 days while the robots.txt is unreachable (RFC 9309, 2.3.1.4).
-
-An entry that is read from a store expires at most this many seconds after its robots.txt was fetched, even if the
-stored entry contains a later time."""
+can use the last good copy of a robots.txt for 30 days while the robots.txt is unreachable (RFC 9309, 2.3.1.4)."""
+# loads() uses the same time to limit the age of fresh entries: an entry expires at the latest 30 days after its
+# robots.txt was fetched.
 
 _LAST_TIME = 2.0**37
 """The latest valid time in an entry, about the year 6300. An entry with a later time is damaged."""

@@ -74,7 +74,7 @@ class Fetch:
         asked_url: str = "",
         virtual_host: str = "",
         *,
-        is_redirected: bool = False,
+        has_left_origin: bool = False,
     ) -> None:
         self.asked_url = asked_url
         """The URL of the file before redirects. After a redirect, the URL of the request differs from this URL."""
@@ -82,15 +82,15 @@ class Fetch:
         self.virtual_host = virtual_host
         """The value of the ``Host`` header to send, if it differs from the host in the URL. Otherwise empty."""
 
-        self.is_redirected = is_redirected
-        """Whether the request is for another origin than that of the original URL, because of redirects."""
+        self.has_left_origin = has_left_origin
+        """Whether redirects have led to another origin than that of :attr:`asked_url`."""
 
         self.is_sent = False
         """Whether the request passed all middlewares and was handed to the download handler."""
 
         self.request_count = 0
-        """The number of requests of this download that have reached RobotsTxtMiddleware so far: the first request, and
-        each request by which a component replaced it."""
+        """The number of requests of this download that have reached RobotsTxtMiddleware so far. More than 1 if a
+        component has replaced the first request, for example to use another proxy."""
 
         self.size = 0
         """The number of bytes of the body that have been received so far."""
@@ -103,8 +103,8 @@ class Fetch:
         received part becomes the response. At the time limit, the download fails."""
 
         self.error: Exception | None = None
-        """The error that the download handler raised. None if the download handler raised no error. A request can also
-        fail with a different error, which a component of the project raised."""
+        """The error that the download handler raised. None if the download handler raised no error, even if the request
+        failed because a middleware raised an error."""
 
 
 class RobotsTxtRequest(Request):
@@ -160,15 +160,16 @@ class RobotsTxtRequest(Request):
         *,
         asked_url: str = "",
         virtual_host: str = "",
-        is_redirected: bool = False,
+        has_left_origin: bool = False,
     ) -> Self:
-        """Return a request for *url* with the User-Agent and proxy of *template*, a page request that waits for the
-        file.
+        """Return a request for a robots.txt or tdmrep.json.
 
+        :param url: the URL of the file or, after a redirect, the target of the redirect
+        :param template: a page request that waits for the file. Its User-Agent and proxy are copied
         :param meta_keys: further meta keys to copy from *template*
-        :param asked_url: the URL of the file before redirects. After a redirect, *url* is the target of the redirect
+        :param asked_url: the URL of the file before redirects
         :param virtual_host: the ``Host`` header to send, if it differs from the host in *url*; otherwise empty
-        :param is_redirected: whether *url* has another origin than *asked_url*, because of redirects
+        :param has_left_origin: whether redirects have led to another origin than that of *asked_url*
         """
         template_meta = template.meta
         copied = {key: template_meta[key] for key in meta_keys if key in template_meta}
@@ -194,7 +195,7 @@ class RobotsTxtRequest(Request):
             dont_filter=True,
             meta=copied | _META,
         )
-        request.fetch = Fetch(asked_url, virtual_host, is_redirected=is_redirected)
+        request.fetch = Fetch(asked_url, virtual_host, has_left_origin=has_left_origin)
         return request
 
     @property
@@ -252,10 +253,9 @@ class FetchMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
-        """Return a middleware for a dry run, or for a command such as ``scrapy rep check``. The returned middleware
-        records by itself when a request for robots.txt has passed all middlewares (:attr:`Fetch.is_sent`).
+        """Return the middleware for a crawl without WireMiddleware: a dry run, or a command such as ``scrapy rep
+        check``. The middleware sets :attr:`Fetch.is_sent`. In other crawls, WireMiddleware sets this attribute.
         """
-        # In other crawls, WireMiddleware records this. Dry runs and commands have no WireMiddleware.
         middleware = cls(crawler)
         crawler.signals.connect(
             middleware.reached_downloader, signals.request_reached_downloader

@@ -53,11 +53,11 @@ _WRITE_INTERVAL = 1.0
 # forgotten, and can be recorded a second time.
 _MAX_REMEMBERED = 10_000
 
-# The reasons of all decisions about a single request, such as "rule". If an override or the meta key
-# dont_obey_robotstxt allows requests to an origin, the ledger level "denied" records only the first of these requests,
-# whatever their reasons are. For example, the robots.txt in an override can allow one request by a rule, and the next
-# request because no rule matches. Then only the first request is recorded.
-_REQUEST_REASONS = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
+# Reasons that count as the same reason when an override or the meta key dont_obey_robotstxt allows requests to an
+# origin. At the ledger level "denied", only the first of these requests is recorded. For example, the robots.txt in an
+# override can allow the first request with the reason "rule", and the second with the reason "no-rule". Then the second
+# request is not recorded.
+_SAME_REASONS = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
 # The reasons in records about indexing rules that have no effect. "data": the response is data, such as JSON, and not a
 # document. "no-page": the status of the response is not 2xx.
@@ -161,19 +161,18 @@ class LedgerExtension:
             self._writer.write_decision(record)
 
     def _is_due(self, record: Record) -> bool:
-        """Return whether *record* is written at the ledger level ``"denied"``. There are three cases:
+        """Return whether to write *record* at the ledger level ``"denied"``. Most records are written, such as those of
+        refusals and drops. In two cases, only the first record is written:
 
-        - Refusals and drops are always written.
-        - If the user of the crawler overrides what a site forbids, by a setting or a meta key, only the first request
-          or page that this allows is written for each origin and each kind of override. It shows that the crawl used
-          the override.
-        - If indexing rules have no effect, because the response is data or its status is not 2xx, they are written once
-          for each combination of origin, reason and statement.
+        - A request or page is allowed by a setting or meta key of the crawler's user, such as ``dont_obey_robotstxt``.
+          The first record is written for each origin and each setting or meta key.
+        - An indexing rule has no effect, since its response is not a document (but JSON, for example), or has a status
+          other than 2xx. The first record is written for each origin, reason and statement.
         """
         is_override = record.verdict is Verdict.ALLOWED
         if not is_override and record.reason not in _WITHOUT_EFFECT:
             return True
-        reason = "" if record.reason in _REQUEST_REASONS else record.reason
+        reason = "" if record.reason in _SAME_REASONS else record.reason
         key = record.origin, reason, None if is_override else record.statement
         if key in self._recorded_once:
             return False
@@ -183,7 +182,7 @@ class LedgerExtension:
         return True
 
     def _not_obeyed(self, request: Request) -> None:
-        """Report that *request* is sent without being checked by robots.txt rules, as ``ROBOTSTXT_OBEY`` is False."""
+        """Report *request* to the ledger. It is sent without a check of robots.txt, as ``ROBOTSTXT_OBEY`` is False."""
         origin = origin_at(request.url, request)
         if origin is not None:
             subject, verdict, layer = Subject.REQUEST, Verdict.ALLOWED, Layer.OVERRIDE
@@ -262,7 +261,8 @@ def _path(setting: str, spider: str) -> Path:
     """
     now = datetime.now(timezone.utc).replace(microsecond=0)
     values = {
-        # Path separators and leading dots are removed, so that a spider name cannot lead to another folder.
+        # Leading dots, path separators and NUL are replaced with "_", so that the name of a spider cannot lead to
+        # another folder.
         "name": re.sub(r"^\.+|[/\\\0]", "_", spider),
         "pid": str(os.getpid()),
         "time": now.isoformat().replace(":", "-"),

@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 
 _HOUR, _MINUTE = 3600, 60
 
-# Only extreme gaps are written to the ledger (see Traffic.note_gap). For each origin, the extremes so far are
-# remembered, for crawl delays and for pauses separately. This is the maximum number of remembered extremes. When it is
-# reached, all extremes are forgotten. The ledger then gets additional rows, for gaps that are less extreme than gaps in
-# earlier rows.
-_MAX_REMEMBERED = 100_000
+# The maximum number of items in Traffic._extremes. When it is reached, all items are removed. The next gap of each
+# origin is then written to the ledger, even if the ledger already contains a shorter gap.
+_MAX_EXTREMES = 100_000
 
 
 class Traffic:
@@ -43,15 +41,16 @@ class Traffic:
         requests are counted only once between two calls of :meth:`take`: :meth:`note_waiting` sets this attribute to
         False, and :meth:`take` sets it to True again."""
 
-        # Only LedgerExtension calls take(), which empties the collections below. Until the ledger is written, nothing
-        # is collected, because nothing would empty them.
+        # Whether pages and gaps are collected. This is False until LedgerExtension calls open(), since only
+        # LedgerExtension calls take(). Without calls of take(), the collections below would grow without end.
         self._is_open = False
         self._pages: dict[Origin, list[int]] = {}
         self._waiting: int | None = None
         self._gaps: list[Row] = []
         self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
-        """The smallest ``gap / asked`` and the largest ``asked`` of all calls of :meth:`note_gap` so far, by ``kind``
-        and ``origin``. A call adds a row to the ledger only if it changes one of these two values."""
+        """The extremes of all calls of :meth:`note_gap` so far. The keys are pairs of kind and origin. The values are
+        pairs: the smallest ratio of the time waited to the time that the origin asked for, and the longest time that
+        the origin asked for."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> Traffic | None:
@@ -61,8 +60,8 @@ class Traffic:
         return shared_component(crawler, _new_traffic)
 
     def open(self) -> None:
-        """Start to count pages and gaps. LedgerExtension calls this method when it starts to write the ledger. Before
-        this call, pages and gaps are ignored.
+        """Start to collect. Before this call, :meth:`note_page` and :meth:`note_gap` do nothing. LedgerExtension calls
+        this method when it opens the ledger.
         """
         self._is_open = True
 
@@ -108,7 +107,7 @@ class Traffic:
         """Record how long the crawl waited between a response from *origin* and the next request to *origin*, and how
         long *origin* asked it to wait.
 
-        The ledger gets a row only for the extremes: ``gap / asked`` is smaller, or *asked* is larger, than in all
+        The ledger gets a row only if the ratio of *gap* to *asked* is smaller, or *asked* is larger, than in all
         earlier calls with the same *kind* and *origin*.
 
         :param kind: ``"delay"`` for a delay in robots.txt, ``"pause"`` for a pause after a response, such as a 429
@@ -124,7 +123,7 @@ class Traffic:
         shortest, most = self._extremes.get(key, (inf, 0.0))
         if ratio >= shortest and asked <= most:
             return
-        if len(self._extremes) >= _MAX_REMEMBERED:
+        if len(self._extremes) >= _MAX_EXTREMES:
             self._extremes.clear()
         self._extremes[key] = min(ratio, shortest), max(asked, most)
         rounded = None if gap is None else round(gap, 6)

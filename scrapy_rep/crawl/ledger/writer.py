@@ -85,8 +85,8 @@ _TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-# If the type of an error is one of these classes, the error affects the whole file. Any other error means only that
-# SQLite cannot store a value of a row, even if its type is a subclass, such as IntegrityError.
+# An error affects the whole file if its type is exactly one of these classes. An error of another type, such as their
+# subclass IntegrityError, means only that SQLite cannot store a value of the row.
 _FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 

@@ -125,15 +125,14 @@ class IndexingMiddleware:
         rules: IndexingRules,
         preferences: UsagePreferences,
     ) -> None:
-        """Report the statements of *response* to the ledger, and the settings and meta keys that override statements:
+        """Report the indexing rules and usage preferences of *response* to the ledger. At the ledger level
+        ``"denied"``, only the indexing rules that forbid something are reported, and only in two cases:
 
-        - At the ledger level ``"all"``, all usage preferences and all known indexing rules are reported.
-        - At the level ``"denied"``, indexing rules are reported if they forbid something, but have no effect on
-          *response*: it is data, such as JSON, or its status is not 2xx.
-        - At each level, a setting or meta key, such as ``dont_obey_noindex``, is reported if it overrides an indexing
-          rule.
+        - They have no effect, because *response* is not a document (but JSON, for example), or has a status other than
+          2xx.
+        - A setting, or a meta key such as ``dont_obey_noindex``, overrides them.
 
-        At most :data:`_MAX_STATEMENTS` usage preferences and as many indexing rules are reported.
+        At most :data:`_MAX_STATEMENTS` indexing rules, and the same number of usage preferences, are reported.
         """
         report = partial(
             self._reporter.stated,
@@ -142,7 +141,8 @@ class IndexingMiddleware:
             response=response,
             entry=self._usage.entry(request),
         )
-        # Items, links and files that are dropped because of *rules* are reported later, by other methods.
+        # Rules with an effect are not reported here at the level "denied": other methods report the items, links and
+        # files that are dropped because of them.
         has_all = self._settings.ledger_level == "all"
         no_effect = ""
         if not is_success(response):
@@ -166,8 +166,9 @@ class IndexingMiddleware:
     ) -> Iterator[tuple[str, Statement | None]]:
         """Yield a pair for each setting or meta key that overrides *rules* for *request*: its name, and the overridden
         statement. For example, the pair for ``REP_NOINDEX = "ignore"`` is ``"REP_NOINDEX"`` and the statement
-        ``noindex``. The statement is never None in practice, since *rules* come from statements.
+        ``noindex``.
         """
+        # The statement is never None here: because() returns None only if no statement of the page has caused the rule.
         rule = rules.why_not_indexable(datetime.now(timezone.utc))
         if rule and request.meta.get(meta.DONT_OBEY_NOINDEX):
             yield meta.DONT_OBEY_NOINDEX, rules.because(rule)

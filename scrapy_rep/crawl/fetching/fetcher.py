@@ -178,7 +178,6 @@ class RobotsTxtFetcher:
                 self._meta_keys,
                 asked_url=url,
                 virtual_host="" if has_left_origin else virtual_host,
-                has_left_origin=has_left_origin,
             )
             if cookies is not None:
                 cookies.add_cookie_header(request)

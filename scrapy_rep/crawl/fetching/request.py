@@ -69,21 +69,12 @@ class Fetch:
     change the object.
     """
 
-    def __init__(
-        self,
-        asked_url: str = "",
-        virtual_host: str = "",
-        *,
-        has_left_origin: bool = False,
-    ) -> None:
+    def __init__(self, asked_url: str = "", virtual_host: str = "") -> None:
         self.asked_url = asked_url
         """The URL of the file before redirects. After a redirect, the URL of the request differs from this URL."""
 
         self.virtual_host = virtual_host
         """The value of the ``Host`` header to send, if it differs from the host in the URL. Otherwise empty."""
-
-        self.has_left_origin = has_left_origin
-        """Whether redirects have led to another origin than that of :attr:`asked_url`."""
 
         self.is_sent = False
         """Whether the request passed all middlewares and was handed to the download handler."""
@@ -160,7 +151,6 @@ class RobotsTxtRequest(Request):
         *,
         asked_url: str = "",
         virtual_host: str = "",
-        has_left_origin: bool = False,
     ) -> Self:
         """Return a request for a robots.txt or tdmrep.json.
 
@@ -169,7 +159,6 @@ class RobotsTxtRequest(Request):
         :param meta_keys: further meta keys to copy from *template*
         :param asked_url: the URL of the file before redirects
         :param virtual_host: the ``Host`` header to send, if it differs from the host in *url*; otherwise empty
-        :param has_left_origin: whether redirects have led to another origin than that of *asked_url*
         """
         template_meta = template.meta
         copied = {key: template_meta[key] for key in meta_keys if key in template_meta}
@@ -195,7 +184,7 @@ class RobotsTxtRequest(Request):
             dont_filter=True,
             meta=copied | _META,
         )
-        request.fetch = Fetch(asked_url, virtual_host, has_left_origin=has_left_origin)
+        request.fetch = Fetch(asked_url, virtual_host)
         return request
 
     @property

@@ -184,7 +184,7 @@ class OfScrapyRep:
 
     def begin(self) -> None:
         """Renew this worker's lease on the server, so that the lease is valid when the measured operation begins. No
-        requests are taken from the server before the first pop of the operation.
+        requests are taken from the server, because the time to take them belongs to the measured operation.
         """
         # While _has_begun is False, as at the start of a crawl, the scheduler takes no requests in a call to the
         # server. The next pop sets _has_begun to True.

@@ -339,7 +339,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """
         # 1. robots.txt has been unreachable for longer than REP_WAIT_TIMEOUT. The result of the failed fetch refuses
         #    the request.
-        # 2. Stale rules apply to a request that has waited for them, and to the first request after the last fetch (see
+        # 2. Rules that have become stale still apply to a request that waited for their fetch, and to the first request
+        #    after this fetch. Otherwise, rules that become stale at once would be fetched again and again (see
         #    Site.holds_for_next).
         # 3. A request that may belong to the current fetch of robots.txt needs no rules, so check.rules stays None. If
         #    it waited for the fetch, the fetch would wait for itself.

@@ -1181,8 +1181,8 @@ class Limits:
         - The pause ends later than ``wait_timeout`` seconds from now.
         - The first pause after the last success began at least ``wait_timeout`` seconds ago.
 
-        In these cases, waiting requests to the host are refused at once if they wait at one of three limiters: at
-        *limiter*, at the limiter of the host's crawl delay, or at the limiter of the host's IP address.
+        In both cases, waiting requests are refused at once. This applies to the requests that wait at *limiter* and, if
+        *limiter* is a host's, at the limiters of the host's crawl delay and of its IP address.
         """
         back_off = limiter.back_off
         limiter.set_concurrency(limiter.concurrency)

@@ -431,12 +431,12 @@ def _prefix(pattern: paths.Pattern) -> str:
     """Return a text with which all normalized targets that match *pattern* begin. For example, return ``/a`` for
     ``/a*b``. The text ends before the first ``*`` of the pattern, or earlier.
     """
-    # The text ends before a character that normalization changes: it is "/a" for the pattern "/a%2". As written, this
-    # pattern matches the target "/a%2F". But the normalized target "/a%2F" does not begin with the normalized pattern,
-    # which is "/a%252".
+    # A pattern is compared with targets in two forms: as written, and normalized. The text must fit both forms, so it
+    # ends before the first character that normalization changes. Example: the pattern "/a%2" is normalized to
+    # "/a%252", but as written, it also matches the target "/a%2F". Only "/a" is common to both.
     #
-    # In the query of the pattern, the text ends before a "/" or "?": it is "/a?b" for the pattern "/a?b/c". The reason
-    # is that this pattern matches the target "/a?b%2Fc", too.
+    # In the query of the pattern, the text ends before the first "/" or "?". Example: the pattern "/a?b/c" also matches
+    # the target "/a?b%2Fc", which begins with "/a?b", but not with "/a?b/".
     prefix = pattern.segments[0]
     is_changed = pattern.written and pattern.written != pattern.segments
     if is_changed or paths.PERCENT_ALONE.search(prefix):

@@ -293,14 +293,14 @@ class Exchange:
         return pushes
 
     def failed(self, error: Exception) -> bool:
-        """Record that the last call failed with *error*. Usually, return False. The next call then repeats the reports
-        and the new requests of the failed call.
+        """Record that the last call failed with *error*. Return whether the next call should follow immediately. There
+        are three cases:
 
-        If the server's memory is full, return True: the next call should follow immediately. The server can execute
-        this call, because it contains no new requests.
-
-        If the queue no longer exists (*error* is QueueLost), return False. The next call then repeats only the new
-        requests, because the reports were about the lost queue.
+        - Usually, return False. The next call repeats the reports and the new requests of the failed call.
+        - If the server's memory is full, return True. The next call contains only reports, which the server can still
+          execute. The new requests are sent later.
+        - If the queue no longer exists (*error* is QueueLost), return False. The next call repeats only the new
+          requests, because the reports were about the lost queue.
         """
         if isinstance(error, QueueLost):
             self._told, self.is_uncertain = None, False

@@ -843,9 +843,9 @@ class SharedScheduler(Scheduler):
             "The queue %(key)s in Redis is lost, perhaps because of FLUSHALL or a restart of Redis without "
             "persistence. All its waiting requests and the fingerprints of all seen requests are lost. This worker "
             "puts its %(count)d unfinished requests into a new queue with the same key, and closes. If "
-            "SCHEDULER_PERSIST is False, the new queue is deleted when this worker ends. To fetch the lost pages, "
-            "start the crawl again from its start URLs. Without the fingerprints, the crawl also fetches pages that "
-            "were already fetched",
+            "SCHEDULER_PERSIST is False, these requests are lost, too, because a worker that closes deletes the "
+            "queue. To fetch the lost pages, start the crawl again from its start URLs. Without the fingerprints, the "
+            "crawl also fetches pages that were already fetched",
             key=self._key,
             count=len(self._exchange.unsent),
         )

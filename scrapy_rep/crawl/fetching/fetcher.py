@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
     from scrapy_rep.base.settings import RepSettings
 
-    # An async function that raises RobotsDenied if robots.txt or an override forbids a request for a file. Its
-    # arguments are this request, and the page requests that wait for the file.
+    # An async function that raises RobotsDenied if a request for a robots.txt or tdmrep.json must not be sent. For
+    # example, the robots.txt of a host forbids its tdmrep.json, or the target of a redirect. The arguments are the
+    # request, and the page requests that wait for the file.
     Check: TypeAlias = Callable[[RobotsTxtRequest, list[Request]], Awaitable[None]]
 
 

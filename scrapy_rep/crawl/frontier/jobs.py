@@ -48,8 +48,8 @@ _WRITE_EVERY = 0.05
 # size.
 _RETRY_AFTER = 1.0
 
-# While the waiting changes take more than this number of bytes, no request is popped, because its callback would add
-# more changes.
+# While the changes that are not written to the file yet take more than this number of bytes, no request is popped,
+# because the callback of the request would add more changes.
 _MAX_WAITING = 10_000_000
 
 # The settings priority with which an unusable JOBDIR is unset. It is higher than all of Scrapy's priorities, so that
@@ -391,8 +391,10 @@ class JobStore:
 
 def _is_of_scrapy(folder: Path, *, keeps_seen: bool) -> bool:
     """Whether another scheduler has used *folder*, the ``JOBDIR``: the folder contains requests in the queues of
-    Scrapy's scheduler, or fingerprints in the file of Scrapy's duplicate filter. If *keeps_seen* is
-    False, the fingerprints are ignored, because the duplicate filter of this crawl may have written them.
+    Scrapy's scheduler, or fingerprints in the file of Scrapy's duplicate filter.
+
+    *keeps_seen* is whether this crawl stores the fingerprints of seen requests in the file of this package. If False,
+    the duplicate filter of this crawl stores them in a file of its own, so the fingerprints show nothing.
     """
     queue, seen = (folder / name for name in _FILES_OF_SCRAPY)
     if keeps_seen and seen.exists() and seen.stat().st_size:

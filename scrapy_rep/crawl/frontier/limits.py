@@ -192,8 +192,9 @@ class Queue:
         return self._with(None if self.network is None else self.network.robotstxt)
 
     def refusing_limiter(self, now: float) -> Limiter | None:
-        """Return the limiter of the host or of the download slot if this limiter refuses all requests at *now*, because
-        its pauses exceed ``REP_WAIT_TIMEOUT``. Return None if neither of the two limiters refuses requests.
+        """Return the limiter because of which all requests of this queue are refused at *now*: its pauses exceed
+        ``REP_WAIT_TIMEOUT``. This is the limiter of the host or, if the host's is not the reason, that of the download
+        slot. Return None if requests are not refused.
         """
         for limiter in (self.host, self.slot):
             if now < limiter.refuses_until:

@@ -146,9 +146,9 @@ def with_decoded_query(target: str, dialect: Dialect) -> str:
     ``?`` with *target* itself. For a pattern with neither ``?`` nor ``*``, these two comparisons give the same answer.
     """
     # In a query, "/" and "?" do not delimit anything (RFC 3986, 3.4). So the pattern "/a?c/d" should match the target
-    # "/a?c%2Fd". But "/*/d" should not match this target, so a pattern with a "*" but no "?" is compared with the
-    # target itself. A pattern with neither "?" nor "*" can match only the text before the query, where nothing is
-    # decoded.
+    # "/a?c%2Fd". But the last "/" of the pattern "/*/d" is a delimiter of the path. It should not match the "%2F" in
+    # the query of this target, so a pattern with a "*" but no "?" is compared with the target itself. A pattern with
+    # neither "?" nor "*" can match only the text before the query, where nothing is decoded.
     if "%" not in target or dialect.path_encoding != "rfc3986":
         return target
     return _with_decoded_query(target)

@@ -4,6 +4,7 @@ simulates outages of DNS.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,13 @@ class Driver:
                 body=answer.read(),
                 request=request,
             )
+
+
+class ThreadDriver(Driver):
+    """A driver that fetches each page in a thread of its own, so that the crawl goes on meanwhile."""
+
+    async def process_request(self, request: Request) -> HtmlResponse | None:
+        return await asyncio.to_thread(super().process_request, request)
 
 
 class Outages:

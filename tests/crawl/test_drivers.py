@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.crawl.answers import busy
+from tests.crawl.answers import Answer, busy
 from tests.crawl.crawl import run_crawl
 from tests.crawl.driver_middlewares import AGENT
 from tests.crawl.test_ledger import headline, rows
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from tests.crawl.server import Hit, Host, Site
 
 RULES = "User-agent: *\nDisallow: /private/\n"
-DRIVER = "tests.crawl.driver_middlewares.Driver"
+DRIVER_MODULE = "tests.crawl.driver_middlewares"
+DRIVER = f"{DRIVER_MODULE}.Driver"
 
 
 def driver_hits(host: Host) -> list[Hit]:
@@ -87,6 +89,37 @@ def test_a_driver_gets_no_forbidden_url_and_keeps_delays_and_pauses(
     expected = [response["url"] for response in result.responses]
     assert sorted(row["url"] for row in rows(ledger, query)) == sorted(expected)
     assert "no page" not in headline(str(ledger)).lower()
+
+
+@pytest.mark.newest
+def test_beside_the_pages_of_a_driver_one_more_request_is_in_flight(site: Site) -> None:
+    """The crawl cannot see whether the driver fetches a page, or whether another component holds the page back until
+    one of the waiting downloads has ended. So one of these downloads at a time may exceed the limit of the host.
+    """
+    host, other = site.add(), site.add(name="127.0.1.1")
+    pages = [host.url(f"/page/{number}") for number in range(2)]
+    downloads = [host.url(f"/download/{number}") for number in range(4)]
+    for url in pages:
+        host.answers[urlsplit(url).path] = Answer(b"", delay=3)
+    for url in downloads:
+        host.answers[urlsplit(url).path] = Answer(b"", delay=0.1)
+    other.answers["/"] = Answer(b"", delay=0.5)
+    result = run_crawl(
+        [{"url": url, "meta": {"driver": True}} for url in pages] + [other.url("/")],
+        spider="tests.crawl.waiting_spiders.EveryWaySpider",
+        more={other.url("/"): downloads},
+        settings={
+            "CONCURRENT_REQUESTS_PER_DOMAIN": 2,
+            "DOWNLOADER_MIDDLEWARES": {f"{DRIVER_MODULE}.ThreadDriver": 543},
+        },
+    )
+    assert {response["url"] for response in result.responses} >= set(pages)
+    ends = [hit.answered for hit in host.hits if hit.path.startswith("/page/")]
+    starts = [hit.time for hit in host.hits if hit.path.startswith("/download/")]
+    assert len(starts) == 4
+    # The downloads do not wait until the driver is done.
+    assert max(starts) < min(ends)
+    assert host.max_concurrent == 3
 
 
 @pytest.mark.newest

@@ -87,9 +87,10 @@ class Outcome:
     """The product token in the User-Agent of the request, for example ``mybot``."""
 
     slot: str = ""
-    """The host whose download slot was used, if a middleware of the project has replaced the request. Otherwise empty.
+    """The download slot of the request, if a middleware of the project has replaced the request. Otherwise empty.
 
-    A replaced request to another host stays in the slot of the first host.
+    For example, a middleware discards a response from ``h0.example``, and requests a page of ``h1.example`` instead.
+    The new request keeps the slot ``h0.example``.
     """
 
 
@@ -137,9 +138,11 @@ class Story:
     ledger_gaps: list[tuple[str, str, float, float | None]] = field(
         default_factory=list
     )
-    """The gaps between requests, according to the ledger: origin, ``delay`` or ``pause``, the seconds that the host
-    asked for, and the seconds of the gap. The last number is None if no answer came before the gap, or no request after
-    the gap.
+    """The gaps between requests, according to the ledger.
+
+    For example, ``("http://h0.example", "delay", 5.0, 5.2)``: the host asks for a delay of 5 seconds, and the crawl has
+    waited 5.2 seconds from an answer to the next request. For a pause, the second item is ``pause``. The last item is
+    None if the crawl has not measured the time.
     """
 
     held_since: WeakKeyDictionary[scrapy.Request, float] = field(
@@ -272,8 +275,8 @@ def make_request(
 def record_outcome(story: Story, request: scrapy.Request, **outcome: Any) -> None:
     """Record the outcome of a request. *outcome* has the other fields of :class:`Outcome`, such as ``status``."""
     meta, process = request.meta, PROCESS.get().number
-    # Only a slot that a middleware of the project has left on a request is recorded. If the host has redirected the
-    # request, Scrapy has left the slot.
+    # After an HTTP redirect, the meta contains the download slot of the host that redirected the request. The add-on
+    # does not use that slot, so it is not recorded.
     is_replaced = "replaced" in meta and "redirect_urls" not in meta
     slot = meta.get("download_slot", "") if is_replaced else ""
     story.outcomes.append(

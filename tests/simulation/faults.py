@@ -154,7 +154,8 @@ class _Connection(FakeRedisConnection):
     """
 
     def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
-        # The server runs in this call, in a process of its own.
+        # The fake Redis server runs the command inside this call. Without a process of its own, the server would use
+        # the clock of the worker.
         token = PROCESS.set(Process())
         try:
             super().send_packed_command(*args, **kwargs)

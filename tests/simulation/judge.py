@@ -25,8 +25,8 @@ the function that checks it, here or in `politeness.py`:
   (`_check_sent_once`).
 - A page whose callback was interrupted by a closing spider is fetched again (`_check_interrupted`).
 - All workers together keep delays, pauses and limits, except where a worker could not know what another worker did: a
-  lease has ended, the server was unreachable, or the server has lost data (`politeness._may_know`). Requests that
-  bypass the scheduler, to hosts of other workers, are limited for each worker separately (`_check_concurrency`).
+  lease has ended, the server was unreachable, or the server has lost data (`politeness._must_keep_delay`). Requests
+  that bypass the scheduler, to hosts of other workers, are limited for each worker separately (`_check_concurrency`).
 - Each refusal has a cause: an earlier answer of the host, or a missing answer (`_check_refusals`).
 - If a host asks for a pause longer than REP_WAIT_TIMEOUT, requests that wait for the host are refused
   (`_check_wait_timeout`).
@@ -78,8 +78,8 @@ _CLOSES_WITHIN = 10.0
 """A crawl without a network ends at most this number of seconds after REP_WAIT_TIMEOUT."""
 
 _MIN_WAIT_FOR_ROBOTSTXT = 100.0
-"""If the fetch of a robots.txt does not end, a download of a callback or a pipeline waits for the robots.txt for at
-least this number of seconds.
+"""A request that bypasses the scheduler waits at least this number of seconds for its robots.txt. If the robots.txt has
+not arrived by then, the request can be refused.
 """
 
 _REFUSED_WITHIN = 30.0
@@ -140,9 +140,9 @@ def _check_network_gone(story: Story) -> Iterator[Violation]:
                 (s.received_at or ended_at for s in failures), default=ended_at
             )
             host_count = len({s.host for s in failures})
-            # A request can wait in its download slot after the add-on has let it go. The log has the time after this
-            # wait, but the crawl takes the earlier time as the start of the request. So the crawl may count more
-            # failures since the last answer than the judge.
+            # An answer cancels the failures before its request was sent. The crawl notes the time of sending before the
+            # request waits in its download slot (DOWNLOAD_DELAY), the log notes it after the wait. So an answer can
+            # cancel a failure for the judge, but not for the crawl.
             min_duration = (
                 timeout - _EQUAL_WITHIN - 2.0 * float(world.settings["DOWNLOAD_DELAY"])
             )
@@ -151,7 +151,8 @@ def _check_network_gone(story: Story) -> Iterator[Violation]:
                 and ended_at - failing_since >= min_duration
             )
             if world.has_components:
-                # Components can hide answers to requests that were in flight when the first host failed.
+                # If a component hides an answer, the add-on does not know that the network worked. So for the add-on,
+                # the failures can begin earlier than for the judge, but not before the first failure in the log.
                 first_failure_at = min(
                     (s.received_at or ended_at for s in world.log if s.answer.error),
                     default=ended_at,
@@ -282,8 +283,9 @@ def _lost_urls(story: Story) -> Iterator[str]:
             for push_time in push_times
         )
         while request is not None and not is_excused:
-            # If the parent has a later outcome, it was fetched again. As its callback has not requested the URL again,
-            # the second fetch has failed, and nothing is lost.
+            # The parent is the page whose callback has made the request. If the parent has an outcome after the
+            # request, the parent was fetched again. The second fetch has failed, or the callback would have made the
+            # request again. A page that failed leads to no requests, so the request is not lost.
             is_excused = last_outcomes.get(request.parent, 0.0) > request.at
             request = last_requests.get(request.parent)
         is_excused = is_excused or last_request.bypasses_scheduler
@@ -292,9 +294,10 @@ def _lost_urls(story: Story) -> Iterator[str]:
 
 
 def _earliest_push(story: Story, time: float) -> float:
-    """Return how early a worker can have tried to push a request that the server got after *time*: one second before
-    *time*. If the server was unreachable at *time*, return the start of this fault, because requests then wait in the
-    worker.
+    """Return the earliest time at which a worker can have made a request that reached the Redis server after *time*.
+
+    Usually, this is one second before *time*. If the Redis server was unreachable at *time*, it is the start of the
+    outage: requests wait in the worker until the Redis server can be reached.
     """
     disturbances = [
         begins for begins, ends, _ in story.disturbances if begins < time < ends + 5.0
@@ -359,18 +362,18 @@ def _check_sent_once(story: Story) -> Iterator[Violation]:
         # With a JOBDIR, a request is only sent again after a kill.
         is_again = sent.at > (done_at + committed_after if is_shared else killed_at)
         is_repeated = done_at + committed_after < killed_at and is_again
-        # A page is excused if it needs another download, because its callback or its item may still have waited for the
-        # download.
+        # A page with a file, or with another page that its callback downloads, is excused. The page is done only when
+        # that download is over, but the outcome of the page is recorded before the download begins.
         if (
             is_repeated
             and url not in requested_again | made_by_callback
-            and not _has_download(story, sent)
+            and not _has_leaf(story, sent)
         ):
             yield Violation(sent.at, sent.host, f"sent again, though done: {sent}")
 
 
-def _has_download(story: Story, sent: SentRequest) -> bool:
-    """Whether the page that *sent* requests needs another download, by its callback or for the file of its item."""
+def _has_leaf(story: Story, sent: SentRequest) -> bool:
+    """Whether the page at the URL of *sent* has a file, or a callback that downloads another page."""
     number = number_in(sent.path)
     page = story.world.hosts[sent.host].page(number)
     return bool(page.file_url or page.callback_page)
@@ -459,9 +462,12 @@ def _check_wait_timeout(story: Story) -> Iterator[Violation]:
     not sent after the pause.
     """
     world = story.world
-    # With a priority queue of the project, a request may stay in that queue, where the add-on cannot refuse it. With
-    # CONCURRENT_REQUESTS = 1, a request that waits in WireMiddleware blocks the downloader, so that no other request
-    # gets far enough to be refused. Workers release the host instead.
+    # These crawls are not checked:
+    # - With a priority queue of the project, a request can stay in that queue, where the add-on cannot refuse it.
+    # - With CONCURRENT_REQUESTS = 1, a request that waits in WireMiddleware blocks the downloader. Then Scrapy takes no
+    #   other request from the scheduler, and the add-on cannot refuse what stays in the scheduler.
+    # - A worker can give a paused host back to the Redis server before it refuses the requests to the host. Then these
+    #   requests stay in the shared queue, and are sent after the pause.
     is_excused = (
         "SCHEDULER_PRIORITY_QUEUE" in world.settings
         or bool(story.disturbances)
@@ -511,12 +517,14 @@ def _is_paused_for_long(history: HostHistory, outcome: Outcome) -> bool:
 
 
 def _is_used_up(story: Story, host: str) -> bool:
-    """Whether the page limit of *host* may be used up.
+    """Whether the crawl can have reached the page limit of *host*.
 
-    A request counts if it was sent, refused for another reason, or dropped by a closing spider. If components or kills
-    may have removed requests before they were sent, CONCURRENT_REQUESTS more requests are counted.
+    These requests to *host* count: requests that were sent, requests that were refused for a reason other than the page
+    limit, and requests that were dropped because the spider closed. If the world has components or a JOBDIR,
+    CONCURRENT_REQUESTS is added: a component or a kill can remove requests that the add-on has counted but not sent.
     """
-    # With a priority queue of the project, downloads of callbacks and pipelines are counted as well.
+    # With a priority queue of the project, the add-on does not know which requests were in the scheduler, and can count
+    # any of them as a page. So the judge counts all requests.
     counts_all = "SCHEDULER_PRIORITY_QUEUE" in story.world.settings
     sent_count = sum(
         sent.host == host and (sent.is_page_of_host or counts_all)

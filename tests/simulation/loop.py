@@ -264,7 +264,7 @@ class _InlineThread(threading.Thread):
 class _InlineQueue(deque[Any]):
     """A replacement for :class:`queue.SimpleQueue`. ``put`` runs the thread that reads from the queue.
 
-    If the current process has a lag, the thread runs after this number of seconds.
+    The thread runs at once, or after :attr:`Process.lag` seconds if the current process has a lag.
     """
 
     reader: _InlineThread | None = None
@@ -286,10 +286,12 @@ class _InlineQueue(deque[Any]):
 
 
 def _guarded(callback: Callable[..., Any], context: Context | None) -> Any:
-    """Return a function that calls *callback* as the process of *context* allows. If *context* is None, this is the
-    current process.
+    """Return a function that calls *callback* only if its process runs.
 
-    If the process is suspended, the call is postponed. If the process has ended, *callback* is not called.
+    While the process is suspended, the call is postponed. After the process has ended, *callback* is not called.
+
+    :param context: the context in which *callback* will run, which contains the process. If None, the process is the
+        current process
     """
     process = PROCESS.get() if context is None else context.get(PROCESS)
     if process is None:
@@ -309,7 +311,8 @@ def _replace(replacements: dict[int, Any]) -> None:
 
     *replacements* maps the ``id()`` of an old object, such as :func:`time.sleep`, to the new object.
     """
-    # Nothing else in the simulation changes the code under test, and no name of that code is used here.
+    # The simulation changes the code under test only here. It recognizes what to replace by the id() of the object, so
+    # it depends on no name of a function or class in that code.
     for name, module in list(sys.modules.items()):
         if name in _PATCHED_NAMES:
             _replace_in(module, replacements, _PATCHED_NAMES[name].split())

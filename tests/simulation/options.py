@@ -11,7 +11,11 @@ _SETTINGS = "SIMULATION_SETTINGS"
 
 
 def chosen_kinds() -> frozenset[str]:
-    """Return the kinds of worlds to run: ``plain``, ``job`` and ``workers``, if the option is not set."""
+    """Return the kinds of worlds to run, for example ``{"plain", "job"}``.
+
+    They are the words in the environment variable ``SIMULATION_KINDS``, which ``--kinds`` sets. By default, all kinds
+    are run: ``plain``, ``job`` and ``workers``.
+    """
     return frozenset(os.environ.get(_KINDS, "plain job workers").split())
 
 

@@ -51,8 +51,8 @@ _MIN_FAILED_HOSTS, _MIN_FAILED_REQUESTS = 5, 20
 """The network counts as gone when this number of hosts, and this number of requests in a row, have failed."""
 
 _MAX_DECIDED_ON_ARRIVAL = 3
-"""The maximum number of requests that a robots.txt allows when it arrives. They may be sent when the robots.txt is
-stale.
+"""When a robots.txt arrives, the add-on at once allows at most this number of waiting requests. It can send them much
+later, even after the robots.txt has become stale.
 """
 
 
@@ -97,7 +97,9 @@ class RobotsText(NamedTuple):
 
 
 class HostHistory:
-    """The requests to a host in a crawl, and what the crawl must conclude from the answers."""
+    """The requests to a host in a crawl. The methods return what the answers say: the texts of the robots.txt, whether
+    the robots.txt can be fetched, and for how long the host asks for pauses.
+    """
 
     def __init__(self, story: Story, host: str) -> None:
         self.host = host
@@ -142,11 +144,11 @@ class HostHistory:
         return min(seconds, float(self.settings["REP_MAX_AGE"]))
 
     def has_failed(self, *, until: float, waits: bool) -> bool:
-        """Whether the newest fetches of the robots.txt, until the time *until*, have failed, so that a request is
-        refused.
+        """Whether the add-on can refuse a request at the time *until* because the robots.txt cannot be fetched.
 
-        If *waits* is False, one failed fetch is enough. If *waits* is True, the request waits for the robots.txt, and
-        the fetches must have failed for so long that the request is refused.
+        If *waits* is False, the request is refused after one failed fetch. If *waits* is True, the request waits for
+        further fetches. It is refused if it would wait longer than REP_WAIT_TIMEOUT, or longer than ten seconds for a
+        host that seems to have no server.
         """
         last = max((text.at for text in self.robots_texts(until=until)), default=-inf)
         tries = [
@@ -203,7 +205,8 @@ class HostHistory:
                 )
                 longest = max(longest, received_at + pause - began_at)
             elif sent.at >= last_failure_at:
-                # An answer ends the period, unless its request was already in flight at the time of the last failure.
+                # An answer with a status other than 429 and 503 ends the period of failures, unless its request was
+                # already in flight at the time of the last failure.
                 began_at = None
         return longest
 
@@ -294,9 +297,9 @@ def _check_rules(
         is_outage = any(
             begins <= sent.at < ends for begins, ends in story.world.outages
         )
-        # When a robots.txt arrives, it decides about some of the requests that wait for it: one request from the
-        # scheduler, and the requests that bypass the scheduler. These requests may be sent much later, when the
-        # robots.txt is stale.
+        # When a robots.txt arrives, the add-on decides at once about some of the requests that wait for it: one request
+        # from the scheduler, and the requests that bypass the scheduler. It can send them much later, even after the
+        # robots.txt has become stale.
         known_at = failures[-1].at if failures else last.at
         sent_since = [
             s
@@ -345,8 +348,10 @@ def _waited_in_slot(story: Story, sent: SentRequest) -> float:
 
 
 def _lifetime_after(failures: list[SentRequest]) -> float:
-    """Return the seconds, after the failed fetches in *failures*, for which the last good copy of a robots.txt is used.
-    Then robots.txt is fetched again.
+    """Return how long the last good copy of a robots.txt is used after the last of *failures*, in seconds. Then the
+    robots.txt is fetched again.
+
+    *failures* are the failed fetches since the good copy was received.
     """
     doubled = 45.0 * 2 ** min(len(failures) - 1, 7)
     return max(_MIN_LIFETIME, requested_pause(failures[-1]), doubled)
@@ -372,7 +377,7 @@ def _check_delays(
         known_ends = [
             s.answered_at or inf
             for s in answered
-            if _may_know(story, s, after)
+            if _must_keep_delay(story, s, after)
             and not _is_beside_driver(s, after)
             and not (_has_unknown_send_time(s) and (s.answered_at or inf) > after.at)
         ]
@@ -398,11 +403,13 @@ def _check_delays(
 
 
 def _is_beside_driver(sent: SentRequest, after: SentRequest) -> bool:
-    """Whether the add-on could not keep a delay between *sent* and *after*: the two requests overlap, a driver has sent
-    one of them, and the other one is for a robots.txt or bypassed the scheduler.
+    """Whether the delay between *sent* and *after* need not be kept, because a driver (a middleware that fetches pages
+    itself) has sent one of the two requests.
+
+    The requests must overlap, and the other request must be for a robots.txt or a leaf (see `world.FIRST_LEAF`).
     """
-    # The add-on learns about the request of a driver only from the answer. If the driver blocks the event loop, *after*
-    # is sent when the answer to *sent* has been received.
+    # The add-on learns that a driver has sent a request only when the driver returns the answer. A driver that blocks
+    # the event loop holds *after* back until then, so *after* still counts as overlapping a moment (_SLACK) later.
     if not sent.at <= after.at <= (sent.answered_at or inf) + _SLACK:
         return False
     return any(
@@ -411,16 +418,17 @@ def _is_beside_driver(sent: SentRequest, after: SentRequest) -> bool:
     )
 
 
-def _may_know(story: Story, sent: SentRequest, after: SentRequest) -> bool:
-    """Whether the process that sends *after* must take account of *sent*, because it may know that *sent* was sent.
+def _must_keep_delay(story: Story, sent: SentRequest, after: SentRequest) -> bool:
+    """Whether *after* must keep the Crawl-delay after *sent*.
 
-    This is always true for requests of the same process. For a request *sent* of another worker, it is false in these
-    cases:
+    This is always true if there are no workers, or if the same worker sent *sent* and *after*. If another worker sent
+    *sent*, it is false in these cases:
 
-    - *sent* is for the robots.txt, and the other worker had not received it before, so that it did not know the
-      Crawl-delay.
+    - *sent* is for a robots.txt, and the other worker did not know the Crawl-delay, because it had not received a
+      robots.txt of the host before.
     - The Redis server has lost data between *sent* and *after*.
-    - *sent* or *after* bypassed the scheduler or is for a robots.txt, and the Redis server was unreachable at its time.
+    - *sent* or *after* is for a robots.txt or a leaf (see `world.FIRST_LEAF`), and was sent while the Redis server was
+      unreachable.
     - The lease of the other worker has ended while *sent* was in flight, because the Redis server was unreachable or
       the worker was suspended.
     """
@@ -484,17 +492,17 @@ def _check_pauses(
                 in_flight[sent.number] = sent
             known_ends = [
                 end
-                for busy, end in pauses
-                if _knows_pause(story, sent, busy)
-                and not _is_learned_while_blocked(story, busy, at)
+                for paused_by, end in pauses
+                if _knows_pause(story, sent, paused_by)
+                and not _is_learned_while_blocked(story, paused_by, at)
             ]
             until = max(known_ends, default=-inf)
             if at < until - _SLACK:
                 yield sent, f"sent {until - at:.2f} s before the end of a pause"
             last = pauses[-1][0] if pauses else None
-            # If another worker got the answer that asks for the pause, this worker learns about the pause when it first
-            # asks the server for permission to send a request. So its requests for robots.txt are excused until it has
-            # received a robots.txt.
+            # If another worker got the answer that asks for the pause, this worker learns about the pause when it next
+            # asks the Redis server for permission to send a request. It can fetch its first robots.txt of the host
+            # without asking, so its requests for robots.txt are excused until it has received one.
             is_new = sent.is_robots and not history.robots_texts(
                 until=at, process=sent.process
             )
@@ -527,20 +535,22 @@ def _check_pauses(
                 concurrency = inf
 
 
-def _is_learned_while_blocked(story: Story, busy: SentRequest, at: float) -> bool:
-    """Whether a driver has blocked the event loop until the time *at*, so that the process learned about a pause only
-    then. The answer to *busy* asks for the pause.
+def _is_learned_while_blocked(story: Story, paused_by: SentRequest, at: float) -> bool:
+    """Whether a driver has blocked the event loop until the time *at*, so that the process did not know before *at*
+    about the pause that the answer to *paused_by* asks for.
     """
     driver = story.world.driver
-    is_blocking = driver is not None and driver.is_blocking and busy.is_by_driver
-    return is_blocking and at <= _loop_is_free_at(story, busy) + _SLACK
+    is_blocking = driver is not None and driver.is_blocking and paused_by.is_by_driver
+    return is_blocking and at <= _loop_is_free_at(story, paused_by) + _SLACK
 
 
 def _loop_is_free_at(story: Story, sent: SentRequest) -> float:
-    """Return the time when the process can handle the answer to *sent*. A driver that blocks the event loop first fetches
-    the pages that the downloader has already passed to the driver, one after the other. The downloader contains at
-    most ``CONCURRENT_REQUESTS`` requests.
+    """Return the latest time at which the process begins to handle the answer to *sent*.
+
+    Usually, this is the end of *sent*. A driver that blocks the event loop first fetches the other pages that Scrapy
+    has already passed to it, one after the other. Then it is the end of the last of these pages.
     """
+    # *sent* and the other pages are in the downloader, which contains at most CONCURRENT_REQUESTS requests.
     free_at, driver = _end_of(sent, story), story.world.driver
     if driver is None or not (driver.is_blocking and sent.is_by_driver):
         return free_at
@@ -557,8 +567,10 @@ def _loop_is_free_at(story: Story, sent: SentRequest) -> float:
 
 
 def _single_503s(story: Story, log: list[SentRequest]) -> set[int]:
-    """Return the numbers of the requests whose 503 starts no pause: the 503 has no Retry-After, and the previous answer
-    of the host to the same process was not a 503, or is forgotten.
+    """Return the numbers of the requests that got a 503 that starts no pause.
+
+    A 503 without Retry-After starts no pause, unless the previous answer of the host to the same process was a 503. A
+    process forgets a 503 after half a minute.
     """
     single = set()
     last_503: dict[int, float] = {}
@@ -576,16 +588,17 @@ def _single_503s(story: Story, log: list[SentRequest]) -> set[int]:
     return single
 
 
-def _knows_pause(story: Story, sent: SentRequest, busy: SentRequest) -> bool:
-    """Whether the process of *sent* knows, before it sends *sent*, about the pause that the answer to *busy* asks for.
+def _knows_pause(story: Story, sent: SentRequest, paused_by: SentRequest) -> bool:
+    """Whether the process of *sent* knows, before it sends *sent*, about the pause that the answer to *paused_by* asks
+    for.
 
     A worker does not know about a pause of another worker while the Redis server is unreachable or after it has lost
     data.
     """
-    assert busy.received_at is not None
-    known_at = busy.received_at
-    if story.world.kind == "workers" and sent.process != busy.process:
-        if any(busy.at < loss < sent.at for loss in story.data_losses):
+    assert paused_by.received_at is not None
+    known_at = paused_by.received_at
+    if story.world.kind == "workers" and sent.process != paused_by.process:
+        if any(paused_by.at < loss < sent.at for loss in story.data_losses):
             return False
         server_ends = [
             ends
@@ -600,12 +613,12 @@ def _knows_pause(story: Story, sent: SentRequest, busy: SentRequest) -> bool:
     return _decided_at(story, sent) >= known_at
 
 
-def _is_pause_unsaved(story: Story, busy: SentRequest) -> bool:
-    """Whether the process was killed, or the disk was full, before it could save a pause in the JOBDIR. The answer to
-    *busy* asks for the pause.
+def _is_pause_unsaved(story: Story, paused_by: SentRequest) -> bool:
+    """Whether the JOBDIR does not contain the pause that the answer to *paused_by* asks for, because the process was
+    killed or the disk was full.
     """
-    at = busy.answered_at or inf
-    saved_at = _loop_is_free_at(story, busy) + _PAUSE_SAVED_AFTER
+    at = paused_by.answered_at or inf
+    saved_at = _loop_is_free_at(story, paused_by) + _PAUSE_SAVED_AFTER
     is_killed = any(at <= killed_at < saved_at for killed_at in story.kill_times)
     return is_killed or any(
         begins <= at <= ends for begins, ends, _ in story.disturbances
@@ -613,55 +626,61 @@ def _is_pause_unsaved(story: Story, busy: SentRequest) -> bool:
 
 
 def _counts_in_flight(
-    story: Story, other: SentRequest, sent: SentRequest, busy: SentRequest
+    story: Story, other: SentRequest, sent: SentRequest, paused_by: SentRequest
 ) -> bool:
-    """Whether *other*, which is in flight when *sent* is sent, counts against the number of requests that all workers
-    together may send after a pause. The answer to *busy* asks for the pause.
+    """Whether the request *other*, which is in flight when *sent* is sent, counts against the limit of requests in
+    flight after a pause. The limit is for all workers together.
 
-    A request from the shared queue counts. A request that bypassed the scheduler or is for a robots.txt counts only if
-    the worker that sent it knew about the pause. No request counts if the Redis server has lost it or the pause.
+    A request from the shared queue counts. A request for a robots.txt, or a request that bypassed the scheduler, counts
+    if its worker knew about the pause. If the Redis server has lost its data about the request or about the pause, the
+    request does not count.
+
+    :param paused_by: the request whose answer asks for the pause
     """
     if other is sent or story.world.kind != "workers":
         return True
     if any(other.at < loss < sent.at for loss in story.data_losses):
         return False
-    if other.process != busy.process and any(
-        busy.at < loss < other.at for loss in story.data_losses
+    if other.process != paused_by.process and any(
+        paused_by.at < loss < other.at for loss in story.data_losses
     ):
         return False  # The server has lost the pause.
     is_from_queue = not (other.bypasses_scheduler or other.is_robots)
-    return is_from_queue or _knows_pause(story, other, busy)
+    return is_from_queue or _knows_pause(story, other, paused_by)
 
 
 def _check_concurrency(story: Story) -> Iterator[Violation]:
     """No more requests are in flight than the settings allow."""
     settings = story.world.settings
-    # Each request counts for its host. But the worker that owns a host does not count requests of other workers that
-    # bypass the scheduler. CONCURRENT_REQUESTS does not limit downloads of callbacks and pipelines.
-    pages = [
+    # If a driver sends a request for a robots.txt or a leaf, the add-on cannot know the time of sending, so the request
+    # is left out.
+    counted = [
         s
         for s in story.world.log
         if not _has_unknown_send_time(s) or not (s.is_robots or s.is_leaf)
     ]
-    events = [(sent.at, 1, sent) for sent in pages]
-    events += [(_end_of(sent, story), 0, sent) for sent in pages]
+    events = [(sent.at, 1, sent) for sent in counted]
+    events += [(_end_of(sent, story), 0, sent) for sent in counted]
     # The number of requests in flight, by host and process. The process None stands for all workers together.
     by_host: Counter[tuple[str, int | None]] = Counter()
     by_process: Counter[int] = Counter()
     # For each host: the number of requests in flight that may have waited at the wire.
     at_wire: Counter[str] = Counter()
     for at, change, sent in sorted(events, key=lambda event: event[:2]):
-        # After the server has lost its data, it does not know which worker owns a host.
+        # Requests of all workers count against the limit of a host. But requests for robots.txt and leaves count only
+        # in the worker that sends them, because the worker that owns the host does not know about them. After the Redis
+        # server has lost its data, it does not know which worker owns a host, so each worker is counted alone.
         is_shared = story.world.kind == "workers" and not story.data_losses
         is_shared = is_shared and not (sent.is_robots or sent.is_leaf)
         counted_for = (None, sent.process) if is_shared else (sent.process,)
         for process in counted_for:
             by_host[sent.host, process] += 1 if change else -1
         at_wire[sent.host] += _may_wait_at_wire(sent) * (1 if change else -1)
+        # CONCURRENT_REQUESTS does not limit requests for robots.txt, nor requests that bypass the scheduler.
         if not (sent.is_robots or sent.is_leaf):
             by_process[sent.process] += 1 if change else -1
-        # One more request is allowed if there is a driver, because the wire does not know about the requests of a
-        # driver.
+        # One more request is allowed if the project has a driver, a middleware that fetches pages itself. The wire does
+        # not see the requests of the driver.
         is_excused = story.world.driver is not None and at_wire[sent.host] > 0
         max_at_host = settings["CONCURRENT_REQUESTS_PER_DOMAIN"] + is_excused
         at_host = max(by_host[sent.host, process] for process in counted_for)
@@ -727,7 +746,8 @@ def _check_addresses(story: Story) -> Iterator[Violation]:
             if since <= at - in_slot
         ]
         at_once = sum(len(in_flight[other]) for other in hosts_at_address)
-        # One more request is allowed, because the wire does not know about a request of a driver.
+        # One more request is allowed if the project has a driver, a middleware that fetches pages itself. The wire does
+        # not see the requests of the driver.
         is_excused = world.driver is not None and _may_wait_at_wire(sent)
         if begins and key in hosts_at_address and at_once > limit + is_excused:
             yield Violation(at, sent.host, f"too many requests to {address}: {sent}")
@@ -758,12 +778,12 @@ def _end_of(sent: SentRequest, story: Story) -> float:
 
 
 def _check_outages(story: Story) -> Iterator[Violation]:
-    """While the network is gone, requests for robots.txt are sent at least a second apart, and no page is sent or given
-    up.
+    """While the crawler has no network, requests for robots.txt are sent at least a second apart. No request for a page
+    is sent, or given up with a network error.
 
-    The network of the crawler counts as gone when enough requests in a row have failed, to enough hosts. If no host has
-    answered a process, the network counts as gone for at most REP_WAIT_TIMEOUT after the first failure. If all hosts
-    refuse connections (a ban), the network also counts as gone.
+    The rule applies from the time at which the crawl must know that the network is gone (:func:`_network_gone_at`). If
+    all hosts refuse connections, as in a ban, the crawl takes this for a network that is gone. If a process has got no
+    answer from any host, the rule applies for at most REP_WAIT_TIMEOUT after the first failure.
     """
     processes = range(len(story.processes))
     periods = [*story.world.outages]
@@ -804,8 +824,9 @@ def _check_outages(story: Story) -> Iterator[Violation]:
         # When the network has been gone for REP_WAIT_TIMEOUT, the crawl closes, or all hosts count as unreachable.
         closes = gone_at + story.world.settings["REP_WAIT_TIMEOUT"] - 1.0
         for outcome in story.outcomes if story.world.kind == "plain" else ():
-            # After a false alarm, more hosts must fail before the network counts as gone. If all hosts refuse connections,
-            # there may be too few hosts, so only the failures of a real outage are checked.
+            # CannotResolveHostError is the error of an outage. Refused connections are not checked, because the crawl
+            # can take a few refused connections for an outage. After this false alarm, more hosts must fail before the
+            # network counts as gone again, and the world can have too few hosts.
             is_given_up = outcome.exception == "CannotResolveHostError"
             # If a component held a request back, the component chose the time of sending.
             is_given_up = is_given_up and outcome.url not in held_urls

@@ -76,21 +76,23 @@ def number_in(url: str) -> int:
 
 @dataclass
 class Answer:
-    """The answer to a request: a status with body and headers, or an error."""
+    """The answer to a request: a status with body and headers, or an error with which the request fails."""
 
     seconds: float
     """The seconds from the request to the answer."""
 
     status: int = 0
-    """0 if the answer is an error."""
+    """The HTTP status. 0 if the request fails with an exception, see *error*."""
 
     body: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     error: str = ""
-    """``refused``, ``unresolved``, ``timeout`` or ``cut``. Empty if the answer is not an error."""
+    """Why the request fails with an exception: ``refused``, ``unresolved``, ``timeout`` or ``cut``. Empty if the
+    request does not fail.
+    """
 
     def raise_error(self) -> None:
-        """Raise the exception if the answer is an error."""
+        """Raise the exception if the request fails with an exception."""
         if self.error:
             raise _ERRORS[self.error](f"simulated: {self.error}")
 
@@ -251,15 +253,23 @@ class Host:
     """The seconds after which a ``changing`` robots.txt switches between two versions."""
 
     leaf_weight: float = 1.0
-    """The weight, in a random choice, of a page with a file, and of a page whose callback downloads another page. A
-    page with neither has the weight 8.
+    """How often a page has a leaf (a file, or a page that the callback downloads). For each page, one of three cases is
+    drawn at random:
+
+    - The page has a file, with the weight *leaf_weight*.
+    - The callback of the page downloads another page, with the weight *leaf_weight*.
+    - The page has no leaf, with the weight 8.
     """
 
     has_leaves_on_other_hosts: bool = False
-    """Whether the leaves of this host's pages, the files and the pages that callbacks download, are on other hosts."""
+    """Where the leaves of this host's pages are (files, and pages that callbacks download): on other hosts if True, on
+    this host if False.
+    """
 
     asks_for_pauses: bool = False
-    """Whether the host answers 40 percent of the requests for its leaves with a 429 and ``Retry-After: 5``."""
+    """Whether the host answers 40 percent of the requests that bypass the scheduler, for example for files, with a 429
+    and ``Retry-After: 5``.
+    """
 
     retry_after: int = 0
     """The Retry-After, in seconds, of the 429 that a tenth of the requests for pages get. If 0, no request gets this
@@ -267,8 +277,8 @@ class Host:
     """
 
     other_hosts: list[str] = field(default_factory=list)
-    """The names of the hosts to which the host redirects, and on which its pages have their leaves if
-    *has_leaves_on_other_hosts* is True.
+    """The names of the hosts to which this host redirects. If *has_leaves_on_other_hosts* is True, the leaves of this
+    host's pages are on *other_hosts*.
     """
 
     disallowed_for_other_agent: str = ""
@@ -470,7 +480,9 @@ class Hold:
     """Whether the middleware also holds back requests for robots.txt."""
 
     downloads: bool
-    """Whether the middleware then downloads another page, and holds the request back until that page has arrived."""
+    """Whether the middleware downloads another page for each request for a page that it holds back. The request
+    continues when the download is over.
+    """
 
     def applies_to(self, path: str) -> bool:
         if is_robotstxt(path):
@@ -622,9 +634,9 @@ class World:
         is_early = self.seed < _CHANGES_SINCE
         if is_early or Random(f"{self.seed} pauses").random() >= 0.5:
             return
-        # These changes test whether the owner of a host learns about a pause from an answer to another worker. Leaves
-        # are fetched by other workers, which then get the 429. Meanwhile, the owner has no other reason to call the
-        # server.
+        # These changes test whether the worker that owns a host learns about a pause from an answer to another worker.
+        # The host answers many requests for leaves (files, and pages that callbacks download) with 429. These requests
+        # come from workers that own other hosts. Meanwhile, the owner has no other reason to call the Redis server.
         self.settings["CONCURRENT_REQUESTS_PER_DOMAIN"] = 2
         for host in self.hosts.values():
             host.asks_for_pauses, host.crawl_delay, host.robotstxt_kind = (
@@ -686,7 +698,8 @@ class World:
         is_blocking, has_own_errors = random.random() < 0.3, random.random() < 0.4
         order = random.choice([543, 800])
         if scope == "all" and (self.outages or self.bans):
-            # While the network is gone, the add-on limits the pace of the requests for robots.txt. A driver would not.
+            # While the network is gone, the add-on sends requests for robots.txt at a slow pace. It cannot slow down
+            # the requests of a driver, so the driver does not fetch robots.txt.
             scope = "pages"
         self.driver = Driver(order, scope, is_blocking, has_own_errors)
 
@@ -745,10 +758,9 @@ class World:
         return limit or inf
 
     async def wait_for_requests(self, count: int, process: int | None = None) -> None:
-        """Wait until a request is sent with which the log has *count* requests or more.
+        """Wait until a new request is sent, and the log then has at least *count* requests.
 
-        If *process* is given, only a request of the process with this number ends the wait. A request that is already
-        in the log does not end the wait.
+        If *process* is given, the new request must be a request of the process with this number.
         """
         future = asyncio.get_running_loop().create_future()
         self._waiting.append((count, process, future))

@@ -543,11 +543,9 @@ class RepSettings:
     """The maximum number of requests in flight to all hosts on one IP address. `0` sets no limit.
 
     Hundreds of small sites may be on one machine, which gets too many requests although the crawl is polite
-    to each site. The address of a host becomes known with the first response of the host. So requests that are sent
-    before this response, usually only the one for robots.txt, are not counted. After a host was idle for minutes, its
-    address is unknown until its next response. If requests to a host go through a proxy, the address stays unknown, and
-    this setting has no effect on the host. Delays and pauses still apply to each host. With many workers, each worker
-    counts its own requests.
+    to each site. The first response of a host shows its address, so the requests before it, usually only the one for
+    robots.txt, are not counted. After a host was idle for minutes, its address is unknown until its next response. The
+    address of a host behind a proxy is never known. With many workers, each worker counts its own requests.
 
     Default: no limit; Scrapy limits requests by host, and a limit by address would slow down large sites.
 
@@ -557,8 +555,7 @@ class RepSettings:
     queue_lease: float = _SECONDS("REP_QUEUE_LEASE", 60)
     """The time in seconds after which a worker that no longer calls Redis loses its hosts to other workers.
 
-    If many workers share a crawl, each of them owns some of the hosts. A worker that has not called Redis for this time
-    counts as dead. Other workers then take over its hosts, with the requests that it has not finished. See
+    The other workers also take over the requests that the worker has not finished. See
     [many workers](../many-workers.md#when-something-fails).
 
     Default: a minute; a running worker is seldom blocked for longer.

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 def coroutine_test(
     test: Callable[..., Coroutine[Any, Any, None]],
 ) -> Callable[..., Any]:
-    """Make a test of the coroutine function *test*, and run it as Scrapy runs coroutines of its components."""
+    """Decorate the coroutine function *test*, so that pytest can run it as a test. The coroutine runs as Scrapy runs the
+    coroutines of its components.
+    """
 
     @pytest_twisted.inlineCallbacks
     @wraps(test)
@@ -79,7 +81,10 @@ class FakeEngine:
 def fake_crawler(
     settings: dict[str, Any] | None = None, answers: dict[str, Any] | None = None
 ) -> Crawler:
-    """Return a crawler that obeys robots.txt, with a spider and a :class:`FakeEngine` that has the *answers*."""
+    """Return a crawler that obeys robots.txt. It has a spider, and a :class:`FakeEngine` instead of Scrapy's engine.
+
+    *answers* maps each URL to the response that the fake engine returns. :class:`FakeEngine` describes further values.
+    """
     crawler = get_crawler(Spider, {"ROBOTSTXT_OBEY": True, **(settings or {})})
     crawler.spider = Spider.from_crawler(crawler, "fake")
     crawler.engine = FakeEngine(answers or {})

@@ -68,7 +68,9 @@ LISTENER = 3
 """The file descriptor of the socket on which the server listens."""
 
 VARIABLE = "TESTS_FORK_SERVER"
-"""The environment variable with the address of the server that all processes of a test run share."""
+"""The environment variable with the address of the fork server that all processes of a test run share. It is not set
+if each process has its own fork server.
+"""
 
 CAN_FORK = sys.platform == "linux"
 """Whether a fork server works on this system."""
@@ -97,7 +99,8 @@ class Popen(subprocess.Popen[Any]):
         job = json.dumps([args, str(folder), dict(environment)])
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(_address())
-        # The value -1 means that the process has the same file as this process.
+        # If a stream is not redirected, its file is -1. Then the new process gets the standard input (0), output (1) or
+        # error (2) of this process.
         inherited = [n if file == -1 else file for n, file in enumerate(files)]
         socket.send_fds(self._connection, [b"+"], inherited)
         self._connection.sendall(f"{job}\n".encode())
@@ -144,15 +147,15 @@ def run(
 
 @cache
 def _address() -> str:
-    """Return the address of the server that the processes of this test run share. If there is none, start a server for
-    this process.
+    """Return the address of the fork server that all processes of this test run share. If they share none, start a fork
+    server for this process alone.
     """
     return os.environ.get(VARIABLE) or start()
 
 
 def start() -> str:
-    """Start a server that ends with this process, and return its address. The server imports Scrapy when the first
-    process is requested.
+    """Start a fork server that ends with this process, and return its address. The fork server imports Scrapy when the
+    first process is requested.
     """
     folder = (
         tempfile.mkdtemp()

@@ -103,7 +103,9 @@ def html(body: str = "", head: str = "", tag: str = "", **headers: str) -> Answe
 
 
 def meta(content: str, name: str = "robots") -> str:
-    """Return a META element. Upper-case names, and ``content`` before ``name``, are unusual but valid."""
+    """Return a meta tag such as ``<META content="noindex" NAME="robots">``. The upper case and the order of the
+    attributes are unusual, but valid HTML.
+    """
     return f'<META content="{content}" NAME="{name}">'
 
 

@@ -1,5 +1,7 @@
-"""Components and spiders of projects: downloader middlewares, which get the requests for robots.txt as well as those
-of the spider; add-ons; and spiders that stop downloads, drop their capabilities, or use scrapy-poet.
+"""Downloader middlewares, add-ons and spiders that users of Scrapy could have in their projects.
+
+The middlewares get the requests for robots.txt as well as the requests of the spider. The spiders stop downloads, drop
+the Linux capabilities of their process, or use scrapy-poet.
 """
 
 from __future__ import annotations
@@ -45,15 +47,15 @@ class QueueAddon:
 
 
 class SchedulerAddon:
-    """An add-on that sets SCHEDULER to a scheduler of a project."""
+    """An add-on that sets SCHEDULER to a scheduler that is not from Scrapy or scrapy_rep."""
 
     def update_settings(self, settings: BaseSettings) -> None:
         scheduler = "tests.crawl.test_dry_run.StackScheduler"
         settings.set("SCHEDULER", scheduler, "addon")
 
 
-class Component:
-    """The base class of the downloader middlewares of a project."""
+class Middleware:
+    """The base class of most downloader middlewares in this module. A middleware keeps its crawler in ``crawler``."""
 
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
@@ -63,14 +65,14 @@ class Component:
         return cls(crawler)
 
 
-class NeedsKey(Component):
+class NeedsKey(Middleware):
     """Reads the meta key ``wanted`` of each request. Only requests of the spider have this key."""
 
     def process_request(self, request: Request) -> None:
         request.meta["wanted"]
 
 
-class NeedsKeyOfResponses(Component):
+class NeedsKeyOfResponses(Middleware):
     """Reads the meta key ``wanted`` of a request when its response arrives."""
 
     def process_response(self, request: Request, response: Response) -> Response:
@@ -78,14 +80,14 @@ class NeedsKeyOfResponses(Component):
         return response
 
 
-class NeedsKeyOfFailures(Component):
+class NeedsKeyOfFailures(Middleware):
     """Reads the meta key ``wanted`` of a request when its download has failed."""
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         request.meta["wanted"]
 
 
-class CancelRobotsTxt(Component):
+class CancelRobotsTxt(Middleware):
     """Raises CancelledError when the response for a robots.txt arrives."""
 
     async def process_response(self, request: Request, response: Response) -> Response:
@@ -94,15 +96,15 @@ class CancelRobotsTxt(Component):
         return response
 
 
-class DropRobotsTxt(Component):
+class DropRobotsTxt(Middleware):
     """Drops the requests for robots.txt."""
 
     async def process_request(self, request: Request) -> None:
         if is_robotstxt(request):
-            raise IgnoreRequest("The firm does not read the small print")
+            raise IgnoreRequest("DropRobotsTxt drops requests for robots.txt")
 
 
-class ReplaceRobotsTxt(Component):
+class ReplaceRobotsTxt(Middleware):
     """Replaces the response for a robots.txt by a request for another URL, the spider attribute ``instead``.
 
     If the spider attribute ``is_copy`` is true, the new request is a copy of the request for robots.txt.
@@ -118,7 +120,7 @@ class ReplaceRobotsTxt(Component):
         return request.replace(url=url) if is_copy else JsonRequest(url, data={})
 
 
-class SolveChallenges(Component):
+class SolveChallenges(Middleware):
     """Repeats each request that was answered with a challenge, with the header ``X-Solved``.
 
     The stat ``solved/ENCODING/TIMEOUT`` counts the repeated requests for robots.txt, by the Accept-Encoding and the
@@ -138,7 +140,7 @@ class SolveChallenges(Component):
         return request.replace(headers=headers, dont_filter=True)
 
 
-class CountPasses(Component):
+class CountPasses(Middleware):
     """Counts the requests that pass this middleware, except those for robots.txt, in the stat ``passes``."""
 
     async def process_request(self, request: Request) -> None:
@@ -146,7 +148,7 @@ class CountPasses(Component):
             self.crawler.stats.inc_value("passes")
 
 
-class MarkOnce(Component):
+class MarkOnce(Middleware):
     """Returns each request from ``process_request`` once, as the same object, so that Scrapy schedules it again."""
 
     def process_request(self, request: Request) -> Request | None:
@@ -157,14 +159,14 @@ class MarkOnce(Component):
         return request
 
 
-class RemoveHost(Component):
+class RemoveHost(Middleware):
     """Removes the ``Host`` header of each request."""
 
     def process_request(self, request: Request) -> None:
         request.headers.pop("Host", None)
 
 
-class PassOnce(Component):
+class PassOnce(Middleware):
     """Drops each request for a URL except the first one. The first request can pass again after it has
     returned to the scheduler.
     """
@@ -178,7 +180,7 @@ class PassOnce(Component):
             raise IgnoreRequest("Once is enough")
 
 
-class ForgetSlots(Component):
+class ForgetSlots(Middleware):
     """Deletes idle download slots after each response. Scrapy itself deletes them once a minute.
 
     The stat ``forgotten`` counts the deleted slots.
@@ -192,7 +194,7 @@ class ForgetSlots(Component):
         return response
 
 
-class HoldBack(Component):
+class HoldBack(Middleware):
     """Holds back the requests for URLs that contain ``/held`` until the response for a page ``/go`` has arrived."""
 
     def __init__(self, crawler: Crawler) -> None:
@@ -213,7 +215,7 @@ class HoldBack(Component):
         return response
 
 
-class LogIn(Component):
+class LogIn(Middleware):
     """Downloads ``/token`` from the host of each request before the request passes this middleware."""
 
     async def process_request(self, request: Request) -> None:
@@ -222,18 +224,18 @@ class LogIn(Component):
             await self.crawler.engine.download_async(token)
 
 
-class HideErrors(Component):
+class HideErrors(Middleware):
     """Replaces each error of a download by an empty response."""
 
     def process_exception(self, request: Request, exception: Exception) -> Response:
         return TextResponse(request.url, status=418, request=request)
 
 
-class Service(Component):
+class Service(Middleware):
     """Replaces the request for each page by a request to a service that renders pages, as scrapy-splash does.
 
     The new request is in the download slot of the page's host, and its response gets the URL of the page. If the page
-    redirects, the response gets the URL in the service's header ``X-Landed``, at which the redirects ended.
+    redirects, the response gets the URL at which the redirects end. The service sends this URL in the header ``X-Landed``.
     """
 
     is_exempt = False

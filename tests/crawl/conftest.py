@@ -47,5 +47,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=MODES)
 def every_mode(request: pytest.FixtureRequest) -> str:
-    """Each mode of Scrapy, even if MODES does not select it. For the most important tests."""
+    """Each mode of Scrapy: asyncio, select, reactorless. The environment variable MODES has no effect. The most
+    important tests use this fixture in place of ``mode``.
+    """
     return skip_unsupported(request.param)

@@ -1,4 +1,4 @@
-"""Simulates a version of Scrapy without one of the private names of Scrapy that this package uses."""
+"""Simulates a version of Scrapy without one of the private names of Scrapy that scrapy_rep uses."""
 
 from __future__ import annotations
 
@@ -41,14 +41,15 @@ class SlotsWithoutAttribute:
 
 
 class HidePrivateName:
-    """An extension that hides a private name of Scrapy from this package: the setting MISSING, such as "slot.delay".
+    """An extension that hides one of Scrapy's private names from scrapy_rep. The setting MISSING contains the name, such
+    as ``"slot.delay"``.
 
-    Scrapy's own components still find the name, since they need it.
+    Scrapy itself still finds the name, since Scrapy needs it.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         missing = crawler.settings["MISSING"]
-        # If this package cannot wake the engine up, the engine asks for requests only at its heartbeats. They must be
+        # If scrapy_rep cannot wake the engine up, the engine asks for requests only at its heartbeats. They must be
         # frequent, or the test would be slow.
         ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.5
 

@@ -23,9 +23,10 @@ def pages(host: Host, count: int, kind: str = "page") -> list[str]:
 def limit(
     host: Host, number: int, answer: Busy | None = None, *, seconds: float = 0.2
 ) -> Host:
-    """Make *host* give *answer* to its first *number* requests. Later requests get a page after *seconds*.
+    """Make *host* give *answer*, such as a 429, to its first *number* requests for pages. Return *host*.
 
-    Requests for robots.txt are not counted. Return *host*.
+    The answer to each later request is a page, which is sent *seconds* after the request. If *number* is 0, all
+    requests get pages, and no *answer* is needed. Requests for robots.txt are answered as usual, and do not count.
     """
     request_count = 0
 

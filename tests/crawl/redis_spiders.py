@@ -62,7 +62,7 @@ def loads(text: bytes) -> dict[str, Any]:
 
 
 class WorkerSpider(PlanSpider):
-    """Follows ``links`` from the first page."""
+    """Requests the URLs ``links`` when it has got the first page."""
 
     name = "worker"
     links: list[str] = []
@@ -78,9 +78,12 @@ class WorkerSpider(PlanSpider):
 
 
 class DownloadingSpider(WorkerSpider):
-    """A WorkerSpider that downloads a file in the callback of each page, from a URL that starts with ``files``."""
+    """A WorkerSpider that downloads a file in the callback of each page except the first.
 
-    files = ""
+    The URL of the file is ``file_prefix``, a hyphen, and the URL of the page with hyphens in place of slashes.
+    """
+
+    file_prefix = ""
 
     async def first_page(self, response: Response) -> AsyncIterator[Request]:
         self.note_response(response)
@@ -91,7 +94,7 @@ class DownloadingSpider(WorkerSpider):
     async def page(self, response: Response) -> None:
         self.note_response(response)
         name = response.url.replace("/", "-")
-        request = Request(f"{self.files}-{name}", callback=NO_CALLBACK)
+        request = Request(f"{self.file_prefix}-{name}", callback=NO_CALLBACK)
         await maybe_deferred_to_future(self.crawler.engine.download(request))
 
 
@@ -123,7 +126,9 @@ class WatchedScheduler(SharedScheduler):
 
 
 class BranchingSpider(WorkerSpider):
-    """Follows ``links`` as a binary tree: each page leads to two others, so requests are pushed all the time."""
+    """Requests the URLs ``links`` as if their pages were a binary tree: the callback of each page yields requests for up
+    to two further pages. So the spider adds requests to the queue during the whole crawl.
+    """
 
     def first_page(self, response: Response) -> Iterator[Request]:
         self.note_response(response)

@@ -262,7 +262,8 @@ async def _serve(
     ):
         try:
             if host.sent_on_connect is not None:
-                # In TLS, the client begins, so there is a byte to wait for.
+                # An https client begins the TLS handshake. Wait for its first byte, so that the connection fails during
+                # the handshake, not before.
                 if host.scheme == "https":
                     await reader.read(1)
                 return await _send_raw(host.sent_on_connect(), reader, writer)

@@ -95,7 +95,9 @@ class NotingSpider(Spider):
 
 
 def _fields_of_record(record: Any) -> dict[str, Any]:
-    """Return fields of the decision record *record* for the report; none if there is no record."""
+    """Return what the report of the crawl says about the decision record *record*: the reason, the rule, its line, and
+    so on. If *record* is None, return an empty dict.
+    """
     if record is None:
         return {}
     _, _, pattern = (record.statement or "").partition(": ")

@@ -554,7 +554,7 @@ def test_downloads_keep_the_delay_and_pauses_of_a_host_that_another_worker_owns(
             settings_for(server),
             3,
             spider="DownloadingSpider",
-            files=shared_host.url("/file"),
+            file_prefix=shared_host.url("/file"),
         )
     )
     assert len(

@@ -124,26 +124,30 @@ class Trial:
         )
 
     def run_until(
-        self, pages: int, end: Callable[[RunningCrawl], None] = kill, **settings: Any
+        self,
+        page_count: int,
+        end: Callable[[RunningCrawl], None] = kill,
+        **settings: Any,
     ) -> None:
-        """Start a run, and end it with *end* when it has requested this number of *pages*.
+        """Start a run, and call *end* when the run has requested *page_count* pages. Return when its process has ended.
 
-        The run cannot finish earlier, even on a busy machine: the hosts answer only EXTRA_PAGES further requests.
+        The hosts answer at most *page_count* + EXTRA_PAGES requests for pages. So a crawl that has more pages left
+        cannot finish before *end* is called, even on a busy machine.
         """
         before = self.fetched_count
-        gate = Gate(self.site, pages + EXTRA_PAGES)
+        gate = Gate(self.site, page_count + EXTRA_PAGES)
         crawl = self.start(**settings)
-        crawl.until(lambda: self.fetched_count >= before + pages)
+        crawl.until(lambda: self.fetched_count >= before + page_count)
         end(crawl)
         crawl.wait()
         self.site.settle()
         gate.open()
 
     def wait_for_file(self, crawl: RunningCrawl, *urls: str) -> None:
-        """Wait until the file of the queue is up to date.
+        """Wait until the file of the queue contains a request for each of *urls*, and no request that is finished.
 
-        It is up to date if the callbacks of all answered pages except *urls* have ended, the file has requests for all
-        *urls*, it has no other request in flight, and it has no request whose callback or errback has ended.
+        A request is finished when its callback or errback has ended. All requests that got a page must be finished,
+        except the requests for *urls*. The file must mark only requests for *urls* as in flight.
         """
         crawl.until(lambda: self._has_settled(set(urls)))
 

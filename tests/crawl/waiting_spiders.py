@@ -89,7 +89,8 @@ class EveryWaySpider(PlanSpider):
         after = [*self.cancel_after.get(response.url, ()), *[None] * len(more)]
         downloads = []
         for url, seconds in zip(more, after, strict=False):
-            # In Deferreds, all downloads begin at once, also with a reactor that is not on asyncio.
+            # deferred_from_coro() starts the download now, with any reactor. A bare coroutine would start only when it
+            # is awaited.
             sending = self.crawler.engine.download_async(requests[url])
             download = deferred_from_coro(sending)
             if seconds is not None:

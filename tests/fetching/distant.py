@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def distant(path: str, seconds: float) -> Iterator[int]:
-    """Start the proxy, yield its port on the loopback interface, and stop the proxy at the end. It connects to the Unix
-    socket at *path*. Each round trip takes *seconds* longer than without the proxy.
+    """Run a proxy for the server at the Unix socket *path*, and yield the port of the proxy on the loopback interface.
+    Through the proxy, each round trip to the server takes *seconds* longer. The proxy stops at the end of the ``with``
+    block.
     """
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)

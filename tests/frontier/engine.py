@@ -1,4 +1,4 @@
-"""A crawler with a fake engine. A test calls the scheduler in place of the engine, and nothing is downloaded."""
+"""A crawler without downloads, whose engine is a fake. A test itself calls the scheduler, as Scrapy's engine would."""
 
 from __future__ import annotations
 

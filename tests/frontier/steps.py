@@ -44,10 +44,11 @@ class NamedRequests:
 
 
 class Crawl:
-    """A crawl that a test runs step by step. Requests and hosts are just names: ``a1`` is a request to the host ``a``.
+    """A crawl that a test runs step by step. Requests and hosts are just names.
 
-    Two kinds of names begin with another letter: ``f1`` is a request from outside the scheduler (such as a file), and
-    ``r1`` is a request for robots.txt.
+    The tests name a request after its host: ``a1`` is a request to the host ``a``. Some requests are named after their
+    purpose instead: ``f1`` is the download of a file or another request from outside the scheduler, and ``r1`` is a
+    request for robots.txt.
     """
 
     def __init__(self, wait_timeout: float = 60.0, concurrency: float = inf) -> None:
@@ -58,7 +59,9 @@ class Crawl:
         self.concurrency = concurrency
         self.limits = Limits(wait_timeout)
         self.entries: dict[str, InFlight] = {}
-        """Maps the name of each request that is planned or sent to its state."""
+        """The states of the requests in flight, by the names of the requests. A request is in flight from the
+        time when the scheduler hands it out or the wire sends it, until it ends or waits at the wire.
+        """
 
         self.waiting: dict[str, Waiter] = {}
         """The requests that wait, but not in a queue of the scheduler, by name. Each of them waits until the limits
@@ -134,7 +137,9 @@ class Crawl:
         return list(iter(self.plan, None))
 
     def return_to_scheduler(self, name: str) -> None:
-        """Put a planned request back into its queue, as the gate or the wire does."""
+        """Put the request *name*, which the scheduler has handed out, back into its queue. In a real crawl, a downloader
+        middleware returns a request to the scheduler if the request may not be sent yet.
+        """
         entry = self.entries.pop(name)
         del self.limits.in_flight[name]
         self.limits.end(entry, self.now)
@@ -191,13 +196,13 @@ class Crawl:
         is_for_robotstxt: bool = False,
         is_first: bool = False,
     ) -> None:
-        """Send a request from outside the scheduler, such as a file. If the limits do not allow it now, let it wait at
-        the wire.
+        """Send a request from outside the scheduler, such as the download of a file. If the limits do not allow the
+        request now, it waits at the wire until they do.
 
-        If *is_for_robotstxt* is True, the request is for robots.txt. When the limits allow it, it becomes planned, and
-        a test can send it with :meth:`send`.
+        If *is_for_robotstxt* is True, the request is for robots.txt, and is not sent by this method. When
+        :meth:`decided` has returned its name, a test can send the request with :meth:`send`.
 
-        If *is_first* is True, the request waits in front of all requests that wait already.
+        If *is_first* is True, the request waits in front of all other waiting requests.
         """
         entry = InFlight(queue, is_for_robotstxt=is_for_robotstxt)
         if not is_for_robotstxt and self.limits.try_send(entry, self.now):
@@ -239,7 +244,9 @@ class Crawl:
     # Time, and answers of hosts.
 
     def advance_to(self, now: float) -> None:
-        """Let the time pass until *now*. Each alarm of the limits goes off at its time."""
+        """Advance the clock to *now*. At each time for which the limits have set an alarm, such as the end of a pause,
+        call :meth:`Limits.tick`, as a real crawl does.
+        """
         while self.limits.alarms.first_at <= now:
             self.now = max(self.now, self.limits.alarms.first_at)
             self.limits.tick(self.now)

@@ -62,7 +62,7 @@ FIRST_RULE = replace(RFC9309, name="tdmrep", rule_choice="first")
 # thousand million steps.
 SECONDS = 2.0
 SECONDS_PER_BYTE = 100e-6
-# The maximum size in bytes of a part with its repeated lines.
+# The maximum size in bytes of a part of an input, after _repeated() has written out the repeated lines of the part.
 MAX_PART = 65_536
 # The maximum size in bytes of an input that is compared with the reference implementation, which is slow.
 MAX_FOR_REFERENCE = 2_000

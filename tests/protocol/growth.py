@@ -1,5 +1,5 @@
-"""Measures how the cost of a task grows with its input, in lines of Python or in time. Time also counts
-the work of C code.
+"""Measures how the cost of a task grows with the size of its input. The cost is the number of Python lines that run, or
+the processor time, which includes the work of C code.
 """
 
 from __future__ import annotations

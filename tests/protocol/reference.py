@@ -261,12 +261,14 @@ def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[Pattern]:
     return patterns
 
 
-def pattern_length(octets: list[int], value: bytes, dialect: Dialect) -> int:
-    """Return the length of a pattern: the number of its normalized octets, or the number of octets
-    that Google's parser counts.
+def pattern_length(octets: list[int], written: bytes, dialect: Dialect) -> int:
+    """Return the length of a pattern: the number of its normalized *octets*.
+
+    In Google's dialect, return the length that Google's parser computes from the pattern without
+    normalization (*written*): octets above 0x7F count three times.
     """
     if dialect.path_encoding == "high-octets":
-        return sum(3 if octet > 0x7F else 1 for octet in value)
+        return sum(3 if octet > 0x7F else 1 for octet in written)
     return len(octets)
 
 
@@ -378,8 +380,8 @@ def is_always_encoded(octet: int) -> bool:
 def matches(pattern: Pattern, target: Target, dialect: Dialect) -> bool:
     """Return True if the pattern matches the target, either both as written or both normalized.
 
-    If the normalized pattern has a query, encoded slashes and question marks in the queries of both
-    are decoded.
+    If the pattern has a query and the path encoding is ``rfc3986``, ``%2F`` and ``/`` are the same in
+    the query, and so are ``%3F`` and ``?``: the pattern ``/a?b=%2F`` matches the target ``/a?b=/``.
     """
     if pattern.written is not None and matches_raw(pattern.written, target.written):
         return True

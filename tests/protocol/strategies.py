@@ -85,9 +85,9 @@ PIECES = (
     *([b"*"] * 4),
     *([b"$"] * 3),
 )
-# What replaces a "*" of a pattern in a URL.
+# If a URL is made from a pattern, one of these replaces each "*" of the pattern.
 WILD = (b"", b"", b"", b"a", b"/", b"/ab", b"%2F", b"*", b"index.html")
-# What is appended to the URL.
+# One of these is appended to the URL.
 TAILS = (*([b""] * 4), b"a", b"/", b"?a", b"$", b"#a", b"index.html", b"/robots.txt")
 URLS = ("/", "", "?a", "/robots.txt", "/robots.txt?a", "/%72obots.txt", "/a", "/a/")
 

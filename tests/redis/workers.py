@@ -36,7 +36,8 @@ class SharedQueue:
         self.done_on_server: set[str] = set()
         """The names of the requests that the server has recorded as done."""
 
-        # Redis itself expires keys by the real time. The time of the script is later, so no key expires during a test.
+        # In the year 2096. The script shared.lua uses this time to compute when a key expires, but Redis compares the
+        # result with the real time. So no key expires during a test.
         self.now = 4_000_000_000.0
         self.client.set("now", self.now)
 
@@ -77,7 +78,9 @@ def fake_queue() -> SharedQueue:
 
 
 class FailingClient:
-    """A Redis client whose calls of the script fail if :attr:`failure` is set."""
+    """A Redis client that raises an exception when a worker runs the script ``shared.lua``, if :attr:`failure` is not
+    empty.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -91,7 +94,7 @@ class FailingClient:
         return getattr(self._client, name)
 
     def register_script(self, source: str) -> Script:
-        """Return a script that runs on this client, so that its calls fail too."""
+        """Return a script that runs on this client, so that its calls fail if :attr:`failure` is not empty."""
         return Script(self, source)  # type: ignore[arg-type]
 
     def evalsha(self, *args: Any) -> Any:
@@ -119,8 +122,8 @@ NO_WANTS: dict[str, Any] = {
     "readable": [],
     "last_aside": "0",
 }
-"""The fields of a call in which a worker asks for nothing: neither hosts nor requests nor permits. The end of
-``shared.lua`` describes them.
+"""The fields of a call in which a worker asks for nothing: no hosts, no requests, and no permits to send a request. The
+end of ``shared.lua`` describes each field.
 """
 
 
@@ -172,8 +175,10 @@ class Worker:
         return self.queue.now < self.renewed_at + LEASE
 
     def call(self, **wants: Any) -> Answer | None:
-        """Make one call to the Redis server: send the reports, and return the server's answer. Return None if the
-        connection fails. *wants* is what the worker asks for: the fields of the call that differ from ``NO_WANTS``.
+        """Make one call to the Redis server: send what this worker has to report, such as the requests that are done,
+        and return the server's answer. Return None if the connection fails.
+
+        *wants* is what the worker asks for: the fields of the call that differ from ``NO_WANTS``.
         """
         wants = {**NO_WANTS, **wants}
         if self.exchange.is_uncertain:
@@ -223,11 +228,11 @@ class Worker:
             self.exchange.unsent.append(exchange.Push(**{**defaults, **fields}))
 
     def take(self, room: int = 100, **wants: Any) -> list[str]:
-        """Make one call that asks for *room* requests of hosts that no worker owns. Return the names of the requests in
-        the answer.
+        """Make one call that asks for requests, and return the names of the requests in the server's answer.
 
-        If *room* is 0, the answer contains only new requests of the hosts that this worker owns. *wants* are further
-        fields of the call, as in :meth:`call`.
+        The worker gets hosts that no worker owns, with about *room* requests in total. If *room* is 0, it gets no
+        hosts. In any case, the answer can contain new requests of hosts that the worker owned already. *wants* are
+        further fields of the call, as in :meth:`call`.
         """
         before = set(self.taken)
         self.call(room=room, **wants)
@@ -258,7 +263,7 @@ class Worker:
             self.reports["done"].append((number, ""))
 
     def give_back(self, *names: str) -> None:
-        """Give the requests *names* back to the server in the next call."""
+        """Give the requests *names* back with the next call to the server."""
         for number in list(self.numbers_of(*names)):
             del self.taken[number]
             self.reports["back"].append(number)
@@ -266,8 +271,8 @@ class Worker:
     def give_back_host(
         self, host: str, next_in: float = 0.0, back_off: Sequence[float] = (0, 0, 0)
     ) -> None:
-        """Give *host* and its requests back in the next call. No request may be sent to *host* for the next *next_in*
-        seconds. *back_off* contains ``own_pause``, ``concurrency`` and ``lasted`` of a ``LeasedHost``.
+        """Give *host* and its requests back with the next call to the server. No request may be sent to *host* for the
+        next *next_in* seconds. *back_off* contains ``own_pause``, ``concurrency`` and ``lasted`` of a ``LeasedHost``.
         """
         self.owned.discard(host)
         self.reports["left"].append((host, next_in, *back_off))
@@ -292,8 +297,8 @@ class Worker:
     def release_permit(
         self, token: str, seconds_ago: float = 0.0, *, was_sent: bool = True
     ) -> None:
-        """Give the permit *token* back in the next call. Its request ended *seconds_ago*. If *was_sent* is False, the
-        request was not sent.
+        """Give the permit *token* back with the next call to the server. The request for which this worker got the
+        permit ended *seconds_ago*, or was never sent if *was_sent* is False.
         """
         self.permits.discard(token)
         self.reports["released"].append((token, seconds_ago, was_sent))

@@ -108,8 +108,8 @@ class Ledger:
         self._add("progress", {**values, **columns})
 
     def count_pages(self) -> None:
-        """Add traffic and progress with a page of 100 bytes for each allowed request, fetched at
-        the time of the decision.
+        """Count the pages of all allowed requests in the tables ``traffic`` and ``progress``, as if each
+        request had fetched a page of 100 bytes at the time of its decision.
         """
         pages = "FROM decision WHERE verdict = 'allowed' GROUP BY"
         self.connection.execute(

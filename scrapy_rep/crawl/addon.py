@@ -164,7 +164,7 @@ def _check_classes(settings: BaseSettings) -> None:
             raise SettingError(
                 name,
                 path,
-                f"a class for this setting. The given class belongs in {usual}",
+                f"a class of another kind. This class belongs in {usual}",
             )
 
 

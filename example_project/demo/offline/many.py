@@ -70,7 +70,7 @@ def main() -> int:
         sep="\n  ",
     )
     print(
-        f"{len(additional)} additional requests were sent in the crawl with {crew}",
+        f"{len(additional)} requests were sent in the crawl with {crew}, but not in the crawl with 1 worker",
         *additional,
         sep="\n  ",
     )

@@ -136,7 +136,9 @@ class Budget:
         entry.page_of = ""
 
     def why_refused(self, request: Request, entry: InFlight) -> str:
-        """Return the reason why *request* is refused, as text for a message."""
+        """Return a text for the message that *request* is refused: the limit of pages that its host has reached, and
+        the setting that contains this limit.
+        """
         origin = url_origin(request)
         assert origin is not None
         return self._why(_host_of(origin, entry), origin)

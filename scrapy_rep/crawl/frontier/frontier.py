@@ -563,7 +563,9 @@ class Frontier:
         return request.callback is not NO_CALLBACK
 
     def why_no_page(self, request: Request, entry: InFlight) -> str:
-        """Return the reason why *request* exceeds the limit of pages of its host, as text for a message."""
+        """Return a text for the message that *request* is refused: the limit of pages that its host has reached, and
+        the setting that contains this limit.
+        """
         assert self.budget is not None
         return self.budget.why_refused(request, entry)
 

@@ -375,11 +375,11 @@ class JobStore:
             )
         elif error is not None and not was_failing:
             self._logger.warning(
-                "%(path)s cannot be written: %(error)s. Remove the cause, such as a full disk, or another program that "
-                "has locked the file. Until then, changes are kept in memory, and the crawl tries again to write them. "
-                "No request is sent while the changes take more than %(most)d MB, or while another program has locked "
-                "the file. If the crawl ends before the changes are written, the next run fetches again what was "
-                "fetched since the last write",
+                "%(path)s cannot be written: %(error)s. Remove the cause, such as the lack of disk space, or another "
+                "program that has locked the file. Until then, changes are kept in memory, and the crawl tries again "
+                "to write them. No request is sent while the changes take more than %(most)d MB, or while another "
+                "program has locked the file. If the crawl ends before the changes are written, the next run fetches "
+                "again what was fetched since the last write",
                 path=file.path,
                 error=error,
                 most=_MAX_WAITING // 1_000_000,

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 # the last one.
 _BACK_OFF_REMEMBERED = 600.0
 
-# The minimum time, in seconds, for which an idle limiter is kept after the last answer of its host, if the host has a
-# crawl delay or a known IP address, or if the answer was a 503.
+# The minimum time, in seconds, for which an idle limiter is kept after the last answer of its host, if it contains
+# what a further request needs: the time of the answer, from which the crawl delay is measured; the IP address of the
+# host; or the fact that the answer was a 503, because a second 503 in a row begins a pause.
 _ANSWER_REMEMBERED = 30.0
 
 

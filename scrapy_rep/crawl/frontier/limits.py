@@ -841,8 +841,9 @@ class Limits:
         waiter.may_continue = True
         for limiter in limiters:
             if limiter.planned + limiter.sent >= limiter.concurrency_now:
-                # The limiter is full, so this waiter goes before requests that the scheduler has handed out. The next
-                # waiter has to let the scheduler go first again. _set_alarm() will decide until when.
+                # All room of the limiter is in use, or reserved for requests that the scheduler has handed out. This
+                # waiter is sent before these requests. In return, the next waiter lets the scheduler go first again:
+                # _set_alarm() sets the time until which it does.
                 limiter.waiters_yield_until = inf
         if waiter.counts_as_planned:
             self._count_planned(waiter.entry, limiters)
@@ -1394,8 +1395,9 @@ class Limits:
     # Statistics for the log.
 
     def _note_slowdown(self, host: Limiter, now: float) -> None:
-        """Update :attr:`slowdowns` and :attr:`slowed_seconds` when a request to *host* is sent: add the time in which
-        requests to *host* waited only for the crawl delay, not for the download slot or the end of a pause.
+        """Add the last wait for the crawl delay of *host* to :attr:`slowdowns` and :attr:`slowed_seconds`, because a
+        request to *host* is sent now. The time in which the download slot or a pause also held the requests back is
+        left out.
         """
         limiter = host.crawl_delay
         assert limiter is not None

@@ -222,7 +222,7 @@ class IndexingRules:
         """
         if now.tzinfo is None:
             raise ValueError(
-                "now must have a time zone, such as datetime.now(timezone.utc)"
+                "the argument now must have a time zone, such as datetime.now(timezone.utc)"
             )
         if not self.index:
             return "noindex"

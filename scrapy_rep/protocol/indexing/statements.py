@@ -232,7 +232,8 @@ class StatementReader:
         the position of these statements.
 
         *spans* are the parts of *text* between separators. A span usually contains one statement, but a date
-        that contains separators extends over several spans. The list *spans* is modified.
+        that contains separators extends over several spans. If a span turns out to be a list of several rules, it is
+        replaced in *spans* by their spans, so the caller must not use *spans* again.
         """
         at = 0
         while at < len(spans):

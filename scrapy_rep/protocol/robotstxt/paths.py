@@ -98,8 +98,8 @@ class Target(NamedTuple):
     """The normalized target."""
 
     written: str = ""
-    """The target as written. Empty if the comparison with the normalized target is enough, because the target
-    contains no ``%``, or because the dialect compares only normalized targets."""
+    """The target as written. A pattern is compared with this target, too. Empty if only the normalized target has to be
+    compared: the target contains no ``%``, or the dialect compares only normalized targets."""
 
 
 def target(url: str, dialect: Dialect) -> Target:

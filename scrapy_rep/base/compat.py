@@ -124,7 +124,9 @@ the header is meant. If the request gets another proxy later, Scrapy removes the
 _MISSING = object()
 
 _NO_SLOT = "\0"
-"""A key with which :func:`slot_state` returns the state of a new slot: no request uses a download slot with this key."""
+"""A key with which :func:`slot_state` returns the state of a new slot: no request uses a download slot with this
+key.
+"""
 
 _SLOT_ATTRIBUTES = ("concurrency", "delay", "lastseen", "queue")
 """The attributes of Scrapy's download slots that this module reads."""

@@ -182,8 +182,9 @@ class Answer(NamedTuple):
     """The requests that this worker takes from the server with this answer."""
 
     unread: Sequence[tuple[Taken, str]]
-    """Requests that a worker, usually another one, could not deserialise. This worker now tries to deserialise them. Each pair is a request
-    and its place: the number, as text, under which the server keeps the request apart from the queue.
+    """Requests that a worker, usually another one, could not deserialise. This worker now tries to deserialise them.
+    Each pair is a request and its place: the number, as text, under which the server keeps the request apart from the
+    queue.
     """
 
 

@@ -746,10 +746,10 @@ class Frontier:
         return self.is_awaited_by_browser(limiters)
 
     def _admit_for_browser(self, now: float) -> None:
-        """Let each waiting request for a robots.txt continue if a browser is loading a page from the same host: the page
-        possibly waits for this robots.txt before it loads a script or an image. The request continues even if the host
-        already has its maximum number of concurrent requests, because the page is one of them, and ends only after the
-        robots.txt was fetched. If the host is paused, the request keeps waiting.
+        """Let each waiting request for a robots.txt continue if a browser is loading a page from the same host: the
+        page possibly waits for this robots.txt before it loads a script or an image. The request continues even if the
+        host already has its maximum number of concurrent requests, because the page is one of them, and ends only after
+        the robots.txt was fetched. If the host is paused, the request keeps waiting.
         """
         for waiter, (request, _) in list(self._waiting.items()):
             # When a waiter leaves its limiter, another waiter can take its place. So admit() for one waiter can let
@@ -958,9 +958,9 @@ class Frontier:
             # the pause of a host has ended (during a pause, no request for robots.txt continues).
             self._admit_for_browser(now)
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
-        # A request waits for its robots.txt for at most ``patience`` seconds. At each check, the count of seconds starts
-        # again at 0 if the request for the robots.txt itself waits for the limits of its host, or if the crawler's own
-        # network is gone.
+        # A request waits for its robots.txt for at most ``patience`` seconds. At each check, the count of seconds
+        # starts again at 0 if the request for the robots.txt itself waits for the limits of its host, or if the
+        # crawler's own network is gone.
         waiting_urls = {
             request.fetch.asked_url
             for request, _ in self._waiting.values()

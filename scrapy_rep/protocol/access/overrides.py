@@ -42,8 +42,8 @@ _HOST_PATTERN = r"(\*|(?:\*\.)?(?:\[[0-9a-f:.]+\]|[^\s/*:]+))(?::(\d{1,5}))?"
 
 
 class Override(NamedTuple):
-    """An item of the setting ``REP_OVERRIDES``: whether the crawl obeys, ignores or replaces the robots.txt of the hosts
-    that match ``pattern``. For example, ``{"example.com": "ignore"}`` in the setting becomes an override with the
+    """An item of the setting ``REP_OVERRIDES``: whether the crawl obeys, ignores or replaces the robots.txt of the
+    hosts that match ``pattern``. For example, ``{"example.com": "ignore"}`` in the setting becomes an override with the
     ``pattern`` ``"example.com"`` and the ``kind`` ``"ignore"``. The attribute ``pages`` can also limit how many pages
     the crawl fetches from each host.
     """

@@ -20,8 +20,8 @@ import re
 # more markup is not one that a browser created to show plain text.
 _MAX_MARKUP = 4_096
 
-# These two expressions match the markup before and after the plain text in a page. A "<" can match only at the beginning
-# of a tag, so there is only one way to divide the markup into tags, and no backtracking.
+# These two expressions match the markup before and after the plain text in a page. A "<" can match only at the
+# beginning of a tag, so there is only one way to divide the markup into tags, and no backtracking.
 _BEFORE = re.compile(
     rb"(?:<!doctype html>\s*)?<html[^<>]*>\s*<head[^<>]*>\s*(?:<(?:meta|link)\b[^<>]*>\s*)*</head>"
     rb"\s*<body[^<>]*>(?:\s*<pre[^<>]*>|(?=\s*</body>))",

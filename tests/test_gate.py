@@ -492,8 +492,8 @@ async def test_invalid_purposes_of_a_request_do_not_affect_other_requests(
 async def test_a_cancelled_request_in_a_dry_run_is_not_an_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The cancelled request is not sent, and nothing is logged. The other request, which waits for the same robots.txt,
-    is judged.
+    """Two requests wait for the same robots.txt, and the first one is cancelled. It is not sent, and nothing is logged.
+    The second one is judged.
     """
     robots_response: Deferred[Response] = Deferred()
     settings: dict[str, Any] = {"REP_DRY_RUN": True, "USER_AGENT": "mybot"}

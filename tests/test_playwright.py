@@ -51,8 +51,8 @@ class FakeGate(BrowserGate):
 
     def __init__(self) -> None:
         self.checked: list[tuple[str, str]] = []
-        """The URLs that were checked, each with the URL of its page. The URL of the page is empty if the request has no
-        known page.
+        """The URL of each request that was checked, with the URL of the page in the browser that needs it. If the page
+        is not known, its URL is an empty string.
         """
 
     async def refusal_of(

@@ -34,7 +34,7 @@ def test_the_media_type_distinguishes_documents_from_data() -> None:
     """
     media_types = DOCUMENTS + DATA
     assert [name for name in media_types if is_document(name)] == DOCUMENTS
-    # A media type that no server sends by default decides, whatever the body is.
+    # The body matters only for text/html and text/plain, which servers send by default.
     assert is_document("application/pdf", b"{}")
     assert is_document("application/xhtml+xml", XML + b"<x:html/>")
 
@@ -91,8 +91,8 @@ def test_a_body_of_json_or_xml_is_data_even_with_the_media_type_of_a_page(
 def test_the_content_type_takes_precedence_over_the_class_of_the_response(
     response_class: type[Response], content_type: str | None, url: str, expected: bool
 ) -> None:
-    """Without a Content-Type, the class that Scrapy has chosen for the response decides. A robots.txt is never a
-    document.
+    """If a response has no Content-Type, its class decides whether it is a document: an HtmlResponse is a document, and
+    a JsonResponse is not. A robots.txt is never a document.
     """
     headers = {"Content-Type": content_type} if content_type else {}
     assert has_document(response_class(url, headers=headers)) is expected

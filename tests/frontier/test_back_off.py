@@ -121,9 +121,9 @@ def test_back_off_is_on_unless_switched_off(
 
 @coroutine_test
 async def test_successes_end_the_back_off_of_a_download_slot() -> None:
-    """A spider may pause a download slot that has another name than the host. Each success in this slot raises the
-    concurrency of the slot, too, until the back-off is over. So a later pause counts as the first one again, and the
-    requests wait instead of being refused.
+    """A spider has paused a download slot whose name is not a host. Each success in the slot raises its concurrency by
+    one, until the back-off is over. A later pause then counts as a first pause, so requests wait for its end. They
+    would be refused if the back-off had lasted until then.
     """
     run = Run(REP_BACKOFF_MAX=60, REP_WAIT_TIMEOUT=600)
     frontier, clock = run.frontier, FakeClock()

@@ -161,8 +161,9 @@ def test_pages_with_copied_meta_of_a_redirect_count() -> None:
 def test_pages_with_copied_meta_of_a_redirect_count_if_they_come_from_a_jobdir(
     tmp_path: Path,
 ) -> None:
-    """A spider has copied the meta of a redirect to four other requests. Each of them looks like a redirect of the page
-    when it is written to the JOBDIR. Only the first one that is sent is mistaken for the redirect. All others count.
+    """Page 0 was redirected, and the spider has copied the meta of the redirect to four other requests. When they come
+    from the JOBDIR, each looks like the target of the redirect. Only the first one that is sent is mistaken for the
+    target, and does not count as a page of the host. The other three count.
     """
     run = Run(REP_PAGES_PER_HOST=2, JOBDIR=str(tmp_path))
     assert send_page(run, page())
@@ -190,8 +191,8 @@ def test_a_returned_page_with_copied_meta_of_a_retry_counts() -> None:
 def test_a_redirect_that_returns_to_the_scheduler_is_not_counted(
     tmp_path: Path,
 ) -> None:
-    """The page was counted before the redirect. So the redirected request does not count, however often it returns to
-    the scheduler. The JOBDIR keeps this for the next run.
+    """The page was counted before it was redirected. So the redirected request does not count, however often it returns
+    to the scheduler. The next run with the same JOBDIR does not count the request either.
     """
     for settings in {}, {"JOBDIR": str(tmp_path)}:
         run = Run(REP_PAGES_PER_HOST=1, **settings)

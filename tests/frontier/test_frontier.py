@@ -124,7 +124,9 @@ async def test_a_request_whose_end_was_hidden_is_forgotten_beside_an_unknown_req
 async def test_no_request_that_waits_for_rules_is_given_up_while_the_network_is_gone() -> (
     None
 ):
-    """The request waits even if it has waited longer than the network is gone. It fails only when the crawl ends."""
+    """The request began to wait before the network failed. It keeps waiting even after ``REP_WAIT_TIMEOUT``. It fails
+    only when the crawl ends because the network does not come back.
+    """
     run = Run(REP_WAIT_TIMEOUT=200)
     frontier, clock, rules = run.frontier, FakeClock(), mock.MagicMock(fetches={})
     frontier.clock = frontier.alarms.clock = clock
@@ -167,8 +169,8 @@ def test_a_request_on_its_way_to_the_downloader_has_not_ended() -> None:
 def test_a_request_that_cannot_be_written_may_return_to_the_scheduler(
     tmp_path: Path,
 ) -> None:
-    """A request that cannot be written to the JOBDIR is kept in memory. This must not look as if a component had
-    changed the request.
+    """The request cannot be written to the JOBDIR, so it is kept in memory. It must not be mistaken for a request that
+    a component has changed, because a changed request does not return to the scheduler.
     """
     run = Run(JOBDIR=str(tmp_path))
     request = Request(SITE, callback=lambda _: None)
@@ -313,8 +315,9 @@ async def test_a_robotstxt_that_a_browser_awaits_needs_no_room_after_a_pause() -
 async def test_a_robotstxt_that_a_browser_awaits_keeps_the_pause_for_lack_of_file_descriptors() -> (
     None
 ):
-    """Otherwise, the request would be sent again and again, as fast as it fails. While the network is gone, one request
-    for robots.txt at a time is sent, even if a browser awaits several.
+    """If a request fails for lack of file descriptors, no request is sent for a second. This applies even to a
+    robots.txt that a page in a browser awaits. While the network is gone, only one robots.txt at a time is requested,
+    even if a browser awaits several.
     """
     run = Run(PLAYWRIGHT_ABORT_REQUEST="scrapy_rep.playwright.abort_forbidden")
     frontier, clock = run.frontier, FakeClock()
@@ -426,8 +429,9 @@ def test_the_download_slot_is_the_host_if_scrapy_does_not_name_it() -> None:
 def test_a_redirected_request_leaves_the_download_slot_of_another_host(
     url: str, slot: str, sent_in: str
 ) -> None:
-    """Scrapy sets ``download_slot`` for the first host, and a redirect keeps it. In the slot of the first host, the
-    limits would not count the request. A slot that the spider has set is kept.
+    """Scrapy sets ``download_slot`` for the first host, and a redirect to another host keeps it. The redirected request
+    must be sent in the slot of its own host, because the limits count it there. A ``download_slot`` that the spider has
+    set is kept.
     """
     run = Run()
     run.frontier.make_rules()

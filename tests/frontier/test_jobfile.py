@@ -55,7 +55,7 @@ class Position(NamedTuple):
 
 
 def position_of(request: StoredRequest) -> Position:
-    """Return the position of *request*, which was not returned."""
+    """Return the position of *request* in its queue until it is popped for the first time in this run."""
     return Position(False, 0, request.is_unwritable, request)
 
 
@@ -75,7 +75,7 @@ class RankOrder(RequestOrder):
         self._next_number = count().__next__
 
     def of(self, request: Any) -> tuple[int, bool]:
-        # All requests of one rank must have the same order.
+        # The second value says whether the newest request of the rank is first. It must be the same for the whole rank.
         return request.rank, request.rank in {0, 1}
 
 
@@ -154,7 +154,7 @@ class JobFileMachine(RuleBasedStateMachine):
         """Record in the model what the next run would find after a kill."""
         self.committed: dict[str, list[StoredRequest]] = {}
         for host in HOSTS:
-            # The next run pops the requests first that this run has popped, but not finished.
+            # The next run first pops the requests that this run has popped but not finished.
             popped = [
                 request
                 for request_host, request in self.in_flight
@@ -314,7 +314,10 @@ def pop_all(path: Path) -> list[bytes | None]:
 
 
 def test_a_damaged_file_is_refused_or_has_all_requests(tmp_path: Path) -> None:
-    """At many places, the file is cut off, or 64 bytes of it are overwritten. No changed request is popped."""
+    """Each damaged copy of the file is cut off at one position, or has 64 random bytes there. If the copy is not
+    refused, all its requests are popped: unchanged, or as None if a request cannot be read. An empty copy counts as a
+    new file.
+    """
     path = make_file(tmp_path)
     whole, refused = path.read_bytes(), []
     for offset in range(0, len(whole), 1531):
@@ -486,7 +489,7 @@ def test_a_file_whose_requests_are_done_is_small_after_it_is_closed(
 def test_the_cost_of_a_pop_does_not_grow_with_the_pops_since_the_last_commit(
     tmp_path: Path,
 ) -> None:
-    """SQLite does not skip the requests that were popped before."""
+    """To find the next request, SQLite does not have to read the rows of the requests that were popped before."""
     path, steps = make_file(tmp_path, 7_000), 0
 
     def count() -> None:

@@ -32,7 +32,7 @@ def urls(requests: list[Request]) -> list[str]:
 
 
 def write_changes(run: Run) -> None:
-    """Write the pending changes to the file, as the alarm of the job does."""
+    """Write the pending changes to the file now. In a crawl, a timer does this 0.05 seconds after a change."""
     assert run.scheduler._job is not None
     run.scheduler._job._on_alarm()
 
@@ -109,8 +109,9 @@ async def test_a_request_stays_until_its_callback_has_ended(tmp_path: Path) -> N
 async def test_after_a_kill_requests_that_were_not_written_are_neither_queued_nor_seen(
     tmp_path: Path,
 ) -> None:
-    """The file does not contain the end of the callback either. So the page is requested again, and its callback yields
-    the same requests. They must not be dropped as duplicates.
+    """The callback of page 1 has yielded pages 2 and 3, and has ended. When the process is killed, the file contains
+    neither the two requests nor the end of the callback. So the next run requests page 1 again, and its callback yields
+    pages 2 and 3 again. They must not be dropped as duplicates.
     """
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1))
@@ -149,8 +150,8 @@ async def test_a_returned_request_keeps_its_row_in_the_file(tmp_path: Path) -> N
 async def test_a_returned_request_that_a_component_has_changed_stays_in_the_file(
     tmp_path: Path,
 ) -> None:
-    """In this run, the changed request moves to another queue. A kill loses neither this request nor later requests of
-    that queue.
+    """A component has given request 1 another download slot, so request 1 returns to the queue of this slot. If the
+    process is killed, the next run still has request 1, and request 2 of the same slot.
     """
     run = Run(JOBDIR=str(tmp_path))
     run.push(page(1))

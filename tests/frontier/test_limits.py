@@ -180,8 +180,8 @@ def test_requests_in_flight_count_at_an_address_that_becomes_known() -> None:
 
 
 def test_a_host_that_moves_waits_at_its_new_address() -> None:
-    """Requests that wait for the old address continue. Requests in flight count at both addresses. The host may also
-    move back.
+    """When a host gets a new address, its waiting requests no longer wait for the old address, but only for the new
+    one. Requests in flight count at both addresses. Later, the host moves back and forth.
     """
     crawl = Crawl()
     a, b = queues_on_one_address(crawl, "a", "b", concurrency=1)
@@ -207,8 +207,9 @@ def test_a_host_that_moves_waits_at_its_new_address() -> None:
 
 
 def test_addresses_without_a_host_are_forgotten() -> None:
-    """A host without requests is kept for half a minute, together with its address. Another request to the host may
-    follow soon, because the rules are known and robots.txt need not be fetched.
+    """A host without requests is kept for half a minute, together with its address. So the limit of the address applies
+    to the next request within this time. Otherwise, the address would be unknown, because robots.txt is not fetched
+    again before the request.
     """
     crawl = Crawl()
     a, _ = queues_on_one_address(crawl, "a", "b")
@@ -423,8 +424,8 @@ def test_a_slow_answer_from_before_a_success_begins_the_first_pause() -> None:
 
 
 def test_a_back_off_ends_at_the_concurrency_of_the_download_slot() -> None:
-    """The requests of the host are in a download slot with another name. So the host has no concurrency limit of its
-    own, and the back-off ends at the concurrency of the slot.
+    """The host's requests use a download slot with another name. Only the slot limits their number, to two at a time.
+    So the host's back-off ends when the host allows two requests at a time.
     """
     crawl = Crawl()
     host = crawl.limiter("a")
@@ -465,7 +466,10 @@ def test_a_pause_is_never_shortened_and_never_shorter_than_the_delay() -> None:
 
 
 def test_forgotten_failures_do_not_end_a_back_off_that_the_host_requested() -> None:
-    """The host has not answered since its pause, so one request at a time is still sent."""
+    """The host has asked for a pause, and has answered no request since. Then a connection to the host fails, but only
+    because the crawler's own network is gone, so the failure is forgotten. The pause for which the host asked is not
+    forgotten: after it, one request at a time is sent.
+    """
     crawl = Crawl(concurrency=8)
     a = crawl.queue("a")
     crawl.pause("a", 10)
@@ -572,7 +576,9 @@ def test_queues_and_waiters_take_turns() -> None:
 
 
 def test_the_next_waiter_takes_the_turn_of_a_queue_that_waits_elsewhere() -> None:
-    """It is the turn of a queue, but this queue has to wait for the pause of its host. So the next waiter is sent."""
+    """Queues and files take turns in a download slot. After the file ``f2``, it is the turn of the queue of the host
+    ``a``, but this host is paused. So the file ``f3`` is sent instead.
+    """
     crawl = Crawl(concurrency=1)
     a, c = crawl.queue("a", slot="s"), crawl.queue("c", slot="s")
     crawl.send_or_wait("f1", c)
@@ -754,8 +760,8 @@ def test_sweep_keeps_a_host_whose_robotstxt_waits_for_the_network() -> None:
 
 
 def test_two_pauses_by_other_workers_do_not_add_up() -> None:
-    """The host may have answered another worker between the pauses. If the pauses counted as one, it would be too long,
-    and the requests would be refused.
+    """Between the two pauses, the host may have answered another worker. So the second pause counts as a first pause,
+    and requests wait for its end. If both counted as one pause since second 0, requests would be refused.
     """
     crawl = Crawl(wait_timeout=30)
     host = crawl.limiter("a")
@@ -802,8 +808,8 @@ def test_sweep_keeps_a_slot_while_any_queue_needs_it() -> None:
 
 
 def test_sweep_keeps_a_site_while_a_request_waits_for_its_rules() -> None:
-    """The site has two queues. One of them could be deleted if the other one were kept. But both must be kept, because
-    a request waits.
+    """The site has two empty queues. A sweep may delete one of them, but not both: the site would be deleted with the
+    last queue, although a request waits for its rules.
     """
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
@@ -831,8 +837,9 @@ def test_sweep_keeps_the_delay_of_requests_on_their_way_to_the_wire() -> None:
 
 
 def test_the_turn_of_a_queue_ends_if_the_scheduler_is_not_called() -> None:
-    """Scrapy does not call the scheduler while the downloader is full. All requests in the downloader may be waiters,
-    which must not wait for a queue then.
+    """While the downloader is full, Scrapy does not call the scheduler, so the queue does not use its turn. If the
+    downloader is full of waiting files, none of them would be sent until the queue has had its turn. So the turn ends
+    after 0.2 seconds, and the next file is sent.
     """
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a")
@@ -941,7 +948,9 @@ def test_waiting_requests_are_counted_with_the_limiter_that_opens_first() -> Non
 
 
 def test_the_slowdown_by_a_delay_is_the_time_without_a_request_in_flight() -> None:
-    """Only the time in which requests wait for the delay counts, without the rest of a longer pause."""
+    """``a1`` and ``a2`` each wait 5 seconds for the delay while no request is in flight. ``a3`` waits for the end of a
+    pause that is longer than the delay, so its wait is no slowdown by the delay.
+    """
     crawl = Crawl()
     a = crawl.queue("a")
     crawl.set_delay("a", 5)
@@ -1053,8 +1062,8 @@ def test_a_waiter_yields_once_although_it_needs_room_in_several_limiters() -> No
 def test_requests_that_wait_for_a_delay_are_refused_in_a_pause_that_is_too_long() -> (
     None
 ):
-    """All waiting requests are refused, also those that wait for the crawl delay of the host. Otherwise, the next
-    request would be sent after the pause.
+    """The host asks for a pause that is longer than the wait timeout. Requests that already wait for the crawl delay
+    are refused at once. Otherwise, they would wait until the pause is over.
     """
     crawl = Crawl(wait_timeout=60)
     a = crawl.queue("a")

@@ -80,8 +80,10 @@ class LimitsMachine(RuleBasedStateMachine):
             if entry.stage is Stage.PLANNED
         ]
 
-    def other_entries(self) -> list[str]:
-        """Return the requests that are sent, or that the scheduler has handed out to be refused."""
+    def sent_or_refused_requests(self) -> list[str]:
+        """Return the names of the requests that are being downloaded, and of those that the scheduler has handed out
+        only so that the gate refuses them.
+        """
         return [
             name
             for name, entry in self.crawl.entries.items()
@@ -126,10 +128,10 @@ class LimitsMachine(RuleBasedStateMachine):
             assert self.crawl.now < limiter.next_at
         return self.crawl.now >= limiter.next_at and sent < limiter.concurrency_now
 
-    @precondition(lambda self: self.other_entries())
+    @precondition(lambda self: self.sent_or_refused_requests())
     @rule(data=st.data(), is_withdrawn=st.sampled_from([False] * 5 + [True]))
     def end(self, data: st.DataObject, is_withdrawn: bool) -> None:
-        name = data.draw(st.sampled_from(self.other_entries()))
+        name = data.draw(st.sampled_from(self.sent_or_refused_requests()))
         entry = self.crawl.entries[name]
         if entry.stage is Stage.SENT and not is_withdrawn:
             for limiter in entry.limiters:
@@ -155,8 +157,8 @@ class LimitsMachine(RuleBasedStateMachine):
         self.check_decided()
 
     def check_decided(self) -> None:
-        """Take the requests whose wait has ended from the limits. Check that those that were sent have kept all delays
-        and pauses.
+        """Check the requests whose wait has ended since the last call: none was sent before the end of a delay or
+        pause.
         """
         for name in self.crawl.decided():
             entry = self.crawl.entries.get(name)
@@ -229,7 +231,9 @@ class LimitsMachine(RuleBasedStateMachine):
 
     @rule(host=HOSTS, address=st.sampled_from(["192.0.2.1", "192.0.2.2"]))
     def answer_from(self, host: str, address: str) -> None:
-        """Let *host* answer from *address*, whose last digit is its concurrency."""
+        """Let *host* answer from *address*. The last digit of *address* is the number of requests that may be in flight
+        to it: ``192.0.2.2`` allows two.
+        """
         limiter = self.crawl.limiter(host)
         concurrency = int(address[-1])
         self.crawl.limits.set_address(limiter, address, concurrency, self.crawl.now)

@@ -27,8 +27,9 @@ def new_network(wait_timeout: float = 600.0) -> Network:
 def fail(
     network: Network, hosts: str, now: float = 0.0, *, has_server: bool = True
 ) -> list[bool]:
-    """Let *hosts* fail in turn. Each letter is a host. Return for each failure whether it is the one that makes the
-    network count as gone.
+    """Let the connections to *hosts* fail, one host after the other; each letter is a host. Return a boolean for each
+    failure: whether the network begins to count as gone with this failure. *has_server* is False if the errors usually
+    mean that the host has no server, such as a refused connection.
     """
     return [
         network.failed(host, site(host), now, has_server=has_server) for host in hosts
@@ -138,8 +139,8 @@ def test_a_false_alarm_doubles_the_number_of_hosts_that_must_fail() -> None:
 
 
 def test_an_answer_of_a_failed_host_proves_an_outage() -> None:
-    """If a host that failed answers again, the network was gone, even though no host that had answered before the
-    outage has failed.
+    """Host ``e`` fails, and answers later. So its server works, and the network caused the failure. It does not matter
+    that ``x``, which answered before the outage, has not failed.
     """
     network = new_network()
     network.answered(site("x"), 0, sent_at=0)
@@ -280,8 +281,9 @@ def test_one_robotstxt_tries_the_network_while_pages_wait() -> None:
 
 
 def test_the_time_without_a_network_does_not_count_towards_the_wait_timeout() -> None:
-    """The network is gone from 100 to 310. The back-off of a host since 0 counts from 210: its start is moved later by
-    this time. A back-off or an unreachable robots.txt since 300 counts from 310, when the network is back.
+    """The network is gone for 210 seconds, from second 100 to second 310. The pause of host ``a`` began at 0, before
+    the outage, and counts as if it had begun at 210. The pause of ``b`` and the unreachable robots.txt of ``c`` began
+    at 300, during the outage, and count as if they had begun at its end.
     """
     crawl = Crawl(wait_timeout=60)
     network = crawl.limits.network

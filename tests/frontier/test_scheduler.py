@@ -136,8 +136,8 @@ async def test_the_duplicate_filter_of_a_project_is_used(tmp_path: Path) -> None
 
 @coroutine_test
 async def test_a_returned_request_is_the_next_one_of_its_host() -> None:
-    """The returned request is sent first, whatever the priorities of the other requests are. It counts neither as a new
-    request nor as a duplicate.
+    """The scheduler has handed out a request, and a middleware returns it to the scheduler. It is sent before all other
+    requests of its host, whatever their priorities are. It counts neither as a new request nor as a duplicate.
     """
     run = Run()
     run.push(page(1), page(2), page(3, priority=1))

@@ -109,8 +109,8 @@ def test_rules_apply_to_the_next_request_however_long_it_waits() -> None:
 
 
 def test_rules_from_the_cache_apply_to_no_request_after_they_are_stale() -> None:
-    """The site is forgotten after its last page. The rules are still in the cache when the next page comes, but stale
-    when this page can be sent. Only rules that were just fetched may apply to one request when they are stale.
+    """The rules come from the cache, and become stale while the request waits for the end of a pause. So robots.txt is
+    fetched before the request is sent. If the rules came from a fetch, the request would be sent under the stale rules.
     """
     crawl = Crawl()
     a = crawl.queue("a", obeys=True)
@@ -159,8 +159,8 @@ def test_stale_rules_apply_to_no_request_after_one_was_sent() -> None:
 
 
 def test_a_request_that_waits_at_the_wire_may_still_use_stale_rules() -> None:
-    """Otherwise, two requests could keep each other waiting forever: each time that one of them waits, the scheduler
-    would hand out the other one with the permission to use stale rules.
+    """After a fetch, one request may be sent under stale rules. ``a1`` keeps this permission while it waits. If ``a2``
+    got it meanwhile, the two requests could take it from each other forever, and neither would be sent.
     """
     crawl = Crawl()
     a = queue_with_rules(crawl, expires=1)
@@ -174,7 +174,9 @@ def test_a_request_that_waits_at_the_wire_may_still_use_stale_rules() -> None:
 
 
 def test_a_request_planned_with_fresh_rules_may_use_them_when_they_are_stale() -> None:
-    """A component may delay both requests until the rules are stale. Only the first of them may use stale rules."""
+    """``a1`` and ``a2`` are handed out while the rules are fresh. Another component can delay them until the rules are
+    stale. Then only ``a1``, which was handed out first, may be sent under the stale rules.
+    """
     crawl = Crawl()
     a = queue_with_rules(crawl, expires=10)
     crawl.push(a, "a1", "a2")
@@ -212,9 +214,9 @@ def test_requests_of_an_unreachable_site_are_sent_when_it_is_back() -> None:
 
 
 def test_requests_of_a_site_that_is_unreachable_for_too_long_are_refused() -> None:
-    """At the end of the wait timeout, robots.txt is fetched once more. If this fetch fails, requests are refused until
-    robots.txt may be fetched again. They are refused even if the concurrency of their host is exhausted. Later requests
-    wait for the next fetch.
+    """At second 60, the end of the wait timeout, robots.txt is fetched once more. The fetch fails, so requests are
+    refused until second 160, when robots.txt may be fetched again. They are refused at once, even if the host allows
+    only one request at a time. Requests that come at second 160 wait for the result of the next fetch.
     """
     crawl = Crawl(concurrency=1)
     a = crawl.queue("a", obeys=True)

@@ -48,8 +48,8 @@ def finish(worker: CrawlWorker, request: Request) -> None:
 def test_pages_that_a_dead_worker_has_done_count_for_the_next_owner(
     queue: SharedQueue,
 ) -> None:
-    """The dead worker has done one page, and had a second one in flight. The next owner requests the second page again,
-    and sends no more than one further page.
+    """The host may have three pages. The dead worker has done one page, and a second one was in flight. The next owner
+    sends the second request again, and then only one more.
     """
     worker = CrawlWorker(queue, **BUDGET)
     for number in range(6):
@@ -123,7 +123,8 @@ def test_a_page_whose_request_cannot_be_written_counts_for_all_workers(
     """The request waits in the memory of the worker. The server learns of the page when the page is done."""
     worker = CrawlWorker(queue, **BUDGET)
     worker.scheduler.enqueue_request(Request(f"{SITE}/0", callback=lambda _: None))
-    # With this request, the worker gets the host. So the first request needs no permit.
+    # Request /1 is stored on the server, so the worker becomes the owner of the host. An owner may send /0 without a
+    # permit from the server.
     worker.scheduler.enqueue_request(Request(f"{SITE}/1"))
     worker.call()
     for _ in range(2):

@@ -187,7 +187,9 @@ def _refuse_all(worker: CrawlWorker) -> int:
 async def test_requests_of_an_answer_whose_processing_fails_are_delivered_again(
     queue: SharedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the next call, the requests in the answer return to the server. A later call delivers them again."""
+    """If the worker fails to process an answer of the Redis server, its next call gives the requests of the answer back
+    to the server. A later call delivers them again.
+    """
     worker = CrawlWorker(queue)
     monkeypatch.setattr(worker.scheduler, "_take", _fail)
     worker.scheduler.enqueue_request(Request(URL.format(1)))

@@ -69,8 +69,9 @@ def test_requests_for_a_host_of_another_worker_reach_its_owner(
 
 
 def test_a_worker_gets_at_most_its_share_of_the_free_hosts(queue: SharedQueue) -> None:
-    """A worker gets hosts for as many requests as it wants, but only its share of the free hosts. A host with many
-    requests counts as 2 requests, which is its ``concurrency`` in ``NO_WANTS``.
+    """A worker that asks for three requests gets two hosts, because only two requests at a time may be in flight to
+    each host. A worker that asks for nine requests gets at most half of the hosts without an owner (rounded up),
+    because there are two workers.
     """
     worker, other = queue.worker(), queue.worker()
     for host in "abcd":
@@ -314,8 +315,9 @@ def test_a_worker_keeps_a_back_off_that_only_another_worker_knows(
 def test_a_worker_that_does_not_know_of_a_pause_sends_one_request_at_a_time(
     queue: SharedQueue,
 ) -> None:
-    """For 30 seconds after the pause, a worker that does not know of the pause gets one permit at a time. While its
-    request is in flight, no other worker gets a permit. A worker that owns the host later continues the back-off.
+    """For 30 seconds after a pause, a worker that does not know of the pause gets only one permit (for one request) at
+    a time. While it has the permit, no other worker gets a permit. If a worker becomes the owner of the host later, it
+    continues the back-off.
     """
     worker, other, third = (queue.worker() for _ in range(3))
     worker.reports["paused"].append(("a", 5.0))

@@ -103,9 +103,9 @@ class Gate:
 async def test_a_permit_is_released_while_robotstxt_is_fetched_again(
     queue: SharedQueue,
 ) -> None:
-    """The request does not come from the scheduler. While it waits for its permit, its rules become stale. All workers
-    together may have one request in flight to the host. So the request must release its permit, because the request for
-    robots.txt needs one first.
+    """While a request from outside the scheduler waits for its permit (the server's permission to send it), its rules
+    become stale. So robots.txt must be fetched before the request is sent. All workers together may have only one
+    request in flight to the host. So the request releases its permit, and the request for robots.txt gets one.
     """
     worker = CrawlWorker(queue)
     frontier, request = worker.frontier, Request(URL)

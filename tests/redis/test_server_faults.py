@@ -90,9 +90,9 @@ def test_a_pause_of_a_lost_answer_reaches_the_owner_with_the_next_answer(
 def test_the_owner_learns_after_a_lost_answer_that_its_host_has_requests(
     queue: SharedQueue,
 ) -> None:
-    """The lost answer contains three of the five requests of the host. They return to the server, where two requests
-    are left. The server tells an owner of new requests only if its host had none there before. So after a lost answer,
-    it tells the owner how many requests each of its hosts has.
+    """The host has five requests on the server. The lost answer contained three of them, so these three return to the
+    server. Normally, the server tells the owner about new requests only if the host had no requests on the server.
+    After a lost answer, the server tells the owner how many requests each of its hosts has.
     """
     owner, other = queue.worker(), queue.worker()
     owner.push("1")
@@ -275,8 +275,8 @@ def test_a_worker_that_ends_keeps_an_empty_queue_that_other_workers_use(
 
 
 def test_a_server_without_memory_refuses_only_new_requests(queue: SharedQueue) -> None:
-    """The server refuses a whole call if the call has more new requests than reports of finished requests. All other
-    calls still work, because they free memory, or because crawl delays need them.
+    """The server refuses a whole call if the call has more new requests than reports of finished requests. The server
+    accepts all other calls: finished requests free memory, and permits keep the crawl delays.
     """
     worker, other = queue.worker(), queue.worker()
     worker.push(*"1234")
@@ -313,8 +313,8 @@ def test_a_server_without_memory_refuses_only_new_requests(queue: SharedQueue) -
 def test_a_request_is_done_when_all_new_requests_are_on_the_server(
     queue: SharedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There are more new requests than one call can contain. The callback of the request that is done may have yielded
-    the last of them, so the report of this request waits for the next call.
+    """The callback of request 1 has yielded three requests, but one call can contain only two. So the worker reports
+    request 1 as done in its second call, together with the third of the new requests.
     """
     monkeypatch.setattr(exchange, "MAX_PUSHES", 2)
     worker = queue.worker()

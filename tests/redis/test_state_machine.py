@@ -131,7 +131,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(index=WORKERS)
     def suspend(self, index: int) -> None:
-        """Suspend all workers for longer than the lease. One of them calls afterwards."""
+        """Suspend all workers for longer than the lease. Afterwards, the worker *index* is the first that calls the
+        server.
+        """
         self.queue.advance_clock(LEASE + 1)
         for worker in self.workers:
             self.end_permits(worker)

@@ -93,7 +93,7 @@ class Scrapyd:
                 answer = {}
             if answer.get(key):
                 return answer
-            # Scrapyd does not say when it is ready, or a job has ended.
+            # Scrapyd does not notify its clients when it is ready, or when a job has ended.
             time.sleep(0.1)
         raise TimeoutError(method)
 
@@ -119,7 +119,9 @@ def deploy(project: Path, *arguments: str) -> str:
 def test_a_deployed_egg_with_the_add_on_obeys_robotstxt(
     scrapyd: Scrapyd, tmp_path: Path
 ) -> None:
-    """The egg has the package in it, as the page describes. Its job also writes the ledger."""
+    """Scrapyd runs a spider from an egg that contains this package, as docs/howto/deploy.md describes. The crawl obeys
+    robots.txt and writes a ledger.
+    """
     project = tmp_path / "shop"
     ledgers = tmp_path / "ledgers"
     forks.run(["scrapy", "startproject", "shop", str(project)], env=environment())

@@ -1,5 +1,5 @@
-"""Tests of the steps on the page about ledgers that prove which rules a crawl obeyed. The steps
-must find a change of the ledger.
+"""Tests that the commands and the Python program in docs/ledger.md verify a ledger, and detect that a ledger was
+changed.
 """
 
 from __future__ import annotations

@@ -140,7 +140,9 @@ def test_each_defence_names_tests_that_exist() -> None:
 def test_the_limits_in_security_md_are_those_of_the_code(
     sentence: str, value: int
 ) -> None:
-    """The limits of the dialects in SECURITY.md are the same for all dialects."""
+    """SECURITY.md states one maximum size and one maximum number of redirects, so they must be the same in all
+    dialects.
+    """
     assert sentence.format(value) in " ".join(SECURITY.split())
     for dialect in DIALECTS.values():
         assert dialect.size_limit == RFC9309.size_limit

@@ -49,7 +49,8 @@ pytestmark = pytest.mark.unmeasured
 
 TESTED_LANGUAGES = {"python", "pycon", "console", "sh"}
 OTHER_LANGUAGES = {"html", "json", "text", ""}
-"""The languages of drawings, and of input and output of tested samples."""
+"""The languages of code blocks without code, such as a diagram or the output of a command. ``""`` is a block without a
+language."""
 
 FOREIGN_SETTINGS = re.compile(
     "ROBOTSTXT_FOLDER$|PLAYWRIGHT_|REDIS_|SCHEDULER_(PERSIST|DUPEFILTER_KEY)$"
@@ -205,7 +206,9 @@ def test_spiders_make_the_items_that_the_pages_describe(
 def test_log_lines_of_the_pages_are_in_the_logs_of_the_spiders(
     crawl_results: dict[str, Any],
 ) -> None:
-    """The log also has the line that a sample with a signal handler writes."""
+    """The log of the sample spiders contains each log line that the documentation shows for them, and the line that the
+    signal handler in docs/reference/signals.md logs.
+    """
     assert " http://shop.example/basket/: Disallow: /basket/\n" in crawl_results["log"]
     for sample in samples("text"):
         if sample.mark == "log":
@@ -216,7 +219,9 @@ def test_log_lines_of_the_pages_are_in_the_logs_of_the_spiders(
 
 @pytest.mark.slow
 def test_log_lines_of_the_demo_are_in_its_log(tmp_path: Path) -> None:
-    """If a line ends with an example URL, the log of this run can have another URL in its place."""
+    """The log of a real run contains each log line of the demo that the documentation shows. The example URL at the end
+    of a line can differ.
+    """
     project = shutil.copytree(PROJECT, tmp_path / "project")
     command = ["scrapy", "crawl", "demo", "-s", "LOG_LEVEL=INFO"]
     process = forks.run(command, cwd=project, env=environment())

@@ -148,8 +148,8 @@ def test_the_demo_in_the_main_readme_agrees_with_the_example_project() -> None:
 def test_several_workers_send_the_same_requests_as_a_single_one(
     project: Path,
 ) -> None:
-    """The command with ``--kill`` kills one of its workers. Together, the workers send all requests
-    of a single worker nevertheless, and the access log shows no forbidden or early request.
+    """A crawl with two workers sends every request that a crawl with one worker sends, although ``--kill`` kills one of
+    the two workers. The access log shows no forbidden request, and no request that was sent too early.
     """
     pytest.importorskip("scrapy_redis")
     status, printed, _ = run(project, "demo.offline.many", "2", "--kill")

@@ -141,7 +141,7 @@ def test_bytes_that_are_no_entry_are_refused(data: bytes) -> None:
     ],
 )
 def test_the_error_says_what_is_wrong_with_an_entry(data: bytes, reason: str) -> None:
-    """The message also says what may have happened."""
+    """The message says that the data is damaged or was not written by scrapy-rep, and names the specific error."""
     with pytest.raises(ValueError, match=f"{DAMAGED}.*{reason}"):
         loads(data, AT)
 
@@ -166,7 +166,9 @@ def test_a_damaged_entry_is_refused_or_unchanged(
 def test_a_field_with_any_value_raises_no_error_except_value_error(
     name: str, value: object
 ) -> None:
-    """If the entry can be read, it can also be used, and written again."""
+    """An entry with any JSON value in one of its fields is either refused with ValueError, or can be used and written
+    again.
+    """
     check_data(packed_entry(**{name: value}))
 
 
@@ -225,8 +227,8 @@ def test_a_compressed_bomb_is_not_decompressed() -> None:
 
 
 def test_the_redirects_headers_and_lifetime_of_an_entry_are_limited() -> None:
-    """Only the first redirects and headers are read, as many as a result can have. An entry is fresh for at most 30
-    days, even if it contains a later time.
+    """Only the first 16 redirects and the first 16 headers of an entry are read. An entry is fresh for at most 30 days,
+    even if it contains a later expiry time.
     """
     redirects, headers = ["a"] * 9_999, [["age", "1"]] * 9_999
     entry = loads(

@@ -19,7 +19,9 @@ from scrapy_rep.protocol.access.results import Failure as FailureKind
 
 
 class DownloadFailedError(Exception):
-    """Replaces the exceptions that Scrapy 2.15 and later raise from another exception."""
+    """A stand-in for the exceptions that Scrapy 2.15 and later raise for a failed download. Their ``__cause__`` is the
+    original error.
+    """
 
 
 def client_failure(*errors: Exception) -> Exception:
@@ -94,7 +96,7 @@ def test_errors_are_described_in_words(exception: Exception, words: str) -> None
 
 
 class CurlError(Exception):
-    """Replaces the errors of curl_cffi. Their code is more precise than their class."""
+    """A stand-in for the exceptions of curl_cffi. *code* is the error code of libcurl, for example 28 for a timeout."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -102,11 +104,11 @@ class CurlError(Exception):
 
 
 class SSLError(CurlError):
-    """Replaces the class of this name in curl_cffi."""
+    """A stand-in for the class of this name in curl_cffi."""
 
 
 class CertificateVerifyError(SSLError):
-    """Replaces the class of this name in curl_cffi."""
+    """A stand-in for the class of this name in curl_cffi."""
 
 
 CERTIFICATE = CertificateVerifyError(
@@ -213,7 +215,8 @@ def very_many_causes() -> Exception:
 def test_the_causes_of_an_error_determine_its_kind(
     exception: Exception, kind: FailureKind
 ) -> None:
-    """If one of the causes is an error of this machine, recognised by its number, the kind is OWN. Otherwise, the first
-    known cause shows whether a server has answered.
+    """If any of the causes is an error of this machine, such as too many open files, the kind is OWN. Otherwise, the
+    first cause of a known type decides: the kind is NETWORK if no server has answered, for example after a timeout, and
+    OTHER in all other cases.
     """
     assert kind_of(exception) is kind

@@ -67,7 +67,9 @@ async def test_scrapys_robotstxt_stats_do_not_count_other_files() -> None:
 async def test_an_exception_in_the_check_counts_as_an_error_of_the_crawler(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The exception is not attributed to a component of the project. The fetch is not repeated."""
+    """``check`` decides whether robots.txt allows a request. If ``check`` raises an unexpected exception, the log
+    reports an error in this crawler, and blames no component of the project. The fetch is not repeated.
+    """
     crawler = fake_crawler({}, {URL: answer(URL)})
     fetcher = RobotsTxtFetcher(crawler, RepSettings(crawler.settings))
     checked = []

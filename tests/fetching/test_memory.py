@@ -48,8 +48,8 @@ def origin_of(number: int) -> Origin:
 
 
 def put(memory: Memory, number: int, body: bytes = b"", **fields: object) -> None:
-    """Put the rules of the host *number* into *memory*. Its robots.txt has this *body*; *fields* are other fields of
-    the entry or the result.
+    """Put the rules of the host *number* into *memory*. *body* is the body of the robots.txt. *fields* are other
+    arguments of :func:`entry`, for example ``status=503``.
     """
     host = origin_of(number)
     fields = {"body": body, "headers": HEADERS, **fields, "url": host.robotstxt_url}
@@ -94,9 +94,9 @@ COPY = AccessResult(url=origin_of(0).robotstxt_url, status=200, body=BODY)
 def test_rules_that_were_packed_are_parsed_again_at_their_next_use(
     body: bytes, fields: dict[str, Any], is_kept: bool
 ) -> None:
-    """Rules that were not used for a while are packed. At their next use they are parsed again, and have the same
-    entry and the same time ``learned``. They are dropped if the file is too long to be packed, or if the entry has an
-    invalid time.
+    """Rules that were not used for a while are packed: only their compressed cache entry is kept. At the next use, the
+    rules are parsed again, and have the same ``entry`` and ``learned`` as before. Rules are dropped if their file is
+    too long to be packed, or if their entry has an invalid time.
     """
     memory = Memory(100_000, parse)
     put(memory, 0, body, **fields)
@@ -161,8 +161,8 @@ def test_the_memory_that_python_allocates_does_not_exceed_the_counted_size(
     bodies: list[bytes], limit: int, count: int, hosts_in_memory: int | None
 ) -> None:
     """The memory that Python allocates is at most ``Memory.size`` plus OVERHEAD. ``Memory.size`` is at most the limit
-    plus the size of one parsed file. Hostile files do not exceed these bounds. Lookup tables, which the rules of a
-    file build for its first decisions, do not exceed them, either.
+    plus the size of one parsed file. The two bounds hold for hostile files as well, and after decisions, which build
+    lookup tables for the rules.
     """
     excess = max(map(parsed_size, bodies)) if len(bodies) > 1 else 0
     memory = Memory(10**6, parse)

@@ -50,7 +50,9 @@ class FailingStore(SharedMemory):
 
 
 class Worker:
-    """A crawl with a store and its client."""
+    """A fake crawler with a :class:`StoreClient`, through which the crawler reads and writes *store*. If *store* is
+    None, a new store is used.
+    """
 
     def __init__(self, store: FailingStore | None = None) -> None:
         self.store = store or FailingStore()
@@ -83,7 +85,9 @@ def entry(age: float = 0, ttl: float = 3600, body: bytes = b"x") -> CacheEntry:
 
 @coroutine_test
 async def test_a_stored_entry_is_found_by_its_origin() -> None:
-    """A virtual host has entries of its own, even if it has the same network address as the origin."""
+    """The entry of a host is not found for a virtual host on the same server, for example for requests to example.com
+    with the header ``Host: b.example``.
+    """
     worker, stored = Worker(), entry()
     await worker.put(stored)
     assert await worker.get() == stored

@@ -126,8 +126,9 @@ def test_a_ledger_can_be_created_by_several_threads_at_once(tmp_path: Path) -> N
 def test_a_file_that_is_no_ledger_is_refused_and_not_changed(
     tmp_path: Path, name: str, pragma: str, message: str
 ) -> None:
-    """The error names the file and says why it is not a ledger. A path that cannot exist raises
-    LedgerError, too: when the ledger is prepared, before the crawl starts.
+    """LedgerError is raised by ``prepare``, which a crawl calls before it starts, and by ``open_ledger``. The message
+    names the file and says what is wrong. A path that cannot exist, for example with a null character, raises
+    LedgerError as well.
     """
     (tmp_path / "text").write_text("User-agent: *\n" * 100)
     (tmp_path / "folder").mkdir()
@@ -181,9 +182,9 @@ def test_a_full_disk_or_a_lock_does_not_stop_the_start_of_a_crawl(
 
 
 def test_each_crawl_adds_its_own_rows_to_a_ledger(path: Path) -> None:
-    """A crawl writes a row for itself with its end, rows for its robots.txt files and decisions,
-    and nothing else. A second crawl adds rows of its own to the same ledger. Equal bodies are
-    stored once.
+    """A crawl writes one row about itself, with the time and the reason of its end, and rows for its robots.txt files
+    and its decisions. A second crawl adds its own rows to the same ledger. Equal bodies are stored once. The ledger is
+    a single file.
     """
     for _ in range(2):
         writer = write_ledger(
@@ -421,9 +422,9 @@ def test_records_beyond_the_buffer_are_counted_as_dropped(
 def test_close_stops_waiting_for_the_last_records_after_a_timeout(
     path: Path, blocker: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``close`` waits for the last records until a timeout, and counts unwritten records as
-    dropped. If the process lives on, the thread still writes them and the end of the crawl. This
-    includes records that the blocked write did not contain.
+    """While another connection locks the ledger, ``close`` waits until a timeout, and counts unwritten records as
+    dropped. When the ledger is unlocked, the writer thread still writes all of these records, and the time at which the
+    crawl ended.
     """
     monkeypatch.setattr(module, "_CLOSE_TIMEOUT", 0.1)
     writer = start_writer(path, make_decision(1))

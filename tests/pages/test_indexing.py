@@ -142,9 +142,8 @@ def test_a_spider_can_read_the_rules_of_every_response(
 
 @pytest.mark.parametrize("content_type", ["text/html", "application/pdf"])
 def test_copies_of_a_response_keep_its_rules_and_preferences(content_type: str) -> None:
-    """The rules and preferences of a response are known for each of its copies, and after another component has
-    exchanged the request of the response, before this middleware or after it. The rules of an earlier response are
-    not replaced when its request is sent again.
+    """``indexing_rules`` and ``usage_preferences`` also work for copies of a response, and after another middleware has
+    replaced ``response.request``. When a request is sent again, the rules of its earlier response are kept.
     """
     crawl = Crawl(**FOR_TRAINING)
     response = crawl.receive(page("noindex, noai", content_type=content_type))
@@ -396,7 +395,9 @@ async def test_an_item_is_dropped_in_the_same_way_as_by_a_pipeline(
 def test_a_dropped_request_is_recorded_with_page_and_statement(
     caplog: pytest.LogCaptureFixture, tag: str, why: str, layer: str
 ) -> None:
-    """The log line and the record name the page, and the statement of the page or the rel of the link."""
+    """The log line and the record contain the URL of the page and the reason: the nofollow statement of the page, or
+    the ``rel`` of the link.
+    """
     caplog.set_level("DEBUG")
     crawl = Crawl(REP_REL=["ugc"])
     response = crawl.receive(page(tag, body=LINK))
@@ -426,8 +427,8 @@ def test_character_references_in_a_rel_are_decoded(rel: str) -> None:
 
 @pytest.mark.parametrize("tag", ["nofollow", "all"])
 def test_exempt_requests_and_retries_are_not_dropped(tag: str) -> None:
-    """A request with ``dont_obey_nofollow`` passes. The request of the page itself passes, and so does another request
-    for its URL: these are retries, and follow no link.
+    """A request with ``dont_obey_nofollow`` is not dropped. A request for the URL of the page itself is a retry, and is
+    not dropped even if the page links to itself.
     """
     crawl = Crawl(REP_REL=["ugc"])
     body = LINK + f'<a rel=ugc href="{URL}">'.encode()
@@ -458,8 +459,8 @@ def test_only_a_get_for_a_linked_url_follows_a_link(response: Response) -> None:
 
 @pytest.mark.newest
 def test_each_get_counts_as_a_link_if_the_page_has_too_many_links() -> None:
-    """If a nofollow page has too many links to read them all, each GET request from the page is dropped, because its
-    URL could be that of an unread link. Other requests are kept.
+    """If a nofollow page has more links than this package reads, each GET request from the page is dropped, because its
+    URL could be among the unread links. Other requests are kept.
     """
     crawl = Crawl()
     links = b"".join(b'<a href="/%d">' % number for number in range(30_000))
@@ -505,7 +506,9 @@ async def test_copied_meta_contains_no_rules() -> None:
 def test_items_and_links_of_responses_that_were_not_read_are_kept(
     request_: Request | None,
 ) -> None:
-    """A response that did not pass through the downloader middleware was not read."""
+    """The downloader middleware reads the rules of each response. The rules of a response that did not pass through the
+    downloader middleware are unknown, so nothing is dropped.
+    """
     output = [{"a": 1}, Request(OTHER)]
     assert Crawl().filter_output(HtmlResponse(URL, request=request_), *output) == output
 
@@ -546,9 +549,11 @@ def test_annotated_items_have_the_restrictions_of_their_page(
     meta: dict[str, Any],
     annotation: dict[str, Any],
 ) -> None:
-    """With REP_NOINDEX = "annotate", nothing is dropped because of the indexing rules. An item gets the restrictions of
-    its page in its field REP_ITEM_FIELD. Keys that the field already has stay. If the page restricts nothing, or
-    without this setting, the item is unchanged. The rules of a data file drop nothing with any setting.
+    """With REP_NOINDEX = "annotate", nothing is dropped because of the indexing rules. Instead, the restrictions of the
+    page are added to the field REP_ITEM_FIELD of each item; other keys in the field are kept. If the page has no
+    restrictions, its items are unchanged. With other values of REP_NOINDEX, items get no restrictions.
+
+    The rules of a data file, such as JSON, never drop an item.
     """
     crawl = Crawl(**IMAGES, **settings, REP_ITEM_FIELD="rules")
     item = {"rules": {"other": 1}, "image_urls": [IMAGE]}
@@ -576,8 +581,8 @@ def test_annotated_items_have_the_restrictions_of_their_page(
 def test_annotated_items_name_the_disallowed_purposes(
     tag: str, annotation: dict[str, Any]
 ) -> None:
-    """With REP_USAGE = "annotate", an item gets the purposes that its page disallows for the page or for its images. If
-    the page disallows none, the item is unchanged.
+    """With REP_USAGE = "annotate", the purposes that a page disallows, for itself or for its images, are added to the
+    items from the page. If the page disallows no purpose, its items are unchanged.
     """
     crawl = Crawl(**FOR_BOTH)
     (item,) = crawl.filter_output(crawl.receive(page(tag)), {})

@@ -32,8 +32,8 @@ X = "http://example.com/x"
         ('<a rel="nofollowed" href="/x">', {}),
         ('<a rel="no-follow" href="/x"> nofollow', {}),
         ('<a rel="sponsored" href="/x"> nofollow', {}),
-        # All links to a URL must be marked, also those that differ from it in the fragment
-        # or in the order of the query.
+        # A URL is not returned if one of its links is unmarked. Links have the same URL even if they differ in the
+        # fragment or in the order of the query.
         ('<a rel=ugc href="/x"><a href="/x">', {}),
         ('<a href="/x"><a rel=ugc href="/x">', {}),
         ('<area rel=ugc href="/x"><a href="/x">', {}),

@@ -151,7 +151,9 @@ def test_an_outage_keeps_its_start_and_the_last_copy() -> None:
 def test_setting_the_clock_does_not_change_an_outage(
     dialect: Dialect, jump: float
 ) -> None:
-    """If the clock is set in an outage, only the time that has passed counts."""
+    """The duration of an outage is the time that has really passed, even if the system clock is set forward or back
+    during the outage.
+    """
     entry, now = entry_after(dialect, DOWN), 0.0
     for hour in range(1, 12):
         now += HOUR + jump * (hour == 3)
@@ -226,8 +228,8 @@ def test_cache_directives_decide_how_long_robots_txt_is_fresh(
 
 
 def test_freshness_has_a_minimum_and_a_maximum() -> None:
-    """The minimum is five minutes. The maximum is a day in RFC 9309's dialect, and a month in the other
-    dialects. The operator can set lower limits.
+    """A robots.txt is fresh for at least five minutes. The maximum is a day in RFC 9309's dialect, and a month in the
+    other dialects. *min_age* and *max_age* can reduce the minimum.
     """
     soon = result(200, cache_control="max-age=0", expires="0").headers
     late = result(
@@ -250,7 +252,7 @@ def test_freshness_has_a_minimum_and_a_maximum() -> None:
         (" 120 ", 120), ("0", 0), ("007", 7), ("1.5", 1.5), ("2147483647", LONGEST_PAUSE - 1),
         ("99999999999", LONGEST_PAUSE), ("9" * 10_000, LONGEST_PAUSE), (date(-1), 0),
         ("Tue, 14 Nov 1023 22:13:30 GMT", 0), ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_PAUSE),
-        # Neither a number of seconds nor a date, or a negative number: the field is ignored.
+        # These values are ignored. A valid value is a date, or a number without a sign, such as 120 or 1.5.
         *((value, None) for value in (
             "", "soon", "-5", "+5", "1e3", "0x10", ".5", "5.", "nan", "inf", "5 seconds",
             "5;comment", "120, 240", "١٢", "2023-11-14T22:13:30Z", "\0",
@@ -259,9 +261,7 @@ def test_freshness_has_a_minimum_and_a_maximum() -> None:
     ],
 )  # fmt: skip
 def test_retry_after_is_seconds_or_a_date(value: str, seconds: float | None) -> None:
-    """A date in the past means no pause. A pause that is too long for a clock counts as 68 years; it is
-    not ignored.
-    """
+    """A date in the past means no pause. A pause of more than 2**31 seconds (68 years) is cut to 2**31 seconds."""
     assert pause_asked([("retry-after", value)], NOW) == seconds
     assert pause_asked([], NOW) is None
 
@@ -334,8 +334,8 @@ def test_the_delay_of_a_retry_doubles_up_to_an_hour() -> None:
     attempt. Jitter makes it up to 1.5 times as long, so that hosts that failed at the same time are not retried at the
     same time.
 
-    With Retry-After, the delay is as the server asks, up to a day. The minimum is a second after the first failed
-    attempt, and doubles with each further attempt.
+    With Retry-After, the delay is as the server asks, but at most a day. The minimum delay is 1 second after the first
+    failed attempt, 2 seconds after the second, 4 seconds after the third, and so on up to an hour.
     """
     delay_by_value = {"120": 120, "0": 1, "9999999999": DAY, "soon": 30, "": 30}
     for value, seconds in {**delay_by_value, date(600): 600, date(-9): 1}.items():

@@ -79,7 +79,7 @@ def test_the_tokens_of_any_user_agent_are_valid_and_unique(user_agent: str) -> N
 
 @pytest.mark.parametrize("name", CRAWLERS)
 def test_each_crawler_follows_the_group_that_names_it(name: str) -> None:
-    """Each entry of the table also has an operator, a purpose and a source."""
+    """Each entry of CRAWLERS has valid product tokens, an operator, a purpose and the URL of a source."""
     crawler = CRAWLERS[name]
     assert crawler.token.lower() == name
     assert all(map(is_product_token, crawler.agents))

@@ -323,9 +323,9 @@ def test_an_unsupported_byte_order_mark_is_a_single_finding() -> None:
 
 
 def test_the_findings_of_a_code_are_limited_and_counted() -> None:
-    """Findings are sorted by line. After the limit, a last finding of the code has the number of further
-    findings, and the line of the first of them. Usage records after a limit of bytes are not checked. An
-    HTML page is a single finding, apart from the findings of its rules.
+    """Findings are sorted by line. After MAX_OF_A_CODE findings with the same code, a last finding says how many more
+    findings there are, from its line on. Usage records are checked up to a total length of 50,000 octets. An
+    HTML page is a single finding; of its lines, only those that are rules are checked.
     """
     findings = lint(ANY + "Noindex: /a\nDisallow: a\n" * 500)
     assert list(findings) == sorted(findings, key=lambda finding: finding.line)
@@ -409,7 +409,9 @@ def check_findings(body: bytes, dialect: Dialect) -> None:
 def test_a_rule_outside_a_group_or_that_never_wins_decides_nothing_in_real_files(
     dialect: Dialect,
 ) -> None:
-    """The linter reports these lines. The test compares its findings with decisions."""
+    """No decision on a URL is based on a rule that the linter reports with the code ``outside-group`` or
+    ``never-wins``.
+    """
     for name, body in read_corpus()[::3]:
         check_findings(body, dialect)
         robots = RobotsTxt.parse(body, dialect)

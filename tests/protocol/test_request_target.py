@@ -79,7 +79,7 @@ def test_the_forms_of_a_url_are_unique(path: str, other_forms: list[str]) -> Non
 def test_white_space_around_a_url_is_stripped(
     url: str, other_forms: tuple[str, ...]
 ) -> None:
-    """A text that is not a URL has no other forms."""
+    """*other_forms* are the forms of the URL that differ from *url* as written. A text that is not a URL has none."""
     assert forms(url) == (url, *other_forms)
 
 

@@ -23,9 +23,9 @@ CATEGORIES = ("train-ai", "search")
 RULES = ("index", "follow", "unavailable_after")
 
 
-def answers_to(case: dict[str, Any]) -> dict[str, Any]:
-    """Return this package's answers to the questions of a case, by the names that the case has for
-    them.
+def actual_values(case: dict[str, Any]) -> dict[str, Any]:
+    """Return what this package decides in *case*, a line of verdicts.jsonl. The keys are those of the expected values
+    in *case*, for example ``{"allowed": False}``.
     """
     agent = case.get("agent", "mybot")
     if "robots" in case:
@@ -64,6 +64,6 @@ def answers_to(case: dict[str, Any]) -> dict[str, Any]:
 def test_cases_that_parsers_get_wrong_are_decided_correctly(
     case: dict[str, Any],
 ) -> None:
-    answers = answers_to(case)
-    assert answers
-    assert answers == {name: case[name] for name in answers}
+    values = actual_values(case)
+    assert values
+    assert values == {name: case[name] for name in values}

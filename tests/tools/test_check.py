@@ -217,8 +217,8 @@ def test_settings_that_have_no_effect_without_the_addon_are_named(
 
 
 def test_dialects_shows_the_decision_of_each_dialect(rep: Rep) -> None:
-    """``--dialects`` shows the decision of each dialect, and whether they agree. Some dialects do
-    not have the delay that decides in another.
+    """``--dialects`` shows the decision of each dialect, and whether the dialects agree. If robots.txt asks for a very
+    long delay, the URL is denied, except in Google's dialect, which ignores delays.
     """
     Path("robots.txt").write_text(ORDER)
     url = "http://shop.example/a/b"

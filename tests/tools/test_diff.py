@@ -54,8 +54,8 @@ TEXTS = {
 
 
 def changes(records: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return the kind and the URL of each change, or the origin where the change is of a whole
-    host.
+    """Return the kind and the URL of each change. If a change concerns a whole host, the origin of the host takes the
+    place of the URL.
     """
     return [
         (change["kind"], change.get("url", change["origin"])) for change in records if "origin" in change
@@ -124,8 +124,8 @@ def test_changed_rules_are_shown_with_urls_whose_verdict_changes(rep: Rep) -> No
 
 
 def test_urls_whose_permitted_purposes_change_are_shown(rep: Rep) -> None:
-    """Records about use are compared like rules. For each URL whose permitted purposes change, the
-    output has the old and the new statement.
+    """Usage preferences in robots.txt are compared like rules. For each URL whose permitted purposes change, the output
+    has the old and the new statement.
     """
     result = rep("diff", "old usage.txt", "new usage.txt")
     assert result.status == 1
@@ -527,8 +527,8 @@ def test_fetched_urls_with_changed_purposes_are_shown(rep: Rep) -> None:
 
 
 def test_the_output_says_that_fetched_urls_were_not_recorded(rep: Rep) -> None:
-    """If a crawl recorded only refusals and overrides, a message says so. It does not matter
-    whether the ledger has the rules to compare, or only the URLs.
+    """If a crawl recorded only refusals and overrides, a message says so. The message appears if the command compares
+    the rules in the ledger, and if it takes only the URLs from the ledger (``--urls``).
     """
     make_ledger((ALLOWED, "refused"), path="partial", level="denied").close()
     make_ledger((f"{ALLOWED}/2", "refused"), path="full").close()
@@ -633,11 +633,12 @@ def test_two_live_robots_txt_files_are_compared(site: Site, tmp_path: Path) -> N
 def test_a_crawl_is_compared_with_the_present_robots_txt_files(
     site: Site, tmp_path: Path
 ) -> None:
-    """``diff LEDGER live`` fetches each robots.txt once. Verdicts of an unreachable robots.txt are unknown: its URLs
-    are not added to the purge list, and if it was unreachable in the crawl, nothing has changed.
+    """``diff LEDGER live`` fetches each robots.txt once. Fetched URLs that are denied now are written to the purge
+    list. If a robots.txt is unreachable now, the new verdicts on its URLs are unknown, and the URLs are not written to
+    the purge list. A URL that was refused in the crawl because robots.txt was unreachable counts as unchanged.
 
-    A URL that the present REP_OVERRIDES allow is marked as overridden, and is neither a change nor purged. A URL that
-    the present REP_OVERRIDES deny is purged.
+    A URL that the present REP_OVERRIDES allow is shown as overridden. It does not count as a change, and is not written
+    to the purge list. A URL that the present REP_OVERRIDES deny is written to the purge list.
     """
     shop, down = site.add(ROBOTS), site.add(Answer(status=500))
     basket, tea = shop.url("/basket/1"), shop.url("/tea")

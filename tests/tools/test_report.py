@@ -243,7 +243,7 @@ def test_an_unreadable_file_is_named_and_not_replaced() -> None:
 
 
 def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
-    """Pipes and devices are not replaced by a file. A cycle of symbolic links is wrong usage."""
+    """UsageError is raised if the path of the output is a pipe or a cycle of symbolic links. Nothing is replaced."""
     pipe, link_to_itself = tmp_path / "pipe", tmp_path / "circle"
     os.mkfifo(pipe)
     link_to_itself.symlink_to(link_to_itself)

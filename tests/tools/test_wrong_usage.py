@@ -86,7 +86,7 @@ def test_wrong_usage_is_reported_before_any_output(
     Path("link").symlink_to("ledger")
     write_ledger(Path("ledger"), [(URL, "allowed")])
     write_ledger(Path("two"), [(URL, "allowed"), ("http://a.example/", "allowed")])
-    # The damage in this ledger is only found while the page is written.
+    # The damage in this ledger is found only while "report" writes the HTML page.
     late_ledger = new_ledger("late", [])
     late_ledger.snapshot("https://shop.example", b"", redirects="{}")
     late_ledger.close()

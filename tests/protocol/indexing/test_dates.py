@@ -12,8 +12,8 @@ import pytest
 from scrapy_rep.protocol.indexing.dates import ZONES, read_date
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 
-# Dates, and texts that are parsed as the date. The forms are those of RFC 850, RFC 822 and 1123 and ISO 8601, of
-# examples of Google and MDN, and others that people and programs write. Two-digit years are as in RFC
+# Each date, and the texts that are parsed as this date. The formats come from RFC 822, RFC 850, RFC 1123 and ISO 8601,
+# from the documentation of Google and MDN, and from what people and programs write. Two-digit years are read as in RFC
 # 6265.
 FORMS = {
     "2010-06-25T00:00": [
@@ -124,7 +124,9 @@ def test_z_is_the_only_military_zone(letter: str) -> None:
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Kolkata", "Etc/GMT+12"])
 def test_the_local_zone_does_not_affect_a_date(zone: str) -> None:
-    """The result is the same if the date has the abbreviation of the local time zone."""
+    """The time zone of this machine does not change the result, even if the date contains the abbreviation of this
+    zone, such as PDT in Los Angeles.
+    """
     code = (
         "from scrapy_rep.protocol.indexing.dates import read_date\n"
         "for zone in ('', 'PDT', 'IST'):\n"

@@ -202,7 +202,9 @@ LINES_WITH_NOINDEX = [
 
 @pytest.mark.parametrize("line", LINES_WITH_NOINDEX)
 def test_noindex_is_found_next_to_odd_statements(line: str) -> None:
-    """Values, unknown names and empty parts do not count as agents, and do not hide noindex."""
+    """In ``max-snippet: 5, noindex``, the text before the colon is not the name of a crawler, so noindex is for all
+    crawlers. Invalid values, URLs and empty parts do not hide noindex.
+    """
     assert not parse(line).index
 
 
@@ -308,7 +310,9 @@ def test_a_text_without_commas_that_has_an_unknown_word_is_one_unknown_rule(
     "part", ["noindex;", "noindex ", "max-snippet" + " " * 99, "a ", "a b,", "max-snippet:1;,", "unavailable_after: |"]
 )  # fmt: skip
 def test_a_list_without_commas_takes_linear_time(part: str) -> None:
-    """The message of the finding is short."""
+    """Parsing the list gives findings, such as ``no-comma``. Except for ``unknown-name``, the message of each finding
+    has less than 300 characters.
+    """
     assert_linear(parse, lambda size: part * (size // len(part)))
     for finding in parse(part * 1000).findings:
         assert len(finding.message) < 300 or finding.code == "unknown-name"

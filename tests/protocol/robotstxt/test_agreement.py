@@ -1,5 +1,5 @@
 """Tests that decisions on a robots.txt agree with the reference implementation and with Google's
-published parser, and that they do not depend on earlier questions.
+published parser, and that they do not depend on earlier decisions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Case = tuple[bytes, str, tuple[str, ...]]
 
 
 def verdict(robots: RobotsTxt, url: str, agents: tuple[str, ...]) -> Verdict:
-    """Return the package's decision in the form of the reference."""
+    """Return the decision of *robots* as a :data:`Verdict`, the type that the reference implementation returns."""
     decision = robots.decide(url, agents)
     assert robots.is_allowed(url, agents) is decision.allowed
     assert (decision.rule.line if decision.rule else 0) == decision.line
@@ -66,8 +66,8 @@ def expected_user_agent_line(robots: RobotsTxt, decision: Decision) -> int:
 def test_decisions_on_generated_files_agree_with_the_reference(
     case: Case, data: st.DataObject
 ) -> None:
-    """Verdict, line, agent and reason agree with the reference in every dialect. The first question
-    after parsing is tested on its own, because only a part of the rules is used for it.
+    """In every dialect, the package and the reference implementation agree on the verdict, the line, the agent and the
+    reason. The first decision after parsing is tested separately, because it is made without parsing all rules.
     """
     body, url, agents = case
     other_urls = data.draw(st.lists(urls([b"/a*b$", b"/a"]), max_size=3))

@@ -23,15 +23,14 @@ from tests.protocol.strategies import ORIGIN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# Other tests cover the code that these files run through.
+# The coverage of these tests is not measured, because other tests cover the same code.
 pytestmark = pytest.mark.unmeasured
 
 DIALECTS = [RFC9309, GOOGLE, CLASSIC]
 KIB = 1_024
 KIB_500 = 512_000
-# The size of a long file, and the limits for its processor time. The limits are far longer than any
-# file takes on an idle machine, and far shorter than quadratic time. In quadratic time, a sixteenth of
-# the file takes a 256th of the time.
+# The size of a long file in bytes, and the limits for its processor time in seconds. The limits are far above the time
+# that any file takes on an idle machine, and far below the time that a quadratic algorithm would take.
 LONG_FILE, SECONDS, SECONDS_TO_LINT = (
     (KIB_500, 5.0, 15.0) if effort.is_long else (KIB_500 // 16, 0.5, 1.5)
 )
@@ -62,7 +61,9 @@ def nested(size: int) -> bytes:
 
 
 def one_rule(piece: bytes) -> Callable[[int], bytes]:
-    """Return a function of the size. It returns a file with a single rule, which repeats the piece."""
+    """Return a function that makes a robots.txt of a given size, in bytes. The file has a single rule, whose pattern
+    repeats *piece*.
+    """
     return lambda size: ANY + b"Disallow: /" + lines(piece, size)[:-30] + b"b\n"
 
 
@@ -155,8 +156,8 @@ def test_a_file_of_500_kib_is_decided_on_and_linted_in_time(
 
 
 def parse(rules: Iterable[str], dialect: Dialect = RFC9309) -> RobotsTxt:
-    """Return a parsed robots.txt that has these rules for everyone. Decisions have been made with it, so
-    that its rules are indexed.
+    """Return a parsed robots.txt with *rules* for all crawlers. Three decisions have been made with the robots.txt,
+    because the first decision does not use the index of the rules.
     """
     robots = RobotsTxt.parse("\n".join(["User-agent: *", *rules]), dialect)
     for _ in range(3):

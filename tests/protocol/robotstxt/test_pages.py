@@ -114,7 +114,9 @@ OTHER_PAGES = {
 
 @pytest.mark.parametrize("page", OTHER_PAGES.values(), ids=OTHER_PAGES)
 def test_any_other_page_is_read_line_by_line(page: str) -> None:
-    """Such a page counts as HTML in place of a robots.txt."""
+    """Only a page in which a browser shows a text file is decoded. Any other page is parsed line by line, and is
+    reported as HTML in place of a robots.txt.
+    """
     body = page.encode()
     assert shown_text(body) is None
     assert is_page(body)
@@ -128,8 +130,8 @@ def test_a_robots_txt_is_not_a_page_even_with_tags_in_it() -> None:
 
 
 def test_character_references_are_decoded_once() -> None:
-    """The test has references that serializers write. Other references stay as they are. A number that is
-    not a character does not affect the rest.
+    """``&amp;lt;`` becomes ``&lt;``. Only numeric references and a few named references, such as ``&amp;``, are
+    decoded; ``&copy;`` is not. A number that is not a character becomes U+FFFD.
     """
     references = (
         "&amp;lt; &copy &copy; &#65; &#x41; &#0; &#9999999; &#xD800; &" + "#" * 9

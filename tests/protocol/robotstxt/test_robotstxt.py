@@ -66,8 +66,8 @@ def ask(
         (RFC9309, "Disallow: /a?*=/*/c", "/a?b=%2F%2Fc", 2),
         (RFC9309, "Disallow: /a?b=%2", "/a?b=%2Fc", 2), (RFC9309, "Disallow: /*?b=/*Fc", "/a?b=/%2Fc", 2),
         (RFC9309, "Disallow: /*?b=/c*%2Fd", "/a?b=%2Fc/e%2Fd", 2), (RFC9309, "Disallow: /*?b=/c", "/a?b=%2Fd", 0),
-        # The length of a pattern: an encoded octet that equals its raw character counts as one, and so
-        # does a slash that is assumed.
+        # In the length of a pattern, "%3A" counts as one character, because it is equal to ":". If the slash at the
+        # beginning is missing, it is added and counted.
         (RFC9309, "Allow: /a%3A\nDisallow: /a:*", "/a:c", 3), (RFC9309, "Allow: /?%2F\nDisallow: /?/*", "/?/c", 3),
         (RFC9309, "Disallow: /ab\nAllow: ab$", "/ab", 3), (RFC9309, "Disallow: /a\nAllow: a", "/a", 3),
         # In Google's dialect, the length of a pattern is counted after Google's parser has escaped it: "é"
@@ -92,10 +92,8 @@ def test_the_longest_pattern_after_normalization_decides(
 def test_a_character_that_only_some_libraries_encode_matches_raw_and_encoded(
     character: str, dialect: Dialect
 ) -> None:
-    """In RFC 9309's dialect, reserved characters that delimit nothing also match raw and encoded.
-
-    Google's parser compares these characters as they are in the URL. So the result depends on the URL
-    library.
+    """For example, the pattern ``/a[b`` matches the path ``/a%5Bb``, and vice versa. In Google's dialect, the
+    characters ``:@!(),;`` match only as written, as in Google's own parser.
     """
     are_same = dialect is RFC9309 or character not in ":@!(),;"
     for template in ("/a{}b", "/a?b={}c", "/*{}"):
@@ -246,7 +244,9 @@ def test_a_string_is_encoded_as_utf_8() -> None:
     ],
 )  # fmt: skip
 def test_sitemaps_are_absolute_http_urls(value: str, absolute: str | None) -> None:
-    """A relative URL is resolved against the URL of the file, and is ignored without it."""
+    """A relative URL is resolved against the URL of the robots.txt. If the URL of the robots.txt is unknown, relative
+    URLs are ignored.
+    """
     body = f"Sitemap: {value}".encode()
     robots = RobotsTxt.parse(body, url="https://example.com/robots.txt")
     assert robots.sitemaps == ((absolute,) if absolute else ())
@@ -273,8 +273,8 @@ def test_a_crawl_delay_is_a_decimal_number_of_seconds(
 @pytest.mark.parametrize(
     ("body", "delays"),
     [
-        # Any record but a sitemap ends a run of user-agent lines, although rules below are still for
-        # the same group.
+        # The Host record separates the two user-agent lines, so the delay is only for b. A rule in place of the delay
+        # would be for a and b. Any record except Sitemap separates user-agent lines in this way.
         ("User-agent: a\nHost: x\nUser-agent: b\nCrawl-delay: 2", {"a": None, "b": 2}),
         ("User-agent: a\nDisallow:\nCrawl-delay: 2\nDisallow: /\nCrawl-delay: 3", {"a": 3}),
         # If several runs of user-agent lines name a crawler, the records below each of these runs count.

@@ -81,7 +81,9 @@ PATTERNS = st.lists(TEXT.map("/{}".format), min_size=1, max_size=6)
 def test_the_path_of_a_usage_record_matches_like_the_pattern_of_a_rule(
     patterns: list[str], paths: list[str], dialect: Dialect
 ) -> None:
-    """If several records match, the deciding record is the same as with rules of these patterns."""
+    """Two robots.txt files have the same patterns on the same lines, one file in rules and one in usage records. For
+    each URL, the same line decides in the two files.
+    """
     rules, records = (
         RobotsTxt.parse(("User-agent: *\n" + "\n".join(lines)).encode(), dialect)
         for lines in (
@@ -99,9 +101,8 @@ def test_the_path_of_a_usage_record_matches_like_the_pattern_of_a_rule(
 
 # Hostile input. Each input is far larger than what real sites send.
 
-# The size of each input, and the limit for its processor time. The limit is far longer than the input
-# needs, and far shorter than quadratic time. In quadratic time, an eighth of the input takes a
-# sixty-fourth of the time.
+# The size of each input in bytes, and the limit for its processor time in seconds. The limit is far above the time that
+# the input needs, and far below the time that a quadratic algorithm would take.
 SIZE, SECONDS = (512_000, 5.0) if effort.is_long else (64_000, 0.5)
 URL = "https://example.com/" + "a" * 2000
 QUERY = "https://example.com/" + "?" * 8 + "%2F" * 13_000

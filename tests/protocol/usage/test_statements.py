@@ -37,7 +37,8 @@ from tests.protocol.usage.preferences import header_usage, robots_usage, stated
         ("train-ai=n", "train-ai=n"),
         ("train-ai=y, search=n", "search=n train-ai=y"),
         ("train-ai=n, ai-use=y, search=y", "ai-use=y search=y train-ai=n"),
-        # vocab-08, 6.5.1: the last value counts, and these values are not tokens.
+        # vocab-08, 6.5.1: the last value of a label counts. Here, the last values are a boolean and a string, which
+        # state nothing. Only the tokens y and n are valid values.
         ('train-ai=y, train-ai, search=n, search="n"', "-"),
         # vocab-08, 6.4 and 6.5.2: unknown labels and parameters are ignored.
         ("train-ai;allow=n, train-ai=y", "train-ai=y"),
@@ -201,7 +202,7 @@ def test_fields_and_tags_for_everyone_and_for_the_crawler_count(
 
 # Records of robots.txt.
 
-# attach-05, 3.4, figure 2, and table 1.
+# The example of draft-ietf-aipref-attach-05, section 3.4, figure 2. Table 1 of the draft has the expected results.
 EXAMPLE = """\
 User-Agent: *
 Allow: /

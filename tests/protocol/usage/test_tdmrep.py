@@ -28,7 +28,7 @@ def rule(location: str, reservation: Any = 1, **members: Any) -> dict[str, Any]:
     return {"location": location, "tdm-reservation": reservation, **members}
 
 
-# The second example of the section "Examples".
+# The second example in the section "Examples" of the TDMRep report.
 THREE_RULES = (
     rule("/directory-a/"),
     rule("/directory-b/html/", **{"tdm-policy": POLICY}),
@@ -39,7 +39,7 @@ THREE_RULES = (
 @pytest.mark.parametrize(
     ("path", "rules", "expected", "licenses"),
     [
-        # The first example: a whole server.
+        # The first example in the section "Examples" of the TDMRep report: one rule for a whole server.
         ("/any/where?x", (rule("/"),), RESERVED, ()),
         ("/directory-a/file.pdf", THREE_RULES, RESERVED, ()),
         ("/directory-b/html/page.html", THREE_RULES, RESERVED, (POLICY,)),

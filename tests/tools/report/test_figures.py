@@ -187,8 +187,8 @@ def test_delays_and_pauses_that_were_not_kept_are_named(ledger: Ledger) -> None:
 
 
 def test_the_notes_say_what_was_checked_again(tmp_path: Path) -> None:
-    """The report checks once more, with the robots.txt in the ledger, the requests that robots.txt allowed. Its notes
-    say how many requests it has checked, and why it could not check others.
+    """For each request that robots.txt allowed, the report repeats the decision with the robots.txt in the ledger. The
+    notes of the report say how many requests were checked, and why other requests could not be checked.
     """
     path = write_eventful_ledger(tmp_path / "ledger")
     summary = summary_of(path)
@@ -609,9 +609,9 @@ FIRST_LINES = [*range(1, 41)]
 
 
 @pytest.mark.parametrize(
-    ("text", "times", "numbers"),
+    ("text", "decisions_by_line", "numbers"),
     [
-        # A short file is shown completely. A mark on a line that does not exist is ignored.
+        # A short file is shown completely. Decisions on a line that does not exist are ignored.
         ("a\n\nb\n", {3: 1, 7: 1, 10**12: 1}, [1, 2, 3]),
         ("", {}, []),
         ("x\n" * 100_000, {50_000: 2, 100_000: 1, 10**12: 1},
@@ -623,13 +623,15 @@ FIRST_LINES = [*range(1, 41)]
     ids=["short", "empty", "long", "many deciding lines"],
 )  # fmt: skip
 def test_a_long_file_is_cut_to_its_deciding_lines(
-    text: str, times: dict[int, int], numbers: list[int]
+    text: str, decisions_by_line: dict[int, int], numbers: list[int]
 ) -> None:
     """The beginning of a long file is shown, and the deciding lines with the lines around them.
     Omitted lines are counted.
     """
 
-    marks: Any = [{"line": line, "times": number} for line, number in times.items()]
+    marks: Any = [
+        {"line": line, "times": number} for line, number in decisions_by_line.items()
+    ]
     shown = excerpt(text.splitlines(), marks)
     all_lines = text.splitlines()
     shown_lines = [(number, line) for number, line, _ in shown if line is not None]
@@ -638,7 +640,9 @@ def test_a_long_file_is_cut_to_its_deciding_lines(
         shown_lines
     )
     marked = {number: mark["times"] for number, _, mark in shown if mark}
-    assert marked == {line: times[line] for line in times if line in numbers}
+    assert marked == {
+        line: number for line, number in decisions_by_line.items() if line in numbers
+    }
 
 
 def test_pages_and_bytes_are_added_up_by_host_and_day(ledger: Ledger) -> None:

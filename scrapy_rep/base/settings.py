@@ -25,7 +25,7 @@ from scrapy_rep.protocol.access.overrides import (
 )
 from scrapy_rep.protocol.agents import is_product_token, product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309, Dialect
-from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2, HTTPX
+from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2, HTTPX, TWISTED
 from scrapy_rep.protocol.text import address_without_credentials
 from scrapy_rep.protocol.usage.statements import CATEGORIES
 
@@ -349,11 +349,13 @@ def displayed(name: str, value: object) -> object:
 
 def _clients(settings: BaseSettings) -> frozenset[str]:
     handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
-    names = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
-    clients = {client for client in (AIOHTTP, HTTP2, HTTPX) if client in names}
     # Without a reactor, Scrapy downloads with aiohttp by default.
-    if not settings.getbool("TWISTED_REACTOR_ENABLED", True):
-        clients.add(AIOHTTP)
+    has_reactor = settings.getbool("TWISTED_REACTOR_ENABLED", True)
+    clients = set()
+    for scheme in ("http", "https"):
+        name = str(handlers.get(scheme)).lower()
+        named = {client for client in (AIOHTTP, HTTP2, HTTPX) if client in name}
+        clients |= named or {TWISTED if has_reactor else AIOHTTP}
     return frozenset(clients)
 
 
@@ -670,7 +672,7 @@ class RepSettings:
     """
 
     clients: frozenset[str]
-    """The names of the crawl's HTTP clients that send URLs in another form than Twisted does (see
+    """The names of the crawl's HTTP clients, which send some URLs in different forms (see
     :func:`~scrapy_rep.protocol.request_target.forms`). This attribute is not a setting of this package. It is
     derived from Scrapy's ``DOWNLOAD_HANDLERS``."""
 

@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 AIOHTTP = "aiohttp"
 HTTP2 = "http2"
 HTTPX = "httpx"
-"""The names of the HTTP clients other than Twisted. All clients change a URL before they send it:
+TWISTED = "twisted"
+"""The names of the HTTP clients. Each client changes a URL before it sends it:
 
-- Twisted drops an empty path parameter (``;``) and an empty query. If the path begins with two slashes, Twisted puts
-  two more slashes before it.
+- :data:`TWISTED`, Scrapy's default, drops an empty path parameter (``;``) and an empty query. If the path begins with
+  two slashes, it puts two more slashes before it.
 - :data:`HTTP2`, Scrapy's HTTP/2 handler, makes the same changes as Twisted, and drops all parameters of the last path
   segment (``;x``).
 - :data:`AIOHTTP` decodes unreserved octets and most reserved octets.
 - :data:`HTTPX` resolves dot segments, except those with ``%2e`` or a backslash."""
 
-_NO_CLIENTS: frozenset[str] = frozenset()
+_ONLY_TWISTED = frozenset({TWISTED})
 
 # Matches only URLs for which forms() returns a single form, the URL as written. Nearly all URLs match. Such a URL
 # consists of visible ASCII characters other than "#", "%", ";" and "\". It does not end with "?". No slash after the
@@ -86,15 +87,15 @@ def decide(
     robots: RobotsTxt,
     url: str,
     agents: str | Sequence[str],
-    clients: frozenset[str] = _NO_CLIENTS,
+    clients: frozenset[str] = _ONLY_TWISTED,
 ) -> Decision:
     """Return the decision whether a crawler may fetch *url*. The crawler may fetch the URL only if *robots* allows
     all forms in which a server can see the URL (see :func:`forms`).
 
     If *robots* allows the URL as written but forbids another form, return the decision on that form,
     with the form in the field ``form``. Otherwise, return the decision on the URL as written. *agents* are
-    the crawler's product tokens, in order of preference. *clients* are the HTTP clients that may send the
-    URL: :data:`AIOHTTP`, :data:`HTTP2` or :data:`HTTPX`; empty for Twisted.
+    the crawler's product tokens, in order of preference. *clients* are the names of the HTTP clients that can
+    send the URL, such as :data:`TWISTED`.
     """
     decision = robots.decide(url, agents)
     if decision.allowed and not _ORDINARY(url):
@@ -109,7 +110,7 @@ def is_allowed(
     robots: RobotsTxt,
     url: str,
     agents: str | Sequence[str],
-    clients: frozenset[str] = _NO_CLIENTS,
+    clients: frozenset[str] = _ONLY_TWISTED,
 ) -> bool:
     """Return the same as ``decide(...).allowed``, in half the time."""
     if not robots.is_allowed(url, agents):
@@ -119,7 +120,7 @@ def is_allowed(
     return all(robots.is_allowed(form, agents) for form in forms(url, clients)[1:])
 
 
-def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
+def forms(url: str, clients: frozenset[str] = _ONLY_TWISTED) -> tuple[str, ...]:
     """Return the forms in which a server can see *url*, without duplicates. The first form is *url* itself. For
     example, a server can see ``https://example.com/a/../%62`` in three forms:
 
@@ -129,12 +130,11 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
     - As read by a server: ``https://example.com/b``. Dot segments are resolved, unreserved octets are decoded, and
       characters outside visible ASCII are encoded (RFC 3986, 6.2.2).
 
-    *clients* are the HTTP clients of the crawl other than Twisted. If *clients* is empty, the client is Twisted. If
-    *clients* has several items, the form as sent is that of a single client: :data:`AIOHTTP` if *clients* contains it,
-    otherwise :data:`HTTPX`.
+    *clients* are the names of the HTTP clients that can send the URL. If there are several, the forms of all of them
+    are returned. A crawl has two clients if it uses one for ``http`` and another one for ``https``.
 
     A URL whose path begins with two slashes, such as ``https://example.com//a/../b``, has a fourth form if the client
-    is Twisted or :data:`HTTP2`: ``https://example.com////a/../b``, as sent but with unresolved dot segments.
+    is :data:`TWISTED` or :data:`HTTP2`: ``https://example.com////a/../b``, as sent but with unresolved dot segments.
     """
     is_changed = (AIOHTTP in clients and "%" in url) or (
         HTTP2 in clients and ";" in url
@@ -147,12 +147,15 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
     start, path, query = parts[1], parts[2] or "/", parts[3] or ""
     # The URL as written is one of the forms, because some clients send it unchanged, and some servers do not normalize
     # it.
-    sent = (start + target for target in _sent(path, query, clients))
-    path, query = _without_empty(path, query, clients)
-    # In the form that a server reads, unreserved octets are decoded. This changes a decision only in a dialect that
-    # does not decode unreserved octets when it compares a URL with patterns.
-    read = _without_dots(_normal(path.replace("\\", "/"))) + _normal(query)
-    return tuple(dict.fromkeys((url, *sent, start + read)))
+    targets = [url]
+    for client in sorted(clients):
+        targets += (start + target for target in _sent(path, query, client))
+        # In the form that a server reads, unreserved octets are decoded. This changes a decision only in a dialect that
+        # does not decode unreserved octets when it compares a URL with patterns.
+        sent_path, sent_query = _without_empty(path, query, client)
+        read = _without_dots(_normal(sent_path.replace("\\", "/")))
+        targets.append(start + read + _normal(sent_query))
+    return tuple(dict.fromkeys(targets))
 
 
 def have_same_target(url: str, other: str) -> bool:
@@ -177,25 +180,25 @@ def is_robotstxt(url: str) -> bool:
     return parts is not None and parts[2] == "/robots.txt" and parts[3] is None
 
 
-def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
-    """Return the request targets, such as ``/a?b``, that the HTTP client can send for *path* and *query*.
+def _sent(path: str, query: str, client: str) -> tuple[str, ...]:
+    """Return the request targets, such as ``/a?b``, that the HTTP client *client* can send for *path* and *query*.
 
-    Usually there is one target, with dot segments resolved. If *path* begins with two slashes and the client is Twisted
-    or :data:`HTTP2`, there are two targets: the first with unresolved dot segments, the second with dot segments
-    resolved. See :func:`forms` for *clients*.
+    Usually there is one target, with dot segments resolved. If *path* begins with two slashes and the client is
+    :data:`TWISTED` or :data:`HTTP2`, there are two targets: the first with unresolved dot segments, the second with dot
+    segments resolved.
     """
     # White space ends the target, as in a request line.
     end = re.search(_WHITE_SPACE, path + query)
     if end:
         path, mark, query = (path + query)[: end.start()].partition("?")
         query = mark + query
-    if AIOHTTP in clients:
+    if client == AIOHTTP:
         path = _without_dots(_requoted(path.replace("\\", "/"), _DECODED_IN_PATHS))
         return (path + _requoted(query, _DECODED_IN_QUERIES),)
-    if HTTPX in clients:
+    if client == HTTPX:
         return (_without_dots(path, _RAW_DOTS) + query,)
     has_two_slashes = path.startswith("//")
-    path, query = _without_empty(path, query, clients)
+    path, query = _without_empty(path, query, client)
     resolved = _without_dots(path.replace("\\", "/")) + query
     # If a path begins with two slashes, Twisted and HTTP2 send it with two more slashes: "////a/../b" for "//a/../b".
     # So the target that they send with unresolved dot segments is not the target of the URL as written, which forms()
@@ -203,13 +206,13 @@ def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
     return (f"//{path}{query}", f"//{resolved}") if has_two_slashes else (resolved,)
 
 
-def _without_empty(path: str, query: str, clients: frozenset[str]) -> tuple[str, str]:
-    """Return *path* and *query* without the parts that clients drop before they send a URL: empty parameters
-    of the last path segment (``;``), and an empty query (``?``). The client :data:`HTTP2` drops all
-    parameters of the last segment.
+def _without_empty(path: str, query: str, client: str) -> tuple[str, str]:
+    """Return *path* and *query* without the parts that *client* drops before it sends a URL: empty parameters of the
+    last path segment (``;``), and an empty query (``?``). The client :data:`HTTP2` drops all parameters of the last
+    segment.
     """
     at = path.find(";", path.rfind("/"))
-    if at >= 0 and (at == len(path) - 1 or HTTP2 in clients):
+    if at >= 0 and (at == len(path) - 1 or client == HTTP2):
         path = path[:at]
     return path, "" if query == "?" else query
 

@@ -448,15 +448,24 @@ def test_an_override_needs_neither_a_reason_nor_an_end(
 @pytest.mark.parametrize(
     ("settings", "clients"),
     [
-        ({}, set()),
+        ({}, {"twisted"}),
         ({"TWISTED_REACTOR_ENABLED": False}, {"aiohttp"}),
         (
             {"DOWNLOAD_HANDLERS": {"https": "a._aiohttp.AiohttpDownloadHandler"}},
-            {"aiohttp"},
+            {"aiohttp", "twisted"},
         ),
-        ({"DOWNLOAD_HANDLERS": {"https": "a.http2.H2DownloadHandler"}}, {"http2"}),
-        ({"DOWNLOAD_HANDLERS": {"http": "a._httpx.HttpxDownloadHandler"}}, {"httpx"}),
-        ({"DOWNLOAD_HANDLERS": {"ftp": "a._aiohttp.X", "https": None}}, set()),
+        (
+            {"DOWNLOAD_HANDLERS": {"https": "a.http2.H2DownloadHandler"}},
+            {"http2", "twisted"},
+        ),
+        (
+            {
+                "TWISTED_REACTOR_ENABLED": False,
+                "DOWNLOAD_HANDLERS": {"http": "a._httpx.HttpxDownloadHandler"},
+            },
+            {"aiohttp", "httpx"},
+        ),
+        ({"DOWNLOAD_HANDLERS": {"ftp": "a._aiohttp.X", "https": None}}, {"twisted"}),
     ],
 )
 def test_http_clients_are_recognised_by_their_download_handlers(

@@ -16,6 +16,7 @@ from scrapy_rep.protocol.request_target import (
     AIOHTTP,
     HTTP2,
     HTTPX,
+    TWISTED,
     decide,
     forms,
     have_same_target,
@@ -121,19 +122,34 @@ def test_the_form_for_http2_has_no_parameters_in_the_last_segment() -> None:
     assert not is_allowed(robots, f"{HOST}/a;b", "bot", http2)
 
 
-@given(PATHS, st.sets(st.sampled_from([AIOHTTP, HTTP2, HTTPX])).map(frozenset))
+CLIENTS = st.sampled_from([AIOHTTP, HTTP2, HTTPX, TWISTED])
+
+
+@given(PATHS, CLIENTS)
 def test_the_last_form_has_no_dot_segments_and_forms_are_few(
-    path: str, clients: frozenset[str]
+    path: str, client: str
 ) -> None:
     """A server can see a URL in at most three forms, or in four if the path begins with two slashes. The last form is
     the URL as a server reads it, with ``.`` and ``..`` in the path resolved.
     """
-    targets = forms(HOST + path, clients)
+    targets = forms(HOST + path, frozenset({client}))
     assert len(set(targets)) == len(targets) <= 3 + path.startswith("//")
     assert targets[0] == HOST + path
     path_read = urlsplit(targets[-1]).path
     segments = path_read.lower().replace("%2e", ".").split("/")
     assert not {".", ".."} & {*segments}
+
+
+@given(PATHS, CLIENTS, CLIENTS)
+@example("//a/../b", AIOHTTP, TWISTED)
+@example("/a/%41;x", AIOHTTP, HTTP2)
+def test_the_forms_for_two_clients_are_those_for_each_of_them(
+    path: str, first: str, second: str
+) -> None:
+    """A crawl may send ``http`` URLs with one client, and ``https`` URLs with another."""
+    both = forms(HOST + path, frozenset({first, second}))
+    for client in first, second:
+        assert set(forms(HOST + path, frozenset({client}))) <= set(both)
 
 
 def test_the_decision_names_the_form_that_is_denied() -> None:
@@ -151,7 +167,7 @@ def test_the_decision_names_the_form_that_is_denied() -> None:
 
 @given(
     PATHS,
-    st.sets(st.sampled_from([AIOHTTP, HTTP2, HTTPX])).map(frozenset),
+    st.sets(CLIENTS, min_size=1).map(frozenset),
     st.sampled_from(sorted(DIALECTS)),
 )
 def test_is_allowed_agrees_with_decide(

@@ -12,7 +12,7 @@ from scrapy.utils.python import to_unicode
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import RFC9309
-from scrapy_rep.protocol.request_target import is_allowed
+from scrapy_rep.protocol.request_target import TWISTED, is_allowed
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.groups import sitemap_urls
 from scrapy_rep.protocol.robotstxt.lines import lines
@@ -30,7 +30,7 @@ class RobotParser(BaseRobotParser):
     """The robots.txt parser of this package, with the interface of Scrapy's robots.txt parsers."""
 
     def __init__(
-        self, robots: RobotsTxt, clients: frozenset[str] = frozenset()
+        self, robots: RobotsTxt, clients: frozenset[str] = frozenset({TWISTED})
     ) -> None:
         self.robots = robots
         self._clients = clients
@@ -42,7 +42,7 @@ class RobotParser(BaseRobotParser):
         """Return a parser for *robotstxt_body*, the content of a robots.txt. The setting ``REP_DIALECT`` of *crawler*
         selects the dialect. If *crawler* is None, the dialect is that of RFC 9309.
         """
-        dialect, clients = RFC9309, frozenset[str]()
+        dialect, clients = RFC9309, frozenset({TWISTED})
         if crawler is not None:
             settings = RepSettings.of(crawler)
             dialect, clients = settings.dialect, settings.clients

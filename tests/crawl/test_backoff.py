@@ -42,7 +42,7 @@ SETTINGS = {
     "RETRY_TIMES": 50,
 }
 META = {"any": {"dont_obey_robotstxt": True}, "slot": {"download_slot": "two"}}
-"""The meta of requests, by the kind of their page."""
+"""The meta of the requests for the pages /any and /slot. Other requests have no meta."""
 
 MIDNIGHT = {"Date": "Fri, 01 Jan 2027 00:00:00 GMT"}
 FIRST_PAUSE = 0.3
@@ -50,11 +50,18 @@ A_SECOND_LATER = "Fri, 01 Jan 2027 00:00:01 GMT"
 
 
 class Case(NamedTuple):
-    """A host whose ``answer`` to the request for its first page asks for a pause, and the pages that are requested.
+    """A host that asks for a pause, and the names of the pages that are requested before the pause and in it.
 
-    Pages are named by the kind of their requests: "files" is downloaded by FilesPipeline, "more" with
-    ``engine.download_async``, "any" has ``dont_obey_robotstxt``, "slot" has a download slot of another name. HoldBack
-    holds back "held" and "held-too".
+    ``answer`` is the answer of the host to the first request for a page. It begins the pause.
+
+    The name of a page says how the page is requested:
+
+    - "files": by FilesPipeline.
+    - "more": with ``engine.download_async``.
+    - "any": with ``dont_obey_robotstxt``.
+    - "slot": in a download slot that does not have the name of the host.
+    - "held", "held-too": the downloader middleware HoldBack holds the request back for some time.
+    - "page", "queue": by an ordinary request of the spider.
     """
 
     answer: Busy
@@ -103,13 +110,13 @@ def test_no_request_of_any_kind_is_sent_to_a_host_within_its_pause(
     follow: dict[str, list[dict[str, object]]] = {start: [], late: []}
     for host, case in zip(hosts.values(), CASES.values(), strict=True):
         limit(host, 1, case.answer)
-        for page, kinds in ((start, case.before_pause), (late, case.in_pause)):
-            for kind in kinds:
-                url = host.url(f"/{kind}")
-                if kind in downloads_of:
-                    downloads_of[kind][page].append(url)
+        for parent, page_names in ((start, case.before_pause), (late, case.in_pause)):
+            for page in page_names:
+                url = host.url(f"/{page}")
+                if page in downloads_of:
+                    downloads_of[page][parent].append(url)
                 else:
-                    follow[page].append({"url": url, "meta": META.get(kind, {})})
+                    follow[parent].append({"url": url, "meta": META.get(page, {})})
     result = run_crawl(
         [start, late, control.url("/go")],
         mode=mode,
@@ -134,8 +141,8 @@ def test_no_request_of_any_kind_is_sent_to_a_host_within_its_pause(
         pause_end = pause_start + (case.answer.pause or 0.0) - EARLY
         hits = [hit for hit in host.hits if pause_start < hit.time < pause_end]
         assert not [hit.path for hit in hits], name
-        kinds = case.before_pause + case.in_pause
-        check_fetched(host, *(host.url(f"/{kind}") for kind in kinds))
+        page_names = case.before_pause + case.in_pause
+        check_fetched(host, *(host.url(f"/{page}") for page in page_names))
     page, file = refusing.url("/page"), refusing.url("/files")
     errors = {error["url"]: error.get("reason") for error in result.errors}
     assert errors == {page: "back-off", refusing.url("/any"): "back-off"}
@@ -312,10 +319,11 @@ def test_a_late_429_begins_a_pause_even_after_a_success(site: Site) -> None:
 
 @pytest.mark.newest
 def test_a_back_off_also_ends_in_download_slots_with_other_names(site: Site) -> None:
-    """A back-off ends when a download slot has its full concurrency again, even if the slot is not called like the
-    host.
+    """A back-off ends when a download slot has its full concurrency again, even if the name of the slot is not the name
+    of the host.
 
-    Four slots have a concurrency of 1 each. After one success, all four send a request at the same time.
+    Here, each of four slots has a concurrency of 1, so the first success ends the back-off. Then the four slots send
+    their requests at the same time.
     """
     host = site.add(RULES)
     first, probe, *more = pages(host, 6)
@@ -368,7 +376,7 @@ class SlotPausingSpider(PlanSpider):
 def test_each_success_after_a_pause_raises_the_concurrency_of_a_download_slot(
     site: Site,
 ) -> None:
-    """A spider pauses a download slot that is not called like the host. After the pause, each success in the slot
+    """A spider pauses a download slot whose name is not the name of the host. After the pause, each success in the slot
     raises the concurrency of the slot by one.
     """
     host = site.add(RULES)

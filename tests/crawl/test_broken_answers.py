@@ -61,7 +61,9 @@ RULES_APPLY, NO_RULES, MISSING, TOO_MANY_REDIRECTS, UNREACHABLE = (
 """The expected results of fetching a robots.txt."""
 
 PAGES = {RULES_APPLY: ["/public"], UNREACHABLE: []}
-"""The pages that are fetched, by the result for robots.txt. With all other results, both pages are fetched."""
+"""The pages that are fetched after these results for robots.txt. After all other results, /private and /public are
+fetched.
+"""
 
 ACCESS = {
     RULES_APPLY: "successful",
@@ -111,7 +113,10 @@ class BrokenAnswer(NamedTuple):
 
     @property
     def ends_by_timeout(self) -> bool:
-        """Whether only a time-out of the crawler ends the request. Other endless bodies are cut at the size limit."""
+        """Whether the request ends only when it times out: the server stops sending, or sends slowly and without end.
+
+        A body that arrives fast and without end does not time out: it is cut at the size limit.
+        """
         return "stopped" in self.name or "without end" in self.name
 
     def result(self, mode: str) -> str:
@@ -406,7 +411,8 @@ def test_each_broken_answer_has_the_expected_result_and_the_crawl_goes_on(
         # or two copies of a page while it is parsed.
         assert result.memory < (200 + 12 * SCALE**2) * MEGABYTE
         assert result.duration < 300
-    # No Location header makes the crawl send another header, or credentials.
+    # Some Location headers contain a line break and "X-Injected: yes", or a password. No request of the crawl has the
+    # header X-Injected or Authorization.
     assert any("x-injected" in hit.target.lower() for hit in site.log)
     for hit in site.log:
         assert not {"X-Injected", "Authorization"} & hit.headers.keys()

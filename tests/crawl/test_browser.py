@@ -43,8 +43,10 @@ ABORT = {"PLAYWRIGHT_ABORT_REQUEST": "scrapy_rep.playwright.abort_forbidden"}
 class BrowserSpider(PlanSpider):
     """Downloads its requests with Playwright, unless their meta has ``"playwright": False``.
 
-    Playwright waits for the page of a request: until it is at the path ``ends_at``, if the arguments of the request
-    have one; otherwise until it has the load state ``state``, by default "networkidle".
+    The dict of a request can have two keys that say when a page is complete:
+
+    - ``ends_at``: Playwright waits until the URL of the page has this path.
+    - ``state``: without ``ends_at``, Playwright waits for this load state. The default is "networkidle".
     """
 
     def request(self, arguments: dict[str, Any]) -> Request:
@@ -226,8 +228,8 @@ def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
     """Return the answers of *host* for pages with requests that Playwright does not report, and for their scripts.
 
     The load state "networkidle" of Playwright is not reliable for pages with workers, popups and frames: it can be
-    reached while a worker or popup starts, and is never reached with a shared worker. So such a page has an image that
-    is answered only when its last request was sent.
+    reached while a worker or popup starts, and is never reached with a shared worker. So each page with workers, popups
+    or frames has an image that the host answers only after all other requests of the page have arrived.
     """
 
     def until(*paths: str, on: Host = host) -> Answer:
@@ -281,8 +283,8 @@ def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
     return {f"/{name}": page for name, page in pages.items()}
 
 
-HIDDEN = [*SCRIPTS, "rich", "download", "rules", "file-of-rules", "framing"]
-"""The names of the pages that the crawl requests."""
+REQUESTED = [*SCRIPTS, "rich", "download", "rules", "file-of-rules", "framing"]
+"""The names of the pages in :func:`hidden_pages` that the spider requests."""
 
 ALLOWED = [
     *[
@@ -309,10 +311,10 @@ def test_chromium_sends_no_request_that_robotstxt_forbids(
 ) -> None:
     """With ``abort_forbidden``, Chromium sends no request that robots.txt forbids.
 
-    The forbidden URLs are requested by navigations of scripts, images, frames, fetch(), popups, workers of all kinds
-    and their scripts, audio worklets, downloads, fetchLater(), speculation rules, and pages that close. Some requests
-    come from popups, or from frames in a process of their own. Most kinds of requests are also made for an allowed URL
-    that redirects to a forbidden one.
+    The pages refer to forbidden URLs in many ways: as images, frames, popups, downloads, scripts of workers and audio
+    worklets; with fetch(), fetchLater() and speculation rules; and with requests of a page that closes. Scripts also
+    navigate to forbidden URLs. Many allowed URLs redirect to a forbidden URL. Some requests come from popups, or from
+    frames that have a process of their own.
     """
     redirections = Redirections(site)
     host, other = redirections.host, redirections.other
@@ -336,7 +338,7 @@ def test_chromium_sends_no_request_that_robotstxt_forbids(
         host.answers[f"/hop/{name}"] = redirect(f"/private/hop/{name}")
         other.answers[f"/hop/{name}"] = redirect(f"/private/hop/{name}")
     requests = [*redirections.requests]
-    for name in HIDDEN:
+    for name in REQUESTED:
         state = "load" if name in {"shared", "framing"} else "networkidle"
         requests.append({"url": host.url(f"/{name}"), "state": state})
     settings = {**ABORT, **redirections.settings}
@@ -348,7 +350,9 @@ def test_chromium_sends_no_request_that_robotstxt_forbids(
     assert {"/frame", "/by-frame", "/hop/of-frame"} <= set(other.pages)
     # The page /download can fail: scrapy-playwright sometimes notices that its download was cancelled.
     fetched = {*result.fetched(), host.url("/download")}
-    assert fetched == redirections.arrived | {host.url(f"/{name}") for name in HIDDEN}
+    assert fetched == redirections.arrived | {
+        host.url(f"/{name}") for name in REQUESTED
+    }
     refused = [
         "image",
         "fetch",

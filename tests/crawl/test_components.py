@@ -237,6 +237,8 @@ def test_a_robotstxt_whose_download_is_stopped_is_unreachable(
 def test_a_cancelled_download_does_not_block_later_ones(site: Site, mode: str) -> None:
     """Cancelled downloads do not block later ones. The limiter counts the end of each download exactly once.
 
+    The spider downloads from four hosts:
+
     - ``many``: 300 downloads that wait for the same robots.txt all continue when it arrives.
     - ``some``: downloads are cancelled while they wait for robots.txt or for the delay, or while they are in flight.
     - ``refused``: downloads are cancelled at about the time at which they are refused.
@@ -485,22 +487,25 @@ def test_scrapys_own_middleware_can_use_this_packages_parser(site: Site) -> None
 # Services that render or fetch the pages of a site for a crawl.
 
 
-def with_service(service: Host, kind: str) -> dict[str, Any]:
-    """Return the arguments of a crawl whose pages *service* fetches. *kind* is the class of the middleware."""
-    return {"settings": with_middleware(kind, 725, SERVICE_URL=service.origin)}
+def with_service(service: Host, middleware: str) -> dict[str, Any]:
+    """Return the arguments of a crawl that sends the requests for all pages to *service*.
+
+    *middleware* is the name of the downloader middleware that does this: "Service" or "ExemptService".
+    """
+    return {"settings": with_middleware(middleware, 725, SERVICE_URL=service.origin)}
 
 
-@pytest.mark.parametrize("kind", ["Service", "ExemptService"])
+@pytest.mark.parametrize("middleware", ["Service", "ExemptService"])
 def test_requests_through_a_service_keep_the_delay_of_each_site(
-    site: Site, kind: str
+    site: Site, middleware: str
 ) -> None:
-    """A service gets the requests for the pages of one site with the Crawl-delay of this site. The delays of different
-    sites are independent of each other.
+    """A crawl sends all requests for pages to a service that fetches them. Between two requests for pages of one site,
+    the Crawl-delay of the site passes. Requests for pages of different sites do not wait for each other.
     """
     service, delay = site.add(name="127.0.0.9"), 0.3
     hosts = [site.add(DELAY.format(delay), name=f"127.0.0.{n}") for n in (2, 3, 4)]
     urls = [host.url(f"/{n}/{host.port}") for n in range(4) for host in hosts]
-    result = run_crawl(urls, **with_service(service, kind))
+    result = run_crawl(urls, **with_service(service, middleware))
     assert len(result.responses) == len(urls), result.log
     for host in hosts:
         assert host.pages == []
@@ -514,9 +519,11 @@ def test_requests_through_a_service_keep_the_delay_of_each_site(
 def test_a_response_of_a_service_is_judged_by_the_url_at_which_it_ended(
     site: Site,
 ) -> None:
-    """If a response of a service ended at another URL, it is judged by this URL, before Scrapy follows a meta refresh
-    of the page. The response passes if the spider has exempted a request to the origin of this URL, with
-    ``dont_obey_robotstxt``.
+    """A service that fetches a page can follow redirects. The response of the service then has the last URL of the
+    redirects, and is refused if robots.txt forbids this URL. A meta refresh in a refused page is not followed.
+
+    The response is not refused if the spider has sent a request with ``dont_obey_robotstxt`` to the origin of the last
+    URL.
     """
     service, host = site.add(name="127.0.0.9"), site.add(RULES, name="127.0.0.2")
     exempted = site.add(RULES, name="127.0.0.3")

@@ -1,5 +1,5 @@
-"""Tests of dry runs: the crawl is the same as without this package, and log, stats and ledger say what a real run would
-withhold at most.
+"""Tests of dry runs. They send the requests and make the items of a crawl without this package. Log, stats and ledger
+name all requests that a real run would refuse, and all items that it would drop.
 """
 
 from __future__ import annotations
@@ -200,8 +200,11 @@ def test_a_dry_run_sends_the_requests_of_stock_scrapy_and_records_what_a_real_ru
 def test_the_log_of_a_dry_run_says_what_a_real_run_would_withhold(
     site: Site, mode: str
 ) -> None:
-    """The log says that the crawl is a dry run, what a real run would withhold at most, why, from which hosts, which
-    setting changes that, and how long a real run would take.
+    """The log says that the crawl is a dry run, and how long a real run would take at most.
+
+    The log gives the number of requests that a real run would refuse, and the number of items that it would drop, each
+    with the reason, the hosts, and the setting that changes it. The numbers are upper limits, since a real run fetches
+    fewer pages.
     """
     host = site.add("User-agent: *\nDisallow: /private\nCrawl-delay: 100\n")
     host.answers |= {
@@ -364,7 +367,9 @@ def test_requests_to_a_host_with_a_silent_robotstxt_are_sent_after_its_time_out(
 def test_a_dry_run_waits_for_no_delay_and_no_pause(
     site: Site, mode: str, component: dict[str, str]
 ) -> None:
-    """It waits for none even if the project sets SCHEDULER, to the scheduler of this package or to its own."""
+    """A dry run waits for no Crawl-delay and no pause, even if SCHEDULER is the scheduler of this package or a
+    scheduler of the project.
+    """
     host = site.add("User-agent: *\nCrawl-delay: 60\n")
     host.answers |= {"/": links("/1", "/2"), "/1": busy(503, "60")}
     settings = {**component, "REP_BACKOFF_MAX": 60, "CONCURRENT_REQUESTS": 1}

@@ -1,5 +1,5 @@
-"""Tests that a project which serializes items and responses gets the same rows with this package as with stock Scrapy,
-except for rows that sites withhold.
+"""Tests of a project that exports its items and responses as JSON. With this package, it gets the same data as with
+stock Scrapy. Only pages that robots.txt or indexing rules exclude are missing.
 """
 
 from __future__ import annotations
@@ -127,7 +127,10 @@ def crawl(
 
 
 def by_path(rows: list[dict[str, Any]], host: Host) -> dict[str, Any]:
-    """Return *rows* by the paths of their URLs. The origin of *host* is removed, so rows of two hosts can be equal."""
+    """Return *rows* in a dict, by the paths of their URLs.
+
+    In all values, the origin of *host* is removed from URLs, so that rows of two hosts can be compared.
+    """
     text = json.dumps(rows)
     for origin in (host.origin, quote(host.origin, safe="")):
         text = text.replace(origin, "")
@@ -179,11 +182,11 @@ class TestExport:
     def test_a_project_exports_the_same_rows_as_with_stock_scrapy(
         self, site: Site, service: Host, stock: Stock, tmp_path: Path, name: str
     ) -> None:
-        """The meta, flags, headers and request of each response, as JSON, are the same as with stock Scrapy. The
-        responses are those of pages, of files, and all others that Scrapy receives.
+        """The meta, flags, headers and request of each response, as JSON, are the same as with stock Scrapy. This
+        applies to pages, to files of FilesPipeline, and to all other responses that Scrapy receives.
 
-        There are two differences: the pages that the site withholds are missing, and the flags of a page have its
-        indexing rules.
+        There are two differences. Pages that robots.txt or indexing rules exclude are missing. If a page says noindex
+        or nofollow, the flags of its response contain this rule.
 
         ``indexing_rules`` returns the rules of a response in callbacks, errbacks and pipelines, also for a copy of the
         response.

@@ -95,7 +95,10 @@ def test_a_store_and_a_ledger_damaged_during_a_crawl_cause_a_warning_each(
     hosts = [site.add(RULES) for _ in range(4)]
 
     def damage() -> bool:
-        """Damage all files, once both have rows; return whether that is done."""
+        """Overwrite the store and the ledger with garbage, and return True.
+
+        Before the first pages are fetched and each of the two files has rows, do nothing and return False.
+        """
         is_first_step_done = all(len(host.pages) == 4 for host in hosts[1:3])
         has_all_rows = all(map(has_rows, files, ("entries", "decision")))
         if not is_first_step_done or not has_all_rows:

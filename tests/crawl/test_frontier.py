@@ -96,8 +96,8 @@ def test_an_addon_that_replaces_the_scheduler_is_named_in_a_warning(
 def test_robotstxt_redirects_to_a_slow_host_do_not_hold_up_other_hosts(
     site: Site,
 ) -> None:
-    """More robots.txt files redirect to a slow host than are fetched at once. The fetches of their
-    targets take turns with the pages of the slow host, and do not hold up other hosts.
+    """The robots.txt files of 15 hosts redirect to one slow host, but CONCURRENT_REQUESTS is 10. Other hosts
+    are not held up. At the slow host, the redirected requests take turns with requests for pages.
     """
     slow = site.add(rules_with_delay(0.1), name=loopback_address(1))
     redirecting = [
@@ -127,8 +127,9 @@ def test_robotstxt_redirects_to_a_slow_host_do_not_hold_up_other_hosts(
 
 
 def test_waiting_hosts_do_not_hold_up_other_hosts(site: Site, mode: str) -> None:
-    """Three hosts have a robots.txt that hangs, and 30 origins wait for the long delay of another port on
-    their host. They do not hold up other hosts, of which at most CONCURRENT_REQUESTS pages are in flight.
+    """The robots.txt of three hosts hangs. At 30 other hosts, the robots.txt of one port has a Crawl-delay of
+    two minutes, which also delays the requests to a second port. The pages of ten more hosts are fetched
+    meanwhile, at most CONCURRENT_REQUESTS at a time.
     """
     hanging = [site.add(HANGS, name=loopback_address(n)) for n in range(3)]
     slow, other_ports = (
@@ -140,7 +141,7 @@ def test_waiting_hosts_do_not_hold_up_other_hosts(site: Site, mode: str) -> None
     )
     first, others = site.add(RULES), [site.add(RULES) for _ in range(10)]
     late = first.url("/late")
-    first.answers["/late"] = Answer(after=lambda: all(map(is_slow, slow)))
+    first.answers["/late"] = Answer(after=lambda: all(map(is_delay_known, slow)))
     for host in others:
         host.answers |= {f"/page/{n}": Answer(b"x", delay=0.05) for n in range(5)}
     run_crawl(
@@ -168,8 +169,10 @@ def test_waiting_hosts_do_not_hold_up_other_hosts(site: Site, mode: str) -> None
     assert max_concurrency(hits) <= 8
 
 
-def is_slow(host: Host) -> bool:
-    """Return whether a crawl has had the time to read the delay of *host*."""
+def is_delay_known(host: Host) -> bool:
+    """Return whether *host* began to send its robots.txt more than 0.2 seconds ago. By then, the crawl has read
+    the Crawl-delay in it.
+    """
     before = time.monotonic() - 0.2
     return any(hit.answered and hit.answered < before for hit in host.robots_hits)
 

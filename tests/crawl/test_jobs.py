@@ -87,7 +87,9 @@ class Case(NamedTuple):
     """The paths that both runs together fetch."""
 
     path_in_file: str = ""
-    """The path of the request that is in flight according to the file of the queue; empty for ``hanging_path``."""
+    """The path of the request that the file of the queue lists as in flight at the kill. If ``path_in_file`` is empty,
+    the path is ``hanging_path``.
+    """
 
     answers: dict[str, Any] = {}
     spider: str = "SurvivorSpider"

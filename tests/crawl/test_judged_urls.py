@@ -44,7 +44,7 @@ EVASIVE_PATHS = {
     "/a//../../secret/../no": "/no",
     "/x;y/../secret": "/secret",
     "/%2e/secret?x=/..": "/secret?x=/..",
-    "/end;": "/end",  # as Twisted sends it
+    "/end;": "/end",  # Twisted drops the empty parameter.
 }
 """Spellings of forbidden paths, and the normalised form of each."""
 ORDINARY_PATHS = (
@@ -87,8 +87,11 @@ def path_and_query(hit: Hit) -> str:
 
 
 def forbidden_targets(host: Host, dialect: str = "rfc9309") -> list[str]:
-    """Return the targets of the requests that robots.txt forbids, either as sent or as normalised by
-    RFC 3986. The reference parser decides.
+    """Return the targets of the requests to *host* that RULES forbids: the path and query of each request, or
+    its URL if *host* is a proxy.
+
+    A request counts as forbidden if RULES forbids its path as sent, or its path as normalised by RFC 3986.
+    ``tests.protocol.reference`` decides, not the parser of this package. *dialect* is a value of REP_DIALECT.
     """
     rules = Reference(RULES.encode(), DIALECTS[dialect])
     return [
@@ -194,8 +197,8 @@ def test_robotstxt_is_requested_by_the_normalised_host_name(
 def test_verbatim_urls_are_judged_as_the_server_reads_them(
     site: Site, where: str, mode: str
 ) -> None:
-    """Scrapy does not encode a URL with ``verbatim_url``. Such a URL is refused if its host or port is
-    invalid.
+    """If the meta of a request has ``verbatim_url``, Scrapy does not encode the URL. The rules are applied to
+    the URL as the server reads it. If the host or port of the URL is invalid, the request is refused.
     """
     host, meta = site.add(RULES), {"verbatim_url": True}
     name, port = host.name, str(host.port)

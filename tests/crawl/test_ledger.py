@@ -56,7 +56,9 @@ def rows(path: Path, query: str, *values: Any) -> list[dict[str, Any]]:
 
 
 def decisions(path: Path, url: str) -> list[tuple[Any, ...]]:
-    """Return the decisions on *url* in order, each as the values of COLUMNS. The page is a path, not a URL."""
+    """Return the decisions on *url* in order, each as the values of COLUMNS. The value of the column ``page`` is
+    shortened from a URL to its path.
+    """
     decisions = rows(path, "SELECT * FROM decision WHERE url = ? ORDER BY id", url)
     for row in decisions:
         row["page"] = row["page"] and re.sub("^http://[^/]*", "", row["page"])
@@ -230,8 +232,10 @@ def check_snapshots(path: Path, host: Host, twin: Host, down: Host) -> None:
 def test_the_level_denied_leaves_out_allowed_requests(
     site: Site, tmp_path: Path
 ) -> None:
-    """The level "denied" is the default. The ledger does not have the requests that a site allowed. It has each kind
-    of override by the user once per host.
+    """With the default level "denied", the ledger leaves out requests that a site allowed.
+
+    A setting or meta key that overrides the rules of a host, such as REP_OVERRIDES or ``dont_obey_robotstxt``, has one
+    row for each host, not one for each request.
     """
     host, ignored = add_host_with_all_rules(site), site.add(RULES)
     host.answers["/kept"] = html(head=meta("noindex"))
@@ -360,8 +364,11 @@ def test_the_headline_agrees_with_the_access_log(site: Site, tmp_path: Path) -> 
 def test_the_ledger_has_each_dropped_file_and_image_with_its_rule(
     site: Site, tmp_path: Path
 ) -> None:
-    """The ledger has files that were dropped after their download, and images that were not requested, with
-    the rule and the URL that says it. The log says how many files a media pipeline did not get.
+    """An image of a page with noimageindex is not requested. An image with noindex in its headers is dropped
+    after its download.
+
+    For each image, the ledger has the rule, and the URL of the page or image that states the rule. The log says
+    how many files were dropped after their download.
     """
     host = site.add(RULES)
     host.answers |= {

@@ -41,8 +41,8 @@ TIMEOUT = 60
 """The seconds after which a test gives up. They are enough for a busy machine."""
 
 MAX_EXTRA_SECONDS = 2.5
-"""The seconds that a crawl with a distant server may take longer on a busy machine. On an idle machine, it takes
-about one second longer.
+"""How many seconds longer a crawl can take with a distant Redis server than with a near one, on a busy machine. On an
+idle machine, it takes about one second longer.
 """
 
 PAUSE = 3.0
@@ -87,8 +87,10 @@ def start(
     constants: dict[str, float] = RETRIED_SOON,
     **attributes: Any,
 ) -> RunningCrawl:
-    """Start a worker. If *is_first* is set, the worker requests the first of *urls*, whose page links to
-    the other URLs.
+    """Start a worker. All workers get their requests from one queue in Redis.
+
+    If *is_first* is set, the worker begins the crawl: it requests the first of *urls*, and then puts requests
+    for the other *urls* into the queue.
     """
     return start_crawl(
         urls[: int(is_first)],
@@ -112,7 +114,8 @@ def start_workers(
     max_count = 0
 
     def are_registered() -> bool:
-        # The highest count is kept: a later worker can fetch the page again when the first workers have ended.
+        # The highest count is kept. If the first page is requested again after some workers have ended, it is answered
+        # at once, although fewer workers are registered.
         nonlocal max_count
         keys = [*client.scan_iter("{worker:requests}:*:workers")]
         max_count = max(max_count, sum(map(client.zcard, keys)))
@@ -334,7 +337,7 @@ OLD = [f"/old-{number}" for number in range(10)]
 NEW = [f"/new-{number}" for number in range(5)]
 LINKS = {
     "/start": [*OLD, "/private/"],
-    # The first crawl has fetched the last of these pages.
+    # OLD[0] is in the queue of the first crawl. The second crawl deletes this queue at its start, and fetches OLD[0].
     "/again": [*NEW, OLD[0]],
     # These links are duplicates.
     **dict.fromkeys(NEW, NEW),
@@ -486,7 +489,9 @@ def test_requests_that_no_worker_can_read_wait_for_a_later_worker(
 def test_requests_of_another_queue_class_cause_one_warning_and_are_kept(
     site: Site, server: RedisServer
 ) -> None:
-    """The queue of scrapy-redis has left requests. One warning has their number and their key."""
+    """A crawl with the queue class of scrapy-redis leaves requests in Redis. The next crawl, with the queue class of
+    this package, keeps these requests. One warning gives their number and their Redis key.
+    """
     host, redis = site.add(RULES), server.client()
     urls = [host.url(f"/{number}") for number in range(50)]
     queue_settings = {

@@ -112,7 +112,10 @@ class PausingSpider(PlanSpider):
 def test_a_crawl_that_fetches_no_page_finishes_with_robots_denied(
     site: Site, mode: str, *, paths: str, status: int, enable: Any, reason: str
 ) -> None:
-    """All start requests are refused. The first refusal of a start request is logged as a warning at once."""
+    """If all start requests are refused, the finish reason is "robots_denied". If a page is fetched, it is "finished".
+
+    The first refusal of a start request is logged as a warning at once.
+    """
     host = site.add(robots(FORBIDS, status=status))
     urls = map(host.url, paths.split())
     settings = {"REP_WAIT_TIMEOUT": 0}

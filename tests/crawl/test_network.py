@@ -95,8 +95,8 @@ def test_the_crawl_ends_with_network_gone_if_all_hosts_begin_to_refuse_connectio
     site: Site, tmp_path: Path
 ) -> None:
     """If all hosts ban the crawler, this looks like an outage of its own network. The crawl ends after
-    REP_WAIT_TIMEOUT. One warning and the headline of the report have the number of the requests that were not
-    sent, which the JOBDIR keeps.
+    REP_WAIT_TIMEOUT, and the JOBDIR keeps the requests that were not sent. One warning and the headline of the
+    report say how many requests were not sent.
     """
     host = site.add(robots("User-agent: *\nDisallow: /private\n", headers=CLOSE))
     timeout = 2
@@ -146,7 +146,8 @@ def test_the_crawl_ends_with_network_gone_if_all_hosts_begin_to_refuse_connectio
     answered = {response["url"] for response in second_result.responses}
     failed = {error["url"] for error in result.errors}
     assert len(answered | failed) == 30
-    assert len(answered) >= 20  # Scrapy repeats a failed download twice.
+    # Few requests have failed, since Scrapy retries each failed download twice.
+    assert len(answered) >= 20
 
 
 @pytest.mark.newest
@@ -211,8 +212,8 @@ def test_all_pages_are_fetched_although_the_resolver_fails_for_a_while(
 def test_many_refusing_hosts_beside_one_that_answers_are_no_network_outage(
     site: Site,
 ) -> None:
-    """The crawl does not take the refusals for an outage again and again: it ends soon, and the host that
-    answers gets few requests for its robots.txt.
+    """The crawl does not keep mistaking the refused connections for a network outage. It ends soon, and the
+    host that answers gets few requests for its robots.txt.
     """
     live = site.add("User-agent: *\nCrawl-delay: 1\n")
     refusing = site.refusing()

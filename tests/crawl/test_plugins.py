@@ -205,8 +205,8 @@ def test_zyte_api_fetches_robotstxt_and_nothing_forbidden(
 def test_failures_of_scrapy_impersonate_are_recognised_by_the_error_codes_of_libcurl(
     site: Site,
 ) -> None:
-    """The requests to a host that does not exist, or refuses connections, are refused as soon as with
-    Scrapy's own download handlers. The log says that a certificate is wrong.
+    """If a host does not exist or refuses connections, its requests are refused after the same short wait
+    as with Scrapy's own download handlers. If the certificate of a host is invalid, the log says that TLS failed.
     """
     handler = "scrapy_impersonate.ImpersonateDownloadHandler"
     pytest.importorskip("scrapy_impersonate")

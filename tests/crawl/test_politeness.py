@@ -34,7 +34,9 @@ IMPATIENT = {
 
 
 def in_slots(urls: Iterable[str], *slots: str) -> list[dict[str, object]]:
-    """Return requests for *urls*, which are in each of the download *slots* in turn."""
+    """Return one request for each of *urls*. The first request is in the first of the download *slots*, the second
+    request in the second slot, and so on. After the last slot comes the first again.
+    """
     return [
         {"url": url, "meta": {"download_slot": slots[number % len(slots)]}}
         for number, url in enumerate(urls)

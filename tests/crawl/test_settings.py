@@ -75,7 +75,7 @@ def test_an_invalid_setting_ends_the_process_and_the_last_line_names_it(  # noqa
     site: Site, mode: str, tmp_path: Path, enable: object, setting: str, last: str
 ) -> None:
     """An invalid setting, or a REP_LEDGER where no file can be created, ends the process before any request.
-    The last line names the setting and its value, and says which values are valid, or the reason.
+    The last line of the output names the setting and its value, and says which values are valid, or the reason.
     ``tests/base/test_settings.py`` tests each setting.
     """
     host = site.add()
@@ -91,7 +91,9 @@ def test_an_invalid_setting_ends_the_process_and_the_last_line_names_it(  # noqa
 def test_a_ledger_of_another_version_prevents_the_start(
     site: Site, tmp_path: Path
 ) -> None:
-    """The last line says what the file is and what to do. The file is not changed."""
+    """If REP_LEDGER names a ledger of another version, the last line of the output says so, and what to do. The ledger
+    is not changed.
+    """
     host, path = site.add(), tmp_path / "old.ledger"
     with closing(sqlite3.connect(path)) as old:
         old.executescript(
@@ -122,7 +124,7 @@ def test_a_ledger_of_another_version_prevents_the_start(
 def test_an_unusable_path_prevents_the_start(
     tmp_path: Path, setting: str, why: str
 ) -> None:
-    """The last line names the setting, its value and the reason. No folder is created."""
+    """The last line of the output names the setting, its value and the reason. No folder is created."""
     *_, last = run_spider(tmp_path, "asyncio", setting)
     name, _, value = setting.partition("=")
     assert last.startswith(
@@ -152,7 +154,7 @@ def test_the_last_folder_of_a_path_is_created(tmp_path: Path, setting: str) -> N
 def test_the_addon_in_downloader_middlewares_prevents_the_start(
     site: Site, tmp_path: Path
 ) -> None:
-    """The last line says where the add-on belongs."""
+    """If the add-on is in DOWNLOADER_MIDDLEWARES, the last line of the output says that it belongs in ADDONS."""
     host = site.add()
     misplaced = {"DOWNLOADER_MIDDLEWARES": {"scrapy_rep.Addon": 543}}
     *_, last = run_spider(tmp_path, "asyncio", enable=misplaced, url=host.url("/"))

@@ -1,5 +1,5 @@
-"""Tests of crawls with purposes. They keep the items that may be used for their purposes, and their requests for
-tdmrep.json obey robots.txt, by the access log.
+"""Tests of crawls whose data is for certain purposes, such as "train-ai". A crawl keeps only items that may be used for
+its purposes. Its requests for tdmrep.json obey robots.txt, as the access log shows.
 """
 
 from __future__ import annotations
@@ -210,9 +210,10 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
     fetched once per origin while it is fresh, also over several crawls. A tdmrep.json that is missing, broken, too
     long or unreachable reserves nothing and delays nothing.
 
-    A redirect is followed only if the robots.txt of its target, or an override, allows the target. The group for the
-    User-Agent that is sent must allow each form in which a server can read the URL. Two hosts that redirect their
-    tdmrep.json to each other do not wait for each other.
+    A redirect of tdmrep.json is followed only if the robots.txt of the target host allows the target URL, or an override
+    does. The rules for the User-Agent of the request must allow each form in which a server can read the target URL.
+
+    Two hosts that redirect their tdmrep.json to each other do not wait for each other.
     """
     down, other = site.add(Answer(status=503)), site.add(SECRET)
     by_agent = site.add("User-agent: special\nDisallow: /secret\n")
@@ -237,7 +238,8 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
         "missing": (site.add(OPEN), Answer(status=404)),
         "broken": (site.add(OPEN), Answer(b"[{")),
         "long": (site.add(OPEN), Answer(b" " * 600_000 + RESERVED.body)),
-        # This tdmrep.json could be fetched again after one second. The page waits for two, but no second fetch is made.
+        # The page is requested two seconds after this tdmrep.json. By then, Retry-After allows another fetch of
+        # tdmrep.json, but tdmrep.json is not fetched again.
         "failing": (slow, busy(503, "1")),
         "moved away": (site.add(OPEN), redirect(site.refusing().url("/policy"))),
         "moved to one that is down": (site.add(OPEN), redirect(down.url("/policy"))),

@@ -116,9 +116,13 @@ def test_each_virtual_host_has_its_own_robotstxt(
 def test_a_host_header_for_all_requests_does_not_change_whose_robotstxt_is_fetched(
     site: Site, host: Host, mode: str
 ) -> None:
-    """If robots.txt is redirected to a path, the redirect is followed at the virtual host. If robots.txt is
-    redirected to another address, the name of the virtual host is not sent there. A header that names the host of
-    the URL has no effect.
+    """DEFAULT_REQUEST_HEADERS sets "Host: v.example" in all requests that have no ``Host`` header. Nevertheless, the
+    robots.txt for each page is requested from the right host:
+
+    - Pages with "Host: v.example" obey the robots.txt of v.example, which is requested with the same header.
+    - If the robots.txt of v.example redirects to a path, the path is requested with the same header.
+    - If the redirect leads to another address, "Host: v.example" is not sent there.
+    - Pages whose own ``Host`` header is the address in their URL obey the robots.txt of the address.
     """
     other = site.add(NO_B)
     other.answers[f"{NAME}/robots.txt"] = robots("", status=404)

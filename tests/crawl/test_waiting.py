@@ -26,7 +26,8 @@ SPIDERS = "tests.crawl.waiting_spiders"
 COMPONENTS = "tests.crawl.component_spiders"
 ALLOWED = [f"/public/{number}" for number in range(12)]
 FORBIDDEN = [f"/private/{number}" for number in range(8)]
-# Hosts on different ports share a download slot. Its concurrency in ``QUIET`` is 100, so that only this limit counts.
+# Hosts on different ports share a download slot. ``QUIET`` sets its concurrency to 100, so that only
+# CONCURRENT_REQUESTS limits these crawls.
 CONCURRENCY_4 = {"CONCURRENT_REQUESTS": 4}
 WAITING = {"CONCURRENT_REQUESTS": 16, "REP_WAIT_TIMEOUT": 30}
 

@@ -342,19 +342,6 @@ async def test_concurrent_requests_wait_for_one_fetch() -> None:
 
 
 @coroutine_test
-async def test_a_head_request_for_robotstxt_waits_for_the_fetch_of_robotstxt() -> None:
-    """Only a GET request can be a replacement for the crawl's own request, for which the fetch would wait endlessly."""
-    robots_response: Deferred[Any] = Deferred()
-    mw, crawler = middleware({ROBOTS_URL: lambda: robots_response})
-    page = deferred_from_coro(process(mw, Request(PUBLIC)))
-    head = deferred_from_coro(process(mw, Request(ROBOTS_URL, method="HEAD")))
-    robots_response.callback(answer(ROBOTS_URL))
-    assert await maybe_deferred_to_future(page) is None
-    assert await maybe_deferred_to_future(head) is None
-    assert fetched_urls(crawler) == [ROBOTS_URL]
-
-
-@coroutine_test
 async def test_the_fetch_is_cancelled_when_all_waiting_requests_are_cancelled() -> None:
     """A cancelled fetch says nothing about the site. So robots.txt is fetched again for the next request."""
     robots_response: Deferred[Any] = Deferred()

@@ -373,11 +373,12 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         robots.txt would then wait for itself.
 
         A replacement cannot be recognized with certainty. So, while a robots.txt is being fetched, the result is True
-        for each GET request for a robots.txt of the same origin that did not come from the scheduler.
+        for each request for a robots.txt of the same origin that did not come from the scheduler. If the method is not
+        GET, the request is refused then, because it cannot be judged: no rules are known.
         """
         site = self._known_site(check)
         is_under_way = site is not None and site.fetch_stage is FetchStage.UNDER_WAY
-        is_new = not entry.came_from_scheduler and check.request.method == "GET"
+        is_new = not entry.came_from_scheduler
         return is_under_way and is_new and is_robotstxt(check.request.url)
 
     def _known_site(self, check: Check) -> Site | None:

@@ -16,10 +16,10 @@ import pytest
 from redis import Redis
 
 from tests import effort
-from tests.crawl.answers import Answer, Busy, redirect, robots
+from tests.crawl.answers import Answer, Busy, busy, redirect, robots
 from tests.crawl.crawl import RETRIED_SOON, run_crawl, start_crawl, wait_until
 from tests.crawl.pauses import EARLY, limit
-from tests.fetching.distant import distant
+from tests.fetching.distant import distant, lossy
 from tests.fetching.redis_server import BINARY, RedisServer
 
 pytest.importorskip("scrapy_redis")
@@ -706,3 +706,50 @@ def test_requests_that_cannot_be_serialized_wait_in_memory_and_are_sent(
     [line] = result.lines("WARNING", "Unable to serialize request")
     assert "The request waits in memory" in line
     assert result.stats["scheduler/unserializable"] == 3
+
+
+@pytest.mark.newest
+def test_the_owner_of_a_host_learns_of_a_pause_although_the_first_answer_with_it_is_lost(
+    site: Site, server: RedisServer
+) -> None:
+    """The host asks another worker for the pause. The connection of the owner breaks when the server has executed the
+    call whose answer contains the pause. The owner sends nothing from the next answer on.
+    """
+    host = limit(site.add(RULES), 0, seconds=0.03)
+    pages = [host.url(f"/{number}") for number in range(500)]
+    answers: list[bytes] = []
+
+    def is_lost(answer: bytes) -> bool:
+        has_pause = b'"pauses":[[' in answer
+        if has_pause or answers:
+            answers.append(answer)
+        return has_pause and len(answers) == 1
+
+    with lossy(urlsplit(server.url).path, is_lost) as port:
+        url = f"redis://127.0.0.1:{port}/0"
+        owner_settings = settings_for(
+            server,
+            REDIS_URL=url,
+            REP_BACKOFF_MAX=300,
+            CONCURRENT_REQUESTS_PER_DOMAIN=1,
+        )
+        owner = start(pages, owner_settings, is_first=True)
+        owner.until(lambda: len(host.pages) >= 3)
+        busy_host = host.limit
+        host.limit = lambda hit: (
+            busy(429, "20") if hit.path == "/file" else busy_host(hit)
+        )
+        other = start(
+            [],
+            settings_for(server, REP_BACKOFF_MAX=300),
+            spider="FileSpider",
+            files=[host.url("/file")],
+        )
+        owner.until(lambda: len(answers) >= 4)
+        site.settle()
+        page_count = len(host.pages)
+        owner.until(lambda: len(answers) >= 8)
+        site.settle()
+        assert len(host.pages) == page_count
+        owner.end()
+        other.end()

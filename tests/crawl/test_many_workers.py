@@ -753,3 +753,32 @@ def test_the_owner_of_a_host_learns_of_a_pause_although_the_first_answer_with_it
         assert len(host.pages) == page_count
         owner.end()
         other.end()
+
+
+@pytest.mark.newest
+def test_all_workers_refuse_requests_to_a_host_whose_pause_is_too_long(
+    site: Site, server: RedisServer
+) -> None:
+    """The pause is longer than REP_WAIT_TIMEOUT. The first worker owns the host when it learns of the pause. The second
+    worker begins later and becomes the next owner. The third worker only downloads a file. No request waits for the end
+    of the pause, and none is sent.
+    """
+    host, other = site.add(RULES, name="127.0.9.1"), site.add(RULES, name="127.0.9.2")
+    limit(host, 1, busy(429, "3600"))
+    settings = settings_for(server, REP_BACKOFF_MAX=300, REP_WAIT_TIMEOUT=60)
+    urls = [other.url("/first"), *(host.url(f"/{number}") for number in range(30))]
+    [result] = finish(
+        [start(urls, {**settings, "CONCURRENT_REQUESTS": 1}, is_first=True)]
+    )
+    assert len(host.pages) == 1
+    assert [error["reason"] for error in result.errors] == ["back-off"] * 29
+    urls = [
+        other.url("/second"),
+        *(host.url(f"/later-{number}") for number in range(3)),
+    ]
+    [result] = finish([start(urls, settings, is_first=True)])
+    assert {error["url"] for error in result.errors} == set(urls[1:])
+    file = host.url("/file")
+    [result] = finish([start([], settings, spider="FileSpider", files=[file])])
+    assert result.error(file)
+    assert len(host.pages) == 1

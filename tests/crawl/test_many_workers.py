@@ -782,3 +782,38 @@ def test_all_workers_refuse_requests_to_a_host_whose_pause_is_too_long(
     [result] = finish([start([], settings, spider="FileSpider", files=[file])])
     assert result.error(file)
     assert len(host.pages) == 1
+
+
+@pytest.mark.newest
+def test_ctrl_c_ends_a_worker_with_a_download_that_waits_for_a_permit(
+    site: Site, server: RedisServer
+) -> None:
+    """The host has asked another worker for a pause of 100 seconds. The download waits until it may ask for its permit
+    again.
+    """
+    host, redis = site.add(RULES), server.client()
+    settings = settings_for(server, REP_BACKOFF_MAX=300)
+
+    def has(field: str) -> bool:
+        keys = redis.scan_iter("{worker:requests}:*:host:*")
+        return any(redis.hexists(key, field) for key in keys)
+
+    host.answers["/busy"] = busy(429, "100", after=lambda: host.hits_on("/1"))
+    host.answers["/1"] = Answer(after=lambda: has("paused"))
+    crawl, other = (
+        start(
+            [],
+            settings,
+            spider="FileSpider",
+            files=[host.url(path) for path in paths],
+        )
+        for paths in (["/1", "/2"], ["/busy"])
+    )
+    # The server reserves the next permit for a worker that did not get one.
+    crawl.until(lambda: has("reserved_for"))
+    crawl.process.send_signal(signal.SIGINT)
+    result = crawl.result(TIMEOUT / 2)
+    assert result.stats["finish_reason"] == "shutdown"
+    assert [error["error"] for error in result.errors] == ["SpiderClosing"]
+    assert host.hits_on("/2") == []
+    other.end()

@@ -709,6 +709,27 @@ def test_requests_that_cannot_be_serialized_wait_in_memory_and_are_sent(
 
 
 @pytest.mark.newest
+def test_stats_and_page_counts_include_requests_that_wait_in_memory(
+    site: Site, server: RedisServer
+) -> None:
+    """The requests of the first worker, except the first one, cannot be serialized. Their pages count for the second
+    worker, which fetches as many pages as REP_PAGES_PER_HOST leaves.
+    """
+    host = site.add(RULES)
+    urls = [host.url(f"/{number}") for number in range(4)]
+    settings = settings_for(server, REP_PAGES_PER_HOST=6)
+    [result] = finish([start(urls, settings, spider="LambdaSpider", is_first=True)])
+    for name in ("enqueued", "dequeued"):
+        assert result.stats[f"scheduler/{name}"] == 4
+        assert result.stats[f"scheduler/{name}/memory"] == 3
+        assert result.stats[f"scheduler/{name}/redis"] == 1
+    more_urls = [host.url(f"/more-{number}") for number in range(4)]
+    [result] = finish([start(more_urls, settings, is_first=True)])
+    assert len(host.pages) == len(set(host.pages)) == 6
+    assert [error["reason"] for error in result.errors] == ["budget"] * 2
+
+
+@pytest.mark.newest
 def test_the_owner_of_a_host_learns_of_a_pause_although_the_first_answer_with_it_is_lost(
     site: Site, server: RedisServer
 ) -> None:

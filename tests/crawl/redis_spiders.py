@@ -12,6 +12,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy_redis.dupefilter import RFPDupeFilter
 from scrapy_redis.spiders import RedisSpider
 from twisted.python.failure import Failure
 
@@ -131,6 +132,13 @@ class LambdaSpider(WorkerSpider):
     def first_page(self, response: Response) -> Iterator[Request]:
         for request in super().first_page(response):
             yield request.replace(callback=partial(self.note_response))
+
+
+class BinaryFilter(RFPDupeFilter):
+    """A duplicate filter whose fingerprints are bytes, which are no text, and have different lengths."""
+
+    def request_fingerprint(self, request: Request) -> bytes:
+        return b"\xff" + request.url.encode()
 
 
 class WatchedScheduler(SharedScheduler):

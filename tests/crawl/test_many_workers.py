@@ -730,6 +730,18 @@ def test_stats_and_page_counts_include_requests_that_wait_in_memory(
 
 
 @pytest.mark.newest
+def test_fingerprints_may_be_bytes_of_any_length(
+    site: Site, server: RedisServer
+) -> None:
+    """The worker sends each request once, and drops the duplicates."""
+    host = site.add(RULES)
+    urls = [host.url(f"/{number}{'x' * number}") for number in range(4)]
+    settings = settings_for(server, DUPEFILTER_CLASS=SPIDER.format("BinaryFilter"))
+    [result] = finish([start([*urls, *urls], settings, is_first=True)])
+    assert host.pages == sorted(urlsplit(url).path for url in urls), result.log
+
+
+@pytest.mark.newest
 def test_the_owner_of_a_host_learns_of_a_pause_although_the_first_answer_with_it_is_lost(
     site: Site, server: RedisServer
 ) -> None:

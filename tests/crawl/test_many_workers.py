@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult, RunningCrawl
-    from tests.crawl.server import Host, Site
+    from tests.crawl.server import Hit, Host, Site
 
 pytestmark = pytest.mark.skipif(
     BINARY is None, reason="There is no redis-server on the PATH"
@@ -850,3 +850,53 @@ def test_ctrl_c_ends_a_worker_with_a_download_that_waits_for_a_permit(
     assert [error["error"] for error in result.errors] == ["SpiderClosing"]
     assert host.hits_on("/2") == []
     other.end()
+
+
+@pytest.mark.newest
+def test_a_worker_that_ends_after_failed_calls_reports_which_requests_are_done(
+    site: Site, server: RedisServer
+) -> None:
+    """The answers to the last regular calls are lost, and so is the first answer after the last request has ended. The
+    next worker fetches no page again.
+    """
+    host = site.add(RULES)
+    urls = [host.url(f"/{number}") for number in range(60)]
+    lost: list[bytes] = []
+    held: list[Hit] = []
+    max_losses = 0
+
+    def is_lost(answer: bytes) -> bool:
+        if len(lost) < max_losses:
+            lost.append(answer)
+            return True
+        return False
+
+    def answer(hit: Hit) -> Answer | None:
+        if hit.path == "/robots.txt":
+            return None
+        if max_losses and not held:
+            held.append(hit)
+            return Answer(b"page", after=lambda: len(lost) >= max_losses - 1)
+        return Answer(b"page", delay=0.05)
+
+    host.limit = answer
+    # The worker takes all requests at once, so that it has requests to send while its calls fail.
+    constants = {"scrapy_rep.redis.scheduler._BATCH": len(urls)}
+    with lossy(urlsplit(server.url).path, is_lost) as port:
+        url = f"redis://127.0.0.1:{port}/0"
+        settings = settings_for(server, REDIS_URL=url)
+        crawl = start(urls, settings, is_first=True, constants=constants)
+        crawl.until(lambda: len(host.pages) >= 8)
+        max_losses = 1_000
+        crawl.until(lambda: "The queue in Redis fails" in crawl.log)
+        page_count = len(host.pages)
+        crawl.until(lambda: len(host.pages) >= page_count + 8)
+        crawl.process.send_signal(signal.SIGINT)
+        crawl.until(lambda: "Closing spider" in crawl.log)
+        # The page that is held keeps the worker open until one more regular call has failed.
+        max_losses = len(lost) + 2
+        result = crawl.result(TIMEOUT)
+    assert result.stats["finish_reason"] == "shutdown"
+    assert len(lost) == max_losses
+    finish([start(urls, settings_for(server))])
+    assert len(host.pages) == len(set(host.pages)) == 60

@@ -8,10 +8,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy_redis.dupefilter import RFPDupeFilter
 from scrapy_redis.spiders import RedisSpider
+from twisted.python.failure import Failure
 
 from scrapy_rep.redis import SharedScheduler
 from tests.crawl.spiders import NotingSpider, PlanSpider
@@ -98,12 +101,44 @@ class DownloadingSpider(WorkerSpider):
         await maybe_deferred_to_future(self.crawler.engine.download(request))
 
 
+class FileSpider(WorkerSpider):
+    """Downloads ``files`` in a callback, one after the other, before it sends its first request. The downloads do not
+    wait in the scheduler, so the worker needs not own their host.
+    """
+
+    files: list[str] = []
+
+    async def start(self) -> AsyncIterator[Request]:
+        # A request whose callback cannot be serialized stays in this worker.
+        yield Request("data:,", callback=partial(self.download_files))
+
+    async def download_files(self, _: Response) -> AsyncIterator[Request]:
+        for url in self.files:
+            request = Request(url, callback=NO_CALLBACK)
+            download = self.crawler.engine.download(request)
+            try:
+                self.note_response(await maybe_deferred_to_future(download))
+            except IgnoreRequest as error:
+                failure = Failure(error)
+                failure.request = request
+                self.note_error(failure)
+        async for request in super().start():
+            yield request
+
+
 class LambdaSpider(WorkerSpider):
     """A WorkerSpider whose requests cannot be serialized, since their callbacks are not methods of the spider."""
 
     def first_page(self, response: Response) -> Iterator[Request]:
         for request in super().first_page(response):
             yield request.replace(callback=partial(self.note_response))
+
+
+class BinaryFilter(RFPDupeFilter):
+    """A duplicate filter whose fingerprints are bytes, which are no text, and have different lengths."""
+
+    def request_fingerprint(self, request: Request) -> bytes:
+        return b"\xff" + request.url.encode()
 
 
 class WatchedScheduler(SharedScheduler):

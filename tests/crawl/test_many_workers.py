@@ -16,10 +16,10 @@ import pytest
 from redis import Redis
 
 from tests import effort
-from tests.crawl.answers import Answer, Busy, redirect, robots
+from tests.crawl.answers import Answer, Busy, busy, redirect, robots
 from tests.crawl.crawl import RETRIED_SOON, run_crawl, start_crawl, wait_until
 from tests.crawl.pauses import EARLY, limit
-from tests.fetching.distant import distant
+from tests.fetching.distant import distant, lossy
 from tests.fetching.redis_server import BINARY, RedisServer
 
 pytest.importorskip("scrapy_redis")
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult, RunningCrawl
-    from tests.crawl.server import Host, Site
+    from tests.crawl.server import Hit, Host, Site
 
 pytestmark = pytest.mark.skipif(
     BINARY is None, reason="There is no redis-server on the PATH"
@@ -711,3 +711,197 @@ def test_requests_that_cannot_be_serialized_wait_in_memory_and_are_sent(
     [line] = result.lines("WARNING", "Unable to serialize request")
     assert "The request waits in memory" in line
     assert result.stats["scheduler/unserializable"] == 3
+
+
+@pytest.mark.newest
+def test_stats_and_page_counts_include_requests_that_wait_in_memory(
+    site: Site, server: RedisServer
+) -> None:
+    """The requests of the first worker, except the first one, cannot be serialized. Their pages count for the second
+    worker, which fetches as many pages as REP_PAGES_PER_HOST leaves.
+    """
+    host = site.add(RULES)
+    urls = [host.url(f"/{number}") for number in range(4)]
+    settings = settings_for(server, REP_PAGES_PER_HOST=6)
+    [result] = finish([start(urls, settings, spider="LambdaSpider", is_first=True)])
+    for name in ("enqueued", "dequeued"):
+        assert result.stats[f"scheduler/{name}"] == 4
+        assert result.stats[f"scheduler/{name}/memory"] == 3
+        assert result.stats[f"scheduler/{name}/redis"] == 1
+    more_urls = [host.url(f"/more-{number}") for number in range(4)]
+    [result] = finish([start(more_urls, settings, is_first=True)])
+    assert len(host.pages) == len(set(host.pages)) == 6
+    assert [error["reason"] for error in result.errors] == ["budget"] * 2
+
+
+@pytest.mark.newest
+def test_fingerprints_may_be_bytes_of_any_length(
+    site: Site, server: RedisServer
+) -> None:
+    """The worker sends each request once, and drops the duplicates."""
+    host = site.add(RULES)
+    urls = [host.url(f"/{number}{'x' * number}") for number in range(4)]
+    settings = settings_for(server, DUPEFILTER_CLASS=SPIDER.format("BinaryFilter"))
+    [result] = finish([start([*urls, *urls], settings, is_first=True)])
+    assert host.pages == sorted(urlsplit(url).path for url in urls), result.log
+
+
+@pytest.mark.newest
+def test_the_owner_of_a_host_learns_of_a_pause_although_the_first_answer_with_it_is_lost(
+    site: Site, server: RedisServer
+) -> None:
+    """The host asks another worker for the pause. The connection of the owner breaks when the server has executed the
+    call whose answer contains the pause. The owner sends nothing from the next answer on.
+    """
+    host = limit(site.add(RULES), 0, seconds=0.03)
+    pages = [host.url(f"/{number}") for number in range(500)]
+    answers: list[bytes] = []
+
+    def is_lost(answer: bytes) -> bool:
+        has_pause = b'"pauses":[[' in answer
+        if has_pause or answers:
+            answers.append(answer)
+        return has_pause and len(answers) == 1
+
+    with lossy(urlsplit(server.url).path, is_lost) as port:
+        url = f"redis://127.0.0.1:{port}/0"
+        owner_settings = settings_for(
+            server,
+            REDIS_URL=url,
+            REP_BACKOFF_MAX=300,
+            CONCURRENT_REQUESTS_PER_DOMAIN=1,
+        )
+        owner = start(pages, owner_settings, is_first=True)
+        owner.until(lambda: len(host.pages) >= 3)
+        busy_host = host.limit
+        host.limit = lambda hit: (
+            busy(429, "20") if hit.path == "/file" else busy_host(hit)
+        )
+        other = start(
+            [],
+            settings_for(server, REP_BACKOFF_MAX=300),
+            spider="FileSpider",
+            files=[host.url("/file")],
+        )
+        owner.until(lambda: len(answers) >= 4)
+        site.settle()
+        page_count = len(host.pages)
+        owner.until(lambda: len(answers) >= 8)
+        site.settle()
+        assert len(host.pages) == page_count
+        owner.end()
+        other.end()
+
+
+@pytest.mark.newest
+def test_all_workers_refuse_requests_to_a_host_whose_pause_is_too_long(
+    site: Site, server: RedisServer
+) -> None:
+    """The pause is longer than REP_WAIT_TIMEOUT. The first worker owns the host when it learns of the pause. The second
+    worker begins later and becomes the next owner. The third worker only downloads a file. No request waits for the end
+    of the pause, and none is sent.
+    """
+    host, other = site.add(RULES, name="127.0.9.1"), site.add(RULES, name="127.0.9.2")
+    limit(host, 1, busy(429, "3600"))
+    settings = settings_for(server, REP_BACKOFF_MAX=300, REP_WAIT_TIMEOUT=60)
+    urls = [other.url("/first"), *(host.url(f"/{number}") for number in range(30))]
+    [result] = finish(
+        [start(urls, {**settings, "CONCURRENT_REQUESTS": 1}, is_first=True)]
+    )
+    assert len(host.pages) == 1
+    assert [error["reason"] for error in result.errors] == ["back-off"] * 29
+    urls = [
+        other.url("/second"),
+        *(host.url(f"/later-{number}") for number in range(3)),
+    ]
+    [result] = finish([start(urls, settings, is_first=True)])
+    assert {error["url"] for error in result.errors} == set(urls[1:])
+    file = host.url("/file")
+    [result] = finish([start([], settings, spider="FileSpider", files=[file])])
+    assert result.error(file)
+    assert len(host.pages) == 1
+
+
+@pytest.mark.newest
+def test_ctrl_c_ends_a_worker_with_a_download_that_waits_for_a_permit(
+    site: Site, server: RedisServer
+) -> None:
+    """The host has asked another worker for a pause of 100 seconds. The download waits until it may ask for its permit
+    again.
+    """
+    host, redis = site.add(RULES), server.client()
+    settings = settings_for(server, REP_BACKOFF_MAX=300)
+
+    def has(field: str) -> bool:
+        keys = redis.scan_iter("{worker:requests}:*:host:*")
+        return any(redis.hexists(key, field) for key in keys)
+
+    host.answers["/busy"] = busy(429, "100", after=lambda: host.hits_on("/1"))
+    host.answers["/1"] = Answer(after=lambda: has("paused"))
+    crawl, other = (
+        start(
+            [],
+            settings,
+            spider="FileSpider",
+            files=[host.url(path) for path in paths],
+        )
+        for paths in (["/1", "/2"], ["/busy"])
+    )
+    # The server reserves the next permit for a worker that did not get one.
+    crawl.until(lambda: has("reserved_for"))
+    crawl.process.send_signal(signal.SIGINT)
+    result = crawl.result(TIMEOUT / 2)
+    assert result.stats["finish_reason"] == "shutdown"
+    assert [error["error"] for error in result.errors] == ["SpiderClosing"]
+    assert host.hits_on("/2") == []
+    other.end()
+
+
+@pytest.mark.newest
+def test_a_worker_that_ends_after_failed_calls_reports_which_requests_are_done(
+    site: Site, server: RedisServer
+) -> None:
+    """The answers to the last regular calls are lost, and so is the first answer after the last request has ended. The
+    next worker fetches no page again.
+    """
+    host = site.add(RULES)
+    urls = [host.url(f"/{number}") for number in range(60)]
+    lost: list[bytes] = []
+    held: list[Hit] = []
+    max_losses = 0
+
+    def is_lost(answer: bytes) -> bool:
+        if len(lost) < max_losses:
+            lost.append(answer)
+            return True
+        return False
+
+    def answer(hit: Hit) -> Answer | None:
+        if hit.path == "/robots.txt":
+            return None
+        if max_losses and not held:
+            held.append(hit)
+            return Answer(b"page", after=lambda: len(lost) >= max_losses - 1)
+        return Answer(b"page", delay=0.05)
+
+    host.limit = answer
+    # The worker takes all requests at once, so that it has requests to send while its calls fail.
+    constants = {"scrapy_rep.redis.scheduler._BATCH": len(urls)}
+    with lossy(urlsplit(server.url).path, is_lost) as port:
+        url = f"redis://127.0.0.1:{port}/0"
+        settings = settings_for(server, REDIS_URL=url)
+        crawl = start(urls, settings, is_first=True, constants=constants)
+        crawl.until(lambda: len(host.pages) >= 8)
+        max_losses = 1_000
+        crawl.until(lambda: "The queue in Redis fails" in crawl.log)
+        page_count = len(host.pages)
+        crawl.until(lambda: len(host.pages) >= page_count + 8)
+        crawl.process.send_signal(signal.SIGINT)
+        crawl.until(lambda: "Closing spider" in crawl.log)
+        # The page that is held keeps the worker open until one more regular call has failed.
+        max_losses = len(lost) + 2
+        result = crawl.result(TIMEOUT)
+    assert result.stats["finish_reason"] == "shutdown"
+    assert len(lost) == max_losses
+    finish([start(urls, settings_for(server))])
+    assert len(host.pages) == len(set(host.pages)) == 60

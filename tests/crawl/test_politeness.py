@@ -288,3 +288,21 @@ def test_a_longer_delay_of_a_new_robotstxt_applies_from_the_next_request(
     paths = [hit.path for hit in host.hits]
     assert paths == ["/robots.txt", "/page/0", "/robots.txt", "/page/1"]
     assert host.gaps[-1] >= 0.5
+
+
+@pytest.mark.newest
+def test_the_time_that_delays_took_is_the_sum_over_all_hosts(site: Site) -> None:
+    """The crawl remembers only the four hosts whose requests waited longest. The stat has the waits for all hosts."""
+    count, delay = 12, 0.4
+    hosts = [
+        site.add(DELAY.format(delay), name=f"127.0.0.{number}")
+        for number in range(21, 21 + count)
+    ]
+    result = run_crawl(
+        [url for host in hosts for url in pages(host, 2)],
+        settings=IMPATIENT,
+        constants={"scrapy_rep.crawl.frontier.limits._MAX_SLOWDOWNS": 4},
+    )
+    check_all_fetched(result, 2 * count)
+    # The second page of a host waits for the whole delay.
+    assert result.stats["rep/crawl_delay/waited"] >= 0.9 * count * delay

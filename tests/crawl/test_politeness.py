@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -306,3 +307,29 @@ def test_the_time_that_delays_took_is_the_sum_over_all_hosts(site: Site) -> None
     check_all_fetched(result, 2 * count)
     # The second page of a host waits for the whole delay.
     assert result.stats["rep/crawl_delay/waited"] >= 0.9 * count * delay
+
+
+@pytest.mark.newest
+def test_a_request_that_is_exempt_from_a_delay_does_not_hold_up_pages_for_it(
+    site: Site,
+) -> None:
+    """A request with ``dont_obey_robotstxt`` is in flight when the Crawl-delay of its host becomes known. The request
+    does not count for the delay, so a page is sent beside it.
+    """
+    host = site.add()
+    (page,) = pages(host, 1)
+    host.answers |= {
+        "/robots.txt": robots(DELAY.format(0.2), after=lambda: host.hits_on("/exempt")),
+        "/exempt": Answer(
+            after=lambda: (
+                host.hits_on("/page/0") or host.hits[0].time < time.monotonic() - 10
+            )
+        ),
+    }
+    exempt = {"url": host.url("/exempt"), "meta": {"dont_obey_robotstxt": True}}
+    result = run_crawl([exempt, page], settings=IMPATIENT)
+    check_all_fetched(result, 2)
+    (exempt_hit,), (page_hit,) = host.hits_on("/exempt"), host.hits_on("/page/0")
+    assert exempt_hit.answered is not None
+    assert page_hit.time < exempt_hit.answered
+    assert page_hit.time >= host.robots_hits[0].time + 0.2

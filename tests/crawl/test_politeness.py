@@ -333,3 +333,33 @@ def test_a_request_that_is_exempt_from_a_delay_does_not_hold_up_pages_for_it(
     assert exempt_hit.answered is not None
     assert page_hit.time < exempt_hit.answered
     assert page_hit.time >= host.robots_hits[0].time + 0.2
+
+
+@pytest.mark.newest
+def test_cached_rules_of_a_forgotten_site_do_not_apply_when_they_are_stale(
+    site: Site,
+) -> None:
+    """The crawl has forgotten a site without requests, but its robots.txt is still in the cache and fresh when a
+    further page is requested. The host is paused then, until robots.txt is stale. It is fetched again before the page
+    is judged, and forbids the page now.
+    """
+    host = site.add([robots(NO_DELAY), robots("User-agent: *\nDisallow: /\n")])
+    first, second = pages(host, 2)
+    result = run_crawl(
+        [first],
+        spider=f"{SPIDERS}.ReturningSpider",
+        settings={
+            **IMPATIENT,
+            "REP_BACKOFF_MAX": 60,
+            "REP_MAX_AGE": 1,
+            "REP_WAIT_TIMEOUT": 60,
+        },
+        constants={
+            "scrapy_rep.crawl.frontier.frontier._LOG_EVERY": 0.1,
+            "scrapy_rep.crawl.frontier.limiter._ANSWER_REMEMBERED": 0.0,
+        },
+        later={first: second},
+        pause=1.5,
+    )
+    assert [hit.path for hit in host.hits] == ["/robots.txt", "/page/0", "/robots.txt"]
+    assert result.error(second)["reason"] == "rule"

@@ -121,3 +121,22 @@ class EveryWaySpider(PlanSpider):
             "waiting": len(limiter.waiters or ()),
         }
         self.crawler.stats.set_value(f"limiter/{host}", counts)
+
+
+class ReturningSpider(PlanSpider):
+    """Returns to a host after the crawl has forgotten it. ``later`` maps the URL of a page to the URL that its callback
+    requests when the frontier has forgotten all sites. Before that, the callback pauses the host for ``pause`` seconds.
+    """
+
+    later: dict[str, str] = {}
+    pause = 0.0
+
+    async def note_response(self, response: Response) -> AsyncIterator[Request]:
+        super().note_response(response)
+        url = self.later.get(response.url)
+        if url is not None:
+            frontier = Frontier.of(self.crawler)
+            while frontier.limits.sites:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            back_off(self.crawler, urlsplit(url).hostname, self.pause)
+            yield self.request({"url": url})

@@ -224,6 +224,18 @@ class LogIn(Middleware):
             await self.crawler.engine.download_async(token)
 
 
+class FetchParts(Middleware):
+    """Downloads ``/part/1`` when the response for ``/part/0`` arrives, and so on up to ``/part/4``."""
+
+    async def process_response(self, request: Request, response: Response) -> Response:
+        start, is_part, number = request.url.partition("/part/")
+        if is_part and int(number) < 4:
+            url = f"{start}/part/{int(number) + 1}"
+            part = Request(url, callback=NO_CALLBACK)
+            await self.crawler.engine.download_async(part)
+        return response
+
+
 class HideErrors(Middleware):
     """Replaces each error of a download by an empty response."""
 

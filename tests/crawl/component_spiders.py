@@ -167,8 +167,8 @@ class RemoveHost(Middleware):
 
 
 class PassOnce(Middleware):
-    """Drops each request for a URL except the first one. The first request can pass again after it has
-    returned to the scheduler.
+    """Drops each request for a URL except the first one and its retries, and logs that. The first request can pass
+    again after it has returned to the scheduler.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -176,7 +176,9 @@ class PassOnce(Middleware):
         self.first_requests: dict[str, Request] = {}
 
     async def process_request(self, request: Request) -> None:
-        if self.first_requests.setdefault(request.url, request) is not request:
+        first_request = self.first_requests.setdefault(request.url, request)
+        if first_request is not request and "retry_times" not in request.meta:
+            self.crawler.spider.logger.info("Once is enough: %s", request.url)
             raise IgnoreRequest("Once is enough")
 
 

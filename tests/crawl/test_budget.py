@@ -14,7 +14,7 @@ from tests import effort
 from tests.crawl.answers import Answer, busy, redirect
 from tests.crawl.crawl import run_crawl, start_crawl
 from tests.crawl.test_ledger import decisions, rows
-from tests.crawl.trials import HTML, Trial
+from tests.crawl.trials import HTML, Gate, Trial, interrupt_twice
 from tests.tools.rep import execute
 
 if TYPE_CHECKING:
@@ -382,3 +382,31 @@ def test_a_killed_and_resumed_crawl_keeps_to_the_budget_and_uses_all_of_it(
     for host in hosts:
         assert len(fetched(host)) <= 20
         assert len(fetched(host)) == 20
+
+
+@pytest.mark.newest
+@pytest.mark.slow
+def test_pages_in_flight_at_ctrl_c_count_once_although_the_next_run_sends_them_again(
+    site: Site, tmp_path: Path
+) -> None:
+    """Two pages are in flight when Ctrl-C is pressed twice. They are sent again in the next run, which fetches as many
+    other pages as the budget of four allows.
+    """
+    host = site.add(RULES)
+    trial = Trial(
+        site,
+        tmp_path,
+        pages(host, 8),
+        settings={"CONCURRENT_REQUESTS": 2, "REP_PAGES_PER_HOST": 4},
+    )
+    gate = Gate(site, 0)
+    crawl = trial.start()
+    crawl.until(lambda: len(host.pages) == 2)
+    interrupt_twice(crawl)
+    crawl.wait()
+    in_flight = host.pages
+    gate.open()
+    trial.finish()
+    assert len(fetched(host)) == 4
+    assert [host.pages.count(path) for path in in_flight] == [2, 2]
+    assert len(host.pages) == 2 + 4

@@ -217,6 +217,24 @@ class HoldBack(Middleware):
         return response
 
 
+class HoldLaterRobotsTxt(Middleware):
+    """Holds back all requests for the robots.txt of a host except the first one, and never lets them pass.
+
+    The stat ``held`` counts the requests that it holds back.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self.first_urls: set[str] = set()
+
+    async def process_request(self, request: Request) -> None:
+        if is_robotstxt(request):
+            if request.url in self.first_urls:
+                self.crawler.stats.inc_value("held")
+                await maybe_deferred_to_future(Deferred())
+            self.first_urls.add(request.url)
+
+
 class LogIn(Middleware):
     """Downloads ``/token`` from the host of each request before the request passes this middleware."""
 

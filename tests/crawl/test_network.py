@@ -150,6 +150,48 @@ def test_the_crawl_ends_with_network_gone_if_all_hosts_begin_to_refuse_connectio
 
 
 @pytest.mark.newest
+def test_the_crawl_ends_with_network_gone_although_a_component_holds_a_robotstxt(
+    site: Site,
+) -> None:
+    """After all hosts have begun to refuse connections, the crawl tries the network with a robots.txt. A middleware
+    holds this request back for ever. The crawl ends after REP_WAIT_TIMEOUT nevertheless.
+    """
+    host = site.add()
+    # No page is requested before all robots.txt files.
+    host.answers["/robots.txt"] = robots(
+        "User-agent: *\nDisallow: /private\n",
+        headers=CLOSE,
+        after=lambda: len(host.robots_hits) == 6,
+    )
+    result = run_crawl(
+        [
+            f"http://{name}:{host.port}/{page}"
+            for name in host_names(6)
+            for page in "12"
+        ],
+        # Nothing listens at the second address.
+        names={name: ["127.0.0.1", "127.0.0.9"] for name in host_names(6)},
+        settings={
+            **SETTINGS,
+            "CLOSESPIDER_TIMEOUT": 20,
+            "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+            "DNSCACHE_ENABLED": False,
+            "DOWNLOADER_MIDDLEWARES": {
+                "tests.crawl.component_spiders.HoldLaterRobotsTxt": 500
+            },
+            "REP_WAIT_TIMEOUT": 1,
+            "RETRY_ENABLED": False,
+        },
+        constants=SHORT_PAUSES,
+        timeout=60,
+    )
+    assert result.stats["finish_reason"] == "network_gone"
+    assert len(result.lines("WARNING", "gone for longer than REP_WAIT_TIMEOUT")) == 1
+    assert len(host.robots_hits) == 6
+    assert result.stats["held"] == 1
+
+
+@pytest.mark.newest
 def test_hosts_that_refuse_connections_from_the_start_are_no_network_outage(
     site: Site,
 ) -> None:

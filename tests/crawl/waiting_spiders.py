@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -18,7 +18,7 @@ from scrapy_rep.crawl.frontier.frontier import Frontier
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -36,6 +36,30 @@ class ClockSpider(PlanSpider):
         time.time = lambda: now() + spider.offset
         clock.Clock.time = staticmethod(time.time)
         return spider
+
+
+class SleepSpider(PlanSpider):
+    """Sends the requests in ``follow`` after each page. Sets the monotonic clock of its process forward by ``seconds``
+    when the response for the page ``/sleep`` arrives, before the crawl reads the response.
+    """
+
+    follow: dict[str, list[dict[str, Any]]] = {}
+    seconds = 0.0
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> SleepSpider:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.sleep, signals.response_downloaded)
+        return spider
+
+    def sleep(self, response: Response) -> None:
+        if response.url.endswith("/sleep"):
+            now, seconds = time.monotonic, self.seconds
+            clock.Clock.monotonic = staticmethod(lambda: now() + seconds)
+
+    def note_response(self, response: Response) -> Iterator[Request]:
+        super().note_response(response)
+        yield from map(self.request, self.follow.get(response.url, ()))
 
 
 class LateSpider(PlanSpider):

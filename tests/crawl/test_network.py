@@ -88,6 +88,43 @@ def test_all_pages_are_fetched_with_too_few_file_descriptors(site: Site) -> None
     assert len(result.lines("WARNING", "run out of file descriptors")) == 1
 
 
+@pytest.mark.newest
+def test_a_robotstxt_that_a_browser_waits_for_keeps_the_pause_without_file_descriptors(
+    site: Site,
+) -> None:
+    """While a page for a browser is in flight, a robots.txt of the same host passes most limits. It fails, as the
+    process has no file descriptors. It is sent again after the pause, when there are file descriptors, and not as fast
+    as it fails.
+
+    The test needs no browser, since the frontier knows the page only by the meta key of its request.
+    """
+    host, other = site.add(), site.add()
+    host.answers |= {
+        "/browser": Answer(after=lambda: other.pages),
+        "/exhaust": Answer(after=lambda: host.hits_on("/browser")),
+    }
+    result = run_crawl(
+        [
+            {"url": host.url("/browser"), "meta": {"playwright": True}},
+            host.url("/exhaust"),
+        ],
+        spider="tests.crawl.waiting_spiders.ExhaustingSpider",
+        settings={
+            **SETTINGS,
+            "PLAYWRIGHT_ABORT_REQUEST": "scrapy_rep.playwright.abort_forbidden",
+        },
+        constants={"scrapy_rep.crawl.frontier.frontier._EXHAUSTED": 1.2},
+        max_files=MAX_FILES,
+        follow=[other.url("/page")],
+        seconds=0.7,
+        timeout=60,
+    )
+    assert result.errors == []
+    assert other.pages == ["/page"]
+    assert len(result.lines("WARNING", "run out of file descriptors")) == 1
+    assert result.stats["downloader/exception_count"] == 1
+
+
 def host_names(count: int) -> list[str]:
     return [f"h{number}.test" for number in range(count)]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -164,3 +166,26 @@ class ReturningSpider(PlanSpider):
                 await asyncio.sleep(0.02)
             back_off(self.crawler, urlsplit(url).hostname, self.pause)
             yield self.request({"url": url})
+
+
+class ExhaustingSpider(PlanSpider):
+    """Uses up the file descriptors of its process in the callback of the page ``/exhaust``, for ``seconds``, and then
+    requests the URLs in ``follow``.
+    """
+
+    follow: list[str] = []
+    seconds = 0.0
+
+    def note_response(self, response: Response) -> Iterator[Request]:
+        super().note_response(response)
+        if response.url.endswith("/exhaust"):
+            files = []
+            with contextlib.suppress(OSError):
+                while True:
+                    files.append(os.open(os.devnull, os.O_RDONLY))
+            call_later(self.seconds, self.close_files, files)
+            yield from (self.request({"url": url}) for url in self.follow)
+
+    def close_files(self, files: list[int]) -> None:
+        for file in files:
+            os.close(file)

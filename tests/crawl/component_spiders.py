@@ -167,8 +167,8 @@ class RemoveHost(Middleware):
 
 
 class PassOnce(Middleware):
-    """Drops each request for a URL except the first one. The first request can pass again after it has
-    returned to the scheduler.
+    """Drops each request for a URL except the first one and its retries, and logs that. The first request can pass
+    again after it has returned to the scheduler.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -176,7 +176,9 @@ class PassOnce(Middleware):
         self.first_requests: dict[str, Request] = {}
 
     async def process_request(self, request: Request) -> None:
-        if self.first_requests.setdefault(request.url, request) is not request:
+        first_request = self.first_requests.setdefault(request.url, request)
+        if first_request is not request and "retry_times" not in request.meta:
+            self.crawler.spider.logger.info("Once is enough: %s", request.url)
             raise IgnoreRequest("Once is enough")
 
 
@@ -215,6 +217,24 @@ class HoldBack(Middleware):
         return response
 
 
+class HoldLaterRobotsTxt(Middleware):
+    """Holds back all requests for the robots.txt of a host except the first one, and never lets them pass.
+
+    The stat ``held`` counts the requests that it holds back.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self.first_urls: set[str] = set()
+
+    async def process_request(self, request: Request) -> None:
+        if is_robotstxt(request):
+            if request.url in self.first_urls:
+                self.crawler.stats.inc_value("held")
+                await maybe_deferred_to_future(Deferred())
+            self.first_urls.add(request.url)
+
+
 class LogIn(Middleware):
     """Downloads ``/token`` from the host of each request before the request passes this middleware."""
 
@@ -222,6 +242,18 @@ class LogIn(Middleware):
         if request.callback is not NO_CALLBACK:
             token = Request(urljoin(request.url, "/token"), callback=NO_CALLBACK)
             await self.crawler.engine.download_async(token)
+
+
+class FetchParts(Middleware):
+    """Downloads ``/part/1`` when the response for ``/part/0`` arrives, and so on up to ``/part/4``."""
+
+    async def process_response(self, request: Request, response: Response) -> Response:
+        start, is_part, number = request.url.partition("/part/")
+        if is_part and int(number) < 4:
+            url = f"{start}/part/{int(number) + 1}"
+            part = Request(url, callback=NO_CALLBACK)
+            await self.crawler.engine.download_async(part)
+        return response
 
 
 class HideErrors(Middleware):

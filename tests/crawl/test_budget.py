@@ -12,16 +12,16 @@ from scrapy_rep.tools.report.answers import overall
 from scrapy_rep.tools.report.ledgers import ReportLedgers, ReportLimits
 from tests import effort
 from tests.crawl.answers import Answer, busy, redirect
-from tests.crawl.crawl import run_crawl
+from tests.crawl.crawl import run_crawl, start_crawl
 from tests.crawl.test_ledger import decisions, rows
-from tests.crawl.trials import HTML, Trial
+from tests.crawl.trials import HTML, Gate, Trial, interrupt_twice
 from tests.tools.rep import execute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.crawl import CrawlResult, RunningCrawl
     from tests.crawl.server import Hit, Host, Site
 
 EVERY_WAY = "tests.crawl.waiting_spiders.EveryWaySpider"
@@ -306,6 +306,37 @@ def test_pages_that_return_to_the_scheduler_because_of_a_pause_count_once(
 
 
 @pytest.mark.newest
+def test_a_page_whose_twin_is_dropped_is_not_counted_again_with_its_retry(
+    site: Site,
+) -> None:
+    """Two requests for one URL are counted, and a component drops the second one, so that only the first one counts.
+    Its retry is no new page. So one more page is within the budget of two.
+    """
+    host = site.add(RULES)
+    twin, *others = pages(host, 3)
+    crawls: list[RunningCrawl] = []
+
+    def is_dropped() -> bool:
+        return any("Once is enough" in crawl.log for crawl in crawls)
+
+    host.answers["/page/0"] = [Answer(status=500, after=is_dropped), Answer(b"page")]
+    crawl = start_crawl(
+        [{"url": twin, "dont_filter": True}] * 2,
+        then=[{"url": url, "priority": -n} for n, url in enumerate(others)],
+        settings={
+            "DOWNLOADER_MIDDLEWARES": {"tests.crawl.component_spiders.PassOnce": 500},
+            "REP_PAGES_PER_HOST": 2,
+            "RETRY_ENABLED": True,
+        },
+    )
+    crawls.append(crawl)
+    result = crawl.result(60)
+    assert host.pages == ["/page/0", "/page/0", "/page/1"]
+    assert result.fetched() == [twin, others[0]]
+    assert result.error(others[1])["reason"] == "budget"
+
+
+@pytest.mark.newest
 def test_a_dry_run_ignores_the_budget(site: Site) -> None:
     """A dry run neither counts pages for the budget nor refuses any."""
     host = site.add(RULES)
@@ -351,3 +382,31 @@ def test_a_killed_and_resumed_crawl_keeps_to_the_budget_and_uses_all_of_it(
     for host in hosts:
         assert len(fetched(host)) <= 20
         assert len(fetched(host)) == 20
+
+
+@pytest.mark.newest
+@pytest.mark.slow
+def test_pages_in_flight_at_ctrl_c_count_once_although_the_next_run_sends_them_again(
+    site: Site, tmp_path: Path
+) -> None:
+    """Two pages are in flight when Ctrl-C is pressed twice. They are sent again in the next run, which fetches as many
+    other pages as the budget of four allows.
+    """
+    host = site.add(RULES)
+    trial = Trial(
+        site,
+        tmp_path,
+        pages(host, 8),
+        settings={"CONCURRENT_REQUESTS": 2, "REP_PAGES_PER_HOST": 4},
+    )
+    gate = Gate(site, 0)
+    crawl = trial.start()
+    crawl.until(lambda: len(host.pages) == 2)
+    interrupt_twice(crawl)
+    crawl.wait()
+    in_flight = host.pages
+    gate.open()
+    trial.finish()
+    assert len(fetched(host)) == 4
+    assert [host.pages.count(path) for path in in_flight] == [2, 2]
+    assert len(host.pages) == 2 + 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -290,3 +291,77 @@ def test_a_longer_delay_of_a_new_robotstxt_applies_from_the_next_request(
     paths = [hit.path for hit in host.hits]
     assert paths == ["/robots.txt", "/page/0", "/robots.txt", "/page/1"]
     assert host.gaps[-1] >= 0.5
+
+
+@pytest.mark.newest
+def test_the_time_that_delays_took_is_the_sum_over_all_hosts(site: Site) -> None:
+    """The crawl remembers only the four hosts whose requests waited longest. The stat has the waits for all hosts."""
+    count, delay = 12, 0.4
+    hosts = [
+        site.add(DELAY.format(delay), name=f"127.0.0.{number}")
+        for number in range(21, 21 + count)
+    ]
+    result = run_crawl(
+        [url for host in hosts for url in pages(host, 2)],
+        settings=IMPATIENT,
+        constants={"scrapy_rep.crawl.frontier.limits._MAX_SLOWDOWNS": 4},
+    )
+    check_all_fetched(result, 2 * count)
+    # The second page of a host waits for the whole delay.
+    assert result.stats["rep/crawl_delay/waited"] >= 0.9 * count * delay
+
+
+@pytest.mark.newest
+def test_a_request_that_is_exempt_from_a_delay_does_not_hold_up_pages_for_it(
+    site: Site,
+) -> None:
+    """A request with ``dont_obey_robotstxt`` is in flight when the Crawl-delay of its host becomes known. The request
+    does not count for the delay, so a page is sent beside it.
+    """
+    host = site.add()
+    (page,) = pages(host, 1)
+    host.answers |= {
+        "/robots.txt": robots(DELAY.format(0.2), after=lambda: host.hits_on("/exempt")),
+        "/exempt": Answer(
+            after=lambda: (
+                host.hits_on("/page/0") or host.hits[0].time < time.monotonic() - 10
+            )
+        ),
+    }
+    exempt = {"url": host.url("/exempt"), "meta": {"dont_obey_robotstxt": True}}
+    result = run_crawl([exempt, page], settings=IMPATIENT)
+    check_all_fetched(result, 2)
+    (exempt_hit,), (page_hit,) = host.hits_on("/exempt"), host.hits_on("/page/0")
+    assert exempt_hit.answered is not None
+    assert page_hit.time < exempt_hit.answered
+    assert page_hit.time >= host.robots_hits[0].time + 0.2
+
+
+@pytest.mark.newest
+def test_cached_rules_of_a_forgotten_site_do_not_apply_when_they_are_stale(
+    site: Site,
+) -> None:
+    """The crawl has forgotten a site without requests, but its robots.txt is still in the cache and fresh when a
+    further page is requested. The host is paused then, until robots.txt is stale. It is fetched again before the page
+    is judged, and forbids the page now.
+    """
+    host = site.add([robots(NO_DELAY), robots("User-agent: *\nDisallow: /\n")])
+    first, second = pages(host, 2)
+    result = run_crawl(
+        [first],
+        spider=f"{SPIDERS}.ReturningSpider",
+        settings={
+            **IMPATIENT,
+            "REP_BACKOFF_MAX": 60,
+            "REP_MAX_AGE": 1,
+            "REP_WAIT_TIMEOUT": 60,
+        },
+        constants={
+            "scrapy_rep.crawl.frontier.frontier._LOG_EVERY": 0.1,
+            "scrapy_rep.crawl.frontier.limiter._ANSWER_REMEMBERED": 0.0,
+        },
+        later={first: second},
+        pause=1.5,
+    )
+    assert [hit.path for hit in host.hits] == ["/robots.txt", "/page/0", "/robots.txt"]
+    assert result.error(second)["reason"] == "rule"

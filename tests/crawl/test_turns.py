@@ -10,6 +10,7 @@ import pytest
 from scrapy import Request
 
 from tests.crawl.crawl import run_crawl
+from tests.crawl.pauses import check_fetched, pages
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
@@ -81,3 +82,33 @@ def test_pages_and_files_of_a_host_take_turns(site: Site, tmp_path: Path) -> Non
     )
     kinds = [hit.path.split("/")[1] for hit in host.hits]
     assert kinds[2:10].count("more") == 3
+
+
+def test_a_new_file_does_not_overtake_the_files_that_wait(
+    site: Site, mode: str
+) -> None:
+    """The host gets one request at a time. A middleware downloads the second part of a file in the moment in which the
+    first part has ended, when the host has room and it is the turn of a page. The files that were requested before the
+    second part are sent before it.
+    """
+    host = site.add("User-agent: *\nDisallow: /private/\n")
+    first = host.url("/first")
+    urls = [first, *pages(host, 12)]
+    # The first file may be sent at once. The first part of the other file waits for a turn.
+    early, *others = pages(host, 4, "file")
+    result = run_crawl(
+        [{"url": url, "priority": -number} for number, url in enumerate(urls)],
+        mode=mode,
+        spider="tests.crawl.waiting_spiders.EveryWaySpider",
+        settings={
+            "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+            "DOWNLOADER_MIDDLEWARES": {"tests.crawl.component_spiders.FetchParts": 900},
+        },
+        more={first: [early, host.url("/part/0"), *others]},
+        timeout=30,
+    )
+    assert result.errors == []
+    check_fetched(host, *urls, early, *others, *pages(host, 5, "part"))
+    paths = [hit.path for hit in host.hits]
+    sent_before = paths[paths.index("/part/0") : paths.index("/part/1")]
+    assert sum(path.startswith("/file/") for path in sent_before) == len(others)

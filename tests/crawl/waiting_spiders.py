@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -18,7 +20,7 @@ from scrapy_rep.crawl.frontier.frontier import Frontier
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -36,6 +38,30 @@ class ClockSpider(PlanSpider):
         time.time = lambda: now() + spider.offset
         clock.Clock.time = staticmethod(time.time)
         return spider
+
+
+class SleepSpider(PlanSpider):
+    """Sends the requests in ``follow`` after each page. Sets the monotonic clock of its process forward by ``seconds``
+    when the response for the page ``/sleep`` arrives, before the crawl reads the response.
+    """
+
+    follow: dict[str, list[dict[str, Any]]] = {}
+    seconds = 0.0
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> SleepSpider:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.sleep, signals.response_downloaded)
+        return spider
+
+    def sleep(self, response: Response) -> None:
+        if response.url.endswith("/sleep"):
+            now, seconds = time.monotonic, self.seconds
+            clock.Clock.monotonic = staticmethod(lambda: now() + seconds)
+
+    def note_response(self, response: Response) -> Iterator[Request]:
+        super().note_response(response)
+        yield from map(self.request, self.follow.get(response.url, ()))
 
 
 class LateSpider(PlanSpider):
@@ -121,3 +147,45 @@ class EveryWaySpider(PlanSpider):
             "waiting": len(limiter.waiters or ()),
         }
         self.crawler.stats.set_value(f"limiter/{host}", counts)
+
+
+class ReturningSpider(PlanSpider):
+    """Returns to a host after the crawl has forgotten it. ``later`` maps the URL of a page to the URL that its callback
+    requests when the frontier has forgotten all sites. Before that, the callback pauses the host for ``pause`` seconds.
+    """
+
+    later: dict[str, str] = {}
+    pause = 0.0
+
+    async def note_response(self, response: Response) -> AsyncIterator[Request]:
+        super().note_response(response)
+        url = self.later.get(response.url)
+        if url is not None:
+            frontier = Frontier.of(self.crawler)
+            while frontier.limits.sites:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            back_off(self.crawler, urlsplit(url).hostname, self.pause)
+            yield self.request({"url": url})
+
+
+class ExhaustingSpider(PlanSpider):
+    """Uses up the file descriptors of its process in the callback of the page ``/exhaust``, for ``seconds``, and then
+    requests the URLs in ``follow``.
+    """
+
+    follow: list[str] = []
+    seconds = 0.0
+
+    def note_response(self, response: Response) -> Iterator[Request]:
+        super().note_response(response)
+        if response.url.endswith("/exhaust"):
+            files = []
+            with contextlib.suppress(OSError):
+                while True:
+                    files.append(os.open(os.devnull, os.O_RDONLY))
+            call_later(self.seconds, self.close_files, files)
+            yield from (self.request({"url": url}) for url in self.follow)
+
+    def close_files(self, files: list[int]) -> None:
+        for file in files:
+            os.close(file)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def coroutine_test(
     test: Callable[..., Coroutine[Any, Any, None]],
 ) -> Callable[..., Any]:
-    """Decorate the coroutine function *test*, so that pytest can run it as a test. The coroutine runs as Scrapy runs the
-    coroutines of its components.
+    """Decorate the coroutine function *test*, so that pytest can run it as a test. The coroutine runs as Scrapy runs
+    the coroutines of its components.
     """
 
     @pytest_twisted.inlineCallbacks

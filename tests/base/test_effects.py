@@ -29,8 +29,8 @@ URL = "http://example.com/page"
 
 
 def test_the_media_type_distinguishes_documents_from_data() -> None:
-    """Pages, texts, PDFs, office files, images, sounds and videos are documents. JSON, XML, feeds, scripts, style sheets,
-    archives and unknown types are data.
+    """Pages, texts, PDFs, office files, images, sounds and videos are documents. JSON, XML, feeds, scripts, style
+    sheets, archives and unknown types are data.
     """
     media_types = DOCUMENTS + DATA
     assert [name for name in media_types if is_document(name)] == DOCUMENTS

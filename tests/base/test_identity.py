@@ -1,4 +1,6 @@
-"""Tests of :class:`Identity`, which finds the product tokens of a crawler in the settings and in the headers of requests."""
+"""Tests of :class:`Identity`, which finds the product tokens of a crawler in the settings and in the headers of
+requests.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,9 @@ HEADER = {"DEFAULT_REQUEST_HEADERS": {"User-Agent": "headerbot/1.0"}}
 def test_the_product_tokens_come_from_the_header_or_setting_with_the_highest_priority(
     settings: dict[str, Any], header: str | None, tokens: str
 ) -> None:
-    """The tokens come from the first of these that is present and contains a token: ROBOTSTXT_USER_AGENT, the User-Agent
-    header of the request (*header*), the User-Agent in DEFAULT_REQUEST_HEADERS, and USER_AGENT. Versions and URLs are
-    no part of a token.
+    """The tokens come from the first of these that is present and contains a token: ROBOTSTXT_USER_AGENT, the
+    User-Agent header of the request (*header*), the User-Agent in DEFAULT_REQUEST_HEADERS, and USER_AGENT. Versions and
+    URLs are no part of a token.
     """
     request = Request("http://example.com/", headers={"User-Agent": header or ""})
     identity = Identity.of(fake_crawler(settings))
@@ -70,9 +72,9 @@ def test_the_product_tokens_come_from_the_header_or_setting_with_the_highest_pri
 def test_problems_of_the_user_agent_and_of_the_parser_setting_are_logged(
     settings: dict[str, str], parts: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Three problems are logged: a product token with digits, which RFC 9309 does not allow; a ROBOTSTXT_PARSER that has
-    no effect, because it is not the parser of this package; and a User-Agent that contains no URL or e-mail address at
-    which a site could contact the owner of the crawler.
+    """Three problems are logged: a product token with digits, which RFC 9309 does not allow; a ROBOTSTXT_PARSER that
+    has no effect, because it is not the parser of this package; and a User-Agent that contains no URL or e-mail address
+    at which a site could contact the owner of the crawler.
     """
     caplog.set_level("INFO", "scrapy_rep")
     crawler = fake_crawler({"USER_AGENT": "a (+https://a.example)", **settings})

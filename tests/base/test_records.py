@@ -1,4 +1,6 @@
-"""Tests of the records of decisions: the fields of each kind of record, the reasons, and the maximum lengths of texts."""
+"""Tests of the records of decisions: the fields of each kind of record, the reasons, and the maximum lengths of
+texts.
+"""
 
 from __future__ import annotations
 
@@ -131,8 +133,8 @@ def test_a_term_is_formatted_as_its_value(term: Layer | Verdict | Subject) -> No
 
 
 def test_each_reason_has_a_text_and_an_existing_setting() -> None:
-    """Each reason for which a crawl refuses, drops or allows something has a text, which does not end with a full stop. If
-    the reason names a setting or meta key that changes the decision, this setting or key exists.
+    """Each reason for which a crawl refuses, drops or allows something has a text, which does not end with a full stop.
+    If the reason names a setting or meta key that changes the decision, this setting or key exists.
     """
     denying_rules = {
         name for name, denied in DENIALS.items() if {"index", "follow"} & set(denied)

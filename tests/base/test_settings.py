@@ -386,8 +386,8 @@ PATTERNS = {
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_the_most_precise_override_decides(pattern: str) -> None:
-    """A host name takes precedence over a pattern with ``*.``, a longer pattern over a shorter one, and a pattern with a
-    port over a pattern without one.
+    """A host name takes precedence over a pattern with ``*.``, a longer pattern over a shorter one, and a pattern with
+    a port over a pattern without one.
     """
     settings = read(REP_OVERRIDES=dict.fromkeys(PATTERNS, "ignore"))
     origin = origin_at(PATTERNS[pattern])

@@ -267,7 +267,8 @@ class Service(Middleware):
     """Replaces the request for each page by a request to a service that renders pages, as scrapy-splash does.
 
     The new request is in the download slot of the page's host, and its response gets the URL of the page. If the page
-    redirects, the response gets the URL at which the redirects end. The service sends this URL in the header ``X-Landed``.
+    redirects, the response gets the URL at which the redirects end. The service sends this URL in the header
+    ``X-Landed``.
     """
 
     is_exempt = False

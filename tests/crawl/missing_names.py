@@ -41,8 +41,8 @@ class SlotsWithoutAttribute:
 
 
 class HidePrivateName:
-    """An extension that hides one of Scrapy's private names from scrapy_rep. The setting MISSING contains the name, such
-    as ``"slot.delay"``.
+    """An extension that hides one of Scrapy's private names from scrapy_rep. The setting MISSING contains the name,
+    such as ``"slot.delay"``.
 
     Scrapy itself still finds the name, since Scrapy needs it.
     """

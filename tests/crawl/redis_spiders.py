@@ -161,8 +161,8 @@ class WatchedScheduler(SharedScheduler):
 
 
 class BranchingSpider(WorkerSpider):
-    """Requests the URLs ``links`` as if their pages were a binary tree: the callback of each page yields requests for up
-    to two further pages. So the spider adds requests to the queue during the whole crawl.
+    """Requests the URLs ``links`` as if their pages were a binary tree: the callback of each page yields requests for
+    up to two further pages. So the spider adds requests to the queue during the whole crawl.
     """
 
     def first_page(self, response: Response) -> Iterator[Request]:

@@ -82,8 +82,8 @@ PAGES = {
 
 
 def crawl(urls: list[str], mode: str, **settings: object) -> CrawlResult:
-    # The items of this spider have only a URL. So the lines that Scrapy itself logs about responses and items contain no
-    # other text from servers.
+    # The items of this spider have only a URL. So the lines that Scrapy itself logs about responses and items contain
+    # no other text from servers.
     verbose = {"REP_LEDGER_LEVEL": "all", "REP_PURPOSES": ["train-ai", "tdm"]}
     spider = "tests.crawl.page_spiders.PageSpider"
     return run_crawl(urls, mode=mode, spider=spider, settings={**verbose, **settings})

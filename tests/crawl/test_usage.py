@@ -210,8 +210,9 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
     fetched once per origin while it is fresh, also over several crawls. A tdmrep.json that is missing, broken, too
     long or unreachable reserves nothing and delays nothing.
 
-    A redirect of tdmrep.json is followed only if the robots.txt of the target host allows the target URL, or an override
-    does. The rules for the User-Agent of the request must allow each form in which a server can read the target URL.
+    A redirect of tdmrep.json is followed only if the robots.txt of the target host allows the target URL, or an
+    override does. The rules for the User-Agent of the request must allow each form in which a server can read the
+    target URL.
 
     Two hosts that redirect their tdmrep.json to each other do not wait for each other.
     """

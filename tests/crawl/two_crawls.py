@@ -1,8 +1,8 @@
 """Runs several crawls at the same time in one process: ``python -m tests.crawl.two_crawls MODE CRAWLS [LOG_LEVEL]``.
 
 MODE is the mode of Scrapy: asyncio, select, or reactorless. CRAWLS is a JSON list with an item for each crawl. The item
-contains the settings and the URLs of the crawl: ``[{"DOWNLOAD_DELAY": 1}, "http://127.0.0.1/1", "http://127.0.0.1/2"]``.
-LOG_LEVEL is by default ERROR. The spiders are called plan-0, plan-1, and so on.
+contains the settings and the URLs of the crawl: ``[{"DOWNLOAD_DELAY": 1}, "http://127.0.0.1/1",
+"http://127.0.0.1/2"]``. LOG_LEVEL is by default ERROR. The spiders are called plan-0, plan-1, and so on.
 """
 
 from __future__ import annotations

@@ -137,8 +137,8 @@ class Crawl:
         return list(iter(self.plan, None))
 
     def return_to_scheduler(self, name: str) -> None:
-        """Put the request *name*, which the scheduler has handed out, back into its queue. In a real crawl, a downloader
-        middleware returns a request to the scheduler if the request may not be sent yet.
+        """Put the request *name*, which the scheduler has handed out, back into its queue. In a real crawl, a
+        downloader middleware returns a request to the scheduler if the request may not be sent yet.
         """
         entry = self.entries.pop(name)
         del self.limits.in_flight[name]

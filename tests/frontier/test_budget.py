@@ -1,5 +1,5 @@
-"""Tests of the page budget (``REP_PAGES_PER_HOST``), without a network: which requests count as pages of their host, and
-how many pages are admitted.
+"""Tests of the page budget (``REP_PAGES_PER_HOST``), without a network: which requests count as pages of their host,
+and how many pages are admitted.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ class PushedRequest(NamedTuple):
 
 
 class RankOrder(RequestOrder):
-    """Sorts :class:`PushedRequest` objects by rank. Among requests of rank 0, and among those of rank 1, the newest one is
-    first. In all other ranks, the oldest one is first.
+    """Sorts :class:`PushedRequest` objects by rank. Among requests of rank 0, and among those of rank 1, the newest one
+    is first. In all other ranks, the oldest one is first.
     """
 
     def __init__(self) -> None:
@@ -358,14 +358,14 @@ def test_a_file_with_a_broken_index_is_refused_or_has_all_requests(
 
 
 def test_a_file_with_rows_in_disorder_is_refused(tmp_path: Path) -> None:
-    """In one page of the file, two rows were swapped. SQLite might find neither of them, because it searches for rows by
-    their numbers.
+    """In one page of the file, two rows were swapped. SQLite might find neither of them, because it searches for rows
+    by their numbers.
     """
     path = make_file(tmp_path)
     whole = path.read_bytes()
     size = int.from_bytes(whole[16:18], "big")
-    # In pages of a table, byte 0 contains the kind of page, bytes 3 and 4 contain the number of rows, and the offsets of
-    # the rows begin at byte 8.
+    # In pages of a table, byte 0 contains the kind of page, bytes 3 and 4 contain the number of rows, and the offsets
+    # of the rows begin at byte 8.
     pages = [
         page
         for page in range(size, len(whole), size)

@@ -47,7 +47,8 @@ class Round(NamedTuple):
     """The average times per request in one round, in seconds."""
 
     elapsed: float
-    """The seconds per request between the start of the first worker and the end of the last worker."""
+    """The time from the start of the first worker to the end of the last worker, in seconds, divided by the number of
+    requests."""
 
     worker: float
     """The processor seconds per request of all workers together."""

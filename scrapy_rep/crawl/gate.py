@@ -368,13 +368,12 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return check.rules is not None
 
     def _is_for_fetch(self, check: Check, entry: InFlight) -> bool:
-        """Whether the request of *check* could be a request by which a component, such as a proxy middleware, replaced
-        this package's own robots.txt request. Such a request must not wait for robots.txt, because the fetch of
+        """Whether the request of *check* may be a replacement for this package's own robots.txt request, made by another
+        component, such as a proxy middleware. A replacement must not wait for robots.txt, because the fetch of
         robots.txt would then wait for itself.
 
         A replacement cannot be recognized with certainty. So, while a robots.txt is being fetched, the result is True
-        for each request for a robots.txt of the same origin that did not come from the scheduler. If the method is not
-        GET, the request is refused then, because it cannot be judged: no rules are known.
+        for each request for a robots.txt of the same origin that did not come from the scheduler, whatever its method.
         """
         site = self._known_site(check)
         is_under_way = site is not None and site.fetch_stage is FetchStage.UNDER_WAY

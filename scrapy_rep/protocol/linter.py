@@ -681,8 +681,9 @@ def _never_wins(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> int:
-    """Return the index, in *rules*, of a rule that takes precedence over the checked rule and has the opposite effect.
-    *value* is the pattern of the checked rule. *allows* is True if the checked rule is an ``Allow``.
+    """Return the index, in *rules*, of a rule because of which the checked rule has no effect: for the URLs that the
+    checked rule matches, a rule with the opposite effect takes precedence. *value* is the pattern of the checked rule.
+    *allows* is True if the checked rule is an ``Allow``.
 
     Return ``_NO_WINNER`` if the checked rule has an effect, or if its pattern is empty, matches nothing, or is longer
     than ``_MAX_PATTERN``. Return :data:`TOO_LONG` if the check needs more than ``_MAX_OCTETS``.

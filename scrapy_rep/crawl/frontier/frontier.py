@@ -954,8 +954,8 @@ class Frontier:
             return
         self._end_unseen()
         if self._has_browser:
-            # Called at each check, because nothing notifies the frontier when a browser begins to load a page, or when
-            # the pause of a host has ended (during a pause, no request for robots.txt continues).
+            # Called at each check, because nothing notifies the frontier when a browser begins to load a page. Nothing
+            # notifies it of the end of a host's pause either, after which requests for robots.txt can be sent.
             self._admit_for_browser(now)
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
         # A request waits for its robots.txt for at most ``patience`` seconds. At each check, the count of seconds

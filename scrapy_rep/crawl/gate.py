@@ -368,8 +368,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return check.rules is not None
 
     def _is_for_fetch(self, check: Check, entry: InFlight) -> bool:
-        """Whether the request of *check* may be a replacement for this package's own robots.txt request, made by another
-        component, such as a proxy middleware. A replacement must not wait for robots.txt, because the fetch of
+        """Whether the request of *check* may be a replacement for this package's own robots.txt request, made by
+        another component, such as a proxy middleware. A replacement must not wait for robots.txt, because the fetch of
         robots.txt would then wait for itself.
 
         A replacement cannot be recognized with certainty. So, while a robots.txt is being fetched, the result is True

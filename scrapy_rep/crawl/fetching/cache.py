@@ -135,7 +135,8 @@ class RobotsTxtCache:
         self._end_overrides()
         for override in self._overrides:
             for warning in override.warnings:
-                # The warning begins with a line number, so the message reads "... REP_OVERRIDES['a.example'], line 3: ...".
+                # The warning begins with a line number, so the message reads "... REP_OVERRIDES['a.example'], line 3:
+                # ...".
                 self._logger.warning(
                     "Possible mistake in REP_OVERRIDES[%(pattern)r], %(warning)s",
                     pattern=override.pattern,

@@ -160,7 +160,8 @@ class Judge:
 
         - The decision that allows the request. None if robots.txt allows the request, and the crawl does not report
           allowed requests (see :class:`DecisionReporter`).
-        - The crawl delay and request rate of the host. None if the request is allowed without rules.
+        - The crawl delay and request rate of the host. None if no robots.txt was needed for the decision. For example,
+          an override ignores the robots.txt of the host, or the request is itself for a robots.txt.
         """
         if check.is_exempt:
             return BY_USER, None

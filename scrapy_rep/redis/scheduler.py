@@ -150,10 +150,9 @@ class SharedScheduler(Scheduler):
         the first answer, because the queue may contain requests."""
 
         self._last_tried_place = "0"
-        """The number of the last set-aside request that this worker has tried to deserialise, as text; ``"0"`` before
-        the first try. If a worker cannot deserialise a request, the Redis server sets the request aside: it keeps the
-        request apart from the queue, under an increasing number (the place of the request). Then each other worker
-        tries to deserialise the request."""
+        """The place of a request, as a decimal number in a string. If a worker cannot deserialise a request, the Redis
+        server keeps it apart from the queue, under an increasing number (its place). Then each other worker tries to
+        deserialise it. This is the place of the last request that this worker has tried; ``"0"`` if there is none."""
 
         self._readable_places: list[str] = []
         """The places of requests that another worker could not deserialise, but this worker can. A place is the number
@@ -295,7 +294,8 @@ class SharedScheduler(Scheduler):
     def next_request(self) -> Request | None:
         """Called by Scrapy. Return a request of this worker that can be sent now; None if there is none."""
         if not self._has_begun:
-            # Hosts are taken only from now on, because no robots.txt may be fetched before the spider is open.
+            # The first call of this method shows that the spider is open. Only from now on does this worker take hosts
+            # from the Redis server, because it then fetches their robots.txt files, for which the spider must be open.
             self._has_begun = True
             self._call_soon()
         if not self._lease.is_valid or len(self._exchange.unsent) >= MAX_PUSHES:

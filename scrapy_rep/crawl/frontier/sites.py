@@ -160,8 +160,8 @@ class Site:
         return self.phase is Phase.REFUSED and self.is_unreachable(now)
 
     def expire(self) -> None:
-        """Mark the rules as stale, and apply them to no further request. Without this call, stale rules can still apply
-        to one request (:attr:`holds_for_next`).
+        """Make the rules stale now, and apply them to no further request. Rules that become stale by their age can
+        still apply to one request (see :attr:`holds_for_next`), but not after this call.
         """
         self.happens(Event.EXPIRED)
         self.holds_for_next = False

@@ -778,10 +778,11 @@ class SharedScheduler(Scheduler):
             )
         if answer.strange:
             self._logger.warning(
-                "%(count)d requests in the queue %(key)s were written by another queue class. This crawl does not "
-                "send them, and their URLs count as seen. To send them, run the crawl with "
+                "%(count)d requests in the queue %(key)s were written by a queue class of scrapy-redis. This crawl does "
+                "not send them, and their URLs count as seen. To send them, run the crawl with "
                 'SCHEDULER_QUEUE_CLASS = "scrapy_redis.queue.PriorityQueue" until it has sent these requests. To drop '
-                "them, delete the key %(key)s and the key of the duplicate filter from Redis",
+                "them, delete two keys from Redis: %(key)s, which contains only these requests, and the key of the "
+                "duplicate filter",
                 count=answer.strange,
                 key=self._key,
             )

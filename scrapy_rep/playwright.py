@@ -180,7 +180,7 @@ class PlaywrightMiddleware:
     @staticmethod
     def _restore_meta(request: scrapy.Request) -> None:
         """Restore the page init callback that :meth:`process_request` replaced in ``request.meta``. Otherwise, the
-        spider's callback would be missing in a serialised request, and in a retry, which copies the meta.
+        spider's page init callback would be missing in a serialised request, and in a retry, which copies the meta.
         """
         if request.meta.get(PAGE_INIT_META) != WATCH_PAGE:
             return
@@ -347,8 +347,8 @@ class _Browser:
         self._frames.pop(frame, None)
 
     def forget(self, page: _WatchedPage) -> None:
-        """Forget the frames of *page*, which was closed, and cancel the running robots.txt checks for *page*. A check
-        that can be for another open page continues.
+        """Forget the frames of *page*, which was closed, and cancel the running robots.txt checks for *page*. If
+        several open pages can need the result of a check, it is cancelled only when the last of these pages is closed.
         """
         self._frames = {
             frame: owner for frame, owner in self._frames.items() if owner is not page

@@ -53,7 +53,9 @@ IN_DRY_RUN = {
 
 
 class Subject(_Term):
-    """What a decision is about."""
+    """The kind of thing that a decision is about. For example, the subject is ``REQUEST`` if a request was refused, and
+    ``LINK`` if a link was dropped.
+    """
 
     REQUEST = "request"
     PAGE = "page"

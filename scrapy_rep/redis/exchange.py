@@ -109,7 +109,8 @@ class LeasedHost(NamedTuple):
 
 class PermitAnswer(NamedTuple):
     """The Redis server's answer to a worker that has asked for a permit, the permission to send one request to a host.
-    The permit is granted if *wait* is 0, and refused otherwise. *token* identifies the permit.
+    If the permit is granted, *wait* is 0. If it is refused, *wait* is the number of seconds after which the worker can
+    ask again. *token* identifies the permit.
     """
 
     token: str
@@ -122,8 +123,8 @@ class PermitAnswer(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The server's answer to one call of a worker. It gives hosts, requests and permits to the worker, and contains the
-    state of the queue.
+    """The server's answer to one call of a worker. It gives hosts and requests to the worker, grants or refuses permits
+    (the permission to send one request to a host), and contains the state of the queue.
     """
 
     seen: Sequence[int]
@@ -156,10 +157,13 @@ class Answer(NamedTuple):
     """The server's answers about the permits for which this worker asked in its call."""
 
     on_server: dict[str, int]
-    """Maps hosts to the number of their requests that no worker has taken from the server. Usually contains only the
-    hosts that have got new requests or a pause since the server's previous answer, the hosts for which this worker
-    asked for more requests, and the hosts in :attr:`hosts`. If the previous answer was lost, contains all hosts that
-    this worker owns.
+    """Maps hosts to the number of their requests that no worker has taken from the server. If the server's previous
+    answer was lost, contains all hosts that this worker owns. Otherwise, contains only these hosts:
+
+    - hosts to which requests were added since the previous answer
+    - hosts for which other workers have reported a pause since the previous answer
+    - hosts for which this worker asked for more requests in its call
+    - the hosts in :attr:`hosts`
     """
 
     hosts: Sequence[LeasedHost]
@@ -183,8 +187,8 @@ class Answer(NamedTuple):
 
     unread: Sequence[tuple[Taken, str]]
     """Requests that a worker, usually another one, could not deserialise. This worker now tries to deserialise them.
-    Each pair is a request and its place: the number, as text, under which the server keeps the request apart from the
-    queue.
+    The server stores these requests outside the queue, each under a number. Each pair contains a request and its
+    number, as text.
     """
 
 

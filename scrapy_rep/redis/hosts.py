@@ -48,9 +48,10 @@ class Lease:
     @property
     def is_valid(self) -> bool:
         """Whether the lease is still running. After its end, other workers may take the hosts and requests. The lease
-        ends when its seconds have passed on either clock: the monotonic clock may stop while the machine sleeps,
-        and the system clock may be set back.
+        ends :attr:`seconds` seconds after its last renewal, on the monotonic clock or on the system clock, whichever is
+        first.
         """
+        # The monotonic clock can stop while the machine sleeps, and the system clock can be set back.
         monotonic, time = self._renewed_at
         passed = max(self._clock.monotonic() - monotonic, self._clock.time() - time)
         return passed < self.seconds
@@ -80,8 +81,9 @@ class OwnedRequests(MemoryRequests):
         self._taken = taken
 
     def put(self, request: Request, taken: Taken) -> None:
-        """Add *request*, which was taken from the Redis server as *taken*. Requests with a lower ``taken.score`` are
-        sent first. Requests with the same score are sent in the order of ``taken.number``.
+        """Add *request*, which this worker took from the Redis server. *taken* is what the server sent: the serialised
+        request, with its score and its number. Requests with a lower score are sent first. Requests with the same score
+        are sent in the order of their numbers.
         """
         self.count += 1
         heappush(self._heap, (taken.score, int(taken.number, 16), request))

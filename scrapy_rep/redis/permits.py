@@ -95,8 +95,8 @@ class SharedPermits:
     def __init__(
         self, frontier: Frontier, lease: Lease, call_server_soon: Callable[[], None]
     ) -> None:
-        """*call_server_soon* is a function that lets this worker call the Redis server within a fraction of a second,
-        for example to ask for a permit.
+        """*call_server_soon* is a function that schedules this worker's next call to the Redis server within a fraction
+        of a second, for example to ask for a permit.
         """
         self._frontier = frontier
         self._lease = lease
@@ -141,12 +141,14 @@ class SharedPermits:
     async def acquire(
         self, request: Request, entry: InFlight, *, may_return: bool
     ) -> bool:
-        """Wait until *request* has a permit, and return True. Return False if *request* has to go back to the scheduler
-        and wait there. False is returned only if *may_return* is True. Raises SpiderClosing if the spider closes.
+        """Wait until the Redis server grants a permit (the permission to send *request*), and return True. Return False
+        if *request* has to go back to the scheduler and wait there. False is returned only if *may_return* is True.
+        Raises SpiderClosing if the spider closes.
 
         Return True without a permit in two cases:
 
-        - *request* no longer needs a permit.
+        - *request* is for a robots.txt, and a browser has begun to load a page that can need this robots.txt. The page
+          already has a permit for the host.
         - The host's pause is so long that *request* will be refused. The caller refuses it.
 
         See :class:`~scrapy_rep.crawl.frontier.frontier.Permits`.
@@ -220,8 +222,9 @@ class SharedPermits:
     # The scheduler calls the following methods before and after each call to the server.
 
     def wants(self) -> list[tuple[Any, ...]]:
-        """Return the permits for which the next call asks the server. Each is a tuple of the arguments of ``acquire``
-        in ``shared.lua``: token, host, maximum number of requests in flight, and delay in seconds.
+        """Return the permits for which this worker asks in its next call to the Redis server. Each permit is a tuple of
+        the arguments of ``acquire`` in ``shared.lua``: token, host, maximum number of requests in flight, and delay in
+        seconds.
         """
         for token, permit in list(self.wanted.items()):
             if permit.may_return and permit.request in self._lease.lost:
@@ -236,11 +239,11 @@ class SharedPermits:
     def granted(
         self, answers: Sequence[PermitAnswer]
     ) -> Iterator[tuple[str, float, bool]]:
-        """Pass each of *answers* to the request that waits for it, and wake the request. An answer of the server grants
+        """Pass each of the server's *answers* to the request that waits for it, and wake the request. An answer grants
         or refuses a permit, the permission to send the request. Granted permits are kept in :attr:`held`.
 
-        If no request waits for the answer any more, yield the permit in the format of :meth:`ended`. The caller gives
-        it back to the server.
+        If no request waits for an answer any more, yield ``(token, 0.0, False)``, where *token* identifies the permit.
+        The caller sends this tuple to the server, which takes the permit back if it was granted.
         """
         for answer in answers:
             permit = self.wanted.pop(answer.token, None)

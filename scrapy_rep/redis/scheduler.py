@@ -155,9 +155,9 @@ class SharedScheduler(Scheduler):
         deserialise it. This is the place of the last request that this worker has tried; ``"0"`` if there is none."""
 
         self._readable_places: list[str] = []
-        """The places of requests that another worker could not deserialise, but this worker can. A place is the number
-        under which the Redis server keeps a request that could not be deserialised. This worker takes the requests in
-        its next call to the Redis server."""
+        """The requests that another worker could not deserialise, but this worker can. Each is represented by its
+        place, the number under which the Redis server stores it. This worker takes the requests in its next call to the
+        server."""
 
         self._set_aside = 0
         """The number of requests that the server has set aside, because no worker could deserialise them so far,
@@ -171,7 +171,7 @@ class SharedScheduler(Scheduler):
         self._asleep: Deferred[None] | None = None
         self._end_of_calls: Deferred[None] | None = None
         """Fires when the loop that regularly calls the Redis server has ended, because the scheduler was closed. None
-        until the loop is started, after the first call."""
+        if the loop has not started yet."""
 
         self._last_request = self._clock.monotonic()
         self._has_begun = self._is_failing = self._is_closed = False
@@ -457,8 +457,8 @@ class SharedScheduler(Scheduler):
             self._pages.pop(request, None)
 
     def _note_pauses(self) -> None:
-        """Add new pauses to the reports of the next call to the Redis server: the pauses that hosts have asked for
-        since the last call.
+        """Add the pauses that hosts have asked for since the last call to the Redis server to the data that the next
+        call sends.
         """
         now, politeness = self._clock.monotonic(), self._frontier.politeness
         pauses = politeness.take_new_pauses()
@@ -553,14 +553,14 @@ class SharedScheduler(Scheduler):
     def _more_of_owned(
         self, batch: int, rounds: int
     ) -> tuple[list[tuple[str, int]], int]:
-        """Return two results about the hosts that this worker owns: which requests it needs from the server, and how
-        many requests it can send in the next *rounds* rounds. In a round, each request in flight ends, and another
-        request is sent in its place (see ``_ROUND``).
+        """Return two results about the hosts that this worker owns: how many requests to take from the server for each
+        host, and how many requests to all these hosts this worker can send in the next *rounds* rounds. In a round,
+        each request in flight ends, and another request is sent in its place (see ``_ROUND``).
 
-        The first result is a list of pairs: a host, and the number of its requests to take from the server. This worker
-        then has *batch* requests to the host. For example, if *batch* is 16 and this worker already has 6 requests to
-        the host, the number is 10. Requests that wait for robots.txt do not count (see :meth:`OwnedHost.count_usable`).
-        Hosts for which this worker has enough requests, more than half of *batch*, are left out.
+        The first result contains pairs of a host and a number of requests. The number is *batch* minus the number of
+        requests that this worker already has for the host, without requests that wait for robots.txt (see
+        :meth:`OwnedHost.count_usable`). For example, if *batch* is 16 and this worker has 6 requests, the number is 10.
+        If this worker has more than ``batch / 2`` requests for a host, the host is left out.
         """
         now, more, supply = self._clock.monotonic(), [], 0
         for host in self._lease.hosts.values():
@@ -720,8 +720,8 @@ class SharedScheduler(Scheduler):
 
     def _take(self, answer: Answer) -> None:
         """Apply what *answer* contains to this worker. Resume the requests for which the server has granted or refused
-        a permit (the permission to send the request). Become the owner of the new hosts, update page counts and pauses,
-        and queue the requests that this worker takes from the server.
+        a permit (the permission to send the request). Record that this worker now owns the hosts in ``answer.hosts``,
+        update page counts and pauses, and queue the requests that this worker takes from the server.
         """
         frontier, now = self._frontier, self._clock.monotonic()
         self._exchange.reports["released"] += self._permits.granted(answer.permits)
@@ -854,14 +854,14 @@ class SharedScheduler(Scheduler):
     # The end of this worker.
 
     async def _end(self, end_of_calls: Deferred[None]) -> None:
-        """End this worker's use of the Redis server, after the scheduler was closed. *end_of_calls* fires when the
-        regular calls have ended.
+        """End this worker's use of the Redis server, after the scheduler was closed. Wait for *end_of_calls*, which
+        fires when the regular calls have ended.
 
-        Send all new requests and reports to the server, in as many calls as needed. Then make a last call, which gives
-        the hosts and unfinished requests of this worker back to the server.
+        Then send all new requests and reports to the server, in as many calls as needed. At the end, make a last call,
+        which gives the hosts and unfinished requests of this worker back to the server.
 
-        A failed call is repeated once. If the repetition fails, give up. If the repetition succeeds, make the last call
-        next, because the server is unreliable. New requests that do not fit into the last call are lost.
+        A failed call is retried once. If the retry fails, give up. If the retry succeeds, skip all further calls except
+        the last one, because the server is unreliable. New requests that do not fit into the last call are lost.
         """
         await maybe_deferred_to_future(end_of_calls)
         exchange = self._exchange
@@ -903,8 +903,8 @@ class SharedScheduler(Scheduler):
 
 
 def _seconds_to_wait(limiter: Limiter | None, now: float) -> float:
-    """Return the seconds until a request may be sent to the host of *limiter*. If this is zero or less, it may be sent
-    now.
+    """Return the seconds until a request may be sent to the host of *limiter*; zero or less if a request may be sent
+    now. If *limiter* is None, nothing delays the requests, and the result is ``-inf``.
     """
     if limiter is None:
         return -inf

@@ -136,8 +136,8 @@ class Budget:
         entry.page_of = ""
 
     def why_refused(self, request: Request, entry: InFlight) -> str:
-        """Return a text for the message that *request* is refused: the limit of pages that its host has reached, and
-        the setting that contains this limit.
+        """Return the reason why *request* is refused, as text for a message: the maximum number of pages, which its
+        host has reached, and the setting that contains this number.
         """
         origin = url_origin(request)
         assert origin is not None

@@ -681,12 +681,13 @@ def _never_wins(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> int:
-    """Return the index, in *rules*, of a rule because of which the checked rule has no effect: for the URLs that the
-    checked rule matches, a rule with the opposite effect takes precedence. *value* is the pattern of the checked rule.
-    *allows* is True if the checked rule is an ``Allow``.
+    """Check whether a rule has any effect. *value* is the pattern of the rule. *allows* is True for an ``Allow``, and
+    False for a ``Disallow``.
 
-    Return ``_NO_WINNER`` if the checked rule has an effect, or if its pattern is empty, matches nothing, or is longer
-    than ``_MAX_PATTERN``. Return :data:`TOO_LONG` if the check needs more than ``_MAX_OCTETS``.
+    If rules with the opposite effect take precedence for all URLs that the checked rule matches, return the index of
+    one of these opposite rules in *rules*. If the checked rule has an effect, return ``_NO_WINNER``. Return
+    ``_NO_WINNER`` without a check if *value* is empty, is a pattern that the dialect ignores, or is longer than
+    ``_MAX_PATTERN``. Return :data:`TOO_LONG` if the check would cost more than ``_MAX_OCTETS``.
     """
     pattern = paths.pattern(value, dialect) if value else None
     if pattern is None or pattern.octets > _MAX_PATTERN:

@@ -107,10 +107,11 @@ decisions need another text:
 
 
 def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
-    """Return the text for the *reason* of a decision, such as ``noindex``. The text for an unknown reason is the reason
-    itself.
+    """Return the text that explains the *reason* of a decision to users, and advice on how to change the decision. For
+    example, the text for the reason ``noindex`` is ``the page must not be in an index``. An unknown *reason* is itself
+    the text, without advice.
 
-    The text for a few reasons depends on *layer* or *verdict*. *layer* is the source of the decision, such as
+    The result for a few reasons depends on *layer* or *verdict*. *layer* is the source of the decision, such as
     ``header``, ``meta`` or ``rel``. *verdict* is the result of the decision, such as ``refused``.
     """
     if layer == "rel":

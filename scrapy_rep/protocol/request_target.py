@@ -27,10 +27,10 @@ AIOHTTP = "aiohttp"
 HTTP2 = "http2"
 HTTPX = "httpx"
 TWISTED = "twisted"
-"""The names of the HTTP clients. Each client changes a URL before it sends it:
+"""The names of the HTTP clients. Each client changes URLs before sending them:
 
 - :data:`TWISTED`, Scrapy's default, drops an empty path parameter (``;``) and an empty query. If the path begins with
-  two slashes, it puts two more slashes before it.
+  two slashes, Twisted inserts two more: ``//a`` is sent as ``////a``.
 - :data:`HTTP2`, Scrapy's HTTP/2 handler, makes the same changes as Twisted, and drops all parameters of the last path
   segment (``;x``).
 - :data:`AIOHTTP` decodes unreserved octets and most reserved octets.
@@ -126,15 +126,16 @@ def forms(url: str, clients: frozenset[str] = _ONLY_TWISTED) -> tuple[str, ...]:
 
     - As written: ``https://example.com/a/../%62``.
     - As sent: ``https://example.com/%62``. Dot segments are resolved (RFC 3986, 5.2.4), and the path and query are
-      changed as the HTTP client changes them (see :data:`HTTPX`).
+      changed by the HTTP client (see :data:`TWISTED` for the changes that each client makes).
     - As read by a server: ``https://example.com/b``. Dot segments are resolved, unreserved octets are decoded, and
       characters outside visible ASCII are encoded (RFC 3986, 6.2.2).
 
     *clients* are the names of the HTTP clients that can send the URL. If there are several, the forms of all of them
     are returned. A crawl has two clients if it uses one for ``http`` and another one for ``https``.
 
-    A URL whose path begins with two slashes, such as ``https://example.com//a/../b``, has a fourth form if the client
-    is :data:`TWISTED` or :data:`HTTP2`: ``https://example.com////a/../b``, as sent but with unresolved dot segments.
+    A URL whose path begins with two slashes has a fourth form if the client is :data:`TWISTED` or :data:`HTTP2`. These
+    clients insert two more slashes, and can send the path with or without its dot segments resolved. For example, they
+    can send ``//a/../b`` as ``////b`` or as ``////a/../b``.
     """
     is_changed = (AIOHTTP in clients and "%" in url) or (
         HTTP2 in clients and ";" in url

@@ -197,8 +197,8 @@ def user_agent_lines(
 
 
 def _may_be_cut(text: bytes, dialect: Dialect) -> bool:
-    """Whether *text* contains a line whose end the dialect ignores, because the line is too long or contains a
-    null byte.
+    """Whether *text* contains a line that the dialect cuts off, because the line is too long or contains a null
+    byte.
     """
     limit = dialect.line_limit
     if limit is not None and len(text) > limit < max(map(len, text.split(b"\n"))):

@@ -52,8 +52,9 @@ PERCENT_ALONE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 of an encoded octet in a target."""
 
 SHORT = 2048
-"""The maximum length of a target, in octets, for two fast paths: :data:`NORMAL_URL` and
-:func:`~scrapy_rep.protocol.robotstxt.rules.first_answer`. Nearly all targets are shorter."""
+"""The maximum length, in octets, of a short target. Two optimizations are used only for short targets: the
+expression :data:`NORMAL_URL`, and the function :func:`~scrapy_rep.protocol.robotstxt.rules.first_answer`. Nearly all
+targets are short."""
 
 # Matches a URL whose target is short and needs no normalization, and captures the target. Nearly every URL of a
 # crawl matches, because Scrapy encodes URLs.
@@ -82,7 +83,7 @@ class Pattern(NamedTuple):
 
     written: tuple[str, ...] = ()
     """The parts of the pattern between its ``*`` wildcards, as written in robots.txt. Empty if the dialect compares
-    only the normalized parts with targets."""
+    URLs only with the normalized pattern."""
 
 
 EVERYTHING = Pattern(("",), anchored=False, octets=0)
@@ -98,8 +99,8 @@ class Target(NamedTuple):
     """The normalized target."""
 
     written: str = ""
-    """The target as written. A pattern is compared with this target, too. Empty if only the normalized target has to be
-    compared: the target contains no ``%``, or the dialect compares only normalized targets."""
+    """The target as written. Empty if patterns need to be compared only with the normalized target, because the target
+    contains no ``%``, or because the dialect compares only normalized targets."""
 
 
 def target(url: str, dialect: Dialect) -> Target:
@@ -155,7 +156,7 @@ def with_decoded_query(target: str, dialect: Dialect) -> str:
 
 
 def _with_decoded_query(text: str) -> str:
-    """Return a target or pattern in which each ``%2F`` and ``%3F`` after the first ``?`` is decoded."""
+    """Return *text*, a target or a pattern, with each ``%2F`` and ``%3F`` after the first ``?`` decoded."""
     path, mark, query = text.partition("?")
     return path + mark + query.replace("%2F", "/").replace("%3F", "?")
 
@@ -206,7 +207,7 @@ def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
 
 def _segments(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
     """Split *value* at its ``*`` wildcards. Return the segments as written, and whether the pattern ends with
-    ``$``. Return None in the same case as :func:`pattern`.
+    ``$``. Return None if the dialect ignores rules with this value, because the value has no leading slash.
     """
     if not value.startswith("/") and not (dialect.wildcards and value[:1] == "*"):
         if not dialect.leading_slash_assumed:
@@ -342,7 +343,8 @@ _ENCODINGS = {
     "high-octets": (_writer(), _table({*map(chr, range(0x80, 0x100))})),
     "decoded": (_writer(decoded=_OCTETS - {"/"}), {}),
 }
-"""For each value of ``path_encoding``, the function that rewrites encoded octets, and the table that encodes raw
-octets."""
+"""A function and a table for each value of ``path_encoding``, with which targets and patterns are normalized. The
+function decodes some percent-encoded octets, and writes the hex digits of the others in upper case. The table, for
+``str.translate``, percent-encodes raw octets."""
 
 _encoded_by_some = _writer(kept={*NORMAL, *"*$#", *map(chr, range(0x80, 0x100))})

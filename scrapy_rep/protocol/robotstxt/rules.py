@@ -237,10 +237,9 @@ class RuleList:
         self._best = _compact(best)
         """For each prefix in ``_prefixes``, the index of a rule. For the prefix ``/ab``, this is the first rule, in
         order of precedence, with the pattern ``/``, ``/a`` or ``/ab``. If no rule has one of these patterns, the index
-        is the number of rules.
-
-        Among the rules without wildcards, the rule for the longest prefix with which a target begins decides on the
-        target."""
+        is the number of rules."""
+        # To decide on a target by the rules without wildcards, _best_literal() finds the longest prefix with which the
+        # target begins. The index for this prefix is that of the rule that takes precedence.
 
     def winner(
         self, target: str, written: str = "", max_compared: int = MAX_COMPARED
@@ -347,13 +346,12 @@ def first_answer(
 
 @cache
 def _candidates_for(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
-    """Return a function that finds the allow and disallow lines in the text of groups, except most lines that cannot
-    match a target.
+    """Return a function that searches the text of groups for the allow and disallow lines that can match a target with
+    one of *characters* after its first slash. For speed, the function skips most of the other rules, but not all.
 
-    The function works only for targets with one of *characters* after the first slash. For example, the function for
-    ``"st"`` works for ``/shop`` and ``/tea``. It finds ``Disallow: /s`` and ``Disallow: /*a``, but not
-    ``Disallow: /a``. The function for ``""`` works for targets without a character of ``paths.NORMAL`` after the first
-    slash, such as ``/`` and ``/%20``.
+    For example, the function for ``"st"`` finds all rules that can match ``/shop`` or ``/tea``, such as
+    ``Disallow: /s`` and ``Disallow: /*a``. It skips ``Disallow: /a``. The function for ``""`` is for targets without a
+    character of ``paths.NORMAL`` after the first slash, such as ``/`` and ``/%20``.
 
     The function returns a tuple for each line, for example ``("D", "/a", "*b")`` for ``Disallow: /a*b``:
 
@@ -449,11 +447,9 @@ def _prefix(pattern: paths.Pattern) -> str:
 
 
 def _required(pattern: paths.Pattern) -> str:
-    """Return a text of at most four characters that a target must contain to match *pattern*. For example, return
-    ``.pdf`` for ``/*/report.pdf``. Return an empty text if none is known.
-
-    It is enough if either the normalized target or the target as written contains the text. If neither contains it, the
-    target need not be compared with *pattern*.
+    """Return a text of at most four characters that every matching target contains, in its normalized form
+    or as written. For example, return ``.pdf`` for ``/*/report.pdf``. A target that contains the text in neither form
+    need not be compared with *pattern*. Return an empty text if no required text is known.
     """
     # Only the parts after the first "*" are used, because the text before it is checked with _prefix(). A character
     # that normalization changes is not used, because a target can contain it raw or encoded.
@@ -484,7 +480,9 @@ def _parts_of(target: str) -> AbstractSet[str]:
 
 
 def _cost(pattern: paths.Pattern, octets: int) -> int:
-    """Return the cost, in octets, of comparing *pattern* with a target of *octets* octets."""
+    """Estimate how many octets must be processed in the worst case to compare *pattern* with a target of *octets*
+    octets.
+    """
     times = 1 + min(pattern.octets, _MAX_COSTLY) // _OCTETS_AT_ONCE
     return octets * times + _SEGMENT * len(pattern.segments)
 

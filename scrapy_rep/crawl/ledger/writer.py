@@ -411,8 +411,8 @@ def _insert(table: str, crawl: int) -> str:
     """Return the SQL statement that inserts a row into *table* for the crawl with the ID *crawl*. The parameters of the
     statement are the values of the row.
 
-    A row of the table ``decision`` has one exception: the parameter is the time at which the robots.txt was fetched,
-    but the statement inserts the ID of the snapshot that was fetched at this time.
+    For the table ``decision``, one parameter is the time at which the robots.txt was fetched. From this time, the
+    statement looks up the snapshot of the robots.txt, and inserts the ID of the snapshot instead of the time.
     """
     # The parameters are numbered, because the origin is used twice: as a column, and to find the snapshot.
     values = {name: f"?{number}" for number, name in enumerate(_COLUMNS[table], 1)}

@@ -124,9 +124,7 @@ the header is meant. If the request gets another proxy later, Scrapy removes the
 _MISSING = object()
 
 _NO_SLOT = "\0"
-"""A key with which :func:`slot_state` returns the state of a new slot: no request uses a download slot with this
-key.
-"""
+"""A slot key that no request has. For this key, :func:`slot_state` returns the state of a new slot."""
 
 _SLOT_ATTRIBUTES = ("concurrency", "delay", "lastseen", "queue")
 """The attributes of Scrapy's download slots that this module reads."""

@@ -30,8 +30,8 @@ causes a MemoryError, which has no message."""
 
 
 def cause_of(failure: BaseException) -> str:
-    """Return an error message for *failure*, one of :data:`FAILURES`. Usually, it is the message of the exception. A
-    MemoryError has no message, so the function returns a message that says that the file is damaged.
+    """Return the message of *failure*, one of :data:`FAILURES`. For a MemoryError, which has no message and is caused by
+    a damaged row, return a message that says that the file is damaged.
     """
     return str(failure) or "the file is damaged: a row claims more memory than is free"
 

@@ -192,9 +192,9 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
     """Replace the scheduler of scrapy-redis by the shared scheduler of this package, and set ``REP_STORE`` to the same
     Redis server. Change nothing if the project does not use scrapy-redis.
 
-    The scheduler is not replaced if the project sets ``SCHEDULER_QUEUE_CLASS``, or if the project's scheduler is a
-    subclass of scrapy-redis's that adds or overrides methods or attributes. ``REP_STORE`` is not changed if the project
-    sets it, or if the settings of the Redis server cannot be written as a URL.
+    The scheduler is not replaced if the project sets ``SCHEDULER_QUEUE_CLASS``, or if ``SCHEDULER`` is a subclass with
+    methods or attributes of its own. ``REP_STORE`` is not changed if the project sets it, or if the settings of the
+    Redis server cannot be written as a URL.
     """
     scheduler = load_object(settings["SCHEDULER"])
     package = sys.modules.get("scrapy_redis.scheduler")

@@ -234,9 +234,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self._cache = self._frontier.make_rules().cache
         self._default_host = default_field(crawler.settings, "host") or ""
         self._exempt_origins: LocalCache[Origin, bool] = LocalCache(_MAX_EXEMPT_ORIGINS)
-        """The origins of the latest requests that were exempt from robots.txt. Some components replace the URL of an
-        exempt request by the URL of a service that fetches the page, and set the URL of the response to the URL of
-        the page. The page is then recognized as exempt by its origin."""
+        """The origins of the latest requests that were exempt from robots.txt. Some components send an exempt request to
+        the URL of a service that fetches the page, and then give the response the URL of the page. If the origin of
+        this URL is in the cache, the response is treated as exempt."""
 
         crawler.signals.connect(self._spider_idle, signals.spider_idle)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
@@ -260,11 +260,11 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
         - None if *request* may go on to the next middleware.
         - *request* itself if its robots.txt is not known yet. Scrapy then passes *request* back to the scheduler.
-        - A coroutine in the same case, if *request* cannot go back to the scheduler because it came from elsewhere. The
-          coroutine waits for robots.txt.
+        - A coroutine that waits for robots.txt, if robots.txt is not known yet, and *request* did not come from the
+          scheduler and so cannot go back to it. For example, a media download does not come from the scheduler.
         - The cached response if *request* is a spider's own request for a robots.txt that the crawl has cached.
         - A copy of *request* if a component downloads the same request object again while its first download is still
-          running.
+          running. Scrapy then downloads the copy in place of *request*.
         """
         if isinstance(request, RobotsTxtRequest):
             request.reached_middleware()
@@ -323,7 +323,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
 
     def _origin_of(self, request: Request) -> Origin | None:
         """Return the origin of *request*. If a ``Host`` header, in *request* or in ``DEFAULT_REQUEST_HEADERS``, names
-        another host than the URL, the origin contains both hosts.
+        another host than the URL, this other host is the ``virtual_host`` of the origin.
         """
         origin, host = request_origin(request), self._default_host
         if not host or origin is None or "Host" in request.headers:
@@ -373,8 +373,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         another component, such as a proxy middleware. A replacement must not wait for robots.txt, because the fetch of
         robots.txt would then wait for itself.
 
-        A replacement cannot be recognized with certainty. So, while a robots.txt is being fetched, the result is True
-        for each request for a robots.txt of the same origin that did not come from the scheduler, whatever its method.
+        A replacement cannot be recognized with certainty. So, while the robots.txt of an origin is being fetched, the
+        result is True for every request, with any HTTP method, that asks for the robots.txt of this origin and did not
+        come from the scheduler.
         """
         site = self._known_site(check)
         is_under_way = site is not None and site.fetch_stage is FetchStage.UNDER_WAY
@@ -459,11 +460,11 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return self._judge_now(check, entry)
 
     def _site_of(self, origin: Origin, entry: InFlight) -> Site:
-        """Return the :class:`Site` of *origin*, the origin of the request of *entry*. If *origin* has no site, create a
-        site.
+        """Return the :class:`Site` of *origin*, the origin of the request of *entry*. If *origin* has no site, create
+        one.
 
-        Usually, the result is the site of the request's queue. But if the ``Host`` header of the request names another
-        host than its URL, *origin* has a different site, since queues do not depend on this header.
+        Usually, the result is the site of the request's queue. If the ``Host`` header of the request names another host
+        than its URL, the result is a different site, because *origin* depends on this header, but the queue does not.
         """
         frontier, queue = self._frontier, entry.queue
         if queue.site is not None and queue.site.origin == origin:

@@ -128,9 +128,11 @@ class Via(NamedTuple):
     """
 
     how: Literal["redirect", "browser"]
-    """``"redirect"`` if a redirect or a script led from the requested URL to this URL. This URL is checked after it was
-    fetched, before the spider gets the response. ``"browser"`` if a page in the browser loads this URL, for example as
-    an image. This URL is checked before it is fetched."""
+    """``"redirect"``: a redirect or a script led from the requested URL to the reached URL. The reached URL is checked
+    after it was fetched, before the spider gets the response.
+
+    ``"browser"``: a page in a browser loads the reached URL, for example as an image. The reached URL is checked before
+    it is fetched."""
 
     page: str
     """For ``"redirect"``, the URL that the spider requested. For ``"browser"``, the URL of the page in the browser;
@@ -138,8 +140,8 @@ class Via(NamedTuple):
 
 
 class Check:
-    """A request to judge by robots.txt. The object also collects what the judgement and the report about it need, such
-    as the rules of the origin.
+    """The check of one request against robots.txt. Contains the request, and the data that are needed to decide about it
+    and to report the decision, such as the rules of the origin.
     """
 
     rules: SiteRules | None = None

@@ -39,8 +39,8 @@ _NOT_FETCHED = frozenset({"cached", COPIED_FLAG})
 
 
 class WireMiddleware:
-    """Holds back each request until the limits of its host allow sending the request. Passes each response and each
-    failed download to the :class:`Frontier`, which keeps these limits, so that it learns about pauses and outages.
+    """Holds back each request until the limits of its host allow sending the request. Reports each response and each
+    failed download to the :class:`Frontier`, which adapts the limits to pauses and outages.
     """
 
     ORDER = 950
@@ -119,8 +119,9 @@ class WireMiddleware:
         - The limits of the host, such as its delay and its concurrency, allow another request.
         - If several workers send requests to the host, this worker has a permit for *request*.
 
-        Return None when *request* may be sent. Return *request* if it has to wait in the scheduler instead. Return the
-        cached response if a component has changed *request* into a request for a robots.txt that the crawl has cached.
+        Return None when *request* may be sent. Return *request* if it has to wait in the scheduler instead. If another
+        middleware has changed the URL of *request* to the URL of a robots.txt that the crawl has cached, return the
+        cached response.
 
         Raises RobotsDenied if robots.txt forbids *request*, and SpiderClosing if the spider closes. If the host asks
         for too long a pause, raises BackingOff for a robots.txt request, and RobotsDenied for any other request.

@@ -193,9 +193,10 @@ class RobotsTxtCache:
             come from a newer entry
         :param needs_tdmrep: whether to fetch the tdmrep.json too. If None, it is fetched if the purposes of the crawl
             need it
-        :raises SpiderClosing: if the spider closes during the call
-        :raises CancelledError: if the fetch is cancelled, because no request waits for the rules any more or because
-            the spider closes
+        :raises SpiderClosing: if the spider closes while the store is read, or while a request for a file waits to be
+            sent
+        :raises CancelledError: if the fetch is cancelled (Twisted's or asyncio's exception). A fetch is cancelled when
+            the spider closes, and when no request waits for the rules any more
         """
         url, rules = origin.robotstxt_url, self._memory.get(origin)
         while rules is None or not self._serves(rules.entry, stale):
@@ -323,8 +324,8 @@ class RobotsTxtCache:
     def _lacks_tdmrep(self, rules: SiteRules) -> bool:
         """Return True if the tdmrep.json in *rules* is missing or out of date, and the crawl is allowed to fetch it.
 
-        It is allowed under three conditions: robots.txt is not unreachable, it allows the URL of the tdmrep.json, and
-        it does not ask for a longer delay than the crawl accepts.
+        The crawl is not allowed to fetch the tdmrep.json if robots.txt is unreachable, disallows the URL of the
+        tdmrep.json, or asks for a longer delay than the crawl accepts.
         """
         if rules.entry.has_tdmrep or rules.state is State.UNREACHABLE:
             return False
@@ -364,8 +365,8 @@ class RobotsTxtCache:
         disallows its URL, or states a longer delay than the crawl accepts. If there is an override for the origin, it
         is used in place of robots.txt.
 
-        If the robots.txt is not known, it is fetched. *templates* are page requests that wait for the tdmrep.json, as
-        in :meth:`learn`.
+        If the robots.txt is not known, it is fetched, with the User-Agent and the proxy of the page requests in
+        *templates* (see :meth:`learn`).
         """
         # If *request* follows a redirect to another site, this is the origin of the other site.
         origin = origin_of(request.url)

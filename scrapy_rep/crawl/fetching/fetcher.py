@@ -134,9 +134,9 @@ class RobotsTxtFetcher:
             forbids a request. It is called before the first request and before each redirect is followed (RFC 9309,
             2.3.1.2, exempts only the redirects of robots.txt). Requests for a tdmrep.json are not counted in Scrapy's
             ``robotstxt/*`` stats
-        :raises SpiderClosing: if the spider closes during the fetch
-        :raises CancelledError: if the fetch is cancelled, because no request waits for the file any more (*templates*
-            is empty) or because the spider closes
+        :raises SpiderClosing: if the spider closes while a request for the file waits to be sent
+        :raises CancelledError: if the fetch is cancelled (Twisted's or asyncio's exception). A fetch is cancelled when
+            the spider closes, and when no page request waits for the file any more (*templates* is then empty)
         """
         count = _not_counted if check else self._crawler.stats.inc_value
         count(stats.REQUEST_COUNT)
@@ -435,7 +435,8 @@ _DESCRIPTIONS = {
 returns for an error. The first expression that matches determines the description of the error."""
 
 NO_SERVER = frozenset({_NO_HOST, _REFUSED})
-"""The descriptions of those errors that show that the host has no server, if the request used no proxy."""
+"""The descriptions of the errors that mean that no server runs on the host: its name does not exist, or it refused the
+connection. For a request through a proxy, these errors say nothing about the host."""
 
 _NETWORK_ERRORS = NO_SERVER | {_NO_PROXY, _HOST_UNREACHABLE, _NO_NETWORK, _TIMED_OUT}
 """The descriptions of those errors that mean that no server answered. The cause can be the host, the proxy, or the
@@ -477,13 +478,11 @@ def _causes(
     with_context: bool = False,
     seen: list[BaseException] | None = None,
 ) -> list[BaseException]:
-    """Return a list of *error* and the exceptions that caused it. Each exception comes after its own causes, so that
-    the list begins with the root cause.
+    """Return *error* and the exceptions that caused it, with the root cause first.
 
-    If *with_context* is True, the list also contains the ``__context__`` of each exception: Python sets this attribute
-    if an exception is raised while another one is handled. In the list, an exception comes before its ``__context__``.
-    *seen* is used only by recursive calls: it contains the exceptions that were already visited and are not returned
-    again.
+    If *with_context* is True, also return the ``__context__`` of each exception, directly after the exception: this
+    other exception was being handled when the exception was raised, and can be unrelated. *seen* is used only by
+    recursive calls: it contains the exceptions that were already visited, and that are not returned again.
     """
     seen = [] if seen is None else seen
     if len(seen) == _MAX_ERRORS or any(earlier is error for earlier in seen):

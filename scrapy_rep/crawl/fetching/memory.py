@@ -28,9 +28,9 @@ V = TypeVar("V")
 _T = TypeVar("_T")
 
 MAX_SIZE = 1024 * 1024
-"""An entry must be smaller than this number of bytes to be serialised. The number is about twice the size of the
-longest robots.txt that a dialect of this package parses. Larger entries are not written to a store. When the memory for
-parsed rules is full, larger entries are dropped, and their robots.txt is fetched again when it is needed."""
+"""Entries of this number of bytes or more are not serialised. The number is about twice the size of the longest
+robots.txt that a dialect of this package parses. Entries that are not serialised are not written to a store. When
+the memory for parsed rules is full, they are dropped, while smaller entries are kept in serialised form."""
 # dumps() checks the size before the compression, because loads() decompresses only this many bytes, and after it,
 # because stores read only this many bytes. Data that cannot be compressed becomes a little longer.
 

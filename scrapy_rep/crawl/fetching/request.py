@@ -351,8 +351,8 @@ def decoded(response: Response, limit: int) -> Response:
 
 
 def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
-    """Return the decompressed *body*, cut after *limit* bytes, and True. If *body* ends early, before *limit* bytes
-    were decompressed, return the bytes so far, and False.
+    """Return the decompressed *body*, cut after *limit* bytes, and whether these bytes are complete. If the compressed
+    data is truncated, and contains fewer than *limit* bytes, return the bytes that it contains, and False.
 
     All members of a gzip body, and all frames of a Zstandard body, are decompressed. If *body* contains more than
     :data:`_MAX_MEMBERS` members or frames, return empty bytes and False.

@@ -252,8 +252,8 @@ class StoreClient:
         """Return whether the store may be called now. Return False if the client is closed, while a call hangs, and
         during the pause after a failed call.
 
-        After the pause, one caller gets True, and must then call the store. The pause begins again for all others,
-        until the store works.
+        After the pause, the first caller gets True, and must then call the store. All other callers get False until that
+        call has succeeded or another pause is over.
         """
         if self._is_closed or self._is_stuck or time.monotonic() < self._paused_until:
             return False

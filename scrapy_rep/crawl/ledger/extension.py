@@ -182,7 +182,9 @@ class LedgerExtension:
         return True
 
     def _not_obeyed(self, request: Request) -> None:
-        """Report *request* to the ledger. It is sent without a check of robots.txt, as ``ROBOTSTXT_OBEY`` is False."""
+        """Report to the ledger that *request* is sent without a check of robots.txt, because ``ROBOTSTXT_OBEY`` is
+        False.
+        """
         origin = origin_at(request.url, request)
         if origin is not None:
             subject, verdict, layer = Subject.REQUEST, Verdict.ALLOWED, Layer.OVERRIDE
@@ -219,8 +221,8 @@ class LedgerExtension:
         self._check_writer()
 
     def _add_traffic(self) -> None:
-        """Pass the numbers that :class:`Traffic` has collected since the last call of this method to the writer of the
-        ledger. For example, these are the numbers of pages and bytes from each origin.
+        """Write the numbers that :class:`Traffic` has collected since this method was last called, such as the numbers
+        of pages and bytes from each origin, to the ledger.
         """
         for row in self._traffic.take(time.time()):
             self._writer.write(*row)

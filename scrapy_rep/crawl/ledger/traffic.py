@@ -48,9 +48,9 @@ class Traffic:
         self._waiting: int | None = None
         self._gaps: list[Row] = []
         self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
-        """The extremes of all calls of :meth:`note_gap` so far. The keys are pairs of kind and origin. The values are
-        pairs: the smallest ratio of the time waited to the time that the origin asked for, and the longest time that
-        the origin asked for."""
+        """The extremes of all calls of :meth:`note_gap` so far. Each key is a pair: the kind of the gap (``"delay"`` or
+        ``"pause"``) and the origin. Each value is a pair: the smallest ratio of the time waited to the time that the
+        origin asked for, and the longest time that the origin asked for."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> Traffic | None:

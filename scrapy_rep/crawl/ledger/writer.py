@@ -408,9 +408,11 @@ def _count(rows: _Rows) -> int:
 
 @cache
 def _insert(table: str, crawl: int) -> str:
-    """Return the SQL statement that inserts a row into *table* for the crawl with the ID *crawl*. The values of the row
-    are the parameters of the statement. For a decision, one of these values is the time at which the robots.txt was
-    fetched. In place of the time, the statement inserts the ID of the snapshot that was fetched at this time.
+    """Return the SQL statement that inserts a row into *table* for the crawl with the ID *crawl*. The parameters of the
+    statement are the values of the row.
+
+    For the table ``decision``, one parameter is the time at which the robots.txt was fetched. From this time, the
+    statement looks up the snapshot of the robots.txt, and inserts the ID of the snapshot instead of the time.
     """
     # The parameters are numbered, because the origin is used twice: as a column, and to find the snapshot.
     values = {name: f"?{number}" for number, name in enumerate(_COLUMNS[table], 1)}

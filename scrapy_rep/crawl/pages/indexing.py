@@ -57,9 +57,9 @@ class IndexingMiddleware:
 
     ORDER = 545
     """The order in ``DOWNLOADER_MIDDLEWARES``. Scrapy calls ``process_response`` in descending order. So this
-    middleware gets bodies that HttpCompressionMiddleware (590) has decompressed. Redirects and failures do not reach
-    this middleware, since RedirectMiddleware (600), MetaRefreshMiddleware (580) and RetryMiddleware (550) have already
-    turned them into new requests."""
+    middleware gets bodies that HttpCompressionMiddleware (590) has decompressed. Responses that RedirectMiddleware
+    (600), MetaRefreshMiddleware (580) or RetryMiddleware (550) has replaced by a new request do not reach this
+    middleware."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -125,14 +125,14 @@ class IndexingMiddleware:
         rules: IndexingRules,
         preferences: UsagePreferences,
     ) -> None:
-        """Report the indexing rules and usage preferences of *response* to the ledger. At the ledger level
-        ``"denied"``, only the indexing rules that forbid something are reported, and only in two cases:
+        """Report the indexing rules and usage preferences of *response* to the ledger: at most :data:`_MAX_STATEMENTS`
+        rules, and the same number of preferences.
 
-        - They have no effect, because *response* is not a document (but JSON, for example), or has a status other than
-          2xx.
-        - A setting, or a meta key such as ``dont_obey_noindex``, overrides them.
+        At the ledger level ``"denied"``, preferences are not reported. Rules are reported only if they forbid
+        something, but have no effect. There are two reasons for this:
 
-        At most :data:`_MAX_STATEMENTS` indexing rules, and the same number of usage preferences, are reported.
+        - *response* is not a document (but JSON, for example), or has a status other than 2xx.
+        - A setting, or a meta key such as ``dont_obey_noindex``, overrides the rules.
         """
         report = partial(
             self._reporter.stated,
@@ -224,9 +224,9 @@ class IndexingMiddleware:
 
 
 def _drops(effects: Effects, rels: frozenset[str]) -> Iterator[str]:
-    """Yield phrases for a message. Each phrase says which items, images or links of a page a crawl would drop, and why.
-    *effects* are the effects of the page's indexing rules and usage preferences. *rels* are values of the ``rel``
-    attribute. A crawl drops links that have one of these values.
+    """Yield phrases for a message. Each phrase says what a crawl would drop from a page (items, images or links), and
+    why. *effects* are the effects of the page's indexing rules and usage preferences. *rels* are the values of the
+    ``rel`` attribute with which links are dropped.
     """
     if effects.items is not None:
         yield f"its items, which {forbidden(*effects.items)}"

@@ -164,8 +164,8 @@ class OutputMiddleware:
 
     def _annotate(self, item: Any, response: Response, effects: Effects) -> None:
         """Write the restrictions and disallowed purposes in *effects* into the field of *item* that the setting
-        ``REP_ITEM_FIELD`` names. Also report ``effects.noted``: the reasons for which *item* would be dropped if the
-        settings did not annotate items instead.
+        ``REP_ITEM_FIELD`` names. Also report ``effects.noted``: the prohibitions, such as ``noindex``, that
+        do not drop *item*, because ``REP_NOINDEX`` or ``REP_USAGE`` is ``"annotate"``.
 
         If *item* does not accept the field, the item is left unchanged and counted in the stats. A warning is logged,
         once for each item class.
@@ -328,8 +328,9 @@ class _Page:
 
 
 def _take_image_urls(item: Any, fields: list[str]) -> list[str]:
-    """Empty the *fields* of *item*, and return the URLs that they contained. ImagesPipeline reads these fields, and so
-    downloads no images for *item*. Raises AttributeError, TypeError or ValueError if *item* cannot be changed.
+    """Empty the *fields* of *item*, and return the URLs that they contained. ImagesPipeline takes the URLs of
+    images from these fields, so it downloads no images for *item*. Raises AttributeError, TypeError or ValueError if
+    *item* cannot be changed.
     """
     from itemadapter import ItemAdapter  # noqa: PLC0415
 
@@ -372,9 +373,9 @@ class Links:
         return frozenset(url for url, _ in self.targets)
 
     def only_marked(self, rels: frozenset[str]) -> dict[str, str]:
-        """Return the canonical URLs to which the page links only with one of *rels* in the ``rel`` attribute. A URL is
-        left out if the page also contains a link to it without any of *rels*. Each URL is mapped to the ``rel``
-        attribute of the first link to it, as written. *rels* must be in lower case.
+        """Return the URLs for which every link on the page has one of *rels* in its ``rel`` attribute. Each URL is mapped
+        to the ``rel`` attribute of the first link to it, as written. The URLs are in canonical form, as in
+        :attr:`targets`. *rels* must be in lower case.
         """
         marked: dict[str, str] = {}
         unmarked: set[str] = set()
